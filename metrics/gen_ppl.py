@@ -207,20 +207,20 @@ class GenPPL(Metric):
     def needs(self) -> tuple[Need, ...]:
         """Return the scorer's token NLLs, the tokens for the entropy and, where they matter, the end tokens."""
         scope: Scope = "prompt_and_continuation" if self.include_prompt or self.compat != "none" else "continuation"
-        nll = Need("token_nll", by="scorer", scope=scope, options=self._reading(bos=self.bos))
+        nll = Need("token_nll", by="scorer", scope=scope, options=self._build_need_options(bos=self.bos))
         needs = [
             nll,
-            Need("tokens", by="rows", scope=scope) if self.entropy_ids == "own" else self._scored_tokens(scope),
+            Need("tokens", by="rows", scope=scope) if self.entropy_ids == "own" else self._build_token_need(scope),
         ]
         if self._masks_tokens:
-            needs += [self._scored_tokens(scope), Need("end_tokens", by="scorer")]
+            needs += [self._build_token_need(scope), Need("end_tokens", by="scorer")]
         return tuple(dict.fromkeys(needs))
 
     @property
     def _masks_tokens(self) -> bool:
         return self.end_tokens in ("first", "drop", "cut")
 
-    def _reading(self, **options: bool) -> tuple[tuple[str, str | int | float | bool | None], ...]:
+    def _build_need_options(self, **options: bool) -> tuple[tuple[str, str | int | float | bool | None], ...]:
         """Return the options of a need that differ from the defaults of its feature, and `options`, sorted."""
         others: dict[str, bool | int | None] = {
             "retokenize": self.retokenize, "without_end": self.end_tokens == "remove",
@@ -228,27 +228,27 @@ class GenPPL(Metric):
         others |= {"window": self.window, "stride": self.stride} if "bos" in options else {}
         return tuple(sorted({**options, **{name: value for name, value in others.items() if value}}.items()))
 
-    def _scored_tokens(self, scope: Scope) -> Need:
-        return Need("tokens", by="scorer", scope=scope, options=self._reading())
+    def _build_token_need(self, scope: Scope) -> Need:
+        return Need("tokens", by="scorer", scope=scope, options=self._build_need_options())
 
-    def _counted_nll(self, features: Features) -> Ragged:
+    def _select_counted_nll(self, features: Features) -> Ragged:
         """Return the NLLs of the tokens that count."""
         nll = features.model.token_nll(self.needs()[0])
         if not self._masks_tokens:
             return nll
-        tokens = features.model.tokens(self._scored_tokens("continuation"))
+        tokens = features.model.tokens(self._build_token_need("continuation"))
         ends = features.model.end_tokens(Need("end_tokens", by="scorer"))
         rows = []
         for ids, losses in zip(tokens, nll, strict=True):
             unscored = len(ids) - len(losses)  # the first token, where nothing precedes it
-            given = unscored if self.end_tokens == "cut" else 0  # it ends no text that starts with it
-            mask = end_token_mask(ids[given:], eos_ids=ends, end_tokens=self.end_tokens)
-            rows.append(losses[mask[unscored - given :]])
+            skipped = unscored if self.end_tokens == "cut" else 0  # it ends no text that starts with it
+            mask = end_token_mask(ids[skipped:], eos_ids=ends, end_tokens=self.end_tokens)
+            rows.append(losses[mask[unscored - skipped :]])
         return Ragged.from_rows(rows, np.float64)
 
     def compute(self, features: Features) -> MetricResult:
         """Compute perplexity and entropy."""
-        nll = self._counted_nll(features)
+        nll = self._select_counted_nll(features)
         by_text = ppl_by_text(nll, compat=self.compat)
         entropy = entropy_by_text(corpus_of(features.model, self.needs()[1]).index, 1)
         values = {
@@ -266,7 +266,7 @@ class GenPPL(Metric):
         out = dict(super().replicates(features, result, plan))
         if self.average == "macro":
             return out
-        total, count = _sums(self._counted_nll(features), self.compat)
+        total, count = _sums(self._select_counted_nll(features), self.compat)
         mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
         sizes = count if self.average == "micro" else None
         out["gen_ppl"] = plan.mean(features.model.ids, mean, sizes).map(np.exp)

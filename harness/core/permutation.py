@@ -30,8 +30,8 @@ def relabel_rows(human: Ids, model: Ids, count: int) -> NDArray[np.bool_] | None
     first, second = (np.asarray(ids, dtype=np.str_) for ids in (human, model))
     stream = make_random_stream(0, "permutation")
     if len(np.unique(first)) == len(first) and np.array_equal(first, second):
-        kept = stream.random((count, len(first))) < 0.5
-        return np.concatenate([kept, ~kept], axis=1)
+        stays = stream.random((count, len(first))) < 0.5
+        return np.concatenate([stays, ~stays], axis=1)
     both = np.concatenate([first, second])
     if len(np.unique(both)) < len(both):
         return None

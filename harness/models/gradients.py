@@ -51,9 +51,11 @@ def sketch_gradients(lm: CausalModel, request: GradientRequest, advance: Advance
         for p in parameters:
             p.requires_grad_(True)
         for i, ids in enumerate(rows):
-            kept = ids[: lm.context_length]
-            if firsts[i] < len(kept):
-                loss = _mean_loss(lm, torch.from_numpy(np.asarray(kept, dtype=np.int64)).to(lm.device), int(firsts[i]))
+            read_ids = ids[: lm.context_length]
+            if firsts[i] < len(read_ids):
+                loss = _mean_loss(
+                    lm, torch.from_numpy(np.asarray(read_ids, dtype=np.int64)).to(lm.device), int(firsts[i])
+                )
                 gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
                 out[i] = _sketch(gradients, parameters, request.size).cpu().numpy()
             if advance is not None:

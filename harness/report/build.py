@@ -157,7 +157,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         build_seed_std_tables,
     )
     from openended.harness.report.tables.fair_comparison import build_fair_tables
-    from openended.harness.report.tables.frontier import build_frontier_tables
+    from openended.harness.report.tables.frontier_gaps import build_frontier_tables
     from openended.harness.report.tables.selection import IncomparableError, select
     from openended.harness.report.tables.systems import build_value_tables
     from openended.harness.report.tables.variants import build_variant_tables

@@ -89,7 +89,7 @@ def _cohesion(segments: Sequence[Sequence[str]], n: int) -> list[float]:
     """Return content-word rate, distinct content words, chains over segments and overlap of neighbors."""
     content = [[word for word in segment if _is_content(word)] for segment in segments]
     total, sets = sum(map(len, content)), [set(words) for words in content]
-    held = Counter(word for words in sets for word in words)
+    counts = Counter(word for words in sets for word in words)
     jaccard = np.array([_jaccard(a, b) for a, b in pairwise(sets)] or [0.0])
     seen: set[str] = set()
     repeats = 0
@@ -97,8 +97,8 @@ def _cohesion(segments: Sequence[Sequence[str]], n: int) -> list[float]:
         repeats += bool(words & seen)
         seen |= words
     return [
-        _share(total, n), _share(len(held), total), _share(sum(c > 1 for c in held.values()), len(held)),
-        _share(max(held.values(), default=0), len(segments)), _share(repeats, len(segments)),
+        _share(total, n), _share(len(counts), total), _share(sum(c > 1 for c in counts.values()), len(counts)),
+        _share(max(counts.values(), default=0), len(segments)), _share(repeats, len(segments)),
         float(jaccard.mean()), float(jaccard.std()), float(jaccard.min()),
         _jaccard(sets[0], sets[-1]) if len(sets) > 1 else 0.0,
     ]  # fmt: skip

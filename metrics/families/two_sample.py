@@ -80,8 +80,8 @@ class TwoSample(Metric):
         chosen = np.sort(np.argsort(rank, kind="stable")[: self.most])
         need = self.needs()[0]
         rows = side.data[need]
-        kept = [rows[i] for i in chosen] if isinstance(rows, list) else rows[chosen]
-        return Side(side.system, [side.ids[i] for i in chosen], {need: kept})
+        selected = [rows[i] for i in chosen] if isinstance(rows, list) else rows[chosen]
+        return Side(side.system, [side.ids[i] for i in chosen], {need: selected})
 
     def sort_ids(self, side: Side) -> NDArray[np.str_]:
         """Return the example ids in the order of `sort_rows`; samples of one prompt share an id."""

@@ -105,9 +105,9 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
 
 def split_preset(words: Sequence[str], compat: str | None) -> tuple[list[str], str | None]:
     """Return the words that name systems, and the preset: `--compat`, or a word `compat=PAPER` that is no file."""
-    given = [word for word in words if word.startswith("compat=") and not Path(word.partition("=")[2]).exists()]
-    names = [word.partition("=")[2] for word in given]
-    return [word for word in words if word not in given], names[-1] if names else compat
+    presets = [word for word in words if word.startswith("compat=") and not Path(word.partition("=")[2]).exists()]
+    names = [word.partition("=")[2] for word in presets]
+    return [word for word in words if word not in presets], names[-1] if names else compat
 
 
 def parse_systems(words: Sequence[str]) -> dict[str, str]:

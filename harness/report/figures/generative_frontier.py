@@ -61,8 +61,8 @@ def _draw(items: Sequence[SystemValue], frontiers: Sequence[SystemFrontier]) -> 
     like = frontiers[0].points[0]
     human = [find_human_value(items, value) for value in like]
     if human[0] is not None and human[1] is not None:
-        place = {"color": HUMAN_COLOR, "marker": "*", "markersize": 9, "linestyle": "", "label": "human"}
-        panels[0].plot(human[0].mean, human[1].mean, **place)
+        star = {"color": HUMAN_COLOR, "marker": "*", "markersize": 9, "linestyle": "", "label": "human"}
+        panels[0].plot(human[0].mean, human[1].mean, **star)
         for panel in panels:
             panel.axvline(human[0].mean, color=HUMAN_COLOR, linewidth=0.5, linestyle=":")
     panels[0].set_yscale("log")

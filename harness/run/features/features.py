@@ -30,8 +30,8 @@ from openended.harness.models import EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
 from openended.harness.run.features.passes import ModelPasses, load_row_tokens, load_texts
-from openended.harness.run.features.reading import Reading
 from openended.harness.run.features.scorer_features import ScorerFeatures, digest_chat, get_content, get_path
+from openended.harness.run.features.scoring_options import ScoringOptions
 from openended.harness.run.features.user_embeddings import find_user_embeddings
 from openended.harness.run.resolve import GenerationPart, ScoringPart
 from openended.harness.run.scoring_models import format_hint
@@ -164,17 +164,20 @@ class Featurizer(ScorerFeatures):
             return self._load_end_tokens(spec)
         if spec is None:
             return source.digest, partial(self.passes.words, source, need.scope)
-        tokenizer, reading = self.builder.try_or_note(lambda: tokenizer_digest(spec)), Reading.of(need)
-        if tokenizer is not None and source.tokenizer == tokenizer and not reading.tokenizes_again:
+        tokenizer, score_options = (
+            self.builder.try_or_note(lambda: tokenizer_digest(spec)),
+            ScoringOptions.from_need(need),
+        )
+        if tokenizer is not None and source.tokenizer == tokenizer and not score_options.tokenizes_again:
             return source.digest, partial(load_row_tokens, source, need.scope)
 
         def write(folder: Path) -> Mapping[str, Any]:
-            stages.save_ragged(folder, self.passes.tokens(spec, source, reading))
+            stages.save_ragged(folder, self.passes.tokens(spec, source, score_options))
             return {}
 
         inputs = {"rows": source.digest, "tokenizer": tokenizer}
-        what = f"{source.title} {reading.title}"
-        request = ArtifactRequest("tokens", what, reading.token_facts(), inputs, source.workload())
+        what = f"{source.title} {score_options.title}"
+        request = ArtifactRequest("tokens", what, score_options.token_facts(), inputs, source.workload())
         entry = self.builder.build(request, write)
         return get_content(entry), lambda: stages.load_ragged(get_path(entry))
 

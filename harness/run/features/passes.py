@@ -33,7 +33,7 @@ from openended.harness.models import (
 )
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import Build, TextRows
-from openended.harness.run.features.reading import Reading
+from openended.harness.run.features.scoring_options import ScoringOptions
 from openended.harness.run.session import Session
 from openended.harness.storage import RowFile, join_ragged
 
@@ -57,12 +57,14 @@ class ModelPasses:
         """Return ids of whitespace words."""
         return number_words(iterate_texts(source, scope))
 
-    def tokens(self, spec: ModelSpec, source: TextRows, reading: Reading) -> Ragged:
+    def tokens(self, spec: ModelSpec, source: TextRows, score_options: ScoringOptions) -> Ragged:
         """Return token ids under a model's tokenizer."""
         tokenizer = self.session.tokenizer(spec)
-        if reading.scope == "continuation":
-            return tokenize_pairs(tokenizer, RowFile(source.path).prompts, _read_texts(source, reading, tokenizer))[1]
-        return tokenize_texts(tokenizer, iterate_texts(source, reading.scope))
+        if score_options.scope == "continuation":
+            return tokenize_pairs(
+                tokenizer, RowFile(source.path).prompts, _read_texts(source, score_options, tokenizer)
+            )[1]
+        return tokenize_texts(tokenizer, iterate_texts(source, score_options.scope))
 
     def end_tokens(self, spec: ModelSpec) -> I64:
         """Return the ids that end a text under a model's tokenizer."""
@@ -74,45 +76,49 @@ class ModelPasses:
         spec: BackendSpec,
         embedder: EmbedderSpec | None,
         source: TextRows,
-        reading: Reading,
-        wanted: Sequence[str],
+        score_options: ScoringOptions,
+        requested: Sequence[str],
     ) -> list[Build]:
-        """Score, rank tokens and, if `embedder` is the same model, embed: what is wanted, in one pass.
+        """Score, rank tokens and, if `embedder` is the same model, embed: what is requested, in one pass.
 
         Args:
             spec: The scorer.
             embedder: The same model as an embedder; None: the pass keeps no vectors.
             source: The texts.
-            reading: How they are read.
-            wanted: Some of `score`, `rank` and `embed`; the result has their order.
+            score_options: How they are read.
+            requested: Some of `score`, `rank` and `embed`; the result has their order.
         """
-        if embedder is not None and list(wanted) == ["embed"]:
+        if embedder is not None and list(requested) == ["embed"]:
             return self.embed([embedder], source, "prompt_and_continuation", [0])
         lm = self.session.model(spec, self.runtime)
-        prompts, texts = self._ids(source, spec, reading)
-        whole, batch, ranks = reading.scope == "prompt_and_continuation", self._rows_at_once(lm), "rank" in wanted
+        prompts, texts = self._ids(source, spec, score_options)
+        whole, batch, ranks = (
+            score_options.scope == "prompt_and_continuation",
+            self._rows_at_once(lm),
+            "rank" in requested,
+        )
         builds: dict[str, Build] = {}
         with self._progress(f"score {source.title}", len(texts)) as advance:
-            if embedder is not None and "embed" in wanted:
+            if embedder is not None and "embed" in requested:
                 both = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=embedder, batch_size=batch)
                 vectors, scores = lm.embed_and_score(both, include_prompt=whole, ranks=ranks, advance=advance)
                 builds["embed"] = _saver(vectors, lm)
             else:
                 request = ScoringRequest(
-                    prompts=prompts, continuations=texts, include_prompt=whole, bos=reading.bos, ranks=ranks,
-                    window=reading.window, stride=reading.stride, batch_size=batch,
+                    prompts=prompts, continuations=texts, include_prompt=whole, bos=score_options.bos, ranks=ranks,
+                    window=score_options.window, stride=score_options.stride, batch_size=batch,
                 )  # fmt: skip
                 scores = lm.score(request, advance)
         nll, rank = split_columns(scores)
         builds |= {"score": partial(_save_ragged, nll, lm), "rank": partial(_save_ragged, rank, lm)}
-        return [builds[name] for name in wanted]
+        return [builds[name] for name in requested]
 
     def sketch_gradients(
-        self, spec: BackendSpec, source: TextRows, reading: Reading, size: int, folder: Path
+        self, spec: BackendSpec, source: TextRows, score_options: ScoringOptions, size: int, folder: Path
     ) -> Mapping[str, Any]:
         """Write a sketch of the gradient of each text's loss."""
         lm = self.session.model(spec, self.runtime)
-        prompts, texts = self._ids(source, spec, reading)
+        prompts, texts = self._ids(source, spec, score_options)
         with self._progress(f"gradients of {source.title}", len(texts)) as advance:
             request = GradientRequest(prompts=prompts, continuations=texts, size=size)
             sketches = lm.sketch_gradients(request, advance)
@@ -129,7 +135,7 @@ class ModelPasses:
         with self._progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
             if spec.kind == "sentence":
                 return [_saver(embed_texts(model, spec, load_texts(source, scope), batch_size=batch), model)]
-            prompts, texts = self._ids(source, spec.model_spec(), Reading(scope=scope))
+            prompts, texts = self._ids(source, spec.model_spec(), ScoringOptions(scope=scope))
             if scope == "continuation":
                 prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
             request = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
@@ -153,15 +159,15 @@ class ModelPasses:
     def _rows_at_once(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
         return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
 
-    def _ids(self, source: TextRows, spec: BackendSpec, reading: Reading) -> tuple[Ragged, Ragged]:
+    def _ids(self, source: TextRows, spec: BackendSpec, score_options: ScoringOptions) -> tuple[Ragged, Ragged]:
         """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""
         rows, tokenizer_spec = RowFile(source.path), spec.tokenizer_spec()
         if tokenizer_spec is None:
             raise SpecError(f"model {spec.title}: it has no tokenizer to score with")
-        if source.tokenizer == tokenizer_digest(tokenizer_spec) and not reading.tokenizes_again:
+        if source.tokenizer == tokenizer_digest(tokenizer_spec) and not score_options.tokenizes_again:
             return _prompts(source, spec), rows.token_ids
         tokenizer = self.session.tokenizer(tokenizer_spec)
-        return tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, reading, tokenizer))
+        return tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, score_options, tokenizer))
 
     def _progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
         return show_progress(title, total, unit="texts", enabled=self.runtime.progress)
@@ -186,10 +192,10 @@ def load_row_tokens(source: TextRows, scope: Scope) -> Ragged:
     return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
 
 
-def _read_texts(source: TextRows, reading: Reading, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`
-    """Yield the continuations, without end tokens and outer white space if the reading says so."""
+def _read_texts(source: TextRows, score_options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`
+    """Yield the continuations, without end tokens and outer white space if the options say so."""
     texts = RowFile(source.path).each("text")
-    if not reading.without_end:
+    if not score_options.without_end:
         return iter(texts)
     ends = [tokenizer.decode([end]) for end in tokenizer.eos_ids]
     return (_remove(text, ends) for text in texts)

@@ -12,7 +12,7 @@ from openended.harness.core import Need, Ragged, Scope, UndefinedMetric
 from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
-from openended.harness.run.features.reading import Reading
+from openended.harness.run.features.scoring_options import ScoringOptions
 from openended.harness.run.resolve import GenerationPart, ScoringPart, digest_model
 from openended.harness.run.scoring_models import format_hint
 from openended.harness.storage import Entry
@@ -43,28 +43,28 @@ class ScorerFeatures:
 
     def _compute_scores(self, source: TextRows, need: Need, needs: Sequence[Need]) -> None:
         """Token NLL under a model's full distribution; in the same pass ranks, and vectors if both are one model's."""
-        spec, reading = self._model(need), Reading.of(need)
+        spec, score_options = self._model(need), ScoringOptions.from_need(need)
         self.builder.try_or_note(partial(spec.demand, "score"))
         vectors = Need("embeddings", by="embedder", scope=WHOLE)
         embedder = self.scoring.embedder if vectors in needs and not self.scoring.user_embeddings else None
         done = (source.identity, vectors) in self._features
-        if done or embedder is None or not reading.is_plain or not self._share_one_pass(embedder, spec):
+        if done or embedder is None or not score_options.is_plain or not self._share_one_pass(embedder, spec):
             embedder = None
         nll, rank = replace(need, kind="token_nll"), replace(need, kind="token_rank")
-        wanted = {n: k for n, k in ((nll, "score"), (rank, "rank")) if n is need or n in needs}
-        if rank in wanted:
+        requested = {n: k for n, k in ((nll, "score"), (rank, "rank")) if n is need or n in needs}
+        if rank in requested:
             self.builder.try_or_note(partial(spec.demand, "rank"))
-        stage_names = [*wanted.values(), *(["embed"] if embedder is not None else [])]
-        requests = [self._request_scores(source, reading, spec, stage) for stage in wanted.values()]
+        stage_names = [*requested.values(), *(["embed"] if embedder is not None else [])]
+        requests = [self._request_scores(source, score_options, spec, stage) for stage in requested.values()]
         if embedder is not None:
             requests.append(self._request_vectors(source, vectors, embedder))
 
         def compute(indices: Sequence[int]) -> Sequence[Callable[[Path], Mapping[str, Any]]]:
-            return self.passes.score_and_embed(spec, embedder, source, reading, [stage_names[i] for i in indices])
+            return self.passes.score_and_embed(spec, embedder, source, score_options, [stage_names[i] for i in indices])
 
         entries = self.builder.build_together(requests, compute)
-        for made, entry in zip(wanted, entries, strict=False):
-            self._store(source, made, get_content(entry), partial(_load_scores, entry))
+        for feature_need, entry in zip(requested, entries, strict=False):
+            self._store(source, feature_need, get_content(entry), partial(_load_scores, entry))
         if embedder is not None:
             self._store_vectors(source, vectors, entries[-1])
 
@@ -73,10 +73,10 @@ class ScorerFeatures:
         spec, options = self._model(need), dict(need.options)
         self.builder.try_or_note(partial(spec.demand, "gradients"))
         size = int(options.pop("size") or 0)
-        reading = Reading.of(replace(need, options=tuple(options.items())))
-        request = self._request_scores(source, reading, spec, "gradients")
+        score_options = ScoringOptions.from_need(replace(need, options=tuple(options.items())))
+        request = self._request_scores(source, score_options, spec, "gradients")
         request = replace(request, spec={**request.spec, "size": size})
-        entry = self.builder.build(request, partial(self.passes.sketch_gradients, spec, source, reading, size))
+        entry = self.builder.build(request, partial(self.passes.sketch_gradients, spec, source, score_options, size))
         self._store(source, need, get_content(entry), lambda: stages.load_array(get_path(entry) / stages.VECTORS))
 
     def _share_one_pass(self, embedder: EmbedderSpec, scorer: BackendSpec) -> bool:
@@ -86,11 +86,13 @@ class ScorerFeatures:
         both = self.builder.try_or_note(lambda: (embedder.model_spec().identity(), scorer.identity()))
         return both is not None and both[0] == both[1]
 
-    def _request_scores(self, source: TextRows, reading: Reading, spec: BackendSpec, stage: str) -> ArtifactRequest:
+    def _request_scores(
+        self, source: TextRows, score_options: ScoringOptions, spec: BackendSpec, stage: str
+    ) -> ArtifactRequest:
         is_other = spec is not self.scoring.scorer and self._id(spec) != self._id(self.scoring.scorer)
         inputs = {"rows": source.digest, "scorer": self._id(spec), **digest_chat(source, spec)}
-        what = f"{source.title} {reading.title}" + f" by {spec.title}" * is_other
-        return ArtifactRequest(stage, what, reading.facts(), inputs, source.workload(spec))
+        what = f"{source.title} {score_options.title}" + f" by {spec.title}" * is_other
+        return ArtifactRequest(stage, what, score_options.facts(), inputs, source.workload(spec))
 
     def _model(self, need: Need) -> BackendSpec:
         role = "model" if need.by in ("model", "decoder") else "scorer"

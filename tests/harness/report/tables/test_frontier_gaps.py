@@ -9,13 +9,13 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.harness.report.analysis.operating_points import find_frontiers, load_human_entropy
 from openended.harness.report.figures.generative_frontier import generative_frontier
-from openended.harness.report.tables.frontier import build_frontier_tables
+from openended.harness.report.tables.frontier_gaps import build_frontier_tables
 from openended.harness.results import fold_seeds, load_layout, read_results
 from openended.harness.run.features.scorer_features import get_content
 from tests.helpers import openended
 
 WORDS = (
-    "-m", "decoder=temperature", "decoder.temperature=0.6,1.0,1.5", "scoring=docs-s", "num_examples=24", "max_new_tokens=24",
+    "-m", "decoder=temperature", "decoder.temperature=0.6,1.0,1.5", "model=docs-m", "scoring=docs-m", "num_examples=24", "max_new_tokens=24",
     "metric=[gen_ppl,kl_to_scorer,entropy,rank_histogram,gradient_moment]", "metric.gradient_moment.size=256",
     "runtime.device=cpu", "name=front", "report=frontier", "intervals=40",
 )  # fmt: skip

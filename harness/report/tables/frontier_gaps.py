@@ -82,7 +82,7 @@ def _build(
         low, high = entry.frontier.reach
         cells = [
             Cell(len(entry.points), decimals=0), Cell(low), Cell(high),
-            _format_estimate(lambda e=entry: _at(e, human), np.exp),
+            _format_estimate(lambda e=entry: _estimate_at_human(e, human), np.exp),
             *_compare(entry, first, human),
             *([_find_lowest_kl(results, entry)] if has_kl else []),
         ]  # fmt: skip
@@ -97,7 +97,7 @@ def _build(
     )  # fmt: skip
 
 
-def _at(entry: SystemFrontier, human: F64 | None) -> Estimate:
+def _estimate_at_human(entry: SystemFrontier, human: F64 | None) -> Estimate:
     if human is None:
         raise UndefinedMetric("the entropy of human text was not measured")
     return estimate_at(entry.frontier, human)

@@ -9,7 +9,7 @@ from openended.harness.core import Need, Scope, SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ScoringOptions:
     """Options of `token_nll`, `token_rank`, `gradients` and `tokens`; defaults are in no key."""
 
     scope: Scope
@@ -25,8 +25,8 @@ class Reading:
     """Tokens that each later window scores; None: half a window."""
 
     @classmethod
-    def of(cls, need: Need) -> Reading:
-        """Return the reading that a need asks for.
+    def from_need(cls, need: Need) -> ScoringOptions:
+        """Return the options of a need.
 
         Raises:
             SpecError: If it has an option that is unknown here.
@@ -45,22 +45,24 @@ class Reading:
     @property
     def is_plain(self) -> bool:
         """True where an embedder may share the pass."""
-        return self == Reading(scope=self.scope)
+        return self == ScoringOptions(scope=self.scope)
 
     @property
     def title(self) -> str:
         """Name in the plan and the record."""
-        return " ".join([self.scope, *(word if value is True else f"{word}={value}" for word, value in self._others())])
+        return " ".join(
+            [self.scope, *(word if value is True else f"{word}={value}" for word, value in self._list_changed())]
+        )
 
     def token_facts(self) -> dict[str, Any]:
         """Return what identifies the tokens."""
-        return {"scope": self.scope, **{name: value for name, value in self._others() if name in _TOKENS}}
+        return {"scope": self.scope, **{name: value for name, value in self._list_changed() if name in _TOKENS}}
 
     def facts(self) -> dict[str, Any]:
         """Return what identifies the scores."""
-        return {"scope": self.scope, "bos": self.bos, **{n: v for n, v in self._others() if n != "bos"}}
+        return {"scope": self.scope, "bos": self.bos, **{n: v for n, v in self._list_changed() if n != "bos"}}
 
-    def _others(self) -> list[tuple[str, Any]]:
+    def _list_changed(self) -> list[tuple[str, Any]]:
         """Return the options that differ from their defaults."""
         values = [(name, getattr(self, name)) for name in ("bos", "retokenize", "without_end", "window", "stride")]
         return [(name, value) for name, value in values if value]
