@@ -76,7 +76,8 @@ def _moments(human: F64, model: F64, human_marks: F64, model_marks: F64) -> F64:
         sums.append(total)
         counts.append(count)
     cross: F64 = np.einsum("ij,ij->i", sums[0], sums[1]) / (counts[0] * counts[1])
-    return within[0] + within[1] - 2 * cross
+    moments: F64 = within[0] + within[1] - 2 * cross
+    return moments
 
 
 @register("metric")

@@ -95,7 +95,8 @@ def _count(ranks: NDArray[np.int64]) -> F64:
     if (ranks < 1).any():
         raise ValueError(f"ranks: expected 1 for the most probable token and up, got {int(ranks.min())}")
     bins = np.searchsorted(BOUNDS, ranks, side="left") - 1
-    return np.bincount(bins, minlength=len(BOUNDS)).astype(np.float64)
+    counts: F64 = np.bincount(bins, minlength=len(BOUNDS)).astype(np.float64)
+    return counts
 
 
 def _divergences(human: F64, model: F64, divergence: Divergence, order: float) -> F64:
@@ -108,7 +109,7 @@ def _divergences(human: F64, model: F64, divergence: Divergence, order: float) -
     exponents = order * np.log(q) + (1 - order) * np.log(p)
     largest = exponents.max(axis=1, keepdims=True)
     logs = largest[:, 0] + np.log(np.exp(exponents - largest).sum(axis=1))
-    return np.maximum(logs / (order - 1), 0.0)
+    return np.asarray(np.maximum(logs / (order - 1), 0.0), dtype=np.float64)
 
 
 @register("metric")

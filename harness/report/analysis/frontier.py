@@ -145,7 +145,7 @@ def estimate_area(first: Frontier, second: Frontier) -> Estimate:
             f"{first.name} reaches entropies {_format_reach(first)}, {second.name} {_format_reach(second)}: no overlap"
         )
     grid = np.linspace(low, high, GRID)
-    areas = np.trapezoid(first.evaluate(grid) - second.evaluate(grid), grid, axis=1)
+    areas = np.asarray(np.trapezoid(first.evaluate(grid) - second.evaluate(grid), grid, axis=1))
     return Estimate(float(areas[0]), areas[1:])
 
 

@@ -58,4 +58,5 @@ def _load(results: Results, item: SystemValue) -> F64:
         raise DataError(
             f"layout frontier: no replicates of {item.metric}.{item.key} in the store; run with intervals=200"
         )
-    return replicates.draws[0]
+    draws: F64 = replicates.draws[0]
+    return draws

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def _draw(items: Sequence[SystemValue], frontiers: Sequence[SystemFrontier]) -> 
     like = frontiers[0].points[0]
     human = [find_human_value(items, value) for value in like]
     if human[0] is not None and human[1] is not None:
-        star = {"color": HUMAN_COLOR, "marker": "*", "markersize": 9, "linestyle": "", "label": "human"}
+        star: dict[str, Any] = {"color": HUMAN_COLOR, "marker": "*", "markersize": 9, "linestyle": "", "label": "human"}
         panels[0].plot(human[0].mean, human[1].mean, **star)
         for panel in panels:
             panel.axvline(human[0].mean, color=HUMAN_COLOR, linewidth=0.5, linestyle=":")

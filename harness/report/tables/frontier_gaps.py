@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -82,7 +83,7 @@ def _build(
         low, high = entry.frontier.reach
         cells = [
             Cell(len(entry.points), decimals=0), Cell(low), Cell(high),
-            _format_estimate(lambda e=entry: _estimate_at_human(e, human), np.exp),
+            _format_estimate(partial(_estimate_at_human, entry, human), np.exp),
             *_compare(entry, first, human),
             *([_find_lowest_kl(results, entry)] if has_kl else []),
         ]  # fmt: skip
