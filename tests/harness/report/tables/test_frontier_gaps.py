@@ -56,7 +56,7 @@ def test_table_and_figure(folder):
 
 @pytest.mark.slow
 def test_one_setting_is_no_frontier(folder):
-    results = read_results([folder / "outputs/runs/front"], {"decoder.temperature": "1.0"})
+    results = read_results([folder / "outputs/runs/front"], {"decoder.temperature": "0.6"})
     with pytest.raises(DataError, match="two or more settings"):
         build_frontier_tables(results, load_layout("frontier"), "frontier")
 
