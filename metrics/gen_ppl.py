@@ -12,7 +12,15 @@ Variants in the literature, all options here:
 - default: conditioned on the prompt, continuation tokens scored and counted, micro average, end token not scored;
 - `include_prompt`: prompt tokens are scored and counted too (the first token of all is not, unless `bos`);
 - `bos`: a begin token precedes the text, so that its first token is scored (Hugging Face evaluate);
-- `average: macro`: mean of the perplexities of texts (Hugging Face evaluate; larger than micro);
+- `average: macro`: mean of the perplexities of texts (Hugging Face evaluate; larger than micro); `geometric`: exp of
+  the mean over texts of their mean NLL (dLMbench; equals micro where all texts have one length; at most macro);
+- `end_tokens`: which end tokens inside a text count, as unconditional samples have them: `keep` all; `first` the first
+  one of a text, and whatever follows it (MDLM); `drop` none (BD3-LM); `cut` nothing from the first one on; `remove`:
+  they are removed from the text before it is scored (SDTT). The others are read and condition what follows;
+- `retokenize`: the text is tokenized again, also where its ids are of the scorer's tokenizer;
+- `window`, `stride`: at most `window` tokens are read at once, and each later window scores `stride` of them;
+- `first_token: bos`: another name for `bos: true`;
+- `entropy_ids: own`: the entropy is that of the ids stored with the texts, whatever tokenizer they are of;
 - `compat: mauve_experiments`: as the released code of Pillutla et al.: the prompt is scored too, and the sum is divided
   by the number of all tokens although the first one is not scored, which lowers the value a little (0.5 % on WebText
   documents). It takes the place of `include_prompt`.
@@ -41,6 +49,7 @@ from openended.harness.core import (
     Ragged,
     Replicates,
     Resampling,
+    Scope,
     UndefinedMetric,
     register,
 )
@@ -49,7 +58,8 @@ from openended.metrics._ngrams.sequences import CHUNK, blocks
 from openended.metrics._ngrams.statistics import entropy_by_text, mean_without_nan
 from openended.metrics.families import corpus_of
 
-Average = Literal["micro", "macro"]
+Average = Literal["micro", "macro", "geometric"]
+EndTokens = Literal["keep", "first", "drop", "cut", "remove"]
 Compat = Literal["none", "mauve_experiments"]
 
 
@@ -63,7 +73,8 @@ def gen_ppl(
 
     Args:
         token_nll: One row a text: -log p of each scored token, nats.
-        average: `micro`: all tokens weigh the same; `macro`: mean of the perplexities of texts.
+        average: `micro`: all tokens weigh the same; `macro`: mean of the perplexities of texts; `geometric`: geometric
+            mean of the perplexities of texts.
         compat: `mauve_experiments` counts one unscored token more in each text.
 
     Returns:
@@ -84,7 +95,42 @@ def gen_ppl(
         raise UndefinedMetric("no token is scored")
     if average == "macro":
         return mean_without_nan(_exp_ratio(total, count))
+    if average == "geometric":
+        return float(np.exp(np.mean(total[count > 0] / count[count > 0])))
     return float(_exp_ratio(total.sum(keepdims=True), count.sum(keepdims=True))[0])
+
+
+def end_token_mask(
+    token_ids: Sequence[int] | NDArray[np.integer[Any]] | Sequence[Sequence[int]],
+    *,
+    eos_ids: int | Sequence[int] | NDArray[np.integer[Any]],
+    end_tokens: EndTokens,
+) -> Any:  # noqa: ANN401 - one array, or one a text
+    """Say which tokens of a text count, by the end tokens in it.
+
+    Args:
+        token_ids: Ids of one text, shape (length,), or of many: shape (texts, length), or a sequence of texts.
+        eos_ids: Ids that end a text; one or several.
+        end_tokens: `keep`: all tokens count; `first`: all but the end tokens after the first one; `drop` and `remove`:
+            all but end tokens; `cut`: those before the first end token.
+
+    Returns:
+        True where a token counts, of the shape of `token_ids`; a list of arrays for texts of different lengths.
+
+    Raises:
+        ValueError: If `end_tokens` is unknown.
+
+    >>> end_token_mask([5, 0, 7, 0], eos_ids=0, end_tokens="first").tolist()
+    [True, True, True, False]
+    """
+    check_choice("end_tokens", end_tokens, EndTokens)
+    if not isinstance(token_ids, np.ndarray) and len(token_ids) and np.ndim(token_ids[0]) > 0:
+        return [end_token_mask(row, eos_ids=eos_ids, end_tokens=end_tokens) for row in token_ids]  # type: ignore[arg-type]
+    ids = np.asarray(token_ids)
+    is_end = np.isin(ids, np.atleast_1d(np.asarray(eos_ids)))
+    seen = np.cumsum(is_end, axis=-1)
+    masks = {"keep": np.ones_like(is_end), "first": ~is_end | (seen == 1), "cut": seen == 0}
+    return masks.get(end_tokens, ~is_end)
 
 
 def ppl_by_text(token_nll: Ragged, *, compat: Compat = "none") -> F64:
@@ -130,30 +176,81 @@ class GenPPL(Metric):
     resampling: ClassVar[Resampling] = "bootstrap"
     sides: ClassVar[Literal["one"]] = "one"
     titles: ClassVar[dict[str, str]] = {"gen_ppl": "Gen. PPL", "entropy": "Entropy"}
+    later_options: ClassVar[frozenset[str]] = frozenset(
+        {"end_tokens", "retokenize", "window", "stride", "first_token", "entropy_ids"}
+    )
 
     include_prompt: bool = False  # conditioned on the prompt; true: Pillutla et al. 2021, released code
     bos: bool = False  # no begin token: Pillutla et al. 2021; true: Hugging Face evaluate
     average: Average = "micro"  # Holtzman et al. 2020, Pillutla et al. 2021
     compat: Compat = "none"  # mauve_experiments: prompt included, unscored first token counted
+    end_tokens: EndTokens = "keep"  # first: MDLM; drop: BD3-LM; remove: SDTT
+    retokenize: bool = False  # true: MDLM, BD3-LM, SDTT
+    window: int | None = None  # the scorer's context; 1024: BD3-LM
+    stride: int | None = None  # half a window, 512: BD3-LM
+    first_token: Literal["skip", "bos"] = "skip"  # noqa: S105 - all diffusion papers
+    entropy_ids: Literal["scorer", "own"] = "scorer"  # own: ReMDM, Duo, dLMbench
 
     def check(self) -> None:
-        """Check that `compat` meets texts whose first token is not scored."""
+        """Check that the options fit together; `first_token: bos` becomes `bos: true`, so that they are one number."""
+        if self.first_token != "skip":  # noqa: S105
+            object.__setattr__(self, "bos", True)
+            object.__setattr__(self, "first_token", "skip")
         self.require(self.compat == "none" or not self.bos, "compat", "none where bos is true")
+        whole = self.include_prompt or self.compat != "none"
+        self.require(self.end_tokens == "keep" or not whole, "end_tokens", "keep where prompts are scored too")
+        self.require(not self.retokenize or not whole, "retokenize", "false where prompts are scored too")
+        self.require(self.window is None or self.window >= 2, "window", "null, or 2 tokens or more")
+        fits = self.stride is None or (self.window is not None and 1 <= self.stride < self.window)
+        self.require(fits, "stride", "null, or with a window 1 to window - 1 tokens")
 
     def needs(self) -> tuple[Need, ...]:
-        """Return the scorer's token NLLs and, for the entropy, its tokens."""
-        scope: Literal["continuation", "prompt_and_continuation"] = (
-            "prompt_and_continuation" if self.include_prompt or self.compat != "none" else "continuation"
-        )
-        nll = Need("token_nll", by="scorer", scope=scope, options=(("bos", self.bos),))
-        return nll, Need("tokens", by="scorer", scope=scope)
+        """Return the scorer's token NLLs, the tokens for the entropy and, where they matter, the end tokens."""
+        scope: Scope = "prompt_and_continuation" if self.include_prompt or self.compat != "none" else "continuation"
+        nll = Need("token_nll", by="scorer", scope=scope, options=self._build_need_options(bos=self.bos))
+        needs = [
+            nll,
+            Need("tokens", by="rows", scope=scope) if self.entropy_ids == "own" else self._build_token_need(scope),
+        ]
+        if self._masks_tokens:
+            needs += [self._build_token_need(scope), Need("end_tokens", by="scorer")]
+        return tuple(dict.fromkeys(needs))
+
+    @property
+    def _masks_tokens(self) -> bool:
+        return self.end_tokens in ("first", "drop", "cut")
+
+    def _build_need_options(self, **options: bool) -> tuple[tuple[str, str | int | float | bool | None], ...]:
+        """Return the options of a need that differ from the defaults of its feature, and `options`, sorted."""
+        others: dict[str, bool | int | None] = {
+            "retokenize": self.retokenize, "without_end": self.end_tokens == "remove",
+        }  # fmt: skip
+        others |= {"window": self.window, "stride": self.stride} if "bos" in options else {}
+        return tuple(sorted({**options, **{name: value for name, value in others.items() if value}}.items()))
+
+    def _build_token_need(self, scope: Scope) -> Need:
+        return Need("tokens", by="scorer", scope=scope, options=self._build_need_options())
+
+    def _select_counted_nll(self, features: Features) -> Ragged:
+        """Return the NLLs of the tokens that count."""
+        nll = features.model.token_nll(self.needs()[0])
+        if not self._masks_tokens:
+            return nll
+        tokens = features.model.tokens(self._build_token_need("continuation"))
+        ends = features.model.end_tokens(Need("end_tokens", by="scorer"))
+        rows = []
+        for ids, losses in zip(tokens, nll, strict=True):
+            unscored = len(ids) - len(losses)  # the first token, where nothing precedes it
+            skipped = unscored if self.end_tokens == "cut" else 0  # it ends no text that starts with it
+            mask = end_token_mask(ids[skipped:], eos_ids=ends, end_tokens=self.end_tokens)
+            rows.append(losses[mask[unscored - skipped :]])
+        return Ragged.from_rows(rows, np.float64)
 
     def compute(self, features: Features) -> MetricResult:
         """Compute perplexity and entropy."""
-        nll_need, token_need = self.needs()
-        nll = features.model.token_nll(nll_need)
+        nll = self._select_counted_nll(features)
         by_text = ppl_by_text(nll, compat=self.compat)
-        entropy = entropy_by_text(corpus_of(features.model, token_need).index, 1)
+        entropy = entropy_by_text(corpus_of(features.model, self.needs()[1]).index, 1)
         values = {
             "gen_ppl": gen_ppl(nll, average=self.average, compat=self.compat),
             "entropy": mean_without_nan(entropy),
@@ -167,8 +264,10 @@ class GenPPL(Metric):
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Draw texts: the exponential of a ratio of sums, and means over texts."""
         out = dict(super().replicates(features, result, plan))
-        if self.average == "micro":
-            total, count = _sums(features.model.token_nll(self.needs()[0]), self.compat)
-            mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
-            out["gen_ppl"] = plan.mean(features.model.ids, mean, count).map(np.exp)
+        if self.average == "macro":
+            return out
+        total, count = _sums(self._select_counted_nll(features), self.compat)
+        mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+        sizes = count if self.average == "micro" else None
+        out["gen_ppl"] = plan.mean(features.model.ids, mean, sizes).map(np.exp)
         return out

@@ -37,7 +37,7 @@ from scripts.passages import draw_passages
 from scripts.worlds import MODEL, draw
 
 END = "<!-- end -->"
-LEFT_OUT = ("std_error", "inverse_penalty", "n_test")
+LEFT_OUT = ("std_error", "inverse_penalty", "n_test", "p_value")
 """Values that are not estimated from texts, and standard errors of other values."""
 
 

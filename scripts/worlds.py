@@ -6,6 +6,7 @@ systems on the same prompts resemble each other, as they do in earnest.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,20 +56,11 @@ def _side(rng: np.random.Generator, metric: Metric, name: str, ids: object, topi
     tokens: Ragged | None = None
     data: dict[object, object] = {}
     for need in metric.needs():
-        if need.kind in ("tokens", "texts", "token_nll") and tokens is None:
-            tokens = _tokens(rng, topic, writer)
-        if need.kind == "tokens":
-            data[need] = tokens
-        elif need.kind == "texts" and tokens is not None:
-            data[need] = [" ".join(f"{word:x}" for word in row) for row in tokens]
-        elif need.kind == "token_nll" and tokens is not None:
-            data[need] = _nll(rng, topic, tokens, writer)
-        elif need.kind == "stops":
-            data[need] = rng.random(len(topic)) < 0.3 + 0.02 * topic
-        elif need.kind == "embeddings":
-            data[need] = _embeddings(rng, topic, writer)
-        elif need.kind == "next_token":
-            data[need] = _next_token(rng, topic, writer)
+        if need.kind in OF_TOKENS:
+            tokens = _tokens(rng, topic, writer) if tokens is None else tokens
+            data[need] = OF_TOKENS[need.kind](rng, topic, tokens, writer)
+        else:
+            data[need] = OF_TOPICS[need.kind](rng, topic, writer)
     return Side(name, [str(i) for i in np.asarray(ids)], data)  # type: ignore[arg-type]
 
 
@@ -97,6 +89,12 @@ def _nll(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -
     return Ragged(values, tokens.offsets)
 
 
+def _ranks(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> Ragged:
+    level = writer.nll + 0.05 * topic
+    values = np.exp(rng.gamma(1.0, 0.6, len(tokens.values)) * np.repeat(level, tokens.lengths))
+    return Ragged(np.minimum(values, VOCABULARY).astype(np.int64), tokens.offsets)
+
+
 def _embeddings(rng: np.random.Generator, topic: I64, writer: Writer) -> F64:
     fixed = np.random.default_rng(1)
     centers, away = 2.0 * fixed.standard_normal((TOPICS, DIMENSIONS)), fixed.standard_normal(DIMENSIONS)
@@ -117,3 +115,28 @@ def _next_token(rng: np.random.Generator, topic: I64, writer: Writer) -> NextTok
         np.concatenate([[0], np.cumsum(lengths)]), probability, np.clip(probability**2 + 0.05, 0, 1),
         np.full(total, 60), best, gold, context, 60,
     )  # fmt: skip
+
+
+def _texts(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> list[str]:  # noqa: ARG001
+    return [" ".join(f"{word:x}" for word in row) for row in tokens]
+
+
+def _log_prob(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> F64:
+    nll = _nll(rng, topic, tokens, writer)
+    return -0.9 * np.array([row.sum() for row in nll])
+
+
+OF_TOKENS: dict[str, Callable[[np.random.Generator, I64, Ragged, Writer], object]] = {
+    "tokens": lambda rng, topic, tokens, writer: tokens,  # noqa: ARG005
+    "texts": _texts,
+    "token_nll": _nll,
+    "token_rank": _ranks,
+    "log_prob": _log_prob,
+}
+OF_TOPICS: dict[str, Callable[[np.random.Generator, I64, Writer], object]] = {
+    "stops": lambda rng, topic, writer: rng.random(len(topic)) < 0.3 + 0.02 * topic,  # noqa: ARG005
+    "end_tokens": lambda rng, topic, writer: np.zeros(1, dtype=np.int64),  # noqa: ARG005
+    "embeddings": _embeddings,
+    "gradients": lambda rng, topic, writer: _embeddings(rng, topic, writer).astype(np.float32),
+    "next_token": _next_token,
+}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -40,7 +41,7 @@ from openended.harness.core import (
     write_text,
 )
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
-from openended.harness.run import Session, Settings
+from openended.harness.run import Session, Settings, read_preset
 from openended.tasks.texts import Texts
 
 TextsOf = str | Path | Sequence[str]
@@ -66,6 +67,7 @@ def evaluate(
     outputs_dir: str | Path = "outputs",
     device: str = "auto",
     batch_size: int = 64,
+    compat: str | None = None,
     judge: str | None = None,
 ) -> Evaluation:
     """Score systems against human texts; nothing is generated, nothing is paired.
@@ -87,6 +89,8 @@ def evaluate(
         outputs_dir: Where everything is kept.
         device: Of the models: `auto`, or a torch device name.
         batch_size: Texts embedded or scored at a time.
+        compat: Options of a paper's Gen-PPL, entropy and MAUVE for metrics given by name: `mdlm`, `sedd`, `bd3lm`,
+            `sdtt` or `dlmbench`.
         judge: Old name of `scoring`.
 
     Raises:
@@ -97,7 +101,8 @@ def evaluate(
 
     outputs = Path(outputs_dir)
     check_writable(outputs)
-    scorer_spec, embedder_spec = _resolve_scoring(_accept_old_name(scoring, judge), scorer, embedder)
+    preset = read_preset(compat)
+    scorer_spec, embedder_spec = _resolve_scoring(_accept_old_name(scoring, judge), scorer, embedder, preset)
     _check_names(systems, features)
     vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
     shared = {
@@ -105,7 +110,7 @@ def evaluate(
         "task": Texts(path=str(_write_texts(human, outputs)), field=human_field),
         "model": None, "decoder": None, "scorer": scorer_spec, "embedder": embedder_spec,
         "metrics": _select_metrics(
-            metrics, has_scorer=scorer_spec is not None, has_vectors=bool(embedder_spec or vectors)
+            metrics, preset, has_scorer=scorer_spec is not None, has_vectors=bool(embedder_spec or vectors)
         ),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
         "generations_field": generations_field, "judgments": None, "outputs_dir": outputs, "plan_only": False,
@@ -180,9 +185,13 @@ def _make_metric(name: str, options: Mapping[str, Any]) -> Metric:
 
 
 def _select_metrics(
-    requested: str | Sequence[str | Metric] | None, *, has_scorer: bool, has_vectors: bool
+    requested: str | Sequence[str | Metric] | None,
+    preset: Mapping[str, Any],
+    *,
+    has_scorer: bool,
+    has_vectors: bool,
 ) -> tuple[Metric, ...]:
-    """Make the metrics; None: all those for which there is a scorer, an embedder or vectors."""
+    """Make the metrics, with a preset's options; None: all for which there is a scorer, an embedder or vectors."""
     if requested is None:
         every_metric = [_make_metric(name, {}) for name in resolve_metric_names(["all"])]
         able = {"texts", "stops", *(["token_nll"] if has_scorer else []), *(["embeddings"] if has_vectors else [])}
@@ -194,12 +203,15 @@ def _select_metrics(
         chosen = [requested] if isinstance(requested, str) else list(requested)
     by_name = {m.name: m for m in chosen if isinstance(m, Metric)}
     for name in resolve_metric_names([m for m in chosen if isinstance(m, str)]):
-        by_name.setdefault(name, _make_metric(name, {}))
+        by_name.setdefault(name, _make_metric(name, preset.get("metric", {}).get(name, {})))
     return tuple(by_name[name] for name in sorted(by_name))
 
 
 def _resolve_scoring(
-    scoring: str | None, scorer: str | BackendSpec | None, embedder: str | EmbedderSpec | None
+    scoring: str | None,
+    scorer: str | BackendSpec | None,
+    embedder: str | EmbedderSpec | None,
+    preset: Mapping[str, Any],
 ) -> tuple[BackendSpec | None, EmbedderSpec | None]:
     """Return scorer and embedder; a name is that of a YAML, anything else a hub id or a folder."""
     only_embeds = (
@@ -225,7 +237,14 @@ def _resolve_scoring(
             embedder_spec = EmbedderSpec(**fields)
         else:
             embedder_spec = EmbedderSpec(path=second)
-    return scorer_spec, embedder_spec
+    return scorer_spec, _limit_embedder(embedder_spec, preset)
+
+
+def _limit_embedder(embedder: EmbedderSpec | None, preset: Mapping[str, Any]) -> EmbedderSpec | None:
+    """Return the embedder with the maximum length of a preset, unless it has its own."""
+    if embedder is None or embedder.max_length is not None:
+        return embedder
+    return replace(embedder, **preset.get("embedder", {}))
 
 
 def _check_names(systems: Mapping[str, TextsOf], features: Mapping[str, VectorsOf] | None) -> None:

@@ -6,11 +6,15 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from openended.harness.core import Advance, DeviceMap, NextToken, Ragged
 from openended.harness.decoders import Emit, GenerationRequest
 from openended.harness.generation import choose_runner_kind, compute_q_statistics, generate_texts
 from openended.harness.models import (
     EmbeddingRequest,
+    GradientRequest,
     LanguageModel,
     ModelSpec,
     QStatisticsRequest,
@@ -20,6 +24,7 @@ from openended.harness.models import (
     embed,
     embed_and_score,
     load_model,
+    sketch_gradients,
 )
 
 
@@ -39,6 +44,10 @@ class TransformersBackend(LanguageModel):
         """See `models.score.token_nll`."""
         return compute_token_nll(self, request, advance)
 
+    def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
+        """See `models.gradients.sketch_gradients`."""
+        return sketch_gradients(self, request, advance)
+
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """See `generation.teacher_forcing.compute_q_statistics`."""
         return compute_q_statistics(self, request, advance)
@@ -48,10 +57,15 @@ class TransformersBackend(LanguageModel):
         return embed(self, request, advance)
 
     def embed_and_score(
-        self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
+        self,
+        request: EmbeddingRequest,
+        *,
+        include_prompt: bool = False,
+        ranks: bool = False,
+        advance: Advance | None = None,
     ) -> tuple[TextVectors, Ragged]:
         """See `models.score.embed_and_score`."""
-        return embed_and_score(self, request, include_prompt=include_prompt, advance=advance)
+        return embed_and_score(self, request, include_prompt=include_prompt, ranks=ranks, advance=advance)
 
 
 def load_backend(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> TransformersBackend:

@@ -196,6 +196,12 @@ from .options import (
 from .options import (
     read_options as read_options,
 )
+from .permutation import (
+    permutation_p_value as permutation_p_value,
+)
+from .permutation import (
+    relabel_rows as relabel_rows,
+)
 from .progress import (
     Advance as Advance,
 )

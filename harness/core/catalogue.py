@@ -24,6 +24,7 @@ GROUPS = (
     "runtime",
     "experiment",
     "using",
+    "compat",
 )
 LONGEST = 180  # maximum length of a one-line description, in characters
 _CONF = "openended.conf"

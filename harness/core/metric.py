@@ -13,7 +13,7 @@ from openended.harness.core.errors import DataError
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.signature import build_signature
 from openended.harness.core.spec import Spec
-from openended.harness.core.types import F64, MetricResult, NextToken, Ragged
+from openended.harness.core.types import F64, I64, MetricResult, NextToken, Ragged
 
 T = TypeVar("T")
 
@@ -21,7 +21,10 @@ Direction = Literal["higher", "lower", "match_human"]
 Best = Literal[Direction, "target", "none"]
 Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
 Resampling = Literal["bootstrap", "subsample", "none"]
-NeedKind = Literal["texts", "tokens", "stops", "embeddings", "token_nll", "next_token", "judgments"]
+NeedKind = Literal[
+    "texts", "tokens", "end_tokens", "stops", "embeddings", "token_nll", "token_rank", "gradients", "log_prob",
+    "next_token", "judgments",
+]  # fmt: skip
 Scope = Literal["continuation", "prompt_and_continuation"]
 Unit = Literal["tokens", "words"]
 
@@ -30,14 +33,17 @@ Unit = Literal["tokens", "words"]
 class Need:
     """One kind of feature that a metric asks for.
 
-    `tokens` → `Ragged` of integers; `texts` → list of str; `stops` → bool array, true where the length limit was hit;
-    `embeddings` → float32 (n, d); `token_nll` → `Ragged` float64, nats; `next_token` → `NextToken`;
-    `judgments` → `openended.metrics.judgments.Judgments`.
+    `tokens` → `Ragged` of integers; `end_tokens` → ids that end a text, integers; `texts` → list of str; `stops` → bool
+    array, true where the length limit was hit; `embeddings` → float32 (n, d); `token_nll` → `Ragged` float64, nats;
+    `token_rank` → `Ragged` int64, 1 for the most probable token; `gradients` → float32 (n, d), sketches of the gradient
+    of each text's loss; `log_prob` → float64 (n,), log Q of the texts as they were drawn, nats; `next_token` →
+    `NextToken`; `judgments` → `openended.metrics.judgments.Judgments`.
     """
 
     kind: NeedKind
     by: str = ""
-    """What computes it: a role of the config (`scorer`, `embedder`, `decoder`, `model`) or `words` (whitespace)."""
+    """What computes it: a role of the config (`scorer`, `embedder`, `decoder`, `model`), `words` (whitespace) or `rows`
+    (the token ids that are stored with the texts, whatever tokenizer they are of)."""
     scope: Scope = "continuation"
     options: tuple[tuple[str, str | int | float | bool | None], ...] = ()
     """Further options of the feature (for example `(("bos", False),)`), sorted by name."""
@@ -70,6 +76,22 @@ class Side:
 
     def embeddings(self, need: Need) -> NDArray[np.float32]:
         """Embeddings, shape (n, d); may be a memory map."""
+        return self._get(need, np.ndarray)
+
+    def end_tokens(self, need: Need) -> I64:
+        """Ids of the tokens that end a text."""
+        return self._get(need, np.ndarray)
+
+    def token_rank(self, need: Need) -> Ragged:
+        """Rank of each token under the scorer, from 1."""
+        return self._get(need, Ragged)
+
+    def gradients(self, need: Need) -> NDArray[np.float32]:
+        """Sketches of the gradients of the losses of texts, shape (n, d)."""
+        return self._get(need, np.ndarray)
+
+    def log_prob(self, need: Need) -> F64:
+        """Log-probability of each text under the distribution that it was drawn from, nats; NaN where there is none."""
         return self._get(need, np.ndarray)
 
     def stops(self, need: Need) -> NDArray[np.bool_]:

@@ -31,7 +31,7 @@ def canonicalize(value: Any) -> Json:  # noqa: ANN401
         facts = {name: getattr(type(value), name, None) for name in IDENTITY}
         if not all(facts.values()):
             raise TypeError(f"no canonical form for a {type(value).__name__}: a spec has {', '.join(IDENTITY)}")
-        return {**facts, **{f.name: canonicalize(getattr(value, f.name)) for f in dataclasses.fields(value)}}
+        return {**facts, **{name: canonicalize(getattr(value, name)) for name in list_identifying_options(value)}}
     if isinstance(value, Mapping):
         return {str(k): canonicalize(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -41,6 +41,15 @@ def canonicalize(value: Any) -> Json:  # noqa: ANN401
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"no canonical form for a {type(value).__name__}: {value!r}")
+
+
+def list_identifying_options(spec: Any) -> list[str]:  # noqa: ANN401
+    """Return the options that identify a spec: all but its `later_options` that have their default.
+
+    Options that were added later would otherwise change the keys and signatures of everything that was stored before.
+    """
+    later = getattr(type(spec), "later_options", ())
+    return [f.name for f in dataclasses.fields(spec) if f.name not in later or getattr(spec, f.name) != f.default]
 
 
 def to_canonical_json(value: Any) -> str:  # noqa: ANN401
@@ -100,7 +109,7 @@ def build_signature(spec: Any, facts: Mapping[str, str]) -> str:  # noqa: ANN401
         facts: Facts of the data (`embedder`, `scorer`, `n`, `task`), in this order after the fields.
     """
     parts = [str(type(spec).name), f"v:{type(spec).version}"]
-    parts += [f"{f.name}:{render_option(getattr(spec, f.name))}" for f in dataclasses.fields(spec)]
+    parts += [f"{name}:{render_option(getattr(spec, name))}" for name in list_identifying_options(spec)]
     parts += [f"{name}:{render_option(value)}" for name, value in facts.items()]
     return "|".join(parts)
 

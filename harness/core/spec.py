@@ -21,6 +21,8 @@ class Spec:
     """The registry's group; `register` sets it if the base class does not."""
     name: ClassVar[str]
     version: ClassVar[int] = 1
+    later_options: ClassVar[frozenset[str]] = frozenset()
+    """Options that were added after results had been stored: at their default they are in no key and no signature."""
     error_name: ClassVar[str] = ""
     """Its name in error messages; empty: `name`."""
 

@@ -11,6 +11,9 @@ from .backend import (
     EmbeddingRequest as EmbeddingRequest,
 )
 from .backend import (
+    GradientRequest as GradientRequest,
+)
+from .backend import (
     ModelService as ModelService,
 )
 from .backend import (
@@ -70,6 +73,9 @@ from .forward import (
 from .forward import (
     allocate_vectors as allocate_vectors,
 )
+from .gradients import (
+    sketch_gradients as sketch_gradients,
+)
 from .loading.hub import (
     OFFLINE_VARIABLES as OFFLINE_VARIABLES,
 )
@@ -102,6 +108,9 @@ from .score import (
 )
 from .score import (
     plan_scoring as plan_scoring,
+)
+from .score import (
+    split_columns as split_columns,
 )
 from .sizes import (
     ModelSize as ModelSize,

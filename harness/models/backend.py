@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from openended.harness.models.sizes import ModelSize
     from openended.harness.models.spec import ModelSpec
 
-Ability = Literal["generate", "score", "q_statistics", "embed"]
+Ability = Literal["generate", "score", "rank", "gradients", "q_statistics", "embed"]
 
 
 class TextVectors(NamedTuple):
@@ -49,8 +49,26 @@ class ScoringRequest:
     """Score the prompt's tokens too."""
     bos: bool = False
     """Put the model's start token before a text where the model does not read one anyway."""
+    ranks: bool = False
+    """Give each token's rank too: the scores then have shape (tokens, 2)."""
+    window: int | None = None
+    """Tokens read at once; None: the model's context."""
+    stride: int | None = None
+    """Tokens that each later window scores; None: half a window."""
     batch_size: int
     """Batch size; affects only float noise and time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GradientRequest:
+    """Texts for which the gradient of the mean token loss is sketched."""
+
+    prompts: Ragged
+    """Token ids before each continuation; rows may be empty."""
+    continuations: Ragged
+    """Token ids whose losses count, as many rows."""
+    size: int
+    """Numbers a sketch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -116,7 +134,11 @@ class Backend(Protocol):
         ...
 
     def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
-        """-log p of the continuations' tokens in nats, float64, under the full softmax."""
+        """-log p of the continuations' tokens in nats, float64, under the full softmax; with ranks if asked for."""
+        ...
+
+    def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
+        """Sketches of the gradient of each text's mean token loss, shape (texts, size)."""
         ...
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
@@ -128,7 +150,12 @@ class Backend(Protocol):
         ...
 
     def embed_and_score(
-        self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
+        self,
+        request: EmbeddingRequest,
+        *,
+        include_prompt: bool = False,
+        ranks: bool = False,
+        advance: Advance | None = None,
     ) -> tuple[TextVectors, Ragged]:
         """Embed the texts and score their tokens in one pass, where this model is the embedder's too."""
         ...
@@ -140,7 +167,7 @@ class BackendSpec(Spec):
     error_name: ClassVar[str] = "model"
     loader: ClassVar[str]
     """`module:function` that loads: (spec, device, device_map) → `Backend`; imported when the model is needed."""
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics", "embed"})
+    abilities: ClassVar[frozenset[Ability]] = frozenset(get_args(Ability))
 
     connection_fields: ClassVar[frozenset[str]] = frozenset()
     """Options for reaching the model, which change no text; systems that differ only in them are the same."""

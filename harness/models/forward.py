@@ -73,7 +73,7 @@ def run_forward(
         jobs: Sequences of at least one token.
         rows: Number of rows of the vectors.
         pool: Which vectors to keep, if any.
-        nll: Where the scores go, nats, if tokens are scored.
+        nll: Where the scores go, nats, if tokens are scored; ranks go into the second column of shape (tokens, 2).
         batch_size: Sequences at once; halved when memory runs out.
         advance: Called with the number of sequences done.
     """
@@ -179,7 +179,16 @@ def _score(
         picked = source[at[0][part], at[1][part]]
         scores = (head(picked) if logits is None else picked).float()
         losses = torch.nn.functional.cross_entropy(scores, gold[part], reduction="none")
-        nll[where[part]] = losses.cpu().numpy()
+        if nll.ndim == 1:
+            nll[where[part]] = losses.cpu().numpy()
+        else:
+            nll[where[part], 0] = losses.cpu().numpy()
+            nll[where[part], 1] = _rank(scores, gold[part]).cpu().numpy()
+
+
+def _rank(scores: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
+    """Return the rank of each row's gold token, from 1; equal scores share the best rank."""
+    return 1 + (scores > scores.gather(1, gold[:, None])).sum(dim=1)
 
 
 def _head_is_plain(lm: CausalModel) -> bool:

@@ -51,7 +51,7 @@ def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance
         advance: Called with the number of texts done.
 
     Returns:
-        Float64 rows, one value a scored token.
+        Float64 rows, one value a scored token; with `request.ranks` values of shape (tokens, 2): the loss and the rank.
     """
     jobs, out = plan_scoring(lm, request)
     lm.forward(jobs, rows=len(out), pool=None, nll=out.values, batch_size=request.batch_size, advance=advance)
@@ -60,7 +60,12 @@ def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance
 
 
 def embed_and_score(
-    lm: CausalModel, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
+    lm: CausalModel,
+    request: EmbeddingRequest,
+    *,
+    include_prompt: bool = False,
+    ranks: bool = False,
+    advance: Advance | None = None,
 ) -> tuple[TextVectors, Ragged]:
     """Do what `embed` and `token_nll` do in one pass, where scorer and embedder are one causal model.
 
@@ -72,7 +77,7 @@ def embed_and_score(
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
     limit, size = spec.limit(lm.context_length), request.batch_size
     scoring = ScoringRequest(
-        prompts=prompts, continuations=continuations, include_prompt=include_prompt, batch_size=size
+        prompts=prompts, continuations=continuations, include_prompt=include_prompt, ranks=ranks, batch_size=size
     )
     jobs, out = plan_scoring(lm, scoring)
     lengths = join_rows(prompts, continuations, lm.bos_prefix).lengths
@@ -90,17 +95,39 @@ def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[forward.Forw
     first = rows.lengths - continuations.lengths - (prompts.lengths if request.include_prompt else 0)
     first = np.maximum(first, 1)
     offsets = np.concatenate([[0], np.cumsum(np.maximum(rows.lengths - first, 0))]).astype(np.int64)
+    context, stride = _check_window(lm.context_length, request)
     jobs: list[forward.ForwardRow] = []
     for i, ids in enumerate(rows):
         read = ids if len(ids) else np.array([lm.start_id])
-        jobs += _split_into_windows(i, read, int(first[i]), int(offsets[i]), lm.context_length)
+        jobs += _split_into_windows(i, read, int(first[i]), int(offsets[i]), context, stride)
     total = int(offsets[-1])
-    values: F64 = np.full(total, np.nan)
+    values: F64 = np.full((total, 2) if request.ranks else total, np.nan)
     return jobs, Ragged(values, offsets)
 
 
+def split_columns(scores: Ragged) -> tuple[Ragged, Ragged]:
+    """Return losses and ranks (int64) of scores; the ranks are empty where they were not asked for."""
+    if scores.values.ndim == 1:
+        return scores, Ragged(np.zeros(0, dtype=np.int64), np.zeros_like(scores.offsets))
+    nll, rank = np.ascontiguousarray(scores.values.T)
+    return Ragged(nll, scores.offsets), Ragged(rank.astype(np.int64), scores.offsets)
+
+
+def _check_window(context: int | None, request: ScoringRequest) -> tuple[int | None, int | None]:
+    """Return the tokens that are read at once and the tokens that each later window scores.
+
+    Raises:
+        DataError: If the window is longer than the model's context.
+    """
+    if request.window is None:
+        return context, None
+    if context is not None and request.window > context:
+        raise DataError(f"window: expected at most {context}, the scorer's context, got {request.window}")
+    return request.window, request.stride
+
+
 def _split_into_windows(
-    row: int, ids: forward.Integers, first: int, out: int, context: int | None
+    row: int, ids: forward.Integers, first: int, out: int, context: int | None, stride: int | None = None
 ) -> list[forward.ForwardRow]:
     """Cut a sequence into windows of the context; each later window scores what the ones before have not."""
     if context is None or len(ids) <= context:
@@ -111,7 +138,7 @@ def _split_into_windows(
     done = max(first, context)
     if first < context:
         out += context - first
-    step = max(1, context // 2)
+    step = stride or max(1, context // 2)
     while done < len(ids):
         end = min(len(ids), done + step)
         start = end - context

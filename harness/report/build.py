@@ -126,7 +126,8 @@ def build_report(
             from openended.harness.report.figures.draw import draw_all
 
             fair = next((chosen_layout for _, chosen_layout in layouts if chosen_layout.kind == "fair"), None)
-            figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair)
+            frontier = any(chosen_layout.kind == "frontier" for _, chosen_layout in layouts)
+            figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair, frontier=frontier)
         written += [*figure_paths, *write_frame(results, folder)]
         if page:
             from openended.harness.report.page.page import write_page
@@ -158,6 +159,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         build_seed_std_tables,
     )
     from openended.harness.report.tables.fair_comparison import build_fair_tables
+    from openended.harness.report.tables.frontier_gaps import build_frontier_tables
     from openended.harness.report.tables.selection import IncomparableError, select
     from openended.harness.report.tables.systems import build_value_tables
     from openended.harness.report.tables.variants import build_variant_tables
@@ -170,6 +172,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         "spread": build_seed_std_tables,
         "findings": build_findings_tables,
         "fair": build_fair_tables,
+        "frontier": build_frontier_tables,
     }
     if layout.kind not in makers:
         raise SpecError(f"layout {name}: no kind {layout.kind!r}")

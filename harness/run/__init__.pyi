@@ -1,3 +1,6 @@
+from .compat import (
+    read_preset as read_preset,
+)
 from .forecast import (
     Forecast as Forecast,
 )

@@ -24,6 +24,7 @@ from openended.harness.core import (
 from openended.harness.decoders import Decoder
 from openended.harness.imported import parse_naive_system
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, require_model
+from openended.harness.run.compat import apply_preset
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
 
 AUTO = "auto"  # path of a judge that is chosen by the task
@@ -162,6 +163,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     Raises:
         SpecError: Names the option, its value and what is accepted.
     """
+    config = apply_preset(config)
     accepted = {*Settings.__dataclass_fields__, *_GROUPS, _NAME} - {"metrics"}
     for key in config:
         if key not in accepted:

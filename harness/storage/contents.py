@@ -20,6 +20,8 @@ STAGE_FILES: Mapping[str, tuple[str, ...]] = {
     "tokens": ("offsets.npy", "values.npy"),
     "embed": ("embeddings.npy",),
     "score": ("offsets.npy", "values.npy"),
+    "rank": ("offsets.npy", "values.npy"),
+    "gradients": ("embeddings.npy",),
     "next_token": (
         "argmax.npy", "context_offsets.npy", "context_values.npy", "gold.npy", "gold_prob.npy", "offsets.npy",
         "sum_sq.npy", "support.npy",

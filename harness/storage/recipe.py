@@ -22,6 +22,8 @@ STAGES: Mapping[str, int] = {
     "tokens": 1,
     "embed": 1,
     "score": 1,
+    "rank": 1,
+    "gradients": 1,
     "next_token": 1,
     "measure": 1,
 }

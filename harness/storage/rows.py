@@ -241,6 +241,12 @@ class RowFile:
         cut: NDArray[np.bool_] = pc.equal(self._table["stop"], "length").to_numpy()
         return cut.astype(bool)
 
+    @property
+    def log_probs(self) -> NDArray[np.float64]:
+        """Log-probability of each row under the distribution that it was drawn from, nats; NaN where there is none."""
+        column: NDArray[np.float64] = self._table["log_prob"].to_numpy()
+        return column
+
     def __iter__(self) -> Iterator[Row]:
         for batch in _open(self.path):
             for start in range(0, batch.num_rows, _CHUNK):

@@ -1,6 +1,7 @@
 """Base classes of the metric families and what their members share, for metrics here and in other packages."""
 
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
+from openended.metrics.families.feature_space import FeatureSpaceMetric, Space, standardize
 from openended.metrics.families.quantized import CellCounts, ClusterFit, ClusteringRun, Quantized
 from openended.metrics.families.samples_per_prompt import (
     PromptGroups,
@@ -28,11 +29,13 @@ __all__ = [
     "ClusterFit",
     "ClusteringRun",
     "Corpus",
+    "FeatureSpaceMetric",
     "NgramIndex",
     "PromptGroups",
     "Quantized",
     "SamplesMetric",
     "Sequences",
+    "Space",
     "TeacherForced",
     "TextMetric",
     "TwoSample",
@@ -47,6 +50,7 @@ __all__ = [
     "probabilities",
     "prompts_of",
     "require_defined",
+    "standardize",
     "unit_rows",
     "variant_of",
 ]

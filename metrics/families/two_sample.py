@@ -79,7 +79,9 @@ class TwoSample(Metric):
     def _select_texts(self, side: Side, rank: NDArray[np.int64]) -> Side:
         chosen = np.sort(np.argsort(rank, kind="stable")[: self.most])
         need = self.needs()[0]
-        return Side(side.system, [side.ids[i] for i in chosen], {need: side.embeddings(need)[chosen]})
+        rows = side.data[need]
+        selected = [rows[i] for i in chosen] if isinstance(rows, list) else rows[chosen]
+        return Side(side.system, [side.ids[i] for i in chosen], {need: selected})
 
     def sort_ids(self, side: Side) -> NDArray[np.str_]:
         """Return the example ids in the order of `sort_rows`; samples of one prompt share an id."""

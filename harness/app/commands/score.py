@@ -46,6 +46,11 @@ def make_parser() -> CommandParser:
     parser.add_argument("--embedder", metavar="MODEL", help="vectors by this model instead")
     parser.add_argument("--metrics", metavar="NAMES", help="metrics or sets (text, two_sample, paper, all)")
     parser.add_argument(
+        "--compat",
+        metavar="PAPER",
+        help="Gen-PPL, entropy, MAUVE as mdlm, sedd, bd3lm, sdtt, dlmbench; or compat=PAPER",
+    )
+    parser.add_argument(
         "--field", metavar="NAME", help="field with the text in the systems' files; default: told by them"
     )
     parser.add_argument("--human-field", metavar="NAME", help="the same of the human file")
@@ -84,7 +89,8 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
     from openended.harness.imported import HUMAN_TEXTS, TEXTS
 
     _configure_logging(verbose=args.verbose, quiet=args.quiet)
-    systems = parse_systems(args.systems)
+    words, compat = split_preset(args.systems, args.compat)
+    systems = parse_systems(words)
     if not args.quiet:
         _print_text_field("human", args.human, HUMAN_TEXTS, args.human_field, "--human-field ")
         for name, path in systems.items():
@@ -94,10 +100,18 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
         scoring=args.scoring, scorer=args.scorer, embedder=args.embedder, features=_features(args, list(systems)),
         human_field=args.human_field, generations_field=args.field, num_examples=_parse_count(args.num_examples),
         max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir, device=args.device,
+        compat=compat,
     )  # fmt: skip
     folder = Path(args.outputs_dir) / "reports" / result.folders[0].parent.name
     result.report(folder).show(verbose=args.verbose)
     return result.failed
+
+
+def split_preset(words: Sequence[str], compat: str | None) -> tuple[list[str], str | None]:
+    """Return the words that name systems, and the preset: `--compat`, or a word `compat=PAPER` that is no file."""
+    presets = [word for word in words if word.startswith("compat=") and not Path(word.partition("=")[2]).exists()]
+    names = [word.partition("=")[2] for word in presets]
+    return [word for word in words if word not in presets], names[-1] if names else compat
 
 
 def parse_systems(words: Sequence[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.backends.ray.chunks import (
     cut_chunks,
@@ -29,6 +30,7 @@ from openended.harness.models import (
     BUNDLED,
     EmbedderSpec,
     ForwardRow,
+    GradientRequest,
     ModelSpec,
     Pool,
     QStatisticsRequest,
@@ -96,7 +98,7 @@ class RayBackend(TransformersBackend):
         numbered = [renumber_rows([jobs[i] for i in order[part]]) for part in parts]
         empty = None if pool is None else replace(pool, vectors=[])  # it fills while chunks are still sent
         chunks = [
-            (self.source, part, empty, None if nll is None else len(score_positions), batch_size)
+            (self.source, part, empty, None if nll is None else (len(score_positions), *nll.shape[1:]), batch_size)
             for part, _, score_positions in numbered
         ]
         for number, (vectors, scores) in self.workers.map("forward", chunks):
@@ -110,6 +112,29 @@ class RayBackend(TransformersBackend):
                 nll[score_positions] = scores
             if advance is not None:
                 advance(len(part))
+
+    def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
+        """Sketch the gradients of the losses of texts, each on the worker that its chunk is sent to."""
+        count = len(request.continuations)
+        parts = cut_chunks(count, unit=1, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
+        rows = [list(range(count))[part] for part in parts]
+        chunks = [
+            (
+                self.source,
+                replace(
+                    request,
+                    prompts=select_rows(request.prompts, part),
+                    continuations=select_rows(request.continuations, part),
+                ),
+            )
+            for part in rows
+        ]
+        out = np.zeros((count, request.size), dtype=np.float32)
+        for number, sketches in self.workers.map("sketch_gradients", chunks):
+            out[rows[number]] = sketches
+            if advance is not None:
+                advance(len(sketches))
+        return out
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Statistics of each decoder's Q, in the batches that one pass over all texts would have."""

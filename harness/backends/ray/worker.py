@@ -14,7 +14,15 @@ import numpy as np
 
 from openended.harness.core import F64, DataError, Floats, Generation, HarnessError, NextToken, Runtime, digest
 from openended.harness.decoders import GenerationRequest
-from openended.harness.models import EmbedderSpec, ForwardRow, ModelCache, ModelSpec, Pool, QStatisticsRequest
+from openended.harness.models import (
+    EmbedderSpec,
+    ForwardRow,
+    GradientRequest,
+    ModelCache,
+    ModelSpec,
+    Pool,
+    QStatisticsRequest,
+)
 
 AnyModel = ModelSpec | EmbedderSpec
 
@@ -97,7 +105,12 @@ class Worker:
         return texts
 
     def forward(
-        self, model: RemoteModelRef, jobs: Sequence[ForwardRow], pool: Pool | None, scored: int | None, batch_size: int
+        self,
+        model: RemoteModelRef,
+        jobs: Sequence[ForwardRow],
+        pool: Pool | None,
+        scored: tuple[int, ...] | None,
+        batch_size: int,
     ) -> tuple[list[Floats], F64 | None]:
         """Run a model over sequences; returns vectors, a row for each sequence that begins one, and scores."""
         worker_pool = None if pool is None else replace(pool, vectors=[])
@@ -105,6 +118,11 @@ class Worker:
         rows = sum(job.row >= 0 for job in jobs)
         self._load(model).forward(jobs, rows=rows, pool=worker_pool, nll=nll, batch_size=batch_size)
         return ([] if worker_pool is None else worker_pool.vectors), nll
+
+    def sketch_gradients(self, model: RemoteModelRef, request: GradientRequest) -> Floats:
+        """Sketches of the gradients of the losses of texts."""
+        sketches: Floats = self._load(model).sketch_gradients(request)
+        return sketches
 
     def q_statistics(self, model: RemoteModelRef, request: QStatisticsRequest) -> list[NextToken]:
         """Statistics of each decoder's Q on continuations."""

@@ -20,7 +20,12 @@ Draw = Callable[[Results], "Mapping[str, Figure]"]
 
 
 def draw_all(
-    results: Results, folder: Path, *, traces: dict[str, Any] | None = None, fair: Layout | None = None
+    results: Results,
+    folder: Path,
+    *,
+    traces: dict[str, Any] | None = None,
+    fair: Layout | None = None,
+    frontier: bool = False,
 ) -> list[Path]:
     """Draw every figure that the runs have data for; returns the files.
 
@@ -29,8 +34,10 @@ def draw_all(
         folder: Of the files.
         traces: Filled with name → content of the figure as plain data, where that is possible.
         fair: Draw also the curves of this layout.
+        frontier: Draw also Gen-PPL against entropy with bands.
     """
     from openended.harness.report.figures.best_of_n_curves import best_of_n
+    from openended.harness.report.figures.generative_frontier import generative_frontier
     from openended.harness.results import fold_seeds
 
     items = fold_seeds(results)
@@ -39,7 +46,7 @@ def draw_all(
         if fair is not None:
             for name, figure in best_of_n(results, items, fair.metrics).items():
                 paths += save(figure, folder, name)
-        for draw in _makers():
+        for draw in [*_makers(), *([generative_frontier] if frontier else [])]:
             for name, figure in draw(results, items).items():
                 paths += save(figure, folder, name)
                 if traces is not None and (trace := trace_figure(figure)) is not None:

@@ -28,6 +28,14 @@ CAPTIONS = {
             "and the last are named. Read: the star is the human text, and the system nearest to it is best."
         ),
     ),
+    "frontier": (
+        "Generative frontier",
+        (
+            "Gen-PPL against the entropy of the texts, interpolated between the settings of each decoder; bands: 95 % "
+            "over prompts. Read: at equal entropy, lower is more predictable to the scorer. Below: diversity between "
+            "texts."
+        ),
+    ),
     "precision_recall": (
         "Precision and recall",
         (

@@ -20,24 +20,24 @@ from openended.harness.core import (
     Need,
     Ragged,
     Runtime,
-    Scope,
     Side,
-    SpecError,
     UndefinedMetric,
     canonicalize,
     digest,
 )
 from openended.harness.decoders import Decoder, QDecoder
-from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
+from openended.harness.models import EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
 from openended.harness.run.features.passes import ModelPasses, load_row_tokens, load_texts
+from openended.harness.run.features.scorer_features import ScorerFeatures, digest_chat, get_content, get_path
+from openended.harness.run.features.scoring_options import ScoringOptions
 from openended.harness.run.features.user_embeddings import find_user_embeddings
-from openended.harness.run.resolve import GenerationPart, ScoringPart, digest_model
+from openended.harness.run.resolve import GenerationPart, ScoringPart
 from openended.harness.run.scoring_models import format_hint
 from openended.harness.storage import Entry, RowFile
 
-WHOLE: Scope = "prompt_and_continuation"
+READ = ("texts", "stops", "log_prob", "tokens", "end_tokens")  # off the rows and by tokenizers, without weights
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 FOR_DECODER = Need("token_nll", by="decoder")
 
@@ -58,7 +58,7 @@ class FeatureHandle:
         return self.load()
 
 
-class Featurizer:
+class Featurizer(ScorerFeatures):
     """Computes and caches the features of a run's sources (human, model and ceiling texts).
 
     Args:
@@ -118,7 +118,7 @@ class Featurizer:
                 if (source.identity, need) not in self._features:
                     missing[source.identity].setdefault(need, source)
         # The outer loop is over stages, so that a model is loaded once for all sources.
-        for kinds in (("texts", "stops", "tokens"), ("next_token", "own"), ("token_nll",), ("embeddings",)):
+        for kinds in (READ, ("next_token", "own"), ("token_nll", "token_rank"), ("gradients",), ("embeddings",)):
             for needs_of in missing.values():
                 for need, source in needs_of.items():
                     kind = "own" if need.kind == "token_nll" and need.by == "model" else need.kind
@@ -127,11 +127,13 @@ class Featurizer:
 
     def _compute_feature(self, source: TextRows, need: Need, needs: Sequence[Need], decoder: Decoder | None) -> None:
         try:
-            if need.kind in ("texts", "stops", "tokens"):
+            if need.kind in READ:
                 self._store(source, need, *self._load_or_tokenize(source, need))
             elif need.kind == "embeddings":
                 self._compute_embeddings(source, need)
-            elif need.kind == "token_nll" and need.by != "model":
+            elif need.kind == "gradients":
+                self._compute_gradients(source, need)
+            elif need.kind == "token_rank" or (need.kind == "token_nll" and need.by != "model"):
                 self._compute_scores(source, need, needs)
             else:
                 self._compute_q(source, need, decoder)
@@ -153,51 +155,38 @@ class Featurizer:
             return source.digest, partial(load_texts, source, need.scope)
         if need.kind == "stops":
             return source.digest, lambda: RowFile(source.path).stops
+        if need.kind == "log_prob":
+            return source.digest, lambda: RowFile(source.path).log_probs
+        if need.by == "rows":
+            return source.digest, partial(load_row_tokens, source, need.scope)
         spec = self._find_counter(need)
+        if need.kind == "end_tokens":
+            return self._load_end_tokens(spec)
         if spec is None:
             return source.digest, partial(self.passes.words, source, need.scope)
-        tokenizer = self.builder.try_or_note(lambda: tokenizer_digest(spec))
-        if tokenizer is not None and source.tokenizer == tokenizer:
+        tokenizer, score_options = (
+            self.builder.try_or_note(lambda: tokenizer_digest(spec)),
+            ScoringOptions.from_need(need),
+        )
+        if tokenizer is not None and source.tokenizer == tokenizer and not score_options.tokenizes_again:
             return source.digest, partial(load_row_tokens, source, need.scope)
 
         def write(folder: Path) -> Mapping[str, Any]:
-            stages.save_ragged(folder, self.passes.tokens(spec, source, need.scope))
+            stages.save_ragged(folder, self.passes.tokens(spec, source, score_options))
             return {}
 
         inputs = {"rows": source.digest, "tokenizer": tokenizer}
-        what = f"{source.title} {need.scope}"
-        request = ArtifactRequest("tokens", what, {"scope": need.scope}, inputs, source.workload())
+        what = f"{source.title} {score_options.title}"
+        request = ArtifactRequest("tokens", what, score_options.token_facts(), inputs, source.workload())
         entry = self.builder.build(request, write)
-        return _content(entry), lambda: stages.load_ragged(_path(entry))
+        return get_content(entry), lambda: stages.load_ragged(get_path(entry))
 
-    def _compute_scores(self, source: TextRows, need: Need, needs: Sequence[Need]) -> None:
-        """Compute token NLL under a model's full distribution, with embeddings in the same pass if possible."""
-        spec = self._model(need)
-        self.builder.try_or_note(partial(spec.demand, "score"))
-        vectors = Need("embeddings", by="embedder", scope=WHOLE)
-        options = dict(need.options)
-        bos = bool(options.pop("bos", False))
-        if options:
-            raise SpecError(f"token_nll has the option bos alone, got {', '.join(options)}")
-        shares_pass = vectors in needs and not bos and not self.scoring.user_embeddings
-        embedder = self.scoring.embedder if shares_pass else None
-        if (source.identity, vectors) in self._features or embedder is None or not self._share_one_pass(embedder, spec):
-            embedder = None
-        requests = [self._request_scores(source, need, spec, bos=bos)]
-        if embedder is not None:
-            requests.append(self._request_vectors(source, vectors, embedder))
-        compute = partial(self.passes.score_and_embed, spec, embedder, source, need.scope, bos=bos)
-        score, *embedded = self.builder.build_together(requests, compute)
-        self._store(source, need, _content(score), lambda: stages.load_ragged(_path(score)))
-        for entry in embedded:
-            self._store_vectors(source, vectors, entry)
-
-    def _share_one_pass(self, embedder: EmbedderSpec, scorer: BackendSpec) -> bool:
-        """Return whether one pass of the scorer can also compute the embedder's vectors."""
-        if embedder.kind != "causal" or embedder.lengths:
-            return False
-        identities = self.builder.try_or_note(lambda: (embedder.model_spec().identity(), scorer.identity()))
-        return identities is not None and identities[0] == identities[1]
+    def _load_end_tokens(self, spec: ModelSpec | None) -> tuple[str | None, Callable[[], Any]]:
+        """Ids of the tokens that end a text, by the tokenizer's files."""
+        if spec is None:
+            raise UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
+        tokenizer = self.builder.try_or_note(lambda: tokenizer_digest(spec))
+        return tokenizer, partial(self.passes.end_tokens, spec)
 
     def _compute_embeddings(self, source: TextRows, need: Need) -> None:
         """Compute embeddings at the maximum length, and in the same pass at the embedder's other lengths."""
@@ -216,7 +205,7 @@ class Featurizer:
         self._store_vectors(source, need, self.builder.build_together(requests, compute)[0])
 
     def _store_vectors(self, source: TextRows, need: Need, entry: Entry | None) -> None:
-        self._store(source, need, _content(entry), lambda: stages.load_array(_path(entry) / stages.VECTORS))
+        self._store(source, need, get_content(entry), lambda: stages.load_array(get_path(entry) / stages.VECTORS))
 
     def _compute_q(self, source: TextRows, need: Need, decoder: Decoder | None) -> None:
         """Compute the statistics of the decoder's Q on a source, or the token NLL under Q."""
@@ -233,26 +222,19 @@ class Featurizer:
             return self.passes.read_q(folder, model, q_decoder, source, min_new_tokens)
 
         facts = {"decoder": canonicalize(decoder), "min_new_tokens": min_new_tokens}
-        inputs = {"rows": source.digest, "model": self._id(model), **_chat_inputs(source, model)}
+        inputs = {"rows": source.digest, "model": self._id(model), **digest_chat(source, model)}
         request = ArtifactRequest("next_token", source.title, facts, inputs, source.workload(model))
         entry = self.builder.build(request, write)
 
         def stats() -> Any:  # noqa: ANN401 - a NextToken
-            return stages.load_next_token(_path(entry), entry.meta if entry else {})
+            return stages.load_next_token(get_path(entry), entry.meta if entry else {})
 
         def negative_log() -> Ragged:
             q = stats()
             with np.errstate(divide="ignore"):
                 return Ragged(-np.log(q.gold_prob), q.offsets)
 
-        self._store(source, need, _content(entry), stats if need.kind == "next_token" else negative_log)
-
-    def _request_scores(self, source: TextRows, need: Need, spec: BackendSpec, *, bos: bool) -> ArtifactRequest:
-        is_other = spec is not self.scoring.scorer and self._id(spec) != self._id(self.scoring.scorer)
-        inputs = {"rows": source.digest, "scorer": self._id(spec), **_chat_inputs(source, spec)}
-        facts = {"scope": need.scope, "bos": bos}
-        what = f"{source.title} {need.scope}" + " bos" * bos + f" by {spec.title}" * is_other
-        return ArtifactRequest("score", what, facts, inputs, source.workload(spec))
+        self._store(source, need, get_content(entry), stats if need.kind == "next_token" else negative_log)
 
     def _request_vectors(self, source: TextRows, need: Need, spec: EmbedderSpec) -> ArtifactRequest:
         inputs = {"rows": source.digest, "embedder": self._id(spec)}
@@ -265,36 +247,6 @@ class Featurizer:
             return None
         return self.scoring.counter if need.by == "scorer" else self._model(need).tokenizer_spec()
 
-    def _model(self, need: Need) -> BackendSpec:
-        role = "model" if need.by in ("model", "decoder") else "scorer"
-        spec = self.generation.model if role == "model" else self.scoring.scorer
-        if spec is None:
-            raise UndefinedMetric(
-                format_hint(role) if role == "scorer" else f"needs {need.kind} by the model: set model=…"
-            )
-        return spec
-
-    def _id(self, spec: BackendSpec | EmbedderSpec | None) -> str | None:
-        """Return the digest of a model's identity; None without a model, or if a plan finds the model missing."""
-        return self.builder.try_or_note(partial(digest_model, spec)) if spec is not None else None
-
-
-def _chat_inputs(source: TextRows, spec: BackendSpec) -> dict[str, str | None]:
-    """Return the additional key input of a model that reads the prompts through its chat template."""
-    if not spec.chat_template:
-        return {}
-    return {"chat": source.chat.content if source.chat is not None else None}
-
 
 def _label(need: Need) -> str:
     return f"{need.kind}:{need.by}:{need.scope}:{digest(list(need.options))[:8]}"
-
-
-def _content(entry: Entry | None) -> str | None:
-    return entry.content if entry is not None else None
-
-
-def _path(entry: Entry | None) -> Path:
-    if entry is None:
-        raise UndefinedMetric("a feature was not made yet")
-    return entry.path

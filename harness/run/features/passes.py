@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core import Ragged, Runtime, Scope, SpecError, show_progress
+from openended.harness.core import I64, Ragged, Runtime, Scope, SpecError, show_progress
 from openended.harness.decoders import QDecoder
 from openended.harness.models import (
     BackendSpec,
     EmbedderSpec,
     EmbeddingRequest,
+    GradientRequest,
     ModelSpec,
     QStatisticsRequest,
     ScoringRequest,
@@ -25,12 +26,14 @@ from openended.harness.models import (
     embed,
     embed_texts,
     number_words,
+    split_columns,
     tokenize_pairs,
     tokenize_texts,
     tokenizer_digest,
 )
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import Build, TextRows
+from openended.harness.run.features.scoring_options import ScoringOptions
 from openended.harness.run.session import Session
 from openended.harness.storage import RowFile, join_ragged
 
@@ -54,45 +57,73 @@ class ModelPasses:
         """Return ids of whitespace words."""
         return number_words(iterate_texts(source, scope))
 
-    def tokens(self, spec: ModelSpec, source: TextRows, scope: Scope) -> Ragged:
+    def tokens(self, spec: ModelSpec, source: TextRows, score_options: ScoringOptions) -> Ragged:
         """Return token ids under a model's tokenizer."""
         tokenizer = self.session.tokenizer(spec)
-        if scope == "continuation":
-            return tokenize_pairs(tokenizer, RowFile(source.path).prompts, RowFile(source.path).each("text"))[1]
-        return tokenize_texts(tokenizer, iterate_texts(source, scope))
+        if score_options.scope == "continuation":
+            return tokenize_pairs(
+                tokenizer, RowFile(source.path).prompts, _read_texts(source, score_options, tokenizer)
+            )[1]
+        return tokenize_texts(tokenizer, iterate_texts(source, score_options.scope))
+
+    def end_tokens(self, spec: ModelSpec) -> I64:
+        """Return the ids that end a text under a model's tokenizer."""
+        tokenizer: Any = self.session.tokenizer(spec)
+        return np.array(tokenizer.eos_ids, dtype=np.int64)
 
     def score_and_embed(
         self,
         spec: BackendSpec,
         embedder: EmbedderSpec | None,
         source: TextRows,
-        scope: Scope,
-        indices: Sequence[int],
-        *,
-        bos: bool,
+        score_options: ScoringOptions,
+        requested: Sequence[str],
     ) -> list[Build]:
-        """Score (index 0) and, with `embedder`, embed (index 1) in one pass; `indices` selects what is missing."""
-        if embedder is not None and 0 not in indices:
+        """Score, rank tokens and, if `embedder` is the same model, embed: what is requested, in one pass.
+
+        Args:
+            spec: The scorer.
+            embedder: The same model as an embedder; None: the pass keeps no vectors.
+            source: The texts.
+            score_options: How they are read.
+            requested: Some of `score`, `rank` and `embed`; the result has their order.
+        """
+        if embedder is not None and list(requested) == ["embed"]:
             return self.embed([embedder], source, "prompt_and_continuation", [0])
         lm = self.session.model(spec, self.runtime)
-        prompts, texts = self._ids(source, spec)
-        include_prompt, batch = scope == "prompt_and_continuation", self._rows_at_once(lm)
-        vectors = None
+        prompts, texts = self._ids(source, spec, score_options)
+        whole, batch, ranks = (
+            score_options.scope == "prompt_and_continuation",
+            self._rows_at_once(lm),
+            "rank" in requested,
+        )
+        builds: dict[str, Build] = {}
         with self._progress(f"score {source.title}", len(texts)) as advance:
-            if embedder is not None and 1 in indices:
+            if embedder is not None and "embed" in requested:
                 both = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=embedder, batch_size=batch)
-                vectors, nll = lm.embed_and_score(both, include_prompt=include_prompt, advance=advance)
+                vectors, scores = lm.embed_and_score(both, include_prompt=whole, ranks=ranks, advance=advance)
+                builds["embed"] = _saver(vectors, lm)
             else:
                 request = ScoringRequest(
-                    prompts=prompts, continuations=texts, include_prompt=include_prompt, bos=bos, batch_size=batch
-                )
-                nll = lm.score(request, advance)
+                    prompts=prompts, continuations=texts, include_prompt=whole, bos=score_options.bos, ranks=ranks,
+                    window=score_options.window, stride=score_options.stride, batch_size=batch,
+                )  # fmt: skip
+                scores = lm.score(request, advance)
+        nll, rank = split_columns(scores)
+        builds |= {"score": partial(_save_ragged, nll, lm), "rank": partial(_save_ragged, rank, lm)}
+        return [builds[name] for name in requested]
 
-        def save(folder: Path) -> Mapping[str, Any]:
-            stages.save_ragged(folder, nll)
-            return {"n": len(nll), "tokens": len(nll.values), "device": str(lm.device), **lm.provenance()}
-
-        return [save] if vectors is None else [save, _saver(vectors, lm)]
+    def sketch_gradients(
+        self, spec: BackendSpec, source: TextRows, score_options: ScoringOptions, size: int, folder: Path
+    ) -> Mapping[str, Any]:
+        """Write a sketch of the gradient of each text's loss."""
+        lm = self.session.model(spec, self.runtime)
+        prompts, texts = self._ids(source, spec, score_options)
+        with self._progress(f"gradients of {source.title}", len(texts)) as advance:
+            request = GradientRequest(prompts=prompts, continuations=texts, size=size)
+            sketches = lm.sketch_gradients(request, advance)
+        stages.save_array(folder / stages.VECTORS, sketches)
+        return {"n": len(sketches), "d": size, "device": str(lm.device), **lm.provenance()}
 
     def embed(
         self, specs: Sequence[EmbedderSpec], source: TextRows, scope: Scope, indices: Sequence[int]
@@ -104,7 +135,7 @@ class ModelPasses:
         with self._progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
             if spec.kind == "sentence":
                 return [_saver(embed_texts(model, spec, load_texts(source, scope), batch_size=batch), model)]
-            prompts, texts = self._ids(source, spec.model_spec())
+            prompts, texts = self._ids(source, spec.model_spec(), ScoringOptions(scope=scope))
             if scope == "continuation":
                 prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
             request = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
@@ -128,14 +159,15 @@ class ModelPasses:
     def _rows_at_once(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
         return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
 
-    def _ids(self, source: TextRows, spec: BackendSpec) -> tuple[Ragged, Ragged]:
+    def _ids(self, source: TextRows, spec: BackendSpec, score_options: ScoringOptions) -> tuple[Ragged, Ragged]:
         """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""
-        rows, cuts = RowFile(source.path), spec.tokenizer_spec()
-        if cuts is None:
+        rows, tokenizer_spec = RowFile(source.path), spec.tokenizer_spec()
+        if tokenizer_spec is None:
             raise SpecError(f"model {spec.title}: it has no tokenizer to score with")
-        if source.tokenizer == tokenizer_digest(cuts):
+        if source.tokenizer == tokenizer_digest(tokenizer_spec) and not score_options.tokenizes_again:
             return _prompts(source, spec), rows.token_ids
-        return tokenize_pairs(self.session.tokenizer(cuts), rows.prompts, rows.each("text"))
+        tokenizer = self.session.tokenizer(tokenizer_spec)
+        return tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, score_options, tokenizer))
 
     def _progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
         return show_progress(title, total, unit="texts", enabled=self.runtime.progress)
@@ -160,6 +192,21 @@ def load_row_tokens(source: TextRows, scope: Scope) -> Ragged:
     return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
 
 
+def _read_texts(source: TextRows, score_options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`
+    """Yield the continuations, without end tokens and outer white space if the options say so."""
+    texts = RowFile(source.path).each("text")
+    if not score_options.without_end:
+        return iter(texts)
+    ends = [tokenizer.decode([end]) for end in tokenizer.eos_ids]
+    return (_remove(text, ends) for text in texts)
+
+
+def _remove(text: str, ends: Sequence[str]) -> str:
+    for end in ends:
+        text = text.replace(end, "")
+    return text.strip()
+
+
 def _prompts(source: TextRows, spec: BackendSpec) -> Ragged:
     """Prompt ids as a model reads them: through its chat template where it is the model under test and has one."""
     rows = RowFile(source.path)
@@ -170,6 +217,11 @@ def _prompts(source: TextRows, spec: BackendSpec) -> Ragged:
     chat = RowFile(source.chat.path / stages.CHAT)
     ids = dict(zip(chat.ids, chat.prompt_ids, strict=True))
     return Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
+
+
+def _save_ragged(scores: Ragged, model: Backend, folder: Path) -> Mapping[str, Any]:
+    stages.save_ragged(folder, scores)
+    return {"n": len(scores), "tokens": len(scores.values), "device": str(model.device), **model.provenance()}
 
 
 def _saver(embedded: TextVectors, model: LanguageModel | Backend) -> Build:

@@ -114,7 +114,7 @@ def test_an_option_that_scoring_does_not_have_is_refused(tmp_path: Path) -> None
     texts = make_texts(
         resolve_run(settings(tmp_path, "metric=[zipf]")), ArtifactBuilder(new_session(tmp_path), plan_only=False)
     )
-    with pytest.raises(SpecError, match="option bos alone, got beta"):
+    with pytest.raises(SpecError, match="no option beta"):
         texts.featurizer.make(
             [(texts.human_rows, (Need("token_nll", by="scorer", options=(("beta", 1),)),))], texts.decoder
         )

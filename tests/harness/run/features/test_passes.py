@@ -17,6 +17,7 @@ from openended.harness.models.tokenizer import tokenizer_digest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import Build, TextRows
 from openended.harness.run.features.passes import ModelPasses, load_row_tokens, load_texts
+from openended.harness.run.features.scoring_options import ScoringOptions
 from openended.harness.run.session import Session
 from openended.harness.storage.rows import Row, write_rows
 from openended.harness.storage.store import Entry, Store
@@ -74,17 +75,19 @@ def test_what_is_read_of_the_rows_themselves(tmp_path, passes):
 
 def test_tokens_of_a_continuation_and_of_a_whole_text(tmp_path, passes):
     rows, tokenizer = source(tmp_path), passes.session.tokenizer(SPEC)
-    decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokens(SPEC, rows, "continuation")]
+    decoded = [
+        tokenizer.decode(ids.tolist()) for ids in passes.tokens(SPEC, rows, ScoringOptions(scope="continuation"))
+    ]
     assert decoded == [text for _, _, text in TEXTS]
-    decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokens(SPEC, rows, WHOLE)]
+    decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokens(SPEC, rows, ScoringOptions(scope=WHOLE))]
     assert decoded == [prompt + text for _, prompt, text in TEXTS]
 
 
 def test_one_pass_gives_what_two_give(tmp_path, passes):
     rows = source(tmp_path)
-    both = passes.score_and_embed(SPEC, EMBEDDER, rows, "continuation", [0, 1], bos=False)
-    (score,) = passes.score_and_embed(SPEC, EMBEDDER, rows, "continuation", [0], bos=False)
-    (embedding,) = passes.score_and_embed(SPEC, EMBEDDER, rows, "continuation", [1], bos=False)
+    both = passes.score_and_embed(SPEC, EMBEDDER, rows, ScoringOptions(scope="continuation"), ["score", "embed"])
+    (score,) = passes.score_and_embed(SPEC, EMBEDDER, rows, ScoringOptions(scope="continuation"), ["score"])
+    (embedding,) = passes.score_and_embed(SPEC, EMBEDDER, rows, ScoringOptions(scope="continuation"), ["embed"])
     assert len(both) == 2
     one, other = scores(both[0], tmp_path / "1"), scores(score, tmp_path / "2")
     np.testing.assert_allclose(one.values, other.values, rtol=1e-5)
@@ -97,7 +100,7 @@ def test_one_pass_gives_what_two_give(tmp_path, passes):
 def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(tmp_path, passes):
     rows = source(tmp_path)
     tail, whole = (
-        scores(passes.score_and_embed(SPEC, None, rows, scope, [0], bos=False)[0], tmp_path / scope)
+        scores(passes.score_and_embed(SPEC, None, rows, ScoringOptions(scope=scope), ["score"])[0], tmp_path / scope)
         for scope in ("continuation", WHOLE)
     )
     assert (whole.lengths - tail.lengths).tolist() == [1, 2, 0]  # the first token of a text has no score
@@ -134,18 +137,21 @@ def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
 def test_the_rows_ids_are_kept_where_the_tokenizer_is_theirs(tmp_path, passes):
     own = source(tmp_path, tokenizer=tokenizer_digest(SPEC))
     made = [
-        scores(passes.score_and_embed(SPEC, None, rows, "continuation", [0], bos=False)[0], tmp_path / name)
+        scores(
+            passes.score_and_embed(SPEC, None, rows, ScoringOptions(scope="continuation"), ["score"])[0],
+            tmp_path / name,
+        )
         for name, rows in (("own", own), ("other", source(tmp_path)))
     ]
     assert made[0].lengths.tolist() == [3, 4, 5]
-    assert made[1].lengths.tolist() == passes.tokens(SPEC, own, "continuation").lengths.tolist()
+    assert made[1].lengths.tolist() == passes.tokens(SPEC, own, ScoringOptions(scope="continuation")).lengths.tolist()
 
 
 def test_a_model_under_test_reads_its_chat_prompts_by_name(tmp_path, passes):
     chats = replace(SPEC, chat_template=True)
     own = source(tmp_path, tokenizer=tokenizer_digest(chats), chat=True)
     with pytest.raises(SpecError, match="chat template were not made yet"):
-        passes._ids(replace(own, chat=None), chats)
-    prompts, texts = passes._ids(own, chats)
+        passes._ids(replace(own, chat=None), chats, ScoringOptions(scope="continuation"))
+    prompts, texts = passes._ids(own, chats, ScoringOptions(scope="continuation"))
     assert [ids.tolist() for ids in prompts] == [[7, 8, 9], [8, 8, 9], [9, 8, 9]]
     assert texts.lengths.tolist() == [3, 4, 5]

@@ -1,0 +1,1 @@
+"""Features of a text that need no model: lengths, words, cohesion, discourse markers, punctuation."""

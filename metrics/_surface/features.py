@@ -1,0 +1,131 @@
+"""34 surface features of a text, after the suite of dLMbench, with word lists of our own.
+
+Words are letters followed by letters, digits or apostrophes, or numbers. Segments end after . ! ? or at a line break;
+those over 48 words are cut to pieces of 24, a text with one segment to pieces of about 24 words; at most 32 count. A
+content word has at least four letters and is in no list of frequent words. Discourse markers have seven classes.
+
+Source: the public code of dLMbench (samplebench) describes the features; the word lists and the code here are our own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from openended.harness.core import F64
+from openended.metrics._surface.words import CLASS_OF, MARKERS, PRONOUNS, STOP_WORDS
+
+NAMES = (
+    "log_words", "segments", "segment_length", "segment_length_std", "content_rate", "distinct_content",
+    "content_in_two_segments", "longest_chain", "segments_with_repeat", "jaccard", "jaccard_std", "jaccard_min",
+    "jaccard_first_last", "capitalized_rate", "capitalized_recur", "pronoun_rate", "pronouns_per_referent",
+    "pronoun_first", "marker_rate", "marker_entropy", "transition_entropy", "segments_with_marker",
+    "segments_starting_with_marker", "quotes_per_character", "commas_per_word", "colons_per_word",
+    "blank_lines_per_segment", *(f"{name}_rate" for name in MARKERS),
+)  # fmt: skip
+_WORD = re.compile(r"[^\W\d_][\w']*|\d+")
+_BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
+_LONG, _PIECE, _MOST = 48, 24, 32
+
+
+def surface_features(texts: Iterable[str]) -> F64:
+    """Return the features of texts, shape (n, 34), columns as in `NAMES`."""
+    return np.array([_features(text) for text in texts], dtype=np.float64).reshape(-1, len(NAMES))
+
+
+def _segments(text: str) -> list[list[str]]:
+    """Return the words of each segment."""
+    segments = [words for part in _BREAK.split(text) if (words := _WORD.findall(part))]
+    if len(segments) == 1:
+        segments = _pieces(segments[0])
+    cut = [piece for words in segments for piece in (_pieces(words) if len(words) > _LONG else [words])]
+    return cut[:_MOST]
+
+
+def _pieces(words: list[str]) -> list[list[str]]:
+    return [words[i : i + _PIECE] for i in range(0, len(words), _PIECE)]
+
+
+def _is_content(word: str) -> bool:
+    return len(word) >= 4 and word[0].isalpha() and word not in STOP_WORDS
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _entropy(counts: Iterable[int]) -> float:
+    values = np.array([c for c in counts if c], dtype=np.float64)
+    p = values / values.sum() if len(values) else values
+    return float(-(p * np.log(p)).sum()) + 0.0
+
+
+def _features(text: str) -> list[float]:
+    segments = _segments(text)
+    words = [word for segment in segments for word in segment]
+    lower = [[word.lower() for word in segment] for segment in segments]
+    n, count = len(words), len(segments)
+    lengths = np.array([len(segment) for segment in segments] or [0])
+    markers = [[CLASS_OF[word] for word in segment if word in CLASS_OF] for segment in lower]
+    by_class = Counter(m for segment in markers for m in segment)
+    return [
+        float(np.log1p(n)), float(count), float(lengths.mean()), float(lengths.std()),
+        *_cohesion(lower, n),
+        *_reference(segments, lower, n),
+        _share(sum(by_class.values()), n), _entropy(by_class.values()), _transitions(markers),
+        _share(sum(map(bool, markers)), count),
+        _share(sum(segment[0] in CLASS_OF for segment in lower), count),
+        _share(sum(text.count(mark) for mark in '"“”'), len(text)), _share(text.count(","), n),
+        _share(text.count(";") + text.count(":"), n), _share(len(re.findall(r"\n\s*\n", text)), count),
+        *(_share(by_class[number], n) for number in range(len(MARKERS))),
+    ]  # fmt: skip
+
+
+def _cohesion(segments: Sequence[Sequence[str]], n: int) -> list[float]:
+    """Return content-word rate, distinct content words, chains over segments and overlap of neighbors."""
+    content = [[word for word in segment if _is_content(word)] for segment in segments]
+    total, sets = sum(map(len, content)), [set(words) for words in content]
+    counts = Counter(word for words in sets for word in words)
+    jaccard = np.array([_jaccard(a, b) for a, b in pairwise(sets)] or [0.0])
+    seen: set[str] = set()
+    repeats = 0
+    for words in sets:
+        repeats += bool(words & seen)
+        seen |= words
+    return [
+        _share(total, n), _share(len(counts), total), _share(sum(c > 1 for c in counts.values()), len(counts)),
+        _share(max(counts.values(), default=0), len(segments)), _share(repeats, len(segments)),
+        float(jaccard.mean()), float(jaccard.std()), float(jaccard.min()),
+        _jaccard(sets[0], sets[-1]) if len(sets) > 1 else 0.0,
+    ]  # fmt: skip
+
+
+def _jaccard(a: set[str], b: set[str]) -> float:
+    return _share(len(a & b), len(a | b))
+
+
+def _reference(segments: Sequence[Sequence[str]], lower: Sequence[Sequence[str]], n: int) -> list[float]:
+    """Return rates of capitalized words and pronouns."""
+    capitalized = Counter(word for segment in segments for word in segment if word[0].isupper())
+    pronouns = sum(word in PRONOUNS for segment in lower for word in segment)
+    content = {word for segment in lower for word in segment if _is_content(word)}
+    first = sum(_starts_with_pronoun(segment) for segment in lower)
+    return [
+        _share(sum(capitalized.values()), n), _share(sum(c > 1 for c in capitalized.values()), len(capitalized)),
+        _share(pronouns, n), _share(pronouns, len(content) + len(capitalized)), _share(first, len(segments)),
+    ]  # fmt: skip
+
+
+def _starts_with_pronoun(words: Sequence[str]) -> bool:
+    """Return whether a pronoun comes before any content word."""
+    return next((word in PRONOUNS for word in words if word in PRONOUNS or _is_content(word)), False)
+
+
+def _transitions(markers: Sequence[Sequence[int]]) -> float:
+    """Return the entropy of the transitions between the dominant classes of neighboring segments."""
+    dominant = [Counter(segment).most_common(1)[0][0] if segment else -1 for segment in markers]
+    return _entropy(Counter(pairwise(dominant)).values())

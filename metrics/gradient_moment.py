@@ -1,0 +1,148 @@
+"""Gradient moment: squared distance of the mean gradients of the scorer's loss on model and on human texts.
+
+    GM = | E_model g(x) - E_human g(x) |^2,  g(x) = gradient of the mean token loss of text x by the scorer's parameters
+
+Measures whether a training step on the model's texts would move the scorer as human texts would; 0 in expectation for
+texts of one source, lower is better. The squared norm of a difference of means is too large by the variances of the
+means; here the unbiased estimate is computed, so it can be below 0:
+
+    GM = mean over i != j of g_i . g_j  +  the same of the human side  -  2 mean over i, j of g_i . h_j
+
+Gradients are replaced by sketches of `size` numbers whose inner products have the same expectation.
+
+Source: Hoogeboom et al. 2026 (arXiv 2603.20155), equation 13. Variants: the plug-in estimate, which grows as n falls
+(dLMbench); exact gradients. `p_value` is that of the permutation test over texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core import (
+    F64,
+    Direction,
+    Features,
+    Floats,
+    MetricResult,
+    Need,
+    Plan,
+    Replicates,
+    Scope,
+    Side,
+    permutation_p_value,
+    register,
+    relabel_rows,
+)
+from openended.metrics._embeddings.blocks import check_sides
+from openended.metrics.families import TwoSample
+
+
+def gradient_moment(*, human: Floats, model: Floats) -> float:
+    """Compute the unbiased squared distance of two mean gradients.
+
+    Args:
+        human: Gradients (or sketches) of the losses of human texts, shape (n_human, d), n_human >= 2.
+        model: The same of model texts, shape (n_model, d), n_model >= 2.
+
+    Returns:
+        The estimate; below 0 as often as above for texts of one source.
+
+    Raises:
+        ValueError: If shapes do not fit or a number is not finite.
+        UndefinedMetric: If a side has fewer than two texts.
+
+    Source: Hoogeboom et al. 2026, equation 13, without its bias.
+
+    >>> gradient_moment(human=np.array([[1.0], [3.0]]), model=np.array([[0.0], [0.0]]))
+    3.0
+    """
+    human, model = check_sides(human=human, model=model)
+    ones = np.ones((1, len(human))), np.ones((1, len(model)))
+    return float(_moments(np.asarray(human, np.float64), np.asarray(model, np.float64), *ones)[0])
+
+
+def _moments(human: F64, model: F64, human_marks: F64, model_marks: F64) -> F64:
+    """Return the estimate for each row of indicators of human and of model texts, shapes (draws, n)."""
+    sums, within, counts = [], [], []
+    for rows, marks in ((human, human_marks), (model, model_marks)):
+        total, count = marks @ rows, marks.sum(axis=1)
+        squares = marks @ np.einsum("ij,ij->i", rows, rows)
+        within.append((np.einsum("ij,ij->i", total, total) - squares) / (count * (count - 1)))
+        sums.append(total)
+        counts.append(count)
+    cross: F64 = np.einsum("ij,ij->i", sums[0], sums[1]) / (counts[0] * counts[1])
+    moments: F64 = within[0] + within[1] - 2 * cross
+    return moments
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class GradientMoment(TwoSample):
+    """Squared distance of the mean gradients of the scorer's loss on both sides, and its permutation p-value."""
+
+    name: ClassVar[str] = "gradient_moment"
+    version: ClassVar[int] = 1
+    direction: ClassVar[Direction] = "lower"
+    bounds: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))
+    titles: ClassVar[Mapping[str, str]] = {"gradient_moment": "Grad. moment", "p_value": "Grad. p"}
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"p_value": "none"}
+    targets: ClassVar[Mapping[str, float]] = {"gradient_moment": 0.0}  # unbiased
+
+    size: int = 4096  # numbers a sketch: inner products within about 2 %
+    permutations: int = 1000
+    scope: Scope = "continuation"
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        self.require(self.size >= 16, "size", "16 numbers or more")
+        self.require(self.permutations >= 0, "permutations", "0 (no p-value) or more")
+        self.require(self.scope == "continuation", "scope", "continuation: the prompt's tokens have no loss here")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the sketches of the gradients."""
+        return (Need("gradients", by="scorer", scope=self.scope, options=(("size", self.size),)),)
+
+    def sort_rows(self, side: Side) -> NDArray[Any]:
+        """Return a side's sketches sorted by example id."""
+        rows = side.gradients(self.needs()[0])
+        return rows[np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")]
+
+    def prepare(self, features: Features) -> tuple[F64, F64]:
+        """Return the sketches of both sides."""
+        human, model = self.pair(features)
+        return np.asarray(human, np.float64), np.asarray(model, np.float64)
+
+    def compute(self, features: Features, prepared: tuple[F64, F64] | None = None) -> MetricResult:
+        """Compute the estimate and its p-value."""
+        human, model = prepared or self.prepare(features)
+        value = gradient_moment(human=human, model=model)
+        values = {"gradient_moment": value}
+        ids = self.sort_ids(features.human), self.sort_ids(features.model)
+        labels = relabel_rows(*ids, self.permutations) if self.permutations else None
+        if labels is not None:
+            rows, marks = np.concatenate([human, model]), labels.astype(np.float64)
+            keeps_two = (marks.sum(axis=1) > 1) & (marks.sum(axis=1) < len(rows) - 1)
+            marks = marks[keeps_two]
+            values["p_value"] = permutation_p_value(value, _moments(rows, rows, marks, 1.0 - marks))
+        return self.result(features, "gradient_moment", values)
+
+    def replicates(
+        self,
+        features: Features,
+        result: MetricResult,  # noqa: ARG002
+        plan: Plan,
+        prepared: tuple[F64, F64] | None = None,
+    ) -> Mapping[str, Replicates]:
+        """Compute the estimate of halves."""
+        human, model = prepared or self.prepare(features)
+        first = self.halves(features, plan)
+        draws = [
+            _moments(human, model, marks[0].astype(np.float64), marks[1].astype(np.float64))
+            for marks in (first, (~first[0], ~first[1]))
+        ]
+        return {"gradient_moment": Replicates(np.stack(draws))}

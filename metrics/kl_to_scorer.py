@@ -1,0 +1,121 @@
+"""KL divergence of the sampler from the scorer: what Gen-PPL and entropy measure together, without a stand-in.
+
+    KL = E_x [ log Q(x) - log p(x) ],  per token: sum of (log Q(x) + NLL of x) / number of scored tokens
+
+Q is the distribution that a text was drawn from (the decoder's, after truncation) and p the scorer. Both are summed
+over the same texts, so the value is an unbiased estimate of the divergence of the laws of the texts as they were cut
+off: 0 if the sampler is the scorer, larger the further away, lower is better. Log Gen-PPL less the unigram entropy of
+texts, which papers use instead, ranks systems but is no divergence: unigram entropy is far above the entropy of the law
+of texts.
+
+Source: Pynadath, Shi and Zhang 2026 (arXiv 2604.02718) split this divergence into log Gen-PPL and entropy; log Q is
+summed while the text is drawn. Neither counts the end of text. Texts without log Q (from files, of beam search, of
+people) have no value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openended.harness.core import (
+    F64,
+    Direction,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    Plan,
+    Ragged,
+    Replicates,
+    Resampling,
+    UndefinedMetric,
+    register,
+)
+
+
+def kl_per_token(
+    token_nll: Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]], *, log_prob: ArrayLike
+) -> float:
+    """Estimate the divergence of the law of texts from the scorer, per scored token.
+
+    Args:
+        token_nll: One row a text: -log p of each token under the scorer, nats.
+        log_prob: Log-probability of each text under the distribution that it was drawn from, nats, shape (n,).
+
+    Returns:
+        Nats a token; an estimate of a number that is not negative, so it can be a little below 0.
+
+    Raises:
+        ValueError: If the lengths differ.
+        UndefinedMetric: If a text has no log-probability, or no token is scored.
+
+    Source: Pynadath, Shi and Zhang 2026.
+
+    >>> kl_per_token([[1.0, 2.0], [3.0]], log_prob=[-1.5, -1.5])
+    1.0
+    """
+    rows = token_nll if isinstance(token_nll, Ragged) else Ragged.from_rows(token_nll, np.float64)
+    total = _divergences(rows, np.asarray(log_prob, dtype=np.float64))
+    return float(total.sum() / rows.lengths.sum())
+
+
+def _divergences(rows: Ragged, log_prob: F64) -> F64:
+    """Return log Q + NLL of each text, shape (n,)."""
+    if len(rows) != len(log_prob):
+        raise ValueError(f"log_prob: expected one a text, {len(rows)}, got {len(log_prob)}")
+    if np.isnan(log_prob).any():
+        raise UndefinedMetric("texts without log Q: a decoder that samples, of a model that runs here, has it")
+    if not rows.lengths.sum():
+        raise UndefinedMetric("no token is scored")
+    divergences: F64 = log_prob + np.array([float(np.sum(row)) for row in rows])
+    return divergences
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class KLToScorer(Metric):
+    """KL divergence per token of the texts' distribution from the scorer, from log Q as it was summed while drawing."""
+
+    name: ClassVar[str] = "kl_to_scorer"
+    version: ClassVar[int] = 1
+    family: ClassVar[Literal["scored"]] = "scored"
+    direction: ClassVar[Direction] = "lower"
+    bounds: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))
+    resampling: ClassVar[Resampling] = "bootstrap"
+    sides: ClassVar[Literal["one"]] = "one"
+    titles: ClassVar[dict[str, str]] = {"kl_per_token": "KL/token"}
+
+    bos: bool = False  # true: score the first token of texts without a prompt after a begin token, as Q counts it
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the scorer's losses, log Q and the tokens that Q counts."""
+        nll = Need("token_nll", by="scorer", options=(("bos", self.bos),))
+        return nll, Need("log_prob"), Need("tokens", by="scorer")
+
+    def compute(self, features: Features) -> MetricResult:
+        """Compute the mean over tokens.
+
+        Raises:
+            UndefinedMetric: If a text has no log Q, or a token that Q counts is not scored.
+        """
+        nll, log_prob = self._columns(features)
+        return self.result(features, "kl_per_token", {"kl_per_token": kl_per_token(nll, log_prob=log_prob)})
+
+    def _columns(self, features: Features) -> tuple[Ragged, F64]:
+        nll_need, q_need, token_need = self.needs()
+        nll = features.model.token_nll(nll_need)
+        if nll.lengths.sum() < features.model.tokens(token_need).lengths.sum():
+            raise UndefinedMetric("the scorer does not score first tokens without a prompt: set kl_to_scorer.bos=true")
+        return nll, features.model.log_prob(q_need)
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+        """Draw texts: a ratio of sums."""
+        nll, log_prob = self._columns(features)
+        total, count = _divergences(nll, log_prob), nll.lengths.astype(np.float64)
+        mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+        return {"kl_per_token": plan.mean(features.model.ids, mean, count)}

@@ -1,0 +1,189 @@
+"""Divergence of the histograms of token ranks: how often a text takes the scorer's first, second, … choice.
+
+    p_b = share of tokens whose rank falls into bin b;  chi2 = sum over b of (p_model,b - p_human,b)^2 / p_human,b
+
+Measures how the calibrated surprise of the model's tokens differs from that of human ones: text of a truncated or
+sharpened sampler takes first choices too often and never the tail. From 0 (equal histograms) up, lower is better. Bins:
+ranks 1 to 20 one by one, then a tail of eight bins whose bounds grow by 2.5. A half is added to each count, so that
+an empty bin of the human side is no division by zero.
+
+Variants: `divergence: renyi`, the Rényi divergence of the model's histogram from the human one, of large order (100),
+which is near the log of the largest ratio of two bins. `p_value` is that of the permutation test over texts.
+
+Source: the public code of andreamiele/ranking_divergence (bins of single ranks and a logarithmic tail, chi-squared or
+Rényi divergence); histograms of ranks: Gehrmann, Strobelt and Rush 2019, "GLTR". The number of tail bins is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core import (
+    F64,
+    Direction,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    Plan,
+    Ragged,
+    Replicates,
+    Resampling,
+    Side,
+    UndefinedMetric,
+    permutation_p_value,
+    register,
+    relabel_rows,
+)
+from openended.metrics._common.choices import check_choice
+
+Divergence = Literal["chi2", "renyi"]
+SINGLE_RANKS = 20
+TAIL_BOUNDS = np.floor(SINGLE_RANKS * 2.5 ** np.arange(8)).astype(np.int64)  # 20, 50, 125, …, 12207; the last is open
+BOUNDS = np.concatenate([np.arange(SINGLE_RANKS), TAIL_BOUNDS])  # bin b: ranks over BOUNDS[b], to BOUNDS[b + 1]
+_SMOOTHING = 0.5
+
+Ranks = Ragged | NDArray[Any] | Iterable[Sequence[int]] | Sequence[int]
+
+
+def rank_histogram_divergence(
+    *, human_ranks: Ranks, model_ranks: Ranks, divergence: Divergence = "chi2", order: float = 100.0
+) -> float:
+    """Compute the divergence of the model's histogram of token ranks from the human one.
+
+    Args:
+        human_ranks: Ranks of the tokens of human texts under the scorer, from 1; flat or one row a text.
+        model_ranks: The same of model texts.
+        divergence: `chi2` or `renyi`.
+        order: Of the Rényi divergence, over 0 and not 1.
+
+    Returns:
+        The divergence, from 0 up (Rényi: nats).
+
+    Raises:
+        UndefinedMetric: If a side has no token.
+        ValueError: If a rank is below 1 or an option unknown.
+
+    Source: andreamiele/ranking_divergence.
+
+    >>> rank_histogram_divergence(human_ranks=[1, 2, 3], model_ranks=[3, 2, 1])
+    0.0
+    """
+    check_choice("divergence", divergence, Divergence)
+    if order <= 0 or order == 1:
+        raise ValueError(f"order: expected over 0 and not 1, got {order}")
+    human, model = (_count(_flatten(ranks))[None] for ranks in (human_ranks, model_ranks))
+    if not (human.any() and model.any()):
+        raise UndefinedMetric("a side has no ranked token")
+    return float(_divergences(human, model, divergence, order)[0])
+
+
+def _flatten(ranks: Ranks) -> NDArray[np.int64]:
+    if isinstance(ranks, Ragged):
+        return np.asarray(ranks.values, dtype=np.int64)
+    rows = [np.atleast_1d(np.asarray(row, dtype=np.int64)) for row in ranks]
+    return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
+
+
+def _count(ranks: NDArray[np.int64]) -> F64:
+    """Return the number of ranks in each bin, shape (bins,)."""
+    if (ranks < 1).any():
+        raise ValueError(f"ranks: expected 1 for the most probable token and up, got {int(ranks.min())}")
+    bins = np.searchsorted(BOUNDS, ranks, side="left") - 1
+    counts: F64 = np.bincount(bins, minlength=len(BOUNDS)).astype(np.float64)
+    return counts
+
+
+def _divergences(human: F64, model: F64, divergence: Divergence, order: float) -> F64:
+    """Return the divergence of each pair of rows of counts, shapes (draws, bins)."""
+    p, q = (counts + _SMOOTHING for counts in (human, model))
+    p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
+    if divergence == "chi2":
+        values: F64 = ((q - p) ** 2 / p).sum(axis=1)
+        return values
+    exponents = order * np.log(q) + (1 - order) * np.log(p)
+    largest = exponents.max(axis=1, keepdims=True)
+    logs = largest[:, 0] + np.log(np.exp(exponents - largest).sum(axis=1))
+    return np.asarray(np.maximum(logs / (order - 1), 0.0), dtype=np.float64)
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class RankHistogram(Metric):
+    """Divergence of the model's histogram of token ranks from the human one, and its permutation p-value."""
+
+    name: ClassVar[str] = "rank_histogram"
+    version: ClassVar[int] = 1
+    family: ClassVar[Literal["scored"]] = "scored"
+    direction: ClassVar[Direction] = "lower"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    resampling: ClassVar[Resampling] = "subsample"
+    sides: ClassVar[Literal["two"]] = "two"
+    ceiling: ClassVar[bool] = True
+    titles: ClassVar[Mapping[str, str]] = {"rank_histogram": "Rank div.", "p_value": "Rank p"}
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"p_value": "none"}
+
+    divergence: Divergence = "chi2"  # andreamiele/ranking_divergence
+    order: float = 100.0  # of renyi, the same source
+    permutations: int = 1000
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        self.require(self.order > 0 and self.order != 1, "order", "a number over 0 and not 1")
+        self.require(self.permutations >= 0, "permutations", "0 (no p-value) or more")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the ranks of the continuations' tokens under the scorer."""
+        return (Need("token_rank", by="scorer", options=(("bos", False),)),)
+
+    def prepare(self, features: Features) -> tuple[F64, F64]:
+        """Return the bin counts of each text of both sides, sorted by example id.
+
+        Raises:
+            UndefinedMetric: If a side has no ranked token.
+        """
+        human, model = (self._counts(side) for side in (features.human, features.model))
+        if not (human.any() and model.any()):
+            raise UndefinedMetric("a side has no ranked token")
+        return human, model
+
+    def _counts(self, side: Side) -> F64:
+        ranks = side.token_rank(self.needs()[0])
+        counts = np.array([_count(np.asarray(row)) for row in ranks]).reshape(-1, len(BOUNDS))
+        return counts[np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")]
+
+    def compute(self, features: Features, prepared: tuple[F64, F64] | None = None) -> MetricResult:
+        """Compute the divergence and its p-value."""
+        human, model = prepared or self.prepare(features)
+        totals = human.sum(axis=0), model.sum(axis=0)
+        value = float(self._values(totals[0][None], totals[1][None])[0])
+        values = {"rank_histogram": value}
+        ids = [np.sort(np.asarray(side.ids, dtype=np.str_)) for side in (features.human, features.model)]
+        labels = relabel_rows(ids[0], ids[1], self.permutations) if self.permutations else None
+        if labels is not None:
+            permuted = labels.astype(np.float64) @ np.concatenate([human, model])
+            values["p_value"] = permutation_p_value(value, self._values(permuted, totals[0] + totals[1] - permuted))
+        arrays = {"human_ranks": totals[0], "model_ranks": totals[1]}
+        return self.result(features, "rank_histogram", values, arrays=arrays)
+
+    def _values(self, human: F64, model: F64) -> F64:
+        return _divergences(human, model, self.divergence, self.order)
+
+    def replicates(
+        self,
+        features: Features,
+        result: MetricResult,  # noqa: ARG002
+        plan: Plan,
+        prepared: tuple[F64, F64] | None = None,
+    ) -> Mapping[str, Replicates]:
+        """Compute the divergence of halves of the texts."""
+        human, model = prepared or self.prepare(features)
+        ids = [np.sort(np.asarray(side.ids, dtype=np.str_)) for side in (features.human, features.model)]
+        first = plan.halves(ids[0]).astype(np.float64) @ human, plan.halves(ids[1]).astype(np.float64) @ model
+        second = human.sum(axis=0) - first[0], model.sum(axis=0) - first[1]
+        return {"rank_histogram": Replicates(np.stack([self._values(*first), self._values(*second)]))}

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openended.harness.core.errors import UndefinedMetric
+from openended.harness.report.analysis.frontier import (
+    Frontier,
+    compute_bands,
+    estimate_area,
+    estimate_at,
+    estimate_gap,
+    fit_isotonic,
+    interpolate,
+)
+from scripts.frontier_coverage import simulate_world
+
+
+def frontier(name, points, replicates=20, noise=0.01, seed=0):
+    """A frontier of (entropy, log Gen-PPL) with noisy replicates."""
+    rng = np.random.default_rng(seed)
+    rows = np.array(points, dtype=float).T
+    noisy = rows[:, None, :] + noise * rng.normal(size=(2, replicates + 1, len(points)))
+    noisy[:, 0] = rows
+    return Frontier(name, noisy[0], noisy[1])
+
+
+def at(value, replicates=20):
+    return np.full(replicates + 1, value)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=12))
+def test_isotonic_regression_is_the_minimax_formula(values):
+    """max over i <= k of min over j >= k of the mean of values i to j (Robertson, Wright and Dykstra 1988)."""
+    n = len(values)
+    want = [max(min(np.mean(values[i : j + 1]) for j in range(k, n)) for i in range(k + 1)) for k in range(n)]
+    assert fit_isotonic(np.array(values)) == pytest.approx(want, abs=1e-9)
+
+
+def test_a_straight_line_is_interpolated_exactly_and_continued_beyond_its_ends():
+    values = interpolate(np.array([3.0, 1.0, 2.0]), np.array([6.0, 2.0, 4.0]), np.array([1.0, 1.5, 2.7, 3.5]))
+    assert values == pytest.approx([2.0, 3.0, 5.4, 7.0])
+    grid = np.linspace(1, 4, 50)
+    bent = interpolate(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 2.0, 1.5, 5.0]), grid)
+    assert (np.diff(bent) >= -1e-12).all()
+
+
+def test_values_gap_and_area_by_hand():
+    """g = 2 H on [1, 3] against 2 H - 0.5 on [2, 4]: at 2.5 5.0 and 4.5; the gap is 0.5, its area over [2, 3] 0.5."""
+    first, second = frontier("a", [(1, 2), (2, 4), (3, 6)]), frontier("b", [(2, 3.5), (3, 5.5), (4, 7.5)], seed=1)
+    assert estimate_at(first, at(2.5)).value == pytest.approx(5.0)
+    assert estimate_gap(first, second, at(2.5)).value == pytest.approx(0.5)
+    area = estimate_area(first, second)
+    assert area.value == pytest.approx(0.5)
+    interval = area.interval()
+    assert interval.low < 0.5 < interval.high
+    assert estimate_area(second, first).value == pytest.approx(-0.5)
+    middle, low, high = compute_bands(first, np.array([1.5, 2.5]))
+    assert middle == pytest.approx([3.0, 5.0])
+    assert (low < middle).all()
+    assert (middle < high).all()
+
+
+def test_outside_the_operating_points_there_is_no_value():
+    first, far = frontier("a", [(1, 2), (2, 4)]), frontier("b", [(5, 2), (6, 4)])
+    with pytest.raises(UndefinedMetric, match=r"entropy 2\.500 is outside the operating points of a, 1\.000 to 2\.000"):
+        estimate_at(first, at(2.5))
+    with pytest.raises(UndefinedMetric, match="no overlap"):
+        estimate_area(first, far)
+    with pytest.raises(UndefinedMetric, match="at least two different entropies"):
+        interpolate(np.array([1.0, 1.0]), np.array([2.0, 3.0]), np.array([1.0]))
+
+
+@pytest.mark.slow
+def test_intervals_of_the_gap_cover_zero_where_one_system_is_the_other_at_other_temperatures():
+    covered = [simulate_world((1, world), 60, replicates=100) for world in range(40)]
+    for name in ("gap", "area"):
+        # of 40 intervals of 95 %, at least 34 contain 0 but for one in 700 times
+        assert sum(world[name] for world in covered) >= 34

@@ -1,0 +1,65 @@
+"""A sweep of temperatures gives a table of frontiers and a figure with bands."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from openended.harness.core.errors import DataError
+from openended.harness.report.analysis.operating_points import find_frontiers, load_human_entropy
+from openended.harness.report.figures.generative_frontier import generative_frontier
+from openended.harness.report.tables.frontier_gaps import build_frontier_tables
+from openended.harness.results import fold_seeds, load_layout, read_results
+from openended.harness.run.features.scorer_features import get_content
+from tests.helpers import openended
+
+WORDS = (
+    "-m", "decoder=temperature", "decoder.temperature=0.6,1.0,1.5", "model=docs-m", "scoring=docs-m", "num_examples=24", "max_new_tokens=24",
+    "metric=[gen_ppl,kl_to_scorer,entropy,rank_histogram,gradient_moment]", "metric.gradient_moment.size=256",
+    "runtime.device=cpu", "name=front", "report=frontier", "intervals=40",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("frontier")
+    done = openended(*WORDS, cwd=where)
+    assert done.returncode == 0, done.stderr
+    return where
+
+
+@pytest.mark.slow
+def test_table_and_figure(folder):
+    results = read_results([folder / "outputs/runs/front"], None)
+    items = fold_seeds(results)
+    (entry,) = find_frontiers(results, items)
+    assert len(entry.points) == 3
+    human = load_human_entropy(results, items, entry.points[0][0])
+    assert len(human) == 41
+    low, high = entry.frontier.reach
+    (table,) = build_frontier_tables(results, load_layout("frontier"), "frontier")
+    row, human_row = table.rows
+    assert (row.cells[0].value, row.cells[1].value, row.cells[2].value) == (3, low, high)
+    assert human_row.cells[1].value == human[0]
+    inside = low <= human[0] <= high
+    assert (row.cells[3].interval is not None) == inside
+    assert row.cells[3].note == "" or "outside the operating points" in row.cells[3].note
+    # the sampler at temperature 1 is the scorer itself: no divergence but noise
+    assert abs(row.cells[6].value) < 0.05
+    figures = generative_frontier(results, items)
+    assert len(figures) == 1
+    with (folder / "outputs/reports/front/results.csv").open(encoding="utf-8", newline="") as handle:
+        measured = {(r["metric"], r["key"]) for r in csv.DictReader(handle) if r["value"] and r["system"] == "model"}
+    assert {("rank_histogram", "p_value"), ("gradient_moment", "gradient_moment")} <= measured
+
+
+@pytest.mark.slow
+def test_one_setting_is_no_frontier(folder):
+    results = read_results([folder / "outputs/runs/front"], {"decoder.temperature": "0.6"})
+    with pytest.raises(DataError, match="two or more settings"):
+        build_frontier_tables(results, load_layout("frontier"), "frontier")
+
+
+def test_an_artifact_that_is_planned_has_no_content():
+    assert get_content(None) is None
