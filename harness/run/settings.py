@@ -94,7 +94,7 @@ class Settings(Spec):
             parse_naive_system(self.generations)
         self._check_features()
         if self.generations is None and self.judgments is None:
-            if not self.task.paired:
+            if self.task.prompted and not self.task.paired:  # its texts are for comparison only
                 raise SpecError(f"task {self.task.name} has no prompts: add generations=FILE, the texts to be scored")
             for option in ("model", "decoder", "max_new_tokens"):
                 self.require(getattr(self, option) is not None, option, "a value when the harness generates")

@@ -243,7 +243,7 @@ def test_installed_it_runs_the_quick_start_from_another_directory(installed, tmp
 
 def test_the_example_judgments_are_found_from_another_directory(installed, tmp_path):
     words = ["judgments=bundled:example_pairs.csv", "metric=[bradley_terry]"]
-    assert "bradley_terry" in checked(installed.with_name("openended"), *words, cwd=tmp_path)
+    assert "Preferred by people" in checked(installed.with_name("openended"), *words, cwd=tmp_path)
     wrong = call(installed.with_name("openended"), "judgments=bundled:nothing.csv", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "one of example_pairs.csv, example_ratings.csv" in wrong.stderr

@@ -46,7 +46,9 @@ def _compare_best(results: Results, values: Sequence[SystemValue], part: Sequenc
     best = max(range(len(values)), key=lambda at: orient_value(values[at], items))
     others = [at for at in range(len(values)) if at != best]
 
-    def check(moved: Sequence[SystemValue]) -> Verdict:
+    def check(moved: Sequence[SystemValue]) -> Verdict | None:
+        if len(moved) < len(items):  # values without variation are left out: their differences have no test
+            return None
         oriented = [orient_value(value, moved) for value in moved[: len(values)]]
         components = tuple(oriented[best] > oriented[at] for at in others)
         return Verdict("", all(components), components=components)
@@ -71,7 +73,8 @@ def _compare_best(results: Results, values: Sequence[SystemValue], part: Sequenc
     clauses = [f"ahead of {_join_names(ahead)}"] if ahead else []
     clauses += [f"not told apart from {_join_names(tied)}"] if tied else []
     clauses += [f"{verdict.decides} would decide it"] if verdict is not None and verdict.decides else []
-    clauses += [f"not tested against {_join_names(untested)} (intervals=200 would test it)"] if untested else []
+    hint = " (intervals=200 would test it)" if any(error is None for error in errors) else ""
+    clauses += [f"not tested against {_join_names(untested)}{hint}"] if untested else []
     return f"{sentence}: {'; '.join(clauses)}."
 
 

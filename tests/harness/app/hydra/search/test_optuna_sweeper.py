@@ -112,7 +112,7 @@ def test_several_objectives_have_a_front_and_seeds_an_interval(undrawn, tmp_path
     [
         (["maximize=[mauv]"], "maximize: 'mauv' is in none of metric=[distinct_n]"),
         (["maximize=[]"], "no objective"),
-        (["decoder=nucleus", "decoder.q=interval(0,1)"], "decoder: no option 'q'"),
+        (["decoder=nucleus", "decoder.q=interval(0,1)"], "no option 'decoder.q'"),
         (["decoder=top_k", "decoder.k=interval(2,50)"], "int(interval(2,50))"),
         (["decoder.p=interval(0.5,3)"], "nucleus.p: expected"),
         (["rungs=[8]"], "rungs: expected numbers below num_examples=8"),
