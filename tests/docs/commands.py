@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import re
 import shlex
 import shutil
@@ -77,10 +78,11 @@ def fill_in(words: list[str]) -> Iterator[str]:
 
 def expand(words: tuple[str, ...], folder: Path) -> list[str]:
     """Return words as the shell passes them on: `*` is expanded, and RUN is the run that there is."""
-    run = next((folder / "outputs" / "runs" / "quickstart").iterdir()).name
+    run = str(next((folder / "outputs" / "runs" / "quickstart").iterdir()))
     filled = [run if word == "RUN" else word for word in words]
     if words[:2] == ("rate", "make") and "-o" in words:  # no command overwrites a study
         filled[words.index("-o") + 1] = f"study-{len(list(folder.glob('study-*')))}"
+        filled[2] = filled[2].replace("study", "outputs/runs/study")  # a folder of that name is there too
     if any("huse" in word for word in words):
         filled = [word.replace("judgments=judgments.csv", "judgments=bundled:example_ratings.csv") for word in filled]
     matches = [sorted(glob.glob(word, root_dir=folder)) if "*" in word else [word] for word in filled]
@@ -91,15 +93,23 @@ def build_folder(folder: Path) -> Path:
     """Write the files, models, runs and studies that the documentation supposes; returns the folder."""
     rows = [{"id": f"a{i}", "prompt": f"Prompt {i}", "human": f" a human text {i}."} for i in range(30)]
     texts = [{"id": row["id"], "text": f" a generated text {i}."} for i, row in enumerate(rows)]
-    for name in ("mine", "human", "HUMAN", "FILE"):
+    for name in ("mine", "human", "HUMAN", "FILE", "owt"):
         write_jsonl(folder / f"{name}.jsonl", rows)
     for name in ("greedy", "nucleus", "theirs", "SYSTEM", "model"):
         write_jsonl(folder / f"{name}.jsonl", texts)
     tiny_model(folder / "my-model")
     done = openended(*GRID, cwd=folder)
     assert done.returncode == 0, done.stderr
+    done = openended(
+        *(w for w in GRID if not w.startswith(("-m", "seed=", "decoder="))),
+        "decoder=nucleus",
+        "decoder.p=0.5",
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr  # a second setting of a decoder, for the layout `fair`
+    (folder / "samples.json").write_text(json.dumps({"generated_seqs": [" a sample."] * 30}))
     runs = folder / "outputs" / "runs"
-    for name in ("p-sweep", "study", "monday", "tuesday", "mauve_table3"):
+    for name in ("p-sweep", "study", "monday", "tuesday", "mauve_table3", "dlm_owt"):
         shutil.copytree(runs / "quickstart", runs / name)
     study(folder / "mystudy")
     assert openended("rate", "simulate", "mystudy", "-o", "returned", cwd=folder, verbose=False).returncode == 0

@@ -63,7 +63,8 @@ def is_small(words: tuple[str, ...]) -> bool:
     if "decoder=" in text and "judgments=" in text:
         return False  # they rate the texts of another run
     return not re.search(
-        r"experiment=|model=(?!docs)|model\.path|scoring=|task=(?!docs)|engine=|workers=|ray_|plan_only", text
+        r"experiment=|report=frontier|model=(?!docs)|model\.path|scoring=|task=(?!docs)|engine=|workers=|ray_|plan_only",
+        text,
     )
 
 

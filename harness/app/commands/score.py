@@ -74,7 +74,7 @@ def make_parser() -> CommandParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns one of `exit_codes`: 1 where the code of a metric raised."""
-    args = make_parser().parse_args(words)
+    args = make_parser().parse_args(convert_preset(sys.argv[1:] if words is None else words))
     failed: list[str] = []
     code = run_command(
         COMMAND, lambda: failed.extend(_score(args)), after_interrupt="what is finished is kept, and found again"
@@ -89,8 +89,7 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
     from openended.harness.imported import HUMAN_TEXTS, TEXTS
 
     _configure_logging(verbose=args.verbose, quiet=args.quiet)
-    words, compat = split_preset(args.systems, args.compat)
-    systems = parse_systems(words)
+    systems = parse_systems(args.systems)
     if not args.quiet:
         _print_text_field("human", args.human, HUMAN_TEXTS, args.human_field, "--human-field ")
         for name, path in systems.items():
@@ -100,18 +99,17 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
         scoring=args.scoring, scorer=args.scorer, embedder=args.embedder, features=_features(args, list(systems)),
         human_field=args.human_field, generations_field=args.field, num_examples=_parse_count(args.num_examples),
         max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir, device=args.device,
-        compat=compat,
+        compat=args.compat,
     )  # fmt: skip
     folder = Path(args.outputs_dir) / "reports" / result.folders[0].parent.name
     result.report(folder).show(verbose=args.verbose)
     return result.failed
 
 
-def split_preset(words: Sequence[str], compat: str | None) -> tuple[list[str], str | None]:
-    """Return the words that name systems, and the preset: `--compat`, or a word `compat=PAPER` that is no file."""
-    presets = [word for word in words if word.startswith("compat=") and not Path(word.partition("=")[2]).exists()]
-    names = [word.partition("=")[2] for word in presets]
-    return [word for word in words if word not in presets], names[-1] if names else compat
+def convert_preset(words: Sequence[str]) -> list[str]:
+    """Return the words with `compat=PAPER` as `--compat=PAPER`, unless it names a file: then it is a system."""
+    is_preset = [word.startswith("compat=") and not Path(word.partition("=")[2]).exists() for word in words]
+    return [f"--{word}" if preset else word for word, preset in zip(words, is_preset, strict=True)]
 
 
 def parse_systems(words: Sequence[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from openended.harness.app.commands.score import split_preset
+from openended.harness.app.commands.score import convert_preset
 from openended.harness.core.catalogue import list_bundled_choices
 from openended.harness.core.errors import SpecError
 from openended.harness.core.names import read_node
@@ -43,8 +43,8 @@ def test_an_unknown_preset_is_refused():
 
 
 def test_a_word_of_the_score_command_is_a_preset_unless_it_is_a_file(tmp_path):
-    assert split_preset(["a.jsonl", "compat=mdlm"], None) == (["a.jsonl"], "mdlm")
-    assert split_preset(["a.jsonl"], "sedd") == (["a.jsonl"], "sedd")
+    assert convert_preset(["a.jsonl", "compat=mdlm"]) == ["a.jsonl", "--compat=mdlm"]
+    assert convert_preset(["a.jsonl", "--compat", "sedd"]) == ["a.jsonl", "--compat", "sedd"]
     file = tmp_path / "texts.jsonl"
     file.write_text("{}")
-    assert split_preset([f"compat={file}"], None) == ([f"compat={file}"], None)
+    assert convert_preset([f"compat={file}"]) == [f"compat={file}"]

@@ -54,12 +54,12 @@ def format_notes(table: Table, *, verbose: bool) -> list[str]:
 
 def _parts(table: Table, width: int) -> list[range]:
     """Split the columns of a table into parts that fit the width."""
-    label = max(len(table.head), *(len(row.label) for row in table.rows)) + (5 + GAP if table.show_seeds else 0)
+    label = max([len(table.head), *(len(row.label) for row in table.rows)]) + (5 + GAP if table.show_seeds else 0)
     widths = []
     for i, column in enumerate(table.columns):
         cells = (_cell(table, row.cells[i], column, {row.cells[i].note: "aa"}) for row in table.rows)
         most = PROSE if _words(table, i) else WIDTH
-        widths.append(max(len(column.heading), *(min(len(cell), most) for cell in cells)) + GAP)
+        widths.append(max([len(column.heading), *(min(len(cell), most) for cell in cells)]) + GAP)
     return pieces(widths, label, width)
 
 
