@@ -32,7 +32,6 @@ from openended.harness.core import (
     Need,
     Plan,
     Replicates,
-    Scope,
     Side,
     permutation_p_value,
     register,
@@ -95,17 +94,15 @@ class GradientMoment(TwoSample):
 
     size: int = 4096  # numbers a sketch: inner products within about 2 %
     permutations: int = 1000
-    scope: Scope = "continuation"
 
     def check(self) -> None:
         """Refuse options out of range."""
         self.require(self.size >= 16, "size", "16 numbers or more")
         self.require(self.permutations >= 0, "permutations", "0 (no p-value) or more")
-        self.require(self.scope == "continuation", "scope", "continuation: the prompt's tokens have no loss here")
 
     def needs(self) -> tuple[Need, ...]:
         """Return the sketches of the gradients."""
-        return (Need("gradients", by="scorer", scope=self.scope, options=(("size", self.size),)),)
+        return (Need("gradients", by="scorer", options=(("size", self.size),)),)
 
     def sort_rows(self, side: Side) -> NDArray[Any]:
         """Return a side's sketches sorted by example id."""

@@ -116,8 +116,7 @@ def build_report(
         from openended.harness.report.tables.significance import build_significance_tables
 
         tables += build_significance_tables(results, baseline)
-    tables = [replace(t, warnings=(*t.warnings, *results.remarks())) for t in tables]
-    tables = add_summaries(tables, results)
+    tables = add_summaries([replace(t, warnings=(*t.warnings, *results.remarks())) for t in tables], results)
     with replace_folder(target, FILES) as folder:
         written = [p for table in tables for p in write_table(table, folder / "tables")]
         figure_paths: list[Path] = []

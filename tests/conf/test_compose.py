@@ -39,6 +39,7 @@ def options(group: str) -> list[str]:
 # Options whose one required value has no default that could be right for everybody.
 REQUIRED = {
     ("task", "jsonl"): ["task.path=x.jsonl"],
+    ("task", "texts"): ["generations=x.jsonl"],
     ("task", "hub"): ["task.path=x/y"],
     ("model", "folder"): ["model.path=./x"],
 }
