@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_MOST_NOISE = 6.9  # -log 0.001: their schedules end there (Sahoo et al. 2024: alpha = 1 - 0.999 t)
+
+
 class DenoiserBackend:
     """A denoiser in memory.
 
@@ -73,7 +76,7 @@ class DenoiserBackend:
 
         options: dict[str, Any] = dict(self._options)
         if self._takes_time:
-            level = noise_level if self.spec.time_input == "sigma" else 0.0
+            level = min(noise_level, _MOST_NOISE) if self.spec.time_input == "sigma" else 0.0
             options["timesteps"] = torch.full((len(ids),), level, device=ids.device)
         out = self.model(input_ids=ids, **options)
         logits: Tensor = (out if isinstance(out, torch.Tensor) else out.logits).float()

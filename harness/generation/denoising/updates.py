@@ -16,7 +16,6 @@ Schedule = Literal["linear", "cosine", "cosine_squared"]
 Strategy = Literal["cap", "rescale", "conf", "forward_backward", "loop"]
 Mode = Literal["posterior", "pc", "constant", "cap", "rescale", "remdm"]
 
-_LOWEST_ALPHA = 1e-3  # for the time input: 1 - 0.999 t in Sahoo et al. 2024
 LOOP_ON, LOOP_OFF, LOOP_ALPHA = 0.55, 0.05, 0.9  # Wang et al. 2025
 
 
@@ -45,8 +44,8 @@ def compute_loop_alpha(t: float) -> float:
 
 
 def compute_time_input(alpha_t: float) -> float:
-    """Return the noise level that models with a time input read: -log alpha."""
-    return -math.log(max(alpha_t, _LOWEST_ALPHA))
+    """Return the noise level that models with a time input read: -log alpha; infinity for pure noise."""
+    return -math.log(alpha_t) if alpha_t > 0 else math.inf
 
 
 def bound_remasking(alpha_t: float, alpha_s: float) -> float:
