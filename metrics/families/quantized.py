@@ -84,7 +84,12 @@ class Quantized(TwoSample):
         self.require(self.seed >= 0, "seed", "at least 0")
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
-        """Return why the texts are too few for a number of cells that was set; `auto` follows their number."""
+        """Return why the texts are too few for a number of cells or neighbors that was set."""
+        if getattr(self, "estimator", "cells") == "knn":
+            neighbors, total = getattr(self, "neighbors", 0), num_human + num_model
+            fits = neighbors <= total - (getattr(self, "self", "counted") != "counted")
+            reason = f"neighbors={neighbors}: both sides have {total} texts; set fewer, or raise num_examples"
+            return "" if fits else reason
         fitted = {"pair": num_human + num_model, "reference": num_human}.get(getattr(self, "cluster_fit", "pair"))
         if fitted is None or self.num_buckets == "auto" or getattr(self, "estimator", "cells") != "cells":
             return ""

@@ -5,20 +5,25 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from openended.harness.core import DataError, ExtraNotInstalled, SpecError
+from openended.harness.core import ExtraNotInstalled, SpecError
 from openended.harness.run.dataset import Dataset
 from openended.harness.run.resolve import MetricsPart, ResolvedRun
-from openended.metrics.judgments import SIMULATED, ReadsFile
+from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_file
 
 
 def check_judgments(part: MetricsPart) -> None:
     """Read the file of judgments for every metric that needs it.
 
     Raises:
-        SpecError: If a metric needs judgments and none are given.
+        SpecError: If a metric needs judgments and none are given, or none reads those that are.
         DataError: If the file is missing or a row is wrong.
     """
     readers = [m for m in part.specs if isinstance(m, ReadsFile) and any(n.kind == "judgments" for n in m.needs())]
+    if part.judgments is not None and not readers:
+        raise SpecError(
+            f"judgments={part.judgments}: no metric of this run reads judgments; "
+            "add one (metric=[…,huse]), or leave it out"
+        )
     for metric in readers:
         if part.judgments is None:
             raise SpecError(
@@ -27,8 +32,7 @@ def check_judgments(part: MetricsPart) -> None:
         if part.judgments.startswith(SIMULATED):
             continue
         path = Path(part.judgments)
-        if not path.is_file():
-            raise DataError(f"judgments: no such file: {path}")
+        check_judgments_file(path)
         metric.read(path, part.judgment_columns)
 
 
