@@ -22,6 +22,7 @@ from openended.harness.core import (
     UndefinedMetric,
 )
 from openended.metrics._embeddings.blocks import check_side
+from openended.metrics._mauve.kmeans import describe_library
 from openended.metrics._mauve.quantizers import (
     Assign,
     Buckets,
@@ -82,6 +83,10 @@ class Quantized(TwoSample):
         for option in ("restarts", "max_iter", "clustering_seeds"):
             self.require(getattr(self, option) >= 1, option, "at least 1")
         self.require(self.seed >= 0, "seed", "at least 0")
+
+    def describe_libraries(self) -> Mapping[str, str]:
+        """Name the library of k-means where it is not faiss."""
+        return describe_library()
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
         """Return why the texts are too few for a number of cells or neighbors that was set."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
-from openended.harness.core import ExtraNotInstalled, SpecError
+from openended.harness.core import SpecError, require_package
 from openended.harness.run.dataset import Dataset
 from openended.harness.run.resolve import MetricsPart, ResolvedRun
 from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_file
@@ -40,10 +39,10 @@ def check_extras(run: ResolvedRun) -> None:
     """Raise `ExtraNotInstalled` if a package is missing that a model of the run is loaded with."""
     embedder, needs = run.scoring.embedder, [need for metric in run.metrics.specs for need in metric.needs()]
     embeds = run.scoring.user_embeddings is None and any(need.kind == "embeddings" for need in needs)
-    if embedder is not None and embeds and embedder.kind == "sentence" and find_spec("sentence_transformers") is None:
-        raise ExtraNotInstalled("sentence-transformers", "embedders")
-    if run.runtime.options.device_map is not None and find_spec("accelerate") is None:
-        raise ExtraNotInstalled("accelerate", "large")
+    if embedder is not None and embeds and embedder.kind == "sentence":
+        require_package("sentence_transformers", "embedders")
+    if run.runtime.options.device_map is not None:
+        require_package("accelerate", "large")
 
 
 def check_sizes(run: ResolvedRun, dataset: Dataset) -> None:
