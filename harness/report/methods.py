@@ -12,8 +12,7 @@ from openended.harness.core import parse_signature, write_text
 from openended.harness.report.tables.formats.latex_text import escape
 
 if TYPE_CHECKING:
-    from openended.harness.results import Results
-    from openended.harness.results.runs import Run
+    from openended.harness.results import Results, Run
 
 FILES = ("methods.tex", "references.bib")
 CITED = {
@@ -147,8 +146,7 @@ def _describe_metrics(signatures: Mapping[str, str]) -> str:
 
 def _list_options(name: str, signature: str) -> str:
     """Return the options of a metric that differ from its defaults, in brackets; empty for none."""
-    from openended.harness.core import load_members
-    from openended.harness.core.signature import render_option
+    from openended.harness.core import load_members, render_option
 
     metric = load_members("metric").get(name)
     if metric is None:
