@@ -66,12 +66,8 @@ def parser() -> CommandParser:
         "--intervals", action="store_true", help="print the 95 %% interval over examples next to every value"
     )
     command.add_argument("--side-by-side", action="store_true", help="compare two: settings, numbers and texts")
-    command.add_argument(
-        "--methods", action="store_true", help="also write methods.tex, the settings as a paragraph, and references.bib"
-    )
-    command.add_argument(
-        "--checklist", action="store_true", help="also write checklist.md, the REFORMS checklist as far as it is known"
-    )
+    command.add_argument("--methods", action="store_true", help="write the settings as methods.tex and references.bib")
+    command.add_argument("--checklist", action="store_true", help="write checklist.md (REFORMS) as far as it is known")
     command.add_argument("--no-figures", action="store_true", help="draw no figures")
     command.add_argument("--no-page", action="store_true", help="write no HTML page")
     command.add_argument(
