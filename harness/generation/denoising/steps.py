@@ -89,9 +89,9 @@ def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
         transition = decoder.transition_uniform(step, present_prob, vocab_size)
         if gumbel is None:
             token = draw_by_inversion(proposal, u[part][:, 1])
-            is_noise = u[part][:, 0] < transition.draw + transition.noise
+            changes = u[part][:, 0] < transition.draw + transition.noise
             token = torch.where(u[part][:, 0] < transition.draw, token, (u[part][:, 1] * vocab_size).long())
-            token = torch.where(is_noise, token, old[part])
+            token = torch.where(changes, token, old[part])
         else:
             noise = proposal.new_full((vocab_size,), 1 / vocab_size)
             token = draw_in_float32(compute_law(transition, proposal, old[part], noise), gumbel[part])
