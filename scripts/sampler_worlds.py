@@ -128,13 +128,18 @@ def compute_output_law(world: MarkovWorld, decoder: DenoisingDecoder) -> Tensor:
     if isinstance(decoder, Remdm) and decoder.strategy == "conf":
         return _propagate_with_confidence(world, decoder)
     ids = world.states(masks=True)
-    proposal = compute_proposal(world.propose_for_masks(ids).log(), decoder.temperature)
+    proposal = _propose(decoder, world.propose_for_masks(ids))
     weights = torch.zeros(len(ids), dtype=torch.float64)
     weights[-1] = 1  # all masks
     for step in range(decoder.count_steps(world.length)):
         weights = sum(_push(w, law) for w, law in _list_moves(world, decoder, step, ids, proposal, weights))
     texts = (ids < world.vocab_size).all(dim=1)
     return weights[texts]
+
+
+def _propose(decoder: DenoisingDecoder, probs: Tensor) -> Tensor:
+    """Return what the sampler draws from, given the exact conditionals."""
+    return compute_proposal(probs.log(), decoder.temperature, decoder.nucleus_p, decoder.nucleus_rule)
 
 
 def _list_moves(
@@ -186,9 +191,9 @@ def _law_of_chosen(chosen: Tensor, proposal: Tensor, ids: Tensor, noise: Tensor)
 
 def _push(weights: Tensor, law: Tensor) -> Tensor:
     """Return the distribution after a step: the mixture, by weights, of products of the positions' laws."""
-    half = law.shape[1] // 2
-    left, right = (_multiply(part) for part in (law[:, :half], law[:, half:]))
-    return ((weights[:, None] * left).T @ right).flatten()
+    reached, half = weights > 0, law.shape[1] // 2
+    left, right = (_multiply(part[reached]) for part in (law[:, :half], law[:, half:]))
+    return ((weights[reached, None] * left).T @ right).flatten()
 
 
 def _multiply(law: Tensor) -> Tensor:
@@ -205,7 +210,8 @@ def _propagate_uniform(world: MarkovWorld, decoder: Duo) -> Tensor:
     weights = torch.full((len(ids),), 1 / len(ids), dtype=torch.float64)
     noise = torch.full((size,), 1 / size, dtype=torch.float64)
     for step in range(decoder.steps):
-        proposal = world.propose_for_noise(ids, decoder.alphas(step)[0], sees_own=sees_own(decoder))
+        alpha = decoder.alphas(step)[0]
+        proposal = _propose(decoder, world.propose_for_noise(ids, alpha, sees_own=sees_own(decoder)))
         own = proposal.gather(-1, ids[..., None]).squeeze(-1)
         weights = _push(weights, compute_law(decoder.transition_uniform(step, own, size), proposal, ids, noise))
     return weights
@@ -220,7 +226,7 @@ def _propagate_with_confidence(world: MarkovWorld, decoder: Remdm) -> Tensor:
     choices = torch.cartesian_prod(*[torch.arange(size + 1)] * length).reshape(-1, length)
     noise = torch.nn.functional.one_hot(torch.tensor(size), size + 1).double()
     for step in range(decoder.steps):
-        masked, proposal = ids == size, world.propose_for_masks(ids)
+        masked, proposal = ids == size, _propose(decoder, world.propose_for_masks(ids))
         law = compute_law(decoder.transition_masked(step, masked, confidence), proposal, ids, noise)
         drawn = torch.where(masked[..., None], proposal, confidence[..., None])
         drawn[..., size] = -math.inf
@@ -266,9 +272,9 @@ SAMPLERS: tuple[DenoisingDecoder, ...] = (
 def print_samplers(samplers: Sequence[DenoisingDecoder] = SAMPLERS, world: MarkovWorld | None = None) -> None:
     """Print a line for each sampler: name, world, and the total variation from the world's law."""
     world = world or MarkovWorld()
-    print(f"{'sampler':<52} {'V':>2} {'L':>2}  total variation")
+    print(f"{'sampler':<64} {'V':>2} {'L':>2}  total variation")
     for decoder in samplers:
         is_remembering = isinstance(decoder, Remdm) and decoder.strategy == "conf"
         used = SMALL if is_remembering else world
         distance = total_variation(compute_output_law(used, decoder), used.law())
-        print(f"{decoder.title:<52} {used.vocab_size:>2} {used.length:>2}  {distance:.2e}")
+        print(f"{decoder.title:<64} {used.vocab_size:>2} {used.length:>2}  {distance:.2e}")

@@ -11,7 +11,7 @@ from docs_lm.sizes import END, EVALUATION_LEVELS, MASK, POSITIONS, SIZES, VOCAB_
 if TYPE_CHECKING:
     from docs_lm.training import TrainingRun
 
-_FAMILIES = {"causal": "GPT-2", "masked": "ModernBERT (a masked diffusion model)"}
+_FAMILIES = {"causal": "GPT-2", "masked": "ModernBERT"}
 _EVALUATIONS = {
     "causal": f"Perplexity is over the whole validation split, each passage alone after `{END}`.",
     "masked": f"""The bound is MDLM's (Sahoo et al. 2024), over the whole validation split in pieces of 256 tokens with
