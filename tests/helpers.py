@@ -66,7 +66,7 @@ def tiny_model(where: Path) -> Path:
     return where
 
 
-def tiny_masked_model(where: Path) -> Path:
+def tiny_masked_model(where: Path, positions: int = 64) -> Path:
     """Write a folder of a masked language model: BERT's shape, one layer, a token a byte and a mask token."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -80,7 +80,7 @@ def tiny_masked_model(where: Path) -> Path:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = BertConfig(
-            vocab_size=len(tokenizer), max_position_embeddings=64, hidden_size=16, num_hidden_layers=1,
+            vocab_size=len(tokenizer), max_position_embeddings=positions, hidden_size=16, num_hidden_layers=1,
             num_attention_heads=2, intermediate_size=32, eos_token_id=0,
         )  # fmt: skip
         BertForMaskedLM(config).save_pretrained(where)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from openended.harness.core import DataError, Json, SpecError, register
+from openended.harness.core import DataError, Json, register
 from openended.harness.generation import DenoisingDecoder, Llada, Mdlm
 from openended.harness.models import Ability, ModelSpec, load_tokenizer, tokenizer_digest
 
@@ -83,19 +83,6 @@ class DenoiserSpec(ModelSpec):
         limit = self.tokenizer_config().get("model_max_length")
         lengths = [n for n in (super().context_length(), limit) if isinstance(n, int) and n < 10**9]
         return min(lengths, default=None)
-
-    def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
-        """Refuse a least length: all positions are filled, and the text ends at the first end token.
-
-        Raises:
-            SpecError: Names the option.
-        """
-        del decoder, max_new_tokens
-        if min_new_tokens:
-            raise SpecError(
-                f"{self.error_name} {self.title}: min_new_tokens={min_new_tokens} is not possible with a denoiser; "
-                "leave it out, or set continue_after_end=true to keep all tokens"
-            )
 
     def remote_class(self) -> str | None:
         """Return the transformers class by which the model's own code is loaded; None: transformers has the code.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from openended.harness.core import make_random_stream
-from openended.harness.decoders import Prompt
+from openended.harness.decoders import GenerationRequest, Prompt
 from openended.harness.generation.denoising.decoders import DenoisingDecoder, Mdlm
 from openended.harness.generation.denoising.proposals import compute_proposal
 
@@ -72,16 +72,16 @@ class Canvas:
         lm: The denoiser.
         decoder: The sampler.
         prompts: The texts to fill.
-        seed: Of the run.
-        length: Tokens to fill.
+        request: Seed and lengths.
     """
 
     def __init__(
-        self, lm: Denoiser, decoder: DenoisingDecoder, prompts: Sequence[Prompt], seed: int, length: int
+        self, lm: Denoiser, decoder: DenoisingDecoder, prompts: Sequence[Prompt], request: GenerationRequest
     ) -> None:
         import torch
 
-        self.lm, self.decoder, self._prompts, self._seed = lm, decoder, prompts, seed
+        self.lm, self.decoder, self._prompts, self._seed = lm, decoder, prompts, request.seed
+        self._min_length, length = request.min_new_tokens, request.max_new_tokens
         self._first = len(prompts[0].token_ids)
         rows = [[*p.token_ids, *[max(lm.mask_id, 0)] * length, *p.suffix_ids] for p in prompts]
         self.ids = torch.tensor(rows, dtype=torch.int64, device=lm.device)
@@ -139,10 +139,13 @@ class Canvas:
         else:
             logits = self.lm.denoise(self.ids[rows, :end], noise_level)
         inside = logits[:, self._first : self._first + where.shape[1]]
-        selected = inside[where[rows][:, : inside.shape[1]]]
+        selected = inside[where[rows][:, : inside.shape[1]]].clone()
         if self.decoder.noise == "mask":
-            selected = selected.clone()
             selected[:, self.lm.mask_id] = -math.inf
+        if self._min_length and self.lm.eos_ids:
+            too_early = where.nonzero()[:, 1] < self._min_length
+            for token in self.lm.eos_ids:
+                selected[too_early, token] = -math.inf
         return selected
 
     def propose(self, logits: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ def denoise_texts(
     with torch.inference_mode():
         for prompts in _iterate_batches(request):
             _check_length(lm, prompts[0], length)
-            canvas = Canvas(lm, decoder, prompts, request.seed, length)
+            canvas = Canvas(lm, decoder, prompts, request)
             size, key = lm.block_size or length, 0
             for start in range(0, length, size):
                 canvas.start, canvas.stop = start, min(start + size, length)

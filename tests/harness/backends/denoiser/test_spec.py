@@ -117,13 +117,6 @@ def test_llada_has_blocks_of_its_own(folder):
         DenoiserSpec(path=str(folder), block_size=4).demand("generate", Llada())
 
 
-def test_a_least_length_is_refused(folder):
-    spec = DenoiserSpec(path=str(folder))
-    spec.check_lengths(Mdlm(), max_new_tokens=9, min_new_tokens=0)
-    with pytest.raises(SpecError, match="min_new_tokens=3 is not possible with a denoiser"):
-        spec.check_lengths(Mdlm(), max_new_tokens=9, min_new_tokens=3)
-
-
 def test_the_mask_token_by_option_config_tokenizer_and_usual_name(folder, tmp_path):
     assert find_mask_id(DenoiserSpec(path=str(folder))) == 257
     assert find_mask_id(DenoiserSpec(path=str(folder), mask_id=5)) == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -207,6 +208,12 @@ def test_a_text_ends_at_its_first_end_token_unless_it_goes_on():
     assert {len(ids) for ids in texts} > {3}
 
 
+@pytest.mark.parametrize("decoder", [Mdlm(steps=2), Duo(steps=3), Llada(steps=3, block_length=3, temperature=1.0)])
+def test_no_end_token_comes_before_the_least_length(decoder):
+    texts = sample(WORLD, decoder, 60, model={"eos_ids": (0,)}, min_new_tokens=2)
+    assert {len(ids) for ids in texts} == {2, 3}
+
+
 def test_a_text_beyond_the_context_is_refused():
     with pytest.raises(SpecError, match="max_new_tokens=3: with its prompt, example w/0 has 3 tokens, the model 2"):
         sample(WORLD, Mdlm(steps=2), 1, model={"context_length": 2})
@@ -220,8 +227,9 @@ def test_draws_are_keyed_by_row_step_and_position():
     decoder = Mdlm(steps=2)
     lm = WorldDenoiser(WORLD, decoder)
     prompts = [Prompt("w/0", 0, ()), Prompt("w/0", 1, ()), Prompt("w/1", 0, ())]
-    canvas = Canvas(lm, decoder, prompts, 3, 3)
-    longer = Canvas(lm, decoder, prompts[::-1], 3, 5)
+    request = GenerationRequest(prompts=prompts, decoder=decoder, seed=3, max_new_tokens=3, batch_size=3)
+    canvas = Canvas(lm, decoder, prompts, request)
+    longer = Canvas(lm, decoder, prompts[::-1], replace(request, max_new_tokens=5))
     assert torch.equal(canvas.uniforms(1), longer.uniforms(1).flip(0)[:, :7])
     values = torch.cat([canvas.uniforms(step).flatten() for step in range(4)])
     assert len(values.unique()) == len(values)
