@@ -31,5 +31,5 @@ class Size:
 SIZES = {
     "docs-s": Size(256, 4, 4, 2_800_000, 4096, 4e-3, "generator of the quick start"),
     "docs-m": Size(320, 5, 5, 3_800_000, 3072, 3e-3, "external scorer and embedder"),
-    "docs-mlm": Size(256, 4, 4, 4_000_000, 4096, 4e-3, "masked diffusion model and embedder", "masked"),
+    "docs-mlm": Size(256, 4, 4, 2_300_000, 4096, 4e-3, "masked diffusion model and embedder", "masked"),
 }
