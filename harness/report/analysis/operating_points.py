@@ -34,7 +34,8 @@ class SystemFrontier:
 def find_frontiers(results: Results, items: Sequence[SystemValue]) -> list[SystemFrontier]:
     """Return the frontier of every decoder that was run at two settings or more.
 
-    A sampler with several settings at each of several numbers of steps has a frontier for each number.
+    A sampler with several settings at each of several numbers of steps has a frontier for each number. Systems without
+    steps come first.
 
     Raises:
         DataError: If the replicates of the values were not stored.
@@ -55,15 +56,19 @@ def find_frontiers(results: Results, items: Sequence[SystemValue]) -> list[Syste
 
 def _separate_steps(sweeps: Sequence[DecoderSweep]) -> Iterator[tuple[DecoderSweep, str, int | None]]:
     """Yield each sweep, or one for each of its numbers of steps; with the sampler's name and the number of steps."""
-    for sweep in sweeps:
+    rows = {id(sweep): sweep.systems[0].items[0] for sweep in sweeps}
+    several_models = len({row.axes.get("model") for row in rows.values()}) > 1
+    for sweep in sorted(sweeps, key=lambda sweep: bool(rows[id(sweep)].axes.get(STEPS))):
+        model = rows[id(sweep)].titles[0]
+        name = f"{model} {sweep.name}" if several_models and "model=" not in sweep.name else sweep.name
         by_steps: dict[str, list[System]] = {}
         for system in sweep.systems:
             by_steps.setdefault(system.items[0].axes.get(STEPS, ""), []).append(system)
         if "" in by_steps or len(by_steps) == 1 or min(map(len, by_steps.values())) < MIN_SETTINGS:
-            yield sweep, sweep.name, None
+            yield DecoderSweep(name, sweep.systems), name, None
             continue
         for steps in sorted(by_steps, key=int):
-            yield DecoderSweep(f"{sweep.name}, steps={steps}", tuple(by_steps[steps])), sweep.name, int(steps)
+            yield DecoderSweep(f"{name}, steps={steps}", tuple(by_steps[steps])), name, int(steps)
 
 
 def load_human_entropy(results: Results, items: Sequence[SystemValue], like: SystemValue) -> F64 | None:

@@ -79,7 +79,7 @@ def _draw(points: Mapping[str, Points], human: float | None) -> Figure:
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_formatter(NullFormatter())
-    axes.set(xlabel="steps", ylabel="gen. perplexity at the human entropy")
+    axes.set(xlabel="steps", ylabel="Gen. PPL at the human entropy")
     draw_legend_below(figure, axes, columns=3)
     return figure
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -44,14 +45,12 @@ def test_masked_tokens_are_predicted_better_than_by_frequency(lm):
     """A model that knows only frequencies has about 6.8 nats a token."""
     torch = pytest.importorskip("torch")
     losses = []
-    for text in TEXTS:
-        ids = torch.tensor(lm.tokenizer.encode(text))
-        for start in range(4):
-            masked = torch.zeros(len(ids), dtype=torch.bool)
-            masked[start::4] = True
-            with torch.inference_mode():
-                logits = lm.denoise(torch.where(masked, lm.mask_id, ids)[None], 0.0)[0, masked, : lm.mask_id]
-            losses += torch.nn.functional.cross_entropy(logits, ids[masked], reduction="none").tolist()
+    for text in TEXTS[::2]:
+        ids = torch.tensor(lm.tokenizer.encode(text)).expand(4, -1)
+        masked = (torch.arange(ids.shape[1]) + torch.arange(4)[:, None]) % 4 == 0
+        with torch.inference_mode():
+            logits = lm.denoise(torch.where(masked, lm.mask_id, ids), 0.0)[masked][:, : lm.mask_id]
+        losses += torch.nn.functional.cross_entropy(logits, ids[masked], reduction="none").tolist()
     assert np.mean(losses) < 4.5
 
 
@@ -84,8 +83,5 @@ def test_it_is_not_an_autoregressive_model():
 
 def test_the_card_states_the_bound():
     card = (SPEC.folder / "README.md").read_text(encoding="utf-8")
-    row = next(line for line in card.splitlines() if line.startswith("| validation bound |"))
-    nats, perplexity = (
-        float(word.rstrip(")")) for word in row.split() if word.rstrip(")").replace(".", "", 1).isdigit()
-    )
-    assert perplexity == pytest.approx(math.exp(nats), rel=1e-3)
+    nats, perplexity = re.search(r"at most ([\d.]+) nats per token \(perplexity at most ([\d.]+)\)", card).groups()
+    assert float(perplexity) == pytest.approx(math.exp(float(nats)), rel=1e-3)
