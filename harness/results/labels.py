@@ -40,6 +40,8 @@ def label_systems(items: Sequence[SystemValue], skip: Iterable[str] = ()) -> lis
     names = [n for n in dict.fromkeys(n for i in items for n in i.axes) if n not in left]
     options = [n for n in names if n not in _TITLE_AXES and parent_axis(n) != "decoder" and is_readable(n)]
     axes = find_distinguishing_axes([i.axes for i in items], options)
+    # An option that some systems do not have, and the others have in common, tells no two of them apart.
+    axes = [a for a in axes if len({i.axes[a] for i in items if i.axes.get(a)}) > 1]
     labels = [label_system(i, axes, several_models=several) for i in items]
     for label in [label for label, count in Counter(labels).items() if count > 1]:
         alike = [at for at, candidate in enumerate(labels) if candidate == label]

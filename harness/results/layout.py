@@ -34,7 +34,7 @@ class Layout(Spec):
     """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
     several embedders; `variants`: the scores under several options of a metric and their agreement; `spread`: standard
     deviations over seeds; `findings`: the papers' claims on these runs; `fair`: best of N settings, Pareto front,
-    wins and losses; `frontier`: Gen-PPL at equal entropy."""
+    wins and losses; `frontier`: all values, and Gen-PPL at equal entropy."""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics."""
     companions: bool = True

@@ -34,10 +34,11 @@ def draw_all(
         folder: Of the files.
         traces: Filled with name → content of the figure as plain data, where that is possible.
         fair: Draw also the curves of this layout.
-        frontier: Draw also Gen-PPL against entropy with bands.
+        frontier: Draw also Gen-PPL against entropy with bands, and against steps at the human entropy.
     """
     from openended.harness.report.figures.best_of_n_curves import best_of_n
     from openended.harness.report.figures.generative_frontier import generative_frontier
+    from openended.harness.report.figures.steps_at_equal_entropy import steps_at_equal_entropy
     from openended.harness.results import fold_seeds
 
     items = fold_seeds(results)
@@ -46,7 +47,7 @@ def draw_all(
         if fair is not None:
             for name, figure in best_of_n(results, items, fair.metrics).items():
                 paths += save(figure, folder, name)
-        for draw in [*_makers(), *([generative_frontier] if frontier else [])]:
+        for draw in [*_makers(), *([generative_frontier, steps_at_equal_entropy] if frontier else [])]:
             for name, figure in draw(results, items).items():
                 paths += save(figure, folder, name)
                 if traces is not None and (trace := trace_figure(figure)) is not None:

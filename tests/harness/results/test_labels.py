@@ -45,3 +45,9 @@ def test_models_are_named_where_there_are_several_and_the_human_side_by_its_data
     assert (
         label_system(human, ["task", "model", "max_new_tokens"], several_models=True) == "human, task=docs, length=96"
     )
+
+
+def test_an_option_that_all_who_have_it_share_is_not_said(tmp_path):
+    runs = [("greedy", {"axes": {"min_new_tokens": 0}}), ("nucleus", {"axes": {"min_new_tokens": 0}}), ("top_k", {})]
+    labels = label_systems(models(items_of(tmp_path, *runs)))
+    assert not any("min_new_tokens" in label for label in labels)
