@@ -71,6 +71,10 @@ def collect_facts(
     if "judgments" in roles and judgments is not None and Path(judgments).is_file():
         out["judgments"] = f"{Path(judgments).name}@{digest_file(Path(judgments))[:SHORT]}"
         out |= describe_columns(run.metrics)
+    for need in needs:
+        if need.kind == "corpus":
+            path = Path(str(dict(need.options)["file"]))
+            out["corpus_file"] = f"{path.name}@{_digest_corpus(path)[:SHORT]}"
     out["length"] = f"{run.data.max_new_tokens}{' words' if scoring.cut_by_words else ''}"
     if generation.model is not None and any(map(_reads_q, needs)):
         out["min_new_tokens"] = str(generation.min_new_tokens)  # Q gives the end of text no probability before
@@ -79,6 +83,12 @@ def collect_facts(
     out["task"] = f"{run.data.task.name}@{digest([canonicalize(run.data.task), fingerprint])[:SHORT]}"
     out["texts"] = (digest_texts(human.entry) or "?")[:SHORT]
     return out
+
+
+def _digest_corpus(path: Path) -> str:
+    from openended.harness.imported import compute_fingerprint
+
+    return compute_fingerprint(path)
 
 
 def describe_columns(metrics: MetricsPart) -> dict[str, str]:
