@@ -187,9 +187,7 @@ class Copying(TwoSample):
         prompts = np.unique(self.sort_ids(features.human), return_inverse=True)[1]
         centers = _find_centers(human, self.cells, self.seed)
         cells = [_measure(side, centers).argmin(axis=1) for side in (human, model)]
-        return Distances(
-            _measure(human, human, own=True), _measure(model, human), cells[0], cells[1], prompts % 2 == 0
-        )
+        return Distances(_measure(human, human, own=True), _measure(model, human), cells[0], cells[1], prompts % 2 == 0)
 
     def compute(self, features: Features, prepared: Distances | None = None) -> MetricResult:
         """Compute both values."""
@@ -231,9 +229,7 @@ class Copying(TwoSample):
             if "c_t" in result.values:
                 draws[1, number] = self._draw_c_t(part)
         names = dict(zip(("auth_pct", "c_t"), draws, strict=True))
-        return {
-            name: plan.build_subset_replicates(ids[1], SUBSET_SHARE, names[name]) for name in result.values
-        }
+        return {name: plan.build_subset_replicates(ids[1], SUBSET_SHARE, names[name]) for name in result.values}
 
     def _draw_c_t(self, part: Distances) -> float:
         try:

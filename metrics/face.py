@@ -216,6 +216,9 @@ class Face(Metric):
             rest = np.maximum(len(spectra) - np.count_nonzero(first, axis=1), 1)[:, None]
             halves.append((sums / counts, (spectra.sum(axis=0) - sums) / rest))
         draws = np.array(
-            [[list(dict(_compare(*pair)).values()) for pair in zip(halves[0][i], halves[1][i], strict=True)] for i in (0, 1)]
+            [
+                [list(dict(_compare(*pair)).values()) for pair in zip(halves[0][i], halves[1][i], strict=True)]
+                for i in (0, 1)
+            ]
         )
         return {name: Replicates(draws[:, :, at]) for at, name in enumerate(result.values)}

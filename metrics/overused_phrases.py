@@ -113,9 +113,7 @@ def _build_table(texts: Sequence[Sequence[str]], numbers: Mapping[str, int]) -> 
     return table
 
 
-def _sum_sides(
-    counts: PhraseCounts, human: F64 | None = None, model: F64 | None = None
-) -> tuple[F64, F64, F64, F64]:
+def _sum_sides(counts: PhraseCounts, human: F64 | None = None, model: F64 | None = None) -> tuple[F64, F64, F64, F64]:
     """Return the counts of the phrases, shape (draws, phrases), and their totals, (draws, 1), of both sides.
 
     Args:

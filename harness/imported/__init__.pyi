@@ -1,3 +1,21 @@
+from .damage import (
+    Damage as Damage,
+)
+from .damage import (
+    Texts as Texts,
+)
+from .damage import (
+    damage_texts as damage_texts,
+)
+from .damage import (
+    is_built_in_system as is_built_in_system,
+)
+from .damage import (
+    list_damages as list_damages,
+)
+from .damage import (
+    parse_damage as parse_damage,
+)
 from .files import (
     HUMAN_TEXTS as HUMAN_TEXTS,
 )
@@ -21,6 +39,9 @@ from .files import (
 )
 from .formats import (
     GROVER_FIELDS as GROVER_FIELDS,
+)
+from .formats import (
+    read_generations as read_generations,
 )
 from .formats import (
     recognize_format as recognize_format,

@@ -29,6 +29,7 @@ from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
+from openended.harness.run.corpus import digest_corpus, load_corpus
 from openended.harness.run.features.passes import ModelPasses, load_row_tokens, load_texts
 from openended.harness.run.features.scorer_features import ScorerFeatures, digest_chat, get_content, get_path
 from openended.harness.run.features.scoring_options import ScoringOptions
@@ -37,7 +38,14 @@ from openended.harness.run.resolve import GenerationPart, ScoringPart
 from openended.harness.run.scoring_models import format_hint
 from openended.harness.storage import Entry, RowFile
 
-READ = ("texts", "stops", "log_prob", "tokens", "end_tokens", "corpus")  # off the rows and by tokenizers, without weights
+READ = (
+    "texts",
+    "stops",
+    "log_prob",
+    "tokens",
+    "end_tokens",
+    "corpus",
+)  # off the rows and by tokenizers, without weights
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 FOR_DECODER = Need("token_nll", by="decoder")
 
@@ -158,7 +166,8 @@ class Featurizer(ScorerFeatures):
         if need.kind == "log_prob":
             return source.digest, lambda: RowFile(source.path).log_probs
         if need.kind == "corpus":
-            return self._load_corpus(Path(str(dict(need.options)["file"])))
+            path = Path(str(dict(need.options)["file"]))
+            return self.builder.try_or_note(lambda: digest_corpus(path)), partial(load_corpus, path)
         if need.by == "rows":
             return source.digest, partial(load_row_tokens, source, need.scope)
         spec = self._find_counter(need)
@@ -189,13 +198,6 @@ class Featurizer(ScorerFeatures):
             raise UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
         tokenizer = self.builder.try_or_note(lambda: tokenizer_digest(spec))
         return tokenizer, partial(self.passes.end_tokens, spec)
-
-    def _load_corpus(self, path: Path) -> tuple[str | None, Callable[[], list[str]]]:
-        """Return digest and loader of the texts of a file that is neither side."""
-        from openended.harness.imported import compute_fingerprint, read_generations
-
-        content = self.builder.try_or_note(lambda: compute_fingerprint(path))
-        return content, lambda: [text.text or "" for text in read_generations(path, None)]
 
     def _compute_embeddings(self, source: TextRows, need: Need) -> None:
         """Compute embeddings at the maximum length, and in the same pass at the embedder's other lengths."""
