@@ -8,6 +8,9 @@ from .damage import (
     damage_texts as damage_texts,
 )
 from .damage import (
+    digest_source as digest_source,
+)
+from .damage import (
     is_built_in_system as is_built_in_system,
 )
 from .damage import (

@@ -27,7 +27,7 @@ from itertools import chain
 
 import numpy as np
 
-from openended.harness.core import DataError, SpecError, make_random_stream, suggest
+from openended.harness.core import DataError, SpecError, digest, make_random_stream, suggest
 from openended.harness.imported.damage_text import FUNCTION_WORDS, TEXT_DAMAGES, Source, split_words
 from openended.harness.imported.naive import NaiveSystem, NaiveTexts, parse_naive_system
 
@@ -87,6 +87,11 @@ def parse_damage(name: str) -> Damage | None:
 def is_built_in_system(name: str) -> bool:
     """Say whether the option `generations` names a naive system or a damage, not a file."""
     return parse_naive_system(name) is not None or parse_damage(name) is not None
+
+
+def digest_source(damage: Damage) -> str | None:
+    """Return the digest of text that a damage reads beside the human texts; None for most."""
+    return digest(_load_language_reference()) if damage.kind == "other_text" else None
 
 
 def damage_texts(damage: Damage, human: Texts, seed: int) -> list[str]:

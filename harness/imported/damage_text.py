@@ -66,7 +66,7 @@ def repeat_sentence(words: list[str], strength: float, _rng: np.random.Generator
     ends = [at + 1 for at, word in enumerate(words) if _SENTENCE_END.search(word)]
     first = words[: ends[0]] if ends and ends[0] < len(words) else words[: max(1, len(words) // 3)]
     kept = max(len(words) - round(strength * len(words)), len(first))
-    copies = first * (len(words) // max(len(first), 1) + 1)
+    copies = [_copy_space(" x", first[0]), *first[1:]] * (len(words) // len(first) + 1) if first else []
     return words[:kept] + copies[: len(words) - kept]
 
 
@@ -75,7 +75,7 @@ def swap_words(words: list[str], strength: float, rng: np.random.Generator, part
     positions = _choose(words, strength, rng, part)
     out = list(words)
     for at, other in zip(positions, np.roll(positions, 1), strict=True):
-        out[at] = words[other]
+        out[at] = _copy_space(words[at], words[other])
     return out
 
 

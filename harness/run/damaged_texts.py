@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import SpecError, Tokenizer
-from openended.harness.imported import Damage, Texts, damage_texts
+from openended.harness.imported import Damage, Texts, damage_texts, digest_source
 from openended.harness.models import cut_continuation, tokenize_continuation
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
@@ -47,6 +47,7 @@ def make_damaged_texts(part: GenerationPart, damage: Damage, builder: ArtifactBu
 
     spec = {"damage": [damage.kind, damage.percent], "seed": part.seed, "version": VERSION, "max_new_tokens": length}
     inputs = {"human": human.content if human is not None else None, "tokenizer": dataset.tokenizer}
+    inputs |= {"source": source} if (source := digest_source(damage)) else {}
     count = dataset.data.num_planned
     planned = TextRows(
         "model", None, stages.DATA, dataset.tokenizer, None, num_texts=count, num_tokens=count * (length or 0)
