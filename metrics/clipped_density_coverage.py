@@ -1,13 +1,13 @@
 """Clipped density and clipped coverage: k-NN fidelity and diversity that fall linearly with the share of bad texts.
 
-    a_j = min(1, #{i : |x_i - y_j| <= r_i} / k),  r_i = min(R_i, median of R),  R_i = distance of x_i to its k-th neighbor
+    a_j = min(1, #{i : |x_i - y_j| <= r_i} / k),  r_i = min(R_i, median of R)
     clipped density  = min(1, mean of a_j over model texts y / the same mean over human texts, own balls left out)
     clipped coverage = f^-1(mean over human texts of min(1, #{j : |x_i - y_j| < R_i} / k))
 
-f(m) is the expected mean if m of the M model texts have the human distribution and the others are nowhere near:
-f(m) = (1/k) sum_j min(j, k) C(m, j) B(k + j, N + m - k - j) / B(k, N - k). So both values are about 1 - b if a share b of
-the model texts is bad (density: far from all human texts; coverage: that, or copies that cover nothing new). Both are in
-[0, 1], dimensionless, higher is better. Density and coverage of `knn_precision_recall` are neither clipped nor
+R_i is the distance of human text x_i to its k-th human neighbor. f(m) is the expected mean if m of the M model texts
+have the human distribution and the others are nowhere near: f(m) = (1/k) sum_j min(j, k) C(m, j) B(k + j, N + m - k - j)
+/ B(k, N - k). So both values are about 1 - b if a share b of the model texts is bad (density: far from all human texts;
+coverage: that, or copies that cover nothing new). Both are in [0, 1], dimensionless, higher is better. Density and coverage of `knn_precision_recall` are neither clipped nor
 calibrated: one outlier with a large ball, or a model text in a dense region, moves them.
 
 Source: Salvy, Talbot and Thirion 2026, "Enhanced generative model evaluation with clipped density and coverage" (arXiv

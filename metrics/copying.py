@@ -1,12 +1,12 @@
 """Copying of the human texts in an embedder's space: per cent authentic, and the three-sample test C_T.
 
-    AuthPct = 100 * share of model texts y with |y - x| > |x - x'|,  x: human text nearest to y, x': human text nearest to x
+    AuthPct = 100 * share of model texts y with |y - x| > |x - x'|,  x: human text nearest to y, x': nearest to x
     C_T     = sum over cells of p(cell) z(cell) / sum of p(cell),  z: Mann-Whitney z of the distances to training texts
 
 The human side is taken as the training texts: use the model's own training text as the task to ask whether it copies
 that. A model text is authentic if it is farther from its nearest training text than that one from its own neighbor. For
-C_T the human texts are split in two by prompt: one half is the training set and the other the test set, and the reverse;
-the value is the mean of both. z compares how near model and test texts are to the training set inside a k-means cell; p
+C_T the human texts are split in two by prompt: one half is the training set and the other the test set, and then the
+reverse; the value is the mean of both. z compares how near model and test texts are to the training set inside a k-means cell; p
 is the share of test texts in the cell. `auth_pct` is from 0 to 100, higher is better; `c_t` is a z-score: about 0 if
 model texts are as near as other human texts, far below 0 if they are copies, above 0 if they are farther away.
 

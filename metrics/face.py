@@ -89,7 +89,7 @@ def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> 
 
 
 def _spectra(rows: Losses, *, standardize: bool) -> tuple[F64, NDArray[np.bool_]]:
-    """Return the spectra of the texts with two tokens or more, shape (texts, frequencies), and which texts these are."""
+    """Return the spectra of the texts with two tokens or more, shape (texts, frequencies), and which they are."""
     grid = np.linspace(0.0, 0.5, FREQUENCIES)
     spectra, is_included = [], np.zeros(len(rows), dtype=np.bool_)
     for number, row in enumerate(rows):
@@ -217,8 +217,8 @@ class Face(Metric):
             halves.append((sums / counts, (spectra.sum(axis=0) - sums) / rest))
         draws = np.array(
             [
-                [list(dict(_compare(*pair)).values()) for pair in zip(halves[0][i], halves[1][i], strict=True)]
-                for i in (0, 1)
+                [list(dict(_compare(*pair)).values()) for pair in zip(human_half, model_half, strict=True)]
+                for human_half, model_half in zip(*halves, strict=True)
             ]
         )
         return {name: Replicates(draws[:, :, at]) for at, name in enumerate(result.values)}

@@ -4,10 +4,13 @@
 | --- | --- |
 | `damage:truncation:25` | cut by 25 % of its words |
 | `damage:longer:25` | 25 % longer, by the start of another text |
-| `damage:repeated_words:25`, `repeated_sentence` | with 25 % of its words twice; its last 25 % copies of its first sentence |
+| `damage:repeated_words:25` | with 25 % of its words twice |
+| `damage:repeated_sentence:25` | with copies of its first sentence as its last 25 % |
 | `damage:swaps_begin:25`, `swaps_middle`, `swaps_end` | with 25 % of the words of a third in random order |
 | `damage:random_begin:25`, `random_middle`, `random_end` | with 25 % of the words of a third replaced by random ones |
-| `damage:no_function_words:25`, `negation`, `copied_prompt` | without 25 % of its function words; negated; begun by its prompt |
+| `damage:no_function_words:25` | without 25 % of its function words |
+| `damage:negation:25` | negated at 25 % of its auxiliary verbs |
+| `damage:copied_prompt:25` | with words of its prompt as its first 25 % |
 | `damage:duplicates:25` | a copy of another text |
 | `damage:dropped_topic:25` | without 25 % of the largest topic; copies of other texts in their place |
 | `damage:invented_topic:25` | with 25 % of the largest topic in other, invented terms |
@@ -119,7 +122,7 @@ def damage_texts(damage: Damage, human: Texts, seed: int) -> list[str]:
     return out
 
 
-def _choose(damage: Damage, human: Texts, seed: int, among: Sequence[int]) -> list[int]:
+def _choose(damage: Damage, seed: int, among: Sequence[int]) -> list[int]:
     """Return a share of some texts in random order."""
     order = make_random_stream(seed, "damage", damage.kind).permutation(len(among))
     return [among[int(at)] for at in order[: round(damage.strength * len(among))]]
@@ -127,7 +130,7 @@ def _choose(damage: Damage, human: Texts, seed: int, among: Sequence[int]) -> li
 
 def _duplicate(damage: Damage, human: Texts, seed: int) -> list[str]:
     """Replace texts by copies of the others; at 100 % all are copies of one."""
-    chosen = _choose(damage, human, seed, range(len(human.texts)))
+    chosen = _choose(damage, seed, range(len(human.texts)))
     left = sorted(set(range(len(human.texts))) - set(chosen)) or chosen[-1:]
     return _put_copies(damage, human, seed, chosen, left)
 
@@ -135,7 +138,7 @@ def _duplicate(damage: Damage, human: Texts, seed: int) -> list[str]:
 def _drop_topic(damage: Damage, human: Texts, seed: int) -> list[str]:
     """Replace texts of the largest topic by copies of texts of the other topics."""
     topic, others = _split_by_topic(human, seed)
-    return _put_copies(damage, human, seed, _choose(damage, human, seed, topic), others)
+    return _put_copies(damage, human, seed, _choose(damage, seed, topic), others)
 
 
 def _put_copies(damage: Damage, human: Texts, seed: int, chosen: Sequence[int], sources: Sequence[int]) -> list[str]:
@@ -150,7 +153,7 @@ def _put_copies(damage: Damage, human: Texts, seed: int, chosen: Sequence[int], 
 def _invent_topic(damage: Damage, human: Texts, seed: int) -> list[str]:
     """Write texts of the largest topic in terms of an invented one: each content word is always the same other word."""
     out, terms = list(human.texts), _exchange_words(human.texts, seed)
-    for at in _choose(damage, human, seed, _split_by_topic(human, seed)[0]):
+    for at in _choose(damage, seed, _split_by_topic(human, seed)[0]):
         words = split_words(human.texts[at])
         out[at] = "".join(word[: -len(word.strip())] + terms.get(word.strip(), word.strip()) for word in words)
     return out
@@ -192,7 +195,7 @@ def _mix_other_text(damage: Damage, human: Texts, seed: int) -> list[str]:
     """Replace texts by text of Python's language reference, of as many words."""
     words = split_words(" " + " ".join(_load_language_reference()))
     start, out = 0, list(human.texts)
-    for at in _choose(damage, human, seed, range(len(out))):
+    for at in _choose(damage, seed, range(len(out))):
         count = len(split_words(out[at]))
         start = start if start + count <= len(words) else 0
         out[at], start = "".join(words[start : start + count]), start + count
@@ -223,7 +226,7 @@ def _mix_naive(damage: Damage, human: Texts, seed: int) -> list[str]:
     system = NaiveSystem(damage.kind.removeprefix("naive_"), _NAIVE[damage.kind])
     naive = NaiveTexts(system, [row for row in training if row], seed, None, list(numbers))
     out = list(human.texts)
-    for at in _choose(damage, human, seed, range(len(out))):
+    for at in _choose(damage, seed, range(len(out))):
         text = human.texts[at]
         out[at] = text[: len(text) - len(text.lstrip())] + naive.make_text(at, human.ids[at], len(training[at]))
     return out

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FILES = ("tables", "figures", "results.parquet", "results.csv", "report.html", "page")
+FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "page")
 MAX_LISTED_RUNS = 5  # in an error message
 
 
@@ -121,13 +121,17 @@ def build_report(
         written = [p for table in tables for p in write_table(table, folder / "tables")]
         figure_paths: list[Path] = []
         traces: dict[str, Any] = {}
+        kinds = {chosen_layout.kind for _, chosen_layout in layouts}
         if figures:
             from openended.harness.report.figures.draw import draw_all
 
             fair = next((chosen_layout for _, chosen_layout in layouts if chosen_layout.kind == "fair"), None)
-            frontier = any(chosen_layout.kind == "frontier" for _, chosen_layout in layouts)
-            figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair, frontier=frontier)
+            figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair, kinds=kinds)
         written += [*figure_paths, *write_frame(results, folder)]
+        if "stress" in kinds:
+            from openended.harness.report.tables.damage import write_stress_csv
+
+            written.append(write_stress_csv(results, folder))
         if page:
             from openended.harness.report.page.page import write_page
 
@@ -157,6 +161,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         build_embedder_tables,
         build_seed_std_tables,
     )
+    from openended.harness.report.tables.damage import build_stress_tables
     from openended.harness.report.tables.fair_comparison import build_fair_tables
     from openended.harness.report.tables.frontier_gaps import build_frontier_tables
     from openended.harness.report.tables.selection import IncomparableError, select
@@ -172,6 +177,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         "findings": build_findings_tables,
         "fair": build_fair_tables,
         "frontier": build_frontier_tables,
+        "stress": build_stress_tables,
     }
     if layout.kind not in makers:
         raise SpecError(f"layout {name}: no kind {layout.kind!r}")

@@ -30,7 +30,9 @@ class Layout(Spec):
     name: ClassVar[str] = "report"
 
     title: str = "Results"
-    kind: Literal["values", "correlation", "embedders", "variants", "spread", "findings", "fair", "frontier", "stress"] = "values"
+    kind: Literal[
+        "values", "correlation", "embedders", "variants", "spread", "findings", "fair", "frontier", "stress"
+    ] = "values"
     """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
     several embedders; `variants`: the scores under several options of a metric and their agreement; `spread`: standard
     deviations over seeds; `findings`: the papers' claims on these runs; `fair`: best of N settings, Pareto front,

@@ -1,7 +1,7 @@
 """Suffix array of a corpus: the longest sequence of a text's tokens that the corpus contains, at every position.
 
-All suffixes of the corpus are sorted by prefix doubling: ranks of the first 2, 4, 8, … tokens come from pairs of ranks of
-half as many. A query holds the range of suffixes that start with its tokens so far and narrows it by one token at a
+All suffixes of the corpus are sorted by prefix doubling: ranks of the first 2, 4, 8, … tokens come from pairs of ranks
+of half as many. A query holds the range of suffixes that start with its tokens so far and narrows it by one token at a
 time, for all positions of all texts together. Nothing is hashed, so matches are exact. Sequences do not cross texts.
 
 Source: Manber and Myers 1993, "Suffix arrays: a new method for on-line string searches".

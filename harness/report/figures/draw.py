@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ def draw_all(
     *,
     traces: dict[str, Any] | None = None,
     fair: Layout | None = None,
-    frontier: bool = False,
+    kinds: Collection[str] = (),
 ) -> list[Path]:
     """Draw every figure that the runs have data for; returns the files.
 
@@ -34,9 +34,10 @@ def draw_all(
         folder: Of the files.
         traces: Filled with name → content of the figure as plain data, where that is possible.
         fair: Draw also the curves of this layout.
-        frontier: Draw also Gen-PPL against entropy with bands.
+        kinds: Kinds of layouts that have figures of their own: `frontier`, `stress`.
     """
     from openended.harness.report.figures.best_of_n_curves import best_of_n
+    from openended.harness.report.figures.damage import damage_heat_map
     from openended.harness.report.figures.generative_frontier import generative_frontier
     from openended.harness.results import fold_seeds
 
@@ -46,7 +47,8 @@ def draw_all(
         if fair is not None:
             for name, figure in best_of_n(results, items, fair.metrics).items():
                 paths += save(figure, folder, name)
-        for draw in [*_makers(), *([generative_frontier] if frontier else [])]:
+        own = {"frontier": generative_frontier, "stress": damage_heat_map}
+        for draw in [*_makers(), *(own[kind] for kind in own if kind in kinds)]:
             for name, figure in draw(results, items).items():
                 paths += save(figure, folder, name)
                 if traces is not None and (trace := trace_figure(figure)) is not None:

@@ -135,7 +135,11 @@ class Featurizer(ScorerFeatures):
 
     def _compute_feature(self, source: TextRows, need: Need, needs: Sequence[Need], decoder: Decoder | None) -> None:
         try:
-            if need.kind in READ:
+            if need.kind == "corpus":
+                path = Path(str(dict(need.options)["file"]))
+                content = self.builder.try_or_note(lambda: digest_corpus(path))
+                self._store(source, need, content, partial(load_corpus, path))
+            elif need.kind in READ:
                 self._store(source, need, *self._load_or_tokenize(source, need))
             elif need.kind == "embeddings":
                 self._compute_embeddings(source, need)
@@ -165,9 +169,6 @@ class Featurizer(ScorerFeatures):
             return source.digest, lambda: RowFile(source.path).stops
         if need.kind == "log_prob":
             return source.digest, lambda: RowFile(source.path).log_probs
-        if need.kind == "corpus":
-            path = Path(str(dict(need.options)["file"]))
-            return self.builder.try_or_note(lambda: digest_corpus(path)), partial(load_corpus, path)
         if need.by == "rows":
             return source.digest, partial(load_row_tokens, source, need.scope)
         spec = self._find_counter(need)
