@@ -5,10 +5,11 @@
     clipped coverage = f^-1(mean over human texts of min(1, #{j : |x_i - y_j| < R_i} / k))
 
 R_i is the distance of human text x_i to its k-th human neighbor. f(m) is the expected mean if m of the M model texts
-have the human distribution and the others are nowhere near: f(m) = (1/k) sum_j min(j, k) C(m, j) B(k + j, N + m - k - j)
-/ B(k, N - k). So both values are about 1 - b if a share b of the model texts is bad (density: far from all human texts;
-coverage: that, or copies that cover nothing new). Both are in [0, 1], dimensionless, higher is better. Density and coverage of `knn_precision_recall` are neither clipped nor
-calibrated: one outlier with a large ball, or a model text in a dense region, moves them.
+have the human distribution and the others are nowhere near: f(m) = (1/k) sum_j min(j, k) C(m, j) B(k + j, N + m - k -
+j) / B(k, N - k). So both values are about 1 - b if a share b of the model texts is bad (density: far from all human
+texts; coverage: that, or copies that cover nothing new). Both are in [0, 1], dimensionless, higher is better. Density
+and coverage of `knn_precision_recall` are neither clipped nor calibrated: one outlier with a large ball, or a model
+text in a dense region, moves them.
 
 Source: Salvy, Talbot and Thirion 2026, "Enhanced generative model evaluation with clipped density and coverage" (arXiv
 2507.01761), k = 5. Rows are taken as they are. Coverage is the number of values f(0), f(1), … f(M) below the observed

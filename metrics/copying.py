@@ -6,9 +6,10 @@
 The human side is taken as the training texts: use the model's own training text as the task to ask whether it copies
 that. A model text is authentic if it is farther from its nearest training text than that one from its own neighbor. For
 C_T the human texts are split in two by prompt: one half is the training set and the other the test set, and then the
-reverse; the value is the mean of both. z compares how near model and test texts are to the training set inside a k-means cell; p
-is the share of test texts in the cell. `auth_pct` is from 0 to 100, higher is better; `c_t` is a z-score: about 0 if
-model texts are as near as other human texts, far below 0 if they are copies, above 0 if they are farther away.
+reverse; the value is the mean of both. z compares how near model and test texts are to the training set inside a
+k-means cell; p is the share of test texts in the cell. `auth_pct` is from 0 to 100, higher is better; `c_t` is a
+z-score: about 0 if model texts are as near as other human texts, far below 0 if they are copies, above 0 if they are
+farther away.
 
 Source: AuthPct: Alaa et al. 2022, "How faithful is your synthetic data?", as in layer6ai-labs/dgm-eval; C_T: Meehan,
 Chaudhuri and Dasgupta 2020, "A non-parametric test to detect data-copying in generative models". The split of one set
@@ -107,7 +108,8 @@ def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, see
     train, model = check_sides(human=train, model=model, least=1)
     centers = _find_centers(train, cells, seed)
     nearest = [_measure(side, train).min(axis=1) for side in (test, model)]
-    return _weigh_cells(*nearest, *(_measure(side, centers).argmin(axis=1) for side in (test, model)), cells)
+    cell = [_measure(side, centers).argmin(axis=1) for side in (test, model)]
+    return _weigh_cells(nearest[0], nearest[1], cell[0], cell[1], cells)
 
 
 def _measure(rows: Floats, others: Floats, *, own: bool = False) -> F64:
@@ -131,8 +133,8 @@ def _find_centers(rows: Floats, cells: int, seed: int) -> F64:
     from scipy.cluster.vq import kmeans2
 
     count = min(cells, len(rows))
-    centers: F64 = kmeans2(np.asarray(rows, dtype=np.float64), count, minit="++", seed=seed, missing="warn")[0]
-    return centers
+    centers = kmeans2(np.asarray(rows, dtype=np.float64), count, minit="++", seed=seed, missing="warn")[0]
+    return np.asarray(centers, dtype=np.float64)
 
 
 def _weigh_cells(test: F64, model: F64, test_cells: I64, model_cells: I64, cells: int) -> float:

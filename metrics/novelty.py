@@ -36,7 +36,6 @@ from openended.harness.core import (
     UndefinedMetric,
     register,
 )
-from openended.metrics._ngrams.index import Sequences
 from openended.metrics._ngrams.sequences import pack_rows
 from openended.metrics._ngrams.suffix_array import SuffixArray
 from openended.metrics.families import check_orders
@@ -83,8 +82,7 @@ def longest_copied_spans(sequences: Sequence[object], corpus: Sequence[object]) 
 
 def _match(sequences: Sequence[object], corpus: Sequence[object]) -> Ragged:
     """Return for each token of each text how many tokens from it on the corpus contains in this order."""
-    both: Sequences = [*sequences, *corpus]  # type: ignore[list-item]
-    rows, split = pack_rows(both), len(sequences)
+    rows, split = pack_rows([*sequences, *corpus]), len(sequences)
     low = int(rows.values.min()) if len(rows.values) else 0
     texts, known = (Ragged(rows.values - low, part) for part in (rows.offsets[: split + 1], rows.offsets[split:]))
     texts = Ragged(texts.values[: texts.offsets[-1]], texts.offsets)
