@@ -26,6 +26,11 @@ from openended.metrics.families import TwoSample  # noqa: E402
 TOLERANCE = 0.05  # of the metric's scale
 SEEDS = 6
 MODES = 5
+BEST = {"accuracy": 0.5, "auth_pct": 100.0}  # of values whose best is not 0 or 1
+SHOWN = {
+    "knn_precision_recall": ("precision", "recall", "density", "coverage"),
+    "mauve": ("mauve", "frontier_integral"),
+}  # of metrics with many values
 
 Sample = Callable[[np.random.Generator, int, int], F64]
 """From a generator, a number of rows and a dimension to rows."""
@@ -64,9 +69,9 @@ class Probe:
         """Return the best possible value."""
         if (target := self.metric.targets.get(self.key)) is not None:
             return target
-        if self.metric.best_of(self.key) == "higher":
-            return 100.0 if self.key == "auth_pct" else 1.0
-        return 0.0
+        if self.key in BEST:
+            return BEST[self.key]
+        return 1.0 if self.metric.best_of(self.key) == "higher" else 0.0
 
 
 def sample_normal(rng: np.random.Generator, n: int, d: int) -> F64:
@@ -104,7 +109,7 @@ def sample_with_bad(share: float, distance: float) -> Sample:
 def list_probes(n: int, dimension: int) -> Iterator[Probe]:
     """Yield every value of every two-sample metric of embeddings that has a best value."""
     for cls in load_members("metric").values():
-        if not issubclass(cls, TwoSample) or cls.least_samples > 1:
+        if not issubclass(cls, TwoSample) or cls.least_samples > 1 or cls.sides != "two":
             continue
         options = {"space": "embeddings", "permutations": 0} if hasattr(cls, "space") else {}
         metric = cls(**options)
@@ -116,9 +121,7 @@ def list_probes(n: int, dimension: int) -> Iterator[Probe]:
         rows = [rng.normal(size=(n, dimension)).astype(np.float32) for _ in range(2)]
         sides = [Side(name, [f"{i:06d}" for i in range(n)], {need: r}) for name, r in zip("hm", rows, strict=True)]
         values = metric.compute(Features(sides[0], sides[1], {})).values
-        shown = {"knn_precision_recall": ("precision", "recall", "density", "coverage")}
-        keys = shown.get(metric.name) or [k for k in values if k in metric.titles or k == metric.name]
-        for key in keys:
+        for key in SHOWN.get(metric.name) or [k for k in values if k in metric.titles or k == metric.name]:
             if metric.best_of(key) != "none":
                 yield dataclasses.replace(probe, key=key)
 

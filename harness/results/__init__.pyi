@@ -115,6 +115,18 @@ from .store_files import (
 from .store_files import (
     locate_verified_file as locate_verified_file,
 )
+from .stress_reference import (
+    StressRow as StressRow,
+)
+from .stress_reference import (
+    describe_measured as describe_measured,
+)
+from .stress_reference import (
+    find_smallest as find_smallest,
+)
+from .stress_reference import (
+    load_stress_rows as load_stress_rows,
+)
 from .systems import (
     FACTS as FACTS,
 )

@@ -22,6 +22,7 @@ from openended.harness.core import (
     read_plugin_yaml,
     run_command,
 )
+from openended.harness.results import describe_measured
 
 _TARGET = re.compile(r"_target_:\s*([\w.]+)")
 _KINDS = ("metric", "decoder", "task", "embedder")  # groups whose docstrings are printed as well
@@ -57,6 +58,8 @@ def describe_option(word: str) -> str:
     text = _read_yaml(group, name)
     chosen = f"{group}=[{name}]" if group == "metric" else f"{group}={name}"
     parts = [f"{chosen}: {list_choices(group)[name]}", *_read_docstrings(group, text)]
+    if group == "metric" and (measured := describe_measured(name)):
+        parts.append(measured)
     parts.append("Options and their defaults:\n\n" + _indent(text))
     return "\n\n".join(parts) + "\n"
 

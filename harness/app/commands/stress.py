@@ -8,10 +8,6 @@ from collections.abc import Sequence
 from openended.harness.core import BAD_INPUT, OK, SpecError, print_error, suggest
 
 COMMAND = "openended stress"
-METRICS = (
-    "clipped_density_coverage,compression_ratio,distinct_n,energy_distance,entropy,face,frechet,gen_ppl,kid,"
-    "knn_precision_recall,length,mauve,novelty,overused_phrases,rank_histogram,repetition,self_bleu,typicality,zipf"
-)
 STRENGTHS = (10, 30, 100)
 HELP = f"""\
 openended stress [damage=NAME,…] [strength=PERCENT,…] [OPTION=VALUE…]
@@ -73,7 +69,7 @@ def make_grid(words: Sequence[str]) -> list[str]:
         if not (strength.isdecimal() and 1 <= int(strength) <= 100):
             raise SpecError(f"strength={strength}: expected percentages from 1 to 100, as strength=10,30,100")
     systems = ["damage:none", *(f"damage:{kind}:{strength}" for kind in kinds for strength in strengths)]
-    defaults = {"name": "stress", "report": "stress", "metric": f"[{METRICS}]"}
+    defaults = {"name": "stress", "report": "stress", "metric": "[stress]"}
     rest = [word for word in words if word.partition("=")[0] not in ("damage", "strength", "-m", "--multirun")]
     unset = [f"{name}={value}" for name, value in defaults.items() if name not in options]
     return ["-m", *unset, *rest, f"generations={','.join(systems)}"]

@@ -14,14 +14,17 @@ from openended.harness.imported.damage import (
     parse_damage,
 )
 
-TOPICS = [["sea", "ship", "harbor", "sail"], ["stock", "bank", "price", "loan"], ["goal", "match", "team", "ball"]]
+TOPICS = [
+    ["sea", "ship", "sail"], ["stock", "bank", "loan"], ["goal", "match", "team"], ["cell", "gene", "virus"],
+    ["star", "moon", "orbit"], ["oven", "flour", "bread"],
+]  # fmt: skip
 
 
 def make_texts(n=60):
     rng = np.random.default_rng(0)
     texts = [
         " The "
-        + " ".join(f"{rng.choice(TOPICS[i % 3])} is near the {rng.choice(TOPICS[i % 3])}." for _ in range(5))
+        + " ".join(f"{rng.choice(TOPICS[i % 6])} is near the {rng.choice(TOPICS[i % 6])}." for _ in range(5))
         + f" {i}"
         for i in range(n)
     ]
@@ -53,14 +56,11 @@ def test_shares_of_texts():
 
 
 def test_a_dropped_topic_is_gone_and_an_invented_one_is_new():
-    def name_topic(text):
-        return next(
-            (t for t, words in enumerate(TOPICS) if words[0] in text or words[1] in text or words[2] in text), 9
-        )
+    def count_topics(texts):
+        return [sum(any(word in text for word in words) for text in texts) for words in TOPICS]
 
-    before = np.bincount([name_topic(t) for t in HUMAN.texts], minlength=3)
-    after = np.bincount([name_topic(t) for t in damage("dropped_topic", 100)], minlength=3)
-    assert after.min() < before.min()
+    assert count_topics(HUMAN.texts) == [10] * 6
+    assert 0 in count_topics(damage("dropped_topic", 100))
     invented = damage("invented_topic", 100)
     changed = [(a, b) for a, b in zip(HUMAN.texts, invented, strict=True) if a != b]
     assert 3 <= len(changed) < 60

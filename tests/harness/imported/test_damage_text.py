@@ -24,12 +24,12 @@ def test_pure_and_nothing_at_strength_zero(kind):
 
 
 def test_by_hand():
-    assert damage("truncation", 0.75) == " The ship is in the"
+    assert damage("truncation", 0.75) == " The ship is in the harbor."
     assert damage("truncation", 1.0) == " The"
-    assert damage("longer", 0.25) == TEXT + " Another text begins here and"
+    assert damage("longer", 0.25) == TEXT + " Another text begins here and goes"
     assert damage("repeated_words", 1.0).startswith(" The The ship ship is is")
     assert damage("repeated_sentence", 1.0).startswith(" The ship is in the harbor. The ship is in the harbor. The")
-    assert damage("copied_prompt", 0.2).startswith(" Read this prompt. Read It was")
+    assert damage("copied_prompt", 0.2).startswith(" Read this prompt. Read the harbor. It")
     assert damage("negation", 1.0).startswith(
         " The ship is not in the harbor. It was late, and nobody on the pier had not"
     )

@@ -25,7 +25,10 @@ def build(folder: Path, *words: str, plan_only: bool = False) -> Any:
 
 def test_undamaged_rows_are_the_human_texts_that_are_not_compared(tmp_path: Path) -> None:
     texts = build(tmp_path, "generations=damage:none")
-    assert list(RowFile(texts.model_rows.path)) == list(RowFile(texts.dataset.spare_rows.path))
+    model, spare = (list(RowFile(rows.path)) for rows in (texts.model_rows, texts.dataset.spare_rows))
+    assert [(r.prompt, r.generation.text, r.generation.token_ids) for r in model] == [
+        (r.prompt, r.generation.text, r.generation.token_ids) for r in spare
+    ]
     assert "human texts that are not compared, damaged" in texts.model_rows.entry.meta["notes"][0]
 
 
@@ -38,13 +41,11 @@ def test_damaged_rows_have_tokens_of_their_texts(tmp_path: Path) -> None:
         assert 0 < len(after.generation.token_ids) < len(before.generation.token_ids)
 
 
-def test_each_seed_and_strength_has_its_own_texts(tmp_path: Path) -> None:
-    keys = {
-        build(tmp_path, f"generations=damage:{damage}", f"seed={seed}").model_rows.entry.name
-        for damage in ("random_middle:30", "random_middle:60")
-        for seed in (0, 1)
-    }
-    assert len(keys) == 4
+def test_each_seed_has_its_own_texts(tmp_path: Path) -> None:
+    first, second = (
+        build(tmp_path, "generations=damage:random_middle:60", f"seed={s}").model_rows.entry for s in (0, 1)
+    )
+    assert first.name != second.name
     assert VERSION == 1  # raise it, and this number, when the texts of a seed change
 
 

@@ -7,12 +7,12 @@ import csv
 import pytest
 
 from openended.harness.app.commands.stress import STRENGTHS, main, make_grid
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.errors import SpecError
 from openended.harness.imported import list_damages
 from openended.harness.report.figures.damage import damage_heat_map
 from openended.harness.report.tables.damage import build_stress_tables
 from openended.harness.results import fold_seeds, load_layout, read_results
-from tests.helpers import openended
+from tests.helpers import openended, write_jsonl
 
 
 def test_default_grid_has_every_damage_at_every_strength():
@@ -52,13 +52,19 @@ def test_help_lists_the_damages(capsys):
     assert "swaps_middle" in capsys.readouterr().out
 
 
+WORDS = (
+    "damage=truncation,swaps_middle", "strength=50", "metric=[length,entropy]", "scoring=none", "intervals=40",
+    "task=jsonl", "task.path=human.jsonl", "num_examples=30",
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     where = tmp_path_factory.mktemp("stress")
-    done = openended(
-        "stress", "damage=truncation,swaps_middle", "strength=50,100", "metric=[length,entropy]", "scoring=none",
-        "num_examples=24", "intervals=40", "model=docs-s", cwd=where,
-    )  # fmt: skip
+    text = " the crew of a small ship waits in the harbor until the wind turns and the captain returns"
+    rows = [{"prompt": f"On day {i}", "human": " ".join(text.split(" ")[: 10 + i % 7])} for i in range(60)]
+    write_jsonl(where / "human.jsonl", rows)
+    done = openended("stress", *WORDS, cwd=where)
     assert done.returncode == 0, done.stderr
     return where
 
@@ -69,9 +75,9 @@ def test_csv_and_table(folder):
     assert list(rows[0]) == ["metric", "embedder", "damage", "strength", "value", "low", "high", "detected"]
     found = {(r["metric"], r["damage"], r["strength"]): r for r in rows}
     assert found["length", "truncation", "50"]["detected"] == "true"
-    assert found["length", "swaps_middle", "100"]["detected"] == "false"
+    assert found["length", "swaps_middle", "50"]["detected"] == "false"
     none, half = (float(found["length", *key]["value"]) for key in (("none", "0"), ("truncation", "50")))
-    assert half == pytest.approx(none / 2, rel=0.05)
+    assert half == pytest.approx(none / 2, rel=0.1)
     results = read_results([folder / "outputs/runs/stress"])
     (table,) = build_stress_tables(results, load_layout("stress"), "stress")
     assert [row.label for row in table.rows] == ["truncation", "swaps middle"]
@@ -83,20 +89,6 @@ def test_csv_and_table(folder):
 
 
 def test_the_same_command_finds_everything(folder):
-    again = openended(
-        "stress", "damage=truncation,swaps_middle", "strength=50,100", "metric=[length,entropy]", "scoring=none",
-        "num_examples=24", "intervals=40", "model=docs-s", "plan_only=true", cwd=folder,
-    )  # fmt: skip
+    again = openended("stress", *WORDS, "plan_only=true", cwd=folder)
     assert again.returncode == 0
     assert " 0 to compute now" in again.stdout + again.stderr
-
-
-def test_other_runs_have_no_damage(tmp_path):
-    done = openended(
-        "generations=naive:shuffled", "metric=[length]", "scoring=none", "num_examples=12", "intervals=0",
-        "name=plain", "report=free", cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    results = read_results([tmp_path / "outputs/runs/plain"])
-    with pytest.raises(DataError, match="openended stress makes them"):
-        build_stress_tables(results, load_layout("stress"), "stress")

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any, cast
 
 import pytest
 
-from openended.harness.report.analysis.damage_detection import DamageCurve, DamagedValue, differs
+from openended.harness.core.errors import DataError
+from openended.harness.report.analysis.damage_detection import (
+    DamageCurve,
+    DamagedValue,
+    differs,
+    find_damage_curves,
+)
 
 
 def make_curve(values, error=1.0):
@@ -39,3 +46,8 @@ def test_a_value_without_variation_counts_as_exact():
 )
 def test_monotone_up_to_the_error(values, monotone):
     assert make_curve(values).is_monotone == monotone
+
+
+def test_other_runs_have_no_damage():
+    with pytest.raises(DataError, match="openended stress makes them"):
+        find_damage_curves(cast("Any", None), [])
