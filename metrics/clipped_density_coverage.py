@@ -95,7 +95,7 @@ def _compute(human: DistancePoints, model: DistancePoints, k: int) -> ClippedRes
     members = count_balls(human, model, full, unused, closed=False).members
     return ClippedResult(
         clipped_density=min(1.0, model_share / human_share),
-        clipped_coverage=_calibrate(_clip(members, k), expected_shares(n, m, k)),
+        clipped_coverage=_calibrate(_clip(members, k), compute_expected_shares(n, m, k)),
     )
 
 
@@ -103,7 +103,7 @@ def _clip(counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]], k: int) -> fl
     return float(np.minimum(counts, k).mean() / k)
 
 
-def expected_shares(num_human: int, num_model: int, k: int) -> F64:
+def compute_expected_shares(num_human: int, num_model: int, k: int) -> F64:
     """Return f(0), …, f(M): the expected share of neighbors inside human balls if m model texts are good.
 
     A ball holds a share of the distribution that is Beta(k, N - k), so the number of m good texts in it is
@@ -190,7 +190,7 @@ class ClippedDensityCoverage(TwoSample):
         sizes = [int(np.count_nonzero(table[0])) for table in subsets]
         if sizes[0] < self.k + 2:
             return {}
-        calibrate = partial(_calibrate, expected=expected_shares(sizes[0], sizes[1], self.k))
+        calibrate = partial(_calibrate, expected=compute_expected_shares(sizes[0], sizes[1], self.k))
         points = prepared or self.prepare(features)
         values = resample_clipped(*points, subsets[0], subsets[1], k=self.k, calibrate=calibrate)
         return {name: plan.build_subset_replicates(ids[1], SUBSET_SHARE, draws) for name, draws in values.items()}

@@ -82,7 +82,7 @@ def auth_pct(*, human: Floats, model: Floats) -> float:
     human, model = check_sides(human=human, model=model, least=1)
     if len(human) < 2:
         raise UndefinedMetric(f"needs at least 2 human texts; there are {len(human)}")
-    return 100.0 * float(_find_authentic(_measure(human, human, own=True), _measure(model, human)).mean())
+    return 100.0 * float(_find_authentic(_measure(human, human, same_side=True), _measure(model, human)).mean())
 
 
 def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, seed: int = 0) -> float:
@@ -112,12 +112,12 @@ def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, see
     return _weigh_cells(nearest[0], nearest[1], cell[0], cell[1], cells)
 
 
-def _measure(rows: Floats, others: Floats, *, own: bool = False) -> F64:
+def _measure(rows: Floats, others: Floats, *, same_side: bool = False) -> F64:
     """Return Euclidean distances; of a side to itself with infinity on the diagonal."""
     from scipy.spatial.distance import cdist
 
     table: F64 = cdist(np.asarray(rows, dtype=np.float64), np.asarray(others, dtype=np.float64))
-    if own:
+    if same_side:
         np.fill_diagonal(table, np.inf)
     return table
 
@@ -189,7 +189,9 @@ class Copying(TwoSample):
         prompts = np.unique(self.sort_ids(features.human), return_inverse=True)[1]
         centers = _find_centers(human, self.cells, self.seed)
         cells = [_measure(side, centers).argmin(axis=1) for side in (human, model)]
-        return Distances(_measure(human, human, own=True), _measure(model, human), cells[0], cells[1], prompts % 2 == 0)
+        return Distances(
+            _measure(human, human, same_side=True), _measure(model, human), cells[0], cells[1], prompts % 2 == 0
+        )
 
     def compute(self, features: Features, prepared: Distances | None = None) -> MetricResult:
         """Compute both values."""

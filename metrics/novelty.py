@@ -84,9 +84,9 @@ def _match(sequences: Sequence[object], corpus: Sequence[object]) -> Ragged:
     """Return for each token of each text how many tokens from it on the corpus contains in this order."""
     rows, split = pack_rows([*sequences, *corpus]), len(sequences)
     low = int(rows.values.min()) if len(rows.values) else 0
-    texts, known = (Ragged(rows.values - low, part) for part in (rows.offsets[: split + 1], rows.offsets[split:]))
+    texts, corpus_rows = (Ragged(rows.values - low, part) for part in (rows.offsets[: split + 1], rows.offsets[split:]))
     texts = Ragged(texts.values[: texts.offsets[-1]], texts.offsets)
-    return SuffixArray(known).match_lengths(texts)
+    return SuffixArray(corpus_rows).match_lengths(texts)
 
 
 def _count_novel(matches: Ragged, order: int) -> tuple[I64, I64]:

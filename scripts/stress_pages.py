@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from openended.harness.results import StressRow, find_smallest, load_stress_rows  # noqa: E402
+from openended.harness.app.stress_reference import StressRow, find_smallest, load_stress_rows  # noqa: E402
 from scripts.readme import rewrite  # noqa: E402
 
 TABLE = ROOT / "harness/assets/stress_docs.csv"

@@ -2,7 +2,7 @@ from .damage import (
     Damage as Damage,
 )
 from .damage import (
-    Texts as Texts,
+    HumanTexts as HumanTexts,
 )
 from .damage import (
     damage_texts as damage_texts,

@@ -55,7 +55,7 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class HumanTexts:
     """Human texts that are damaged."""
 
     ids: Sequence[str]
@@ -97,7 +97,7 @@ def digest_source(damage: Damage) -> str | None:
     return digest(_load_language_reference()) if damage.kind == "other_text" else None
 
 
-def damage_texts(damage: Damage, human: Texts, seed: int) -> list[str]:
+def damage_texts(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     """Return the damaged texts, one for each text.
 
     Args:
@@ -128,20 +128,22 @@ def _choose(damage: Damage, seed: int, among: Sequence[int]) -> list[int]:
     return [among[int(at)] for at in order[: round(damage.strength * len(among))]]
 
 
-def _duplicate(damage: Damage, human: Texts, seed: int) -> list[str]:
+def _duplicate(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     """Replace texts by copies of the others; at 100 % all are copies of one."""
     chosen = _choose(damage, seed, range(len(human.texts)))
     left = sorted(set(range(len(human.texts))) - set(chosen)) or chosen[-1:]
-    return _put_copies(damage, human, seed, chosen, left)
+    return _replace_by_copies(damage, human, seed, chosen, left)
 
 
-def _drop_topic(damage: Damage, human: Texts, seed: int) -> list[str]:
+def _drop_topic(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     """Replace texts of the largest topic by copies of texts of the other topics."""
     topic, others = _split_by_topic(human, seed)
-    return _put_copies(damage, human, seed, _choose(damage, seed, topic), others)
+    return _replace_by_copies(damage, human, seed, _choose(damage, seed, topic), others)
 
 
-def _put_copies(damage: Damage, human: Texts, seed: int, chosen: Sequence[int], sources: Sequence[int]) -> list[str]:
+def _replace_by_copies(
+    damage: Damage, human: HumanTexts, seed: int, chosen: Sequence[int], sources: Sequence[int]
+) -> list[str]:
     """Replace the chosen texts by copies of the sources, each as often as the others."""
     order = make_random_stream(seed, "damage", damage.kind, "copies").permutation(len(sources))
     out = list(human.texts)
@@ -150,7 +152,7 @@ def _put_copies(damage: Damage, human: Texts, seed: int, chosen: Sequence[int], 
     return out
 
 
-def _invent_topic(damage: Damage, human: Texts, seed: int) -> list[str]:
+def _invent_topic(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     """Write texts of the largest topic in terms of an invented one: each content word is always the same other word."""
     out, terms = list(human.texts), _exchange_words(human.texts, seed)
     for at in _choose(damage, seed, _split_by_topic(human, seed)[0]):
@@ -172,18 +174,18 @@ def _exchange_words(texts: Sequence[str], seed: int) -> dict[str, str]:
     return terms
 
 
-def _split_by_topic(human: Texts, seed: int) -> tuple[list[int], list[int]]:
+def _split_by_topic(human: HumanTexts, seed: int) -> tuple[list[int], list[int]]:
     """Return the texts of the largest of five topics, and all others; k-means on words by TF-IDF."""
     from scipy.cluster.vq import kmeans2
 
     bags = [{w.lower().strip(".,;:()[]`'\"") for w in text.split()} - FUNCTION_WORDS for text in human.texts]
     words, seen = np.unique(list(chain.from_iterable(bags)), return_counts=True)
-    known = words[(seen >= 3) & (seen <= len(bags) / 5)]
-    if len(known) < 2 or len(bags) < 2 * _TOPICS:
+    vocabulary = words[(seen >= 3) & (seen <= len(bags) / 5)]
+    if len(vocabulary) < 2 or len(bags) < 2 * _TOPICS:
         half = len(bags) // 2
         return list(range(half)), list(range(half, len(bags)))
-    weights = np.log(len(bags) / seen[np.searchsorted(words, known)])
-    rows = np.array([[word in bag for word in known.tolist()] for bag in bags]) * weights
+    weights = np.log(len(bags) / seen[np.searchsorted(words, vocabulary)])
+    rows = np.array([[word in bag for word in vocabulary.tolist()] for bag in bags]) * weights
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     labels = kmeans2(rows, _TOPICS, minit="++", seed=seed, missing="warn")[1]
     largest = int(np.bincount(labels).argmax())
@@ -191,7 +193,7 @@ def _split_by_topic(human: Texts, seed: int) -> tuple[list[int], list[int]]:
     return topic, [int(at) for at in np.flatnonzero(labels != largest)] or topic
 
 
-def _mix_other_text(damage: Damage, human: Texts, seed: int) -> list[str]:
+def _mix_other_text(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     """Replace texts by text of Python's language reference, of as many words."""
     words = split_words(" " + " ".join(_load_language_reference()))
     start, out = 0, list(human.texts)
@@ -219,7 +221,7 @@ def _load_language_reference() -> list[str]:
     return [" ".join(part.split()) for part in prose]
 
 
-def _mix_naive(damage: Damage, human: Texts, seed: int) -> list[str]:
+def _mix_naive(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     """Replace texts by those of a naive system that learned from all of them."""
     numbers: dict[str, int] = {}
     training = [[numbers.setdefault(word, len(numbers)) for word in text.split()] for text in human.texts]
@@ -232,7 +234,7 @@ def _mix_naive(damage: Damage, human: Texts, seed: int) -> list[str]:
     return out
 
 
-_CORPUS_DAMAGES: dict[str, Callable[[Damage, Texts, int], list[str]]] = {
+_CORPUS_DAMAGES: dict[str, Callable[[Damage, HumanTexts, int], list[str]]] = {
     "duplicates": _duplicate,
     "dropped_topic": _drop_topic,
     "invented_topic": _invent_topic,

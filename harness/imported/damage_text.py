@@ -65,9 +65,9 @@ def repeat_sentence(words: list[str], strength: float, _rng: np.random.Generator
     """Replace the end of the text by copies of its first sentence."""
     ends = [at + 1 for at, word in enumerate(words) if _SENTENCE_END.search(word)]
     first = words[: ends[0]] if ends and ends[0] < len(words) else words[: max(1, len(words) // 3)]
-    kept = max(len(words) - round(strength * len(words)), len(first))
+    length = max(len(words) - round(strength * len(words)), len(first))
     copies = [_copy_space(" x", first[0]), *first[1:]] * (len(words) // len(first) + 1) if first else []
-    return words[:kept] + copies[: len(words) - kept]
+    return words[:length] + copies[: len(words) - length]
 
 
 def swap_words(words: list[str], strength: float, rng: np.random.Generator, part: str) -> list[str]:
@@ -82,10 +82,10 @@ def swap_words(words: list[str], strength: float, rng: np.random.Generator, part
 def replace_words(words: list[str], strength: float, rng: np.random.Generator, source: Source, part: str) -> list[str]:
     """Replace words of one third of the text by random words of the corpus."""
     positions = _choose(words, strength, rng, part)
-    drawn = rng.integers(len(source.words), size=len(words))
+    samples = rng.integers(len(source.words), size=len(words))
     out = list(words)
     for at in positions:
-        out[at] = _copy_space(words[at], source.words[int(drawn[at])])
+        out[at] = _copy_space(words[at], source.words[int(samples[at])])
     return out
 
 
@@ -100,12 +100,12 @@ def _choose(words: Sequence[str], strength: float, rng: np.random.Generator, par
 def delete_function_words(words: list[str], strength: float, rng: np.random.Generator, _source: Source) -> list[str]:
     """Delete articles, prepositions, pronouns and auxiliary verbs."""
     draws = rng.random(len(words))
-    kept = [
+    selected = [
         word
         for word, draw in zip(words, draws, strict=True)
         if not (word.strip().lower() in FUNCTION_WORDS and draw < strength)
     ]
-    return kept or words[:1]
+    return selected or words[:1]
 
 
 def negate(words: list[str], strength: float, rng: np.random.Generator, _source: Source) -> list[str]:

@@ -99,7 +99,7 @@ def build_report(
     """
     from openended.harness.report.tables.abilities import build_ability_tables, drop_abilities
     from openended.harness.report.tables.run_summary import add_summaries
-    from openended.harness.results import read_results, write_frame
+    from openended.harness.results import read_results
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
@@ -118,27 +118,41 @@ def build_report(
         tables += build_significance_tables(results, baseline)
     tables = add_summaries([replace(t, warnings=(*t.warnings, *results.remarks())) for t in tables], results)
     with replace_folder(target, FILES) as folder:
-        written = [p for table in tables for p in write_table(table, folder / "tables")]
-        figure_paths: list[Path] = []
-        traces: dict[str, Any] = {}
-        kinds = {chosen_layout.kind for _, chosen_layout in layouts}
-        if figures:
-            from openended.harness.report.figures.draw import draw_all
-
-            fair = next((chosen_layout for _, chosen_layout in layouts if chosen_layout.kind == "fair"), None)
-            figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair, kinds=kinds)
-        written += [*figure_paths, *write_frame(results, folder)]
-        if "stress" in kinds:
-            from openended.harness.report.tables.damage import write_stress_csv
-
-            written.append(write_stress_csv(results, folder))
-        if page:
-            from openended.harness.report.page.page import write_page
-
-            written += write_page(results, tables, figure_paths, folder / "report.html", traces=traces)
+        written = _write_files(results, tables, layouts, folder, figures=figures, page=page)
     final = tuple(target / path.relative_to(folder) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
     return Report(target, tuple(tables), final, *counts)
+
+
+def _write_files(
+    results: Results,
+    tables: Sequence[Table],
+    layouts: Sequence[tuple[str, Layout]],
+    folder: Path,
+    *,
+    figures: bool,
+    page: bool,
+) -> list[Path]:
+    """Write tables, figures, frame and page; return the files in this order."""
+    written = [p for table in tables for p in write_table(table, folder / "tables")]
+    figure_paths: list[Path] = []
+    traces: dict[str, Any] = {}
+    kinds = {chosen_layout.kind for _, chosen_layout in layouts}
+    if figures:
+        from openended.harness.report.figures.draw import draw_all
+
+        fair = next((chosen_layout for _, chosen_layout in layouts if chosen_layout.kind == "fair"), None)
+        figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair, kinds=kinds)
+    written += [*figure_paths, *write_frame(results, folder)]
+    if "stress" in kinds:
+        from openended.harness.report.tables.detected_damage import write_stress_csv
+
+        written.append(write_stress_csv(results, folder))
+    if page:
+        from openended.harness.report.page.page import write_page
+
+        written += write_page(results, tables, figure_paths, folder / "report.html", traces=traces)
+    return written
 
 
 def _layouts(
@@ -161,7 +175,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         build_embedder_tables,
         build_seed_std_tables,
     )
-    from openended.harness.report.tables.damage import build_stress_tables
+    from openended.harness.report.tables.detected_damage import build_stress_tables
     from openended.harness.report.tables.fair_comparison import build_fair_tables
     from openended.harness.report.tables.frontier_gaps import build_frontier_tables
     from openended.harness.report.tables.selection import IncomparableError, select

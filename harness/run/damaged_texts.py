@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import SpecError, Tokenizer
-from openended.harness.imported import Damage, Texts, damage_texts, digest_source
+from openended.harness.imported import Damage, HumanTexts, damage_texts, digest_source
 from openended.harness.models import cut_continuation, tokenize_continuation
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
@@ -37,7 +37,7 @@ def make_damaged_texts(part: GenerationPart, damage: Damage, builder: ArtifactBu
                 f"generations={part.file}: needs as many human texts as are compared, {needed}; task "
                 f"{dataset.data.task.name} has {len(rows)} more: set num_examples={(needed + len(rows)) // 2}"
             )
-        texts = Texts(
+        texts = HumanTexts(
             [row.generation.example_id for row in rows], [row.prompt for row in rows], [r.generation.text for r in rows]
         )
         damaged = damage_texts(damage, texts, part.seed)

@@ -85,8 +85,8 @@ def resample_clipped(
         clipped = np.where(in_human, np.minimum(radius, np.median(radius[in_human])), np.float32(-1.0))
         inside = in_model[near.other] & (near.apart <= clipped[near.ball])
         model_share = _mean_of_clipped_counts(near.other[inside], in_model, k)
-        own = in_human[near.index] & (near.squared <= clipped[:, None])
-        human_share = _mean_of_clipped_counts(near.index[own], in_human, k)
+        in_ball = in_human[near.index] & (near.squared <= clipped[:, None])
+        human_share = _mean_of_clipped_counts(near.index[in_ball], in_human, k)
         out["clipped_density"][number] = min(1.0, model_share / human_share) if human_share else np.nan
         inside = in_model[near.other] & (near.apart < radius[near.ball])
         out["clipped_coverage"][number] = calibrate(_mean_of_clipped_counts(near.ball[inside], in_human, k))

@@ -37,22 +37,22 @@ class SuffixArray:
         low, high = np.zeros(len(tokens), dtype=np.int64), np.full(len(tokens), len(self.order), dtype=np.int64)
         depth = 0
         while len(active):
-            wanted = tokens[active + depth]
-            low, high = (self._search(low, high, wanted + add, depth) for add in (0, 1))
-            found = high > low
-            active, low, high = active[found], low[found], high[found]
+            next_tokens = tokens[active + depth]
+            low, high = (self._search(low, high, next_tokens + add, depth) for add in (0, 1))
+            matching = high > low
+            active, low, high = active[matching], low[matching], high[matching]
             depth += 1
             lengths[active] = depth
             inside = left[active] > depth
             active, low, high = active[inside], low[inside], high[inside]
         return Ragged(lengths, rows.offsets)
 
-    def _search(self, low: I64, high: I64, wanted: I64, depth: int) -> I64:
-        """Return the first suffix of each range whose token at `depth` is at least the wanted one."""
+    def _search(self, low: I64, high: I64, least: I64, depth: int) -> I64:
+        """Return the first suffix of each range whose token at `depth` is at least a given one."""
         low, high = low.copy(), high.copy()
         while (searching := np.flatnonzero(low < high)).size:
             middle = (low[searching] + high[searching]) // 2
-            below = self.tokens[self.order[middle] + depth] < wanted[searching]
+            below = self.tokens[self.order[middle] + depth] < least[searching]
             low[searching] = np.where(below, middle + 1, low[searching])
             high[searching] = np.where(below, high[searching], middle)
         return low

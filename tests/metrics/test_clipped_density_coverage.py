@@ -9,7 +9,7 @@ from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics.clipped_density_coverage import (
     ClippedDensityCoverage,
     clipped_density_coverage,
-    expected_shares,
+    compute_expected_shares,
 )
 from tests.oracles.copying import slow_clipped, slow_expected_share
 
@@ -25,7 +25,7 @@ def test_hand_value():
     human, model = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([[1.1], [9.0]])
     result = clipped_density_coverage(human=human, model=model, k=1)
     assert dict(result) == {"clipped_density": 0.5, "clipped_coverage": 1.0}
-    assert expected_shares(4, 2, 1) == pytest.approx([0, 1 / 4, 2 / 5])
+    assert compute_expected_shares(4, 2, 1) == pytest.approx([0, 1 / 4, 2 / 5])
 
 
 @settings(max_examples=25, deadline=None)
@@ -39,7 +39,9 @@ def test_agrees_with_loops(seed, n, m, k):
 
 
 def test_expected_shares_are_the_published_sum():
-    assert expected_shares(40, 30, 5) == pytest.approx([slow_expected_share(m, 40, 5) for m in range(31)], abs=1e-9)
+    assert compute_expected_shares(40, 30, 5) == pytest.approx(
+        [slow_expected_share(m, 40, 5) for m in range(31)], abs=1e-9
+    )
 
 
 def test_falls_linearly_with_the_share_of_bad_texts():

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from openended.harness.app.stress_reference import describe_measured
 from openended.harness.core import (
     GROUPS,
     CommandParser,
@@ -22,7 +23,6 @@ from openended.harness.core import (
     read_plugin_yaml,
     run_command,
 )
-from openended.harness.results import describe_measured
 
 _TARGET = re.compile(r"_target_:\s*([\w.]+)")
 _KINDS = ("metric", "decoder", "task", "embedder")  # groups whose docstrings are printed as well

@@ -31,14 +31,14 @@ Examples:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command: a grid over the damages, with its report."""
-    given = list(sys.argv[1:] if words is None else words)
-    if {"--help", "-h"} & set(given):
+    arguments = list(sys.argv[1:] if words is None else words)
+    if {"--help", "-h"} & set(arguments):
         from openended.harness.imported import list_damages
 
         sys.stdout.write(HELP.format(damages=" ".join(list_damages())))
         return OK
     try:
-        grid = make_grid(given)
+        grid = make_grid(arguments)
     except SpecError as err:
         print_error(COMMAND, str(err))
         return BAD_INPUT

@@ -37,7 +37,7 @@ def draw_all(
         kinds: Kinds of layouts that have figures of their own: `frontier`, `stress`.
     """
     from openended.harness.report.figures.best_of_n_curves import best_of_n
-    from openended.harness.report.figures.damage import damage_heat_map
+    from openended.harness.report.figures.damage_heat_map import damage_heat_map
     from openended.harness.report.figures.generative_frontier import generative_frontier
     from openended.harness.results import fold_seeds
 
@@ -47,8 +47,8 @@ def draw_all(
         if fair is not None:
             for name, figure in best_of_n(results, items, fair.metrics).items():
                 paths += save(figure, folder, name)
-        own = {"frontier": generative_frontier, "stress": damage_heat_map}
-        for draw in [*_makers(), *(own[kind] for kind in own if kind in kinds)]:
+        by_kind = {"frontier": generative_frontier, "stress": damage_heat_map}
+        for draw in [*_makers(), *(by_kind[kind] for kind in by_kind if kind in kinds)]:
             for name, figure in draw(results, items).items():
                 paths += save(figure, folder, name)
                 if traces is not None and (trace := trace_figure(figure)) is not None:

@@ -6,7 +6,7 @@ import pytest
 from openended.harness.core.errors import SpecError
 from openended.harness.imported.damage import (
     Damage,
-    Texts,
+    HumanTexts,
     damage_texts,
     digest_source,
     is_built_in_system,
@@ -28,7 +28,7 @@ def make_texts(n=60):
         + f" {i}"
         for i in range(n)
     ]
-    return Texts([f"t/{i:06d}" for i in range(n)], [f"Prompt {i}" for i in range(n)], texts)
+    return HumanTexts([f"t/{i:06d}" for i in range(n)], [f"Prompt {i}" for i in range(n)], texts)
 
 
 HUMAN = make_texts()
@@ -87,4 +87,4 @@ def test_parse():
 
 def test_prompts_are_needed_to_copy_them():
     with pytest.raises(SpecError, match="no prompts"):
-        damage("copied_prompt", human=Texts(["a"], [""], ["text"]))
+        damage("copied_prompt", human=HumanTexts(["a"], [""], ["text"]))

@@ -9,8 +9,8 @@ import pytest
 from openended.harness.app.commands.stress import STRENGTHS, main, make_grid
 from openended.harness.core.errors import SpecError
 from openended.harness.imported import list_damages
-from openended.harness.report.figures.damage import damage_heat_map
-from openended.harness.report.tables.damage import build_stress_tables
+from openended.harness.report.figures.damage_heat_map import damage_heat_map
+from openended.harness.report.tables.detected_damage import build_stress_tables
 from openended.harness.results import fold_seeds, load_layout, read_results
 from tests.helpers import openended, write_jsonl
 

@@ -51,12 +51,12 @@ def _build(
     stem: str,
     about: tuple[str, ...],
 ) -> Table:
-    found = {(curve.metric, curve.key, curve.damage): curve for curve in curves}
+    by_name = {(curve.metric, curve.key, curve.damage): curve for curve in curves}
     titles = {(curve.metric, curve.key): curve.title for curve in curves}
     pairs = [pair for pair in pairs if pair in titles]
     columns = tuple(Column(*pair, titles[pair], "none", 0) for pair in pairs)
     rows = tuple(
-        TableRow(damage.replace("_", " "), "model", tuple(_format_cell(found.get((*pair, damage))) for pair in pairs))
+        TableRow(damage.replace("_", " "), "model", tuple(_format_cell(by_name.get((*pair, damage))) for pair in pairs))
         for damage in dict.fromkeys(curve.damage for curve in curves)
     )
     return Table(stem, title, columns, rows, _REMARKS, head="Damage", show_seeds=False, about=about)
