@@ -115,3 +115,48 @@ from .store_files import (
 from .store_files import (
     locate_verified_file as locate_verified_file,
 )
+from .systems import (
+    FACTS as FACTS,
+)
+from .systems import (
+    Pair as Pair,
+)
+from .systems import (
+    System as System,
+)
+from .systems import (
+    find_differing_fields as find_differing_fields,
+)
+from .systems import (
+    find_differing_options as find_differing_options,
+)
+from .systems import (
+    find_human_value as find_human_value,
+)
+from .systems import (
+    format_options as format_options,
+)
+from .systems import (
+    group_by_data as group_by_data,
+)
+from .systems import (
+    group_by_options as group_by_options,
+)
+from .systems import (
+    group_by_task_and_options as group_by_task_and_options,
+)
+from .systems import (
+    group_systems as group_systems,
+)
+from .systems import (
+    has_same_data as has_same_data,
+)
+from .systems import (
+    select_systems_with_both as select_systems_with_both,
+)
+from .systems import (
+    select_values as select_values,
+)
+from .tidy import (
+    INTERNAL as INTERNAL,
+)
