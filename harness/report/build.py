@@ -134,6 +134,8 @@ def _write_files(
     page: bool,
 ) -> list[Path]:
     """Write tables, figures, frame and page; return the files in this order."""
+    from openended.harness.results import write_frame
+
     written = [p for table in tables for p in write_table(table, folder / "tables")]
     figure_paths: list[Path] = []
     traces: dict[str, Any] = {}

@@ -22,7 +22,7 @@ def test_a_file_is_read_and_a_missing_one_is_named(tmp_path: Path) -> None:
     first = digest_corpus(path)
     write_jsonl(path, [{"text": "a b"}])
     assert digest_corpus(path) != first
-    with pytest.raises(DataError, match="no such file: .*; expected references, or a file of texts"):
+    with pytest.raises(DataError, match=r"no such file: .*; expected references, or a file of texts"):
         digest_corpus(tmp_path / "none.jsonl")
 
 
