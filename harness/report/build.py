@@ -77,6 +77,7 @@ def build_report(
     where: Mapping[str, str] | None = None,
     figures: bool = True,
     page: bool = True,
+    required_axes: Sequence[str] = (),
     **options: Any,  # noqa: ANN401
 ) -> Report:
     """Write tables (.md, .tex, .csv), figures (.pdf, .png), the tidy data frame and an HTML page for any runs.
@@ -91,6 +92,7 @@ def build_report(
         where: Axis → accepted values, joined by `|`.
         figures: Whether to draw the figures that the runs have data for.
         page: Whether to write the HTML page.
+        required_axes: Axes that the runs must have, because the user typed them; a layout may name others.
         options: Layout options; they override those of `layout`.
 
     Raises:
@@ -99,10 +101,12 @@ def build_report(
     """
     from openended.harness.report.tables.abilities import build_ability_tables, drop_abilities
     from openended.harness.report.tables.run_summary import add_summaries
-    from openended.harness.results import read_results
+    from openended.harness.results import check_axis, read_results
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
+    for axis in required_axes:
+        check_axis(results, axis)
     target = Path(out_dir)
     tables = build_ability_tables(results)
     rest = drop_abilities(results) if tables else results

@@ -93,6 +93,7 @@ def _run(args: argparse.Namespace) -> None:
         return
     list_options = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
     options: dict[str, Any] = {k: tuple(_split_at_commas([v])) for k, v in list_options.items() if v is not None}
+    typed_axes = [a for name in ("rows", "columns", "split") for a in options.get(name, ()) if a != "auto"]
     options |= {name: True for name in ("gaps", "intervals") if getattr(args, name)}
     request = resolve_report_request(args.paths, Path(args.outputs))
     layout: str | list[str] | None = _split_at_commas(args.layout) or "full"
@@ -108,6 +109,7 @@ def _run(args: argparse.Namespace) -> None:
         where=where,
         figures=not args.no_figures,
         page=not args.no_page,
+        required_axes=typed_axes,
         **options,
     )
     _show(report, args)

@@ -76,6 +76,7 @@ def collect_facts(
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
             out["corpus_file"] = f"{path.name}@{digest_corpus(path)[:SHORT]}"
+    out |= metric.describe_libraries()
     out["length"] = f"{run.data.max_new_tokens}{' words' if scoring.cut_by_words else ''}"
     if generation.model is not None and any(map(_reads_q, needs)):
         out["min_new_tokens"] = str(generation.min_new_tokens)  # Q gives the end of text no probability before
