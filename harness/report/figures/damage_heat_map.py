@@ -28,7 +28,7 @@ def damage_heat_map(results: Results, items: Sequence[SystemValue]) -> Mapping[s
     table = {((curve.embedder, curve.title), curve.damage): curve for curve in curves}
     figure, (panel,) = new_figure(PAGE, 1.4 + 0.17 * len(rows))
     shades = np.array([[_shade(table.get((row, damage))) for damage in damages] for row in rows])
-    image = panel.imshow(np.ma.masked_invalid(shades), cmap="viridis_r", vmin=0.5, vmax=NEVER, aspect="auto")
+    image = panel.imshow(np.ma.masked_invalid(shades), cmap="viridis_r", vmin=0.9, vmax=NEVER, aspect="auto")
     labels = [escape_mathtext(f"{title} ({embedder})" if embedder else title) for embedder, title in rows]
     panel.set_yticks(range(len(rows)), labels)
     panel.set_xticks(range(len(damages)), [damage.replace("_", " ") for damage in damages], rotation=90)
