@@ -6,8 +6,11 @@ systems on the same prompts resemble each other, as they do in earnest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -140,3 +143,18 @@ OF_TOPICS: dict[str, Callable[[np.random.Generator, I64, Writer], object]] = {
     "gradients": lambda rng, topic, writer: _embeddings(rng, topic, writer).astype(np.float32),
     "next_token": _next_token,
 }
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Print how far the exact output law of each sampler is from the law of its world."""
+    parser = argparse.ArgumentParser(description="Worlds of a known law.")
+    parser.add_argument("table", choices=["samplers"], help="samplers: total variation of each sampler of a denoiser")
+    parser.parse_args(words)
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from scripts.sampler_worlds import print_samplers
+
+    print_samplers()
+
+
+if __name__ == "__main__":
+    main()

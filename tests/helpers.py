@@ -66,6 +66,27 @@ def tiny_model(where: Path) -> Path:
     return where
 
 
+def tiny_masked_model(where: Path, positions: int = 64) -> Path:
+    """Write a folder of a masked language model: BERT's shape, one layer, a token a byte and a mask token."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    inner = Tokenizer(models.BPE({"<|endoftext|>": 0, **{c: i + 1 for i, c in enumerate(letters)}}, []))
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|endoftext|>", mask_token="<|mask|>")
+    tokenizer.save_pretrained(where)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = BertConfig(
+            vocab_size=len(tokenizer), max_position_embeddings=positions, hidden_size=16, num_hidden_layers=1,
+            num_attention_heads=2, intermediate_size=32, eos_token_id=0,
+        )  # fmt: skip
+        BertForMaskedLM(config).save_pretrained(where)
+    return where
+
+
 def write_jsonl(path: Path, rows: Iterable[Any]) -> Path:
     """Write objects as JSON lines; returns the path."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -24,9 +24,14 @@ S = TypeVar("S", bound=Spec)
 _PACKAGES = {
     "metric": ("openended.metrics",),
     "task": ("openended.tasks",),
-    "decoder": ("openended.harness.decoders", "openended.harness.generation"),
-    "model": ("openended.harness.models", "openended.harness.backends.openai", "openended.harness.backends.vllm"),
-}
+    "decoder": (
+        "openended.harness.decoders", "openended.harness.generation", "openended.harness.generation.denoising",
+    ),
+    "model": (
+        "openended.harness.models", "openended.harness.backends.openai", "openended.harness.backends.vllm",
+        "openended.harness.backends.denoiser",
+    ),
+}  # fmt: skip
 _members: dict[str, dict[str, type]] = {group: {} for group in _PACKAGES}
 _loaded: set[str] = set()
 _broken: dict[tuple[str, str], str] = {}  # (group, name) of plug-ins that could not be imported → why

@@ -30,6 +30,8 @@ class Prompt:
     """May be empty; the model's beginning-of-text token is used then."""
     text: str = ""
     """The prompt as text, for models that read text only; empty: decode the ids."""
+    suffix_ids: tuple[int, ...] = ()
+    """Token ids behind the text, which a denoiser sees; other models have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,8 @@ class Decoder(Spec):
     """True: there is a token-level distribution Q to score human text with."""
     no_q_reason: ClassVar[str] = ""
     """Shown instead of teacher-forced metrics where `has_q` is false."""
+    denoises: ClassVar[bool] = False
+    """True: it fills positions in any order, and needs a denoiser."""
     title_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that the title always shows; others only where they differ from the default."""
     table_rank: ClassVar[int] = 1000

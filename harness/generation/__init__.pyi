@@ -1,3 +1,12 @@
+from .denoising.decoders import (
+    DenoisingDecoder as DenoisingDecoder,
+)
+from .denoising.decoders import (
+    Llada as Llada,
+)
+from .denoising.decoders import (
+    Mdlm as Mdlm,
+)
 from .draw_from_q import (
     draw_next_tokens as draw_next_tokens,
 )

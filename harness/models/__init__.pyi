@@ -88,6 +88,15 @@ from .loading.isolated_process import (
 from .loading.placement import (
     has_many_devices as has_many_devices,
 )
+from .loading.tokenizer_checks import (
+    check_ids as check_ids,
+)
+from .loading.weights import (
+    check_weights as check_weights,
+)
+from .loading.weights import (
+    hide_loading_report as hide_loading_report,
+)
 from .memory import (
     free_memory as free_memory,
 )
@@ -132,6 +141,9 @@ from .tokenizer import (
 )
 from .tokenizer import (
     decode_continuation as decode_continuation,
+)
+from .tokenizer import (
+    find_added_ids as find_added_ids,
 )
 from .tokenizer import (
     get_bos_prefix as get_bos_prefix,

@@ -174,6 +174,9 @@ class BackendSpec(Spec):
     runs_in_process: ClassVar[bool] = False
     """True: weights of transformers are loaded, by this process or by the workers of `runtime.engine=ray`."""
 
+    denoises: ClassVar[bool] = False
+    """True: a denoiser, which proposes tokens for positions in any order."""
+
     path: str
     """Hub id or folder of the model, or the id by which a server knows it."""
     revision: str | None
@@ -249,6 +252,8 @@ class BackendSpec(Spec):
             SpecError: Names the model and the reason.
         """
         reason = self.cannot(ability, decoder)
+        if decoder is not None and decoder.denoises and not self.denoises:
+            reason = f"{decoder.name} fills positions in any order; it needs model=denoiser"
         if reason is not None:
             raise SpecError(f"{self.error_name} {self.title}: {reason}")
 

@@ -56,7 +56,8 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
 
 def _is_head_weight(name: str) -> bool:
     """Heads that the checkpoint has and we do not read, and the pooler, which a masked model was not trained with."""
-    return name.startswith(("cls.", "lm_head.", "classifier.", "predictions.", "generator_")) or "pooler." in name
+    heads = ("cls.", "lm_head.", "classifier.", "predictions.", "generator_", "head.", "decoder.")
+    return name.startswith(heads) or "pooler." in name
 
 
 def _find_context_length(spec: ModelSpec, tokenizer_limit: int) -> int | None:

@@ -183,7 +183,6 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     )
     from openended.harness.report.tables.detected_damage import build_stress_tables
     from openended.harness.report.tables.fair_comparison import build_fair_tables
-    from openended.harness.report.tables.frontier_gaps import build_frontier_tables
     from openended.harness.report.tables.selection import IncomparableError, select
     from openended.harness.report.tables.systems import build_value_tables
     from openended.harness.report.tables.variants import build_variant_tables
@@ -196,7 +195,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         "spread": build_seed_std_tables,
         "findings": build_findings_tables,
         "fair": build_fair_tables,
-        "frontier": build_frontier_tables,
+        "frontier": _build_frontier_report,
         "stress": build_stress_tables,
     }
     if layout.kind not in makers:
@@ -209,6 +208,15 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         raise SpecError(f"{err}; the runs that differ: {', '.join(runs[:MAX_LISTED_RUNS])}{more}") from err
     wide, signed = layout.latex_width, layout.latex_signatures
     return [replace(table, tex_width=wide, tex_signatures=signed) for table in tables]
+
+
+def _build_frontier_report(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build the table of all values, and the tables of Gen-PPL at equal entropy."""
+    from openended.harness.report.tables.frontier_gaps import build_frontier_tables
+    from openended.harness.report.tables.systems import build_value_tables
+
+    values = replace(layout, kind="values", title="All systems", differing="columns")
+    return [*build_value_tables(results, values, f"{name}-values"), *build_frontier_tables(results, layout, name)]
 
 
 def write_table(table: Table, folder: Path) -> list[Path]:

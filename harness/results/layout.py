@@ -36,7 +36,8 @@ class Layout(Spec):
     """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
     several embedders; `variants`: the scores under several options of a metric and their agreement; `spread`: standard
     deviations over seeds; `findings`: the papers' claims on these runs; `fair`: best of N settings, Pareto front,
-    wins and losses; `frontier`: Gen-PPL at equal entropy; `stress`: the smallest damage that each metric detects."""
+    wins and losses; `frontier`: all values, and Gen-PPL at equal entropy; `stress`: the smallest damage that each
+    metric detects."""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics."""
     companions: bool = True

@@ -42,7 +42,7 @@ def generate(
         raise SpecError("model, decoder and max_new_tokens: expected values when the harness generates")
     read = chat if part.chat_model else dataset.human
     longest = int(read.meta["longest_prompt"]) if read is not None else 0
-    if not dataset.data.task.prompted:
+    if not dataset.data.task.prompted and not decoder.denoises:
         builder.try_or_note(partial(check_start_token, model))
     decoder.check_context_length(builder.try_or_note(model.context_length), length, longest)
     model.check_lengths(decoder, max_new_tokens=length, min_new_tokens=part.min_new_tokens)
@@ -107,7 +107,7 @@ def check_start_token(model: BackendSpec) -> None:
 
 def _check_continuing(model: BackendSpec, decoder: Decoder) -> None:
     """Refuse models and decoders that end a text at an end token in any case."""
-    if not (model.runs_in_process and isinstance(decoder, QDecoder)):
+    if not decoder.denoises and not (model.runs_in_process and isinstance(decoder, QDecoder)):
         who = f"decoder {decoder.name}" if model.runs_in_process else f"model {model.title}, which a server runs"
         raise SpecError(
             f"continue_after_end=true: not possible with {who}; set continue_after_end=false, or with "

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from typing import TYPE_CHECKING
 
-from docs_lm.sizes import END, POSITIONS, SIZES, VOCAB_SIZE
+from docs_lm.sizes import END, EVALUATION_LEVELS, MASK, POSITIONS, SIZES, VOCAB_SIZE
 
 if TYPE_CHECKING:
-    from docs_lm.training import Run
+    from docs_lm.training import TrainingRun
+
+_FAMILIES = {"causal": "GPT-2", "masked": "ModernBERT"}
+_EVALUATIONS = {
+    "causal": f"Perplexity is over the whole validation split, each passage alone after `{END}`.",
+    "masked": f"""The bound is MDLM's (Sahoo et al. 2024), over the whole validation split in pieces of 256 tokens with
+`{END}` after each passage, {EVALUATION_LEVELS} random masks per piece. It is not comparable with the
+perplexity of docs-s and docs-m, which is exact and of single passages.
+
+Objective: pieces of 64, 128, 256 or 512 tokens; of L tokens, k random ones are replaced by `{MASK}`, with k
+uniform over 1 to L, and the loss of each has the weight L / k. The model has no time input. It was trained for
+minutes on one core: it writes local phrases and no coherent text.""",
+}
 
 
-def format_card(run: Run) -> str:
+def format_card(run: TrainingRun) -> str:
     """Format the model card, with everything needed to reproduce the weights."""
     options, facts, size = run.options, run.facts, SIZES[run.options.model]
     table = "\n".join(f"| {name} | {value} |" for name, value in _rows(run).items())
@@ -23,19 +36,19 @@ def format_card(run: Run) -> str:
 license: apache-2.0
 language: en
 library_name: transformers
-pipeline_tag: text-generation
+pipeline_tag: {"fill-mask" if size.kind == "masked" else "text-generation"}
 ---
 
 # {options.model}
 
-A small GPT-2 trained from scratch on the prose of Python docstrings: the {size.role} of the
+A small {_FAMILIES[size.kind]} trained from scratch on the prose of Python docstrings: the {size.role} of the
 `docs` task. It is a measuring instrument for offline runs, not a model to get text from.
 
 | | |
 | --- | --- |
 {table}
 
-Perplexity is over the whole validation split, each passage alone after `{END}`.
+{_EVALUATIONS[size.kind]}
 
 ## Data
 
@@ -55,29 +68,48 @@ library; BSD, Apache-2.0, PSF-like for the packages) and are not redistributed h
 """
 
 
-def _rows(run: Run) -> dict[str, str]:
+def _rows(run: TrainingRun) -> dict[str, str]:
     options, facts, size, done = run.options, run.facts, SIZES[run.options.model], run.progress
-    parameters = sum(p.numel() for p in run.model.parameters())
     command = ["python", "scripts/train_docs_lm.py", "--model", options.model]
     for name in ("tokens", "batch_tokens", "lr", "decay", "dropout", "seed"):
         command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    command += ["--bfloat16"] * options.bfloat16
     # A run that was continued with other options says so: its command makes a like model, not the same.
     changes = "; ".join(
         f"from step {segment['step']}: " + ", ".join(f"{k} {v:,}" for k, v in segment.items() if k != "step")
         for segment in done.segments
     )
     return {
-        "architecture": f"GPT-2, {size.layers} layers, width {size.width}, {size.heads} heads, "
-        f"{POSITIONS} positions, tied embeddings",
-        "parameters": f"{parameters:,}",
-        "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, shared by docs-s and docs-m",
+        "parameters": f"{sum(p.numel() for p in run.model.parameters()):,}",
+        **(_describe_masked(run) if size.kind == "masked" else _describe_causal(run)),
         "weights": "stored as float16, to be loaded and computed with as float32",
-        "validation perplexity": f"{done.best_ppl:.2f} per token of text; "
-        f"{done.best_ppl_with_end:.2f} with the end of text counted",
-        "calibration": f"logits divided by {done.temperature:g}, fitted to half of the validation split",
         "training": f"{done.best_step:,} steps, {done.best_tokens:,} tokens "
         f"({done.best_tokens / facts['train_tokens']:.1f} epochs of {facts['train_tokens']:,})",
         "optimiser": f"Muon (hidden matrices) and AdamW (the rest), peak {options.lr:g}, dropout {options.dropout:g}",
         "command": f"`{shlex.join(command)}`" + (", then again with `--calibrate`" if done.temperature != 1 else ""),
         "options, as they changed": changes,
+    }
+
+
+def _describe_causal(run: TrainingRun) -> dict[str, str]:
+    size, done = SIZES[run.options.model], run.progress
+    return {
+        "architecture": f"GPT-2, {size.layers} layers, width {size.width}, {size.heads} heads, "
+        f"{POSITIONS} positions, tied embeddings",
+        "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, shared by all bundled models",
+        "validation perplexity": f"{done.best_ppl:.2f} per token of text; "
+        f"{done.best_ppl_with_end:.2f} with the end of text counted",
+        "calibration": f"logits divided by {done.temperature:g}, fitted to half of the validation split",
+    }
+
+
+def _describe_masked(run: TrainingRun) -> dict[str, str]:
+    size, bound = SIZES[run.options.model], run.progress.best_ppl_with_end
+    return {
+        "architecture": f"ModernBERT, {size.layers} layers with full attention, width {size.width}, "
+        f"{size.heads} heads, {POSITIONS} rotary positions, tied embeddings",
+        "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, those of docs-s and docs-m, and `{MASK}` "
+        f"(id {VOCAB_SIZE})",
+        "validation bound": f"negative log-likelihood at most {math.log(bound):.3f} nats per token "
+        f"(perplexity at most {bound:.1f}), end tokens counted",
     }

@@ -1,23 +1,38 @@
-"""Convert the passages of the `docs` task to batches of tokens."""
+"""Convert the passages of the `docs` task to sequences of tokens."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from docs_lm.sizes import END, POSITIONS, VOCAB_SIZE
+from docs_lm.sizes import END, MASK, POSITIONS, VOCAB_SIZE
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from openended.tasks._docstrings import Passage, fingerprint, load_passages, package_versions
 
 IGNORED = -100
+
+
+class Batch(NamedTuple):
+    """Rows of token ids and what to predict at each position, `IGNORED` for nothing."""
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+
+class TokenLosses(NamedTuple):
+    """Negative log-likelihoods of predicted tokens; the loss per token of text is the weighted mean."""
+
+    nll: torch.Tensor
+    targets: torch.Tensor
+    weights: torch.Tensor
 
 
 def load_corpus(workdir: Path, workers: int) -> tuple[list[Passage], dict[str, Any]]:
@@ -72,6 +87,12 @@ def train_tokenizer(workdir: Path, passages: Sequence[Passage], mark: str) -> Pr
     return tokenizer  # type: ignore[no-any-return]
 
 
+def add_mask_token(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """Add the mask token, whose id follows those of the shared vocabulary."""
+    tokenizer.add_special_tokens({"mask_token": MASK})
+    return tokenizer
+
+
 def encode(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[np.ndarray]:
     """Encode passages as `end text end`; longer ones are split, and each part begins with `end`."""
     end, room = tokenizer.eos_token_id, POSITIONS - 1
@@ -82,31 +103,6 @@ def encode(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[np.
             np.array([end, *closed[start : start + room]], dtype=np.int64) for start in range(0, len(closed), room)
         ]
     return sequences
-
-
-def batches(
-    sequences: Sequence[np.ndarray], batch_tokens: int, rng: np.random.Generator | None
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield (inputs, targets) of similar lengths, padded on the right; shuffled if `rng` is given."""
-    lengths = np.array([len(sequence) for sequence in sequences])
-    # Noise on the sort key gives each epoch different groups.
-    key = lengths if rng is None else lengths * rng.uniform(0.9, 1.1, len(lengths))
-    groups: list[list[int]] = [[]]
-    for index in np.argsort(key, kind="stable"):
-        longest = max(lengths[[*groups[-1], index]])
-        if groups[-1] and longest * (len(groups[-1]) + 1) > batch_tokens:
-            groups.append([])
-        groups[-1].append(int(index))
-    order = range(len(groups)) if rng is None else rng.permutation(len(groups))
-    for position in order:
-        rows = [sequences[i] for i in groups[position]]
-        width = max(len(row) for row in rows) - 1
-        inputs = np.zeros((len(rows), width), dtype=np.int64)
-        targets = np.full((len(rows), width), IGNORED, dtype=np.int64)
-        for line, row in enumerate(rows):
-            inputs[line, : len(row) - 1] = row[:-1]
-            targets[line, : len(row) - 1] = row[1:]
-        yield torch.from_numpy(inputs), torch.from_numpy(targets)
 
 
 def write_atomically(path: Path, text: str) -> None:

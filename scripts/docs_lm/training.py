@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from docs_lm import causal, masked
 from docs_lm.card import format_card
-from docs_lm.data import IGNORED, batches
+from docs_lm.data import Batch
 from docs_lm.muon import Muon
-from docs_lm.sizes import POSITIONS, SIZES, VOCAB_SIZE
+from docs_lm.sizes import SIZES
 from safetensors.torch import save_file
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 LOG = logging.getLogger("train_docs_lm")
 # Temperatures that calibration tries.
@@ -42,15 +43,6 @@ class Progress:
     segments: list[dict[str, float]] = field(default_factory=list)
 
 
-def token_nll(model: GPT2LMHeadModel, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the loss of each real target, and the targets; padding never reaches the output layer."""
-    # Padding is on the right, where causal attention hides it, so no mask is needed.
-    hidden = model.transformer(inputs, use_cache=False).last_hidden_state
-    real = targets != IGNORED
-    logits = hidden[real] @ model.transformer.wte.weight.T
-    return torch.nn.functional.cross_entropy(logits, targets[real], reduction="none"), targets[real]
-
-
 class TrainingRun:
     """A training run: model, optimizers, progress and files."""
 
@@ -67,8 +59,9 @@ class TrainingRun:
         self.folder = options.workdir / f"{options.model}-{facts['fingerprint'][:12]}"
         self.folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(options.seed)
-        self.model = GPT2LMHeadModel(_config(options, tokenizer))
-        matrices = [p for n, p in self.model.named_parameters() if p.ndim == 2 and ".h." in n]
+        self.objective = masked if SIZES[options.model].kind == "masked" else causal
+        self.model: torch.nn.Module = self.objective.build_model(options, tokenizer)
+        matrices = [p for n, p in self.model.named_parameters() if self.objective.is_hidden_matrix(n, p)]
         chosen = {id(p) for p in matrices}
         others = [p for p in self.model.parameters() if id(p) not in chosen]
         self.optimizers: tuple[torch.optim.Optimizer, ...] = (
@@ -84,8 +77,8 @@ class TrainingRun:
         self.model.train()
         stale, next_eval = 0, self.progress.tokens + self.options.eval_tokens
         begun = time.monotonic() - self.progress.seconds
-        for inputs, targets in self._schedule():
-            loss = self._step(inputs, targets)
+        for batch in self._schedule():
+            loss = self._step(batch)
             self.progress.seconds = time.monotonic() - begun
             if self.progress.step % 50 == 0:
                 LOG.info("step %d tokens %d loss %.3f lr %.2e %.0f tok/s", self.progress.step,
@@ -100,15 +93,18 @@ class TrainingRun:
                 if finished or stale >= self.options.patience:
                     break
 
-    def _schedule(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _schedule(self) -> Iterator[Batch]:
         """Yield the batches of all epochs from the current step on."""
         step = 0
         for epoch in range(10_000):
             rng = np.random.default_rng([self.options.seed, epoch])
-            for batch in batches(self.train_data, self.options.batch_tokens, rng):
+            for batch in self._make_batches(self.train_data, rng):
                 if step >= self.progress.step:
                     yield batch
                 step += 1
+
+    def _make_batches(self, sequences: list[np.ndarray], rng: np.random.Generator | None) -> Iterator[Batch]:
+        return self.objective.make_batches(sequences, self.options.batch_tokens, rng, self.tokenizer)
 
     def _lr(self) -> float:
         """Trapezoid over the token budget."""
@@ -117,11 +113,12 @@ class TrainingRun:
         warm = (self.progress.step + 1) / self.options.warmup
         return float(self.options.lr * max(0.0, min(1.0, warm, falling)))
 
-    def _step(self, inputs: torch.Tensor, targets: torch.Tensor) -> float:
+    def _step(self, batch: Batch) -> float:
         # Dropout depends only on the step, so a resumed run uses the same random numbers.
         torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)
-        nll, gold = token_nll(self.model, inputs, targets)
-        loss = nll.mean()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.options.bfloat16):
+            losses = self.objective.compute_losses(self.model, batch)
+        loss = (losses.nll * losses.weights).sum() / losses.weights.sum()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer in self.optimizers:
@@ -130,21 +127,22 @@ class TrainingRun:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         self.progress.step += 1
-        self.progress.tokens += len(gold)
+        self.progress.tokens += round(float(losses.weights.sum()))
         return float(loss.item())
 
     @torch.inference_mode()
     def _evaluate(self, loss: float | None) -> bool:
         """Measure validation perplexity, log it, and export the weights if they are the best yet."""
         self.model.eval()
-        total, count, total_end, count_end = 0.0, 0, 0.0, 0
-        for inputs, targets in batches(self.valid_data, self.options.batch_tokens, None):
-            nll, gold = token_nll(self.model, inputs, targets)
-            text = gold != self.tokenizer.eos_token_id
-            total += nll[text].double().sum().item()
-            count += int(text.sum())
-            total_end += nll.double().sum().item()
-            count_end += len(gold)
+        total, count, total_end, count_end = 0.0, 0.0, 0.0, 0.0
+        for batch in self._make_batches(self.valid_data, None):
+            losses = self.objective.compute_losses(self.model, batch)
+            text = losses.targets != self.tokenizer.eos_token_id
+            weights, weighted = losses.weights.double(), losses.nll.double() * losses.weights
+            total += weighted[text].sum().item()
+            count += weights[text].sum().item()
+            total_end += weighted.sum().item()
+            count_end += weights.sum().item()
         self.model.train()
         ppl, ppl_with_end = math.exp(total / count), math.exp(total_end / count_end)
         row = {**asdict(self.progress), "train_loss": loss, "lr": self._lr(),
@@ -168,14 +166,14 @@ class TrainingRun:
         layer norm divides the logits and changes nothing else, including the directions of embeddings.
         """
         self.model.eval()
-        held_out = list(batches(self.valid_data, self.options.batch_tokens, None))[1::2]
-        norm = self.model.transformer.ln_f
+        held_out = list(self._make_batches(self.valid_data, None))[1::2]
+        norm = causal.last_norm(self.model)
         start = norm.weight.clone(), norm.bias.clone()
         loss_by_temperature: dict[float, float] = {}
         for temperature in CALIBRATION_GRID:
             norm.weight.copy_(start[0] / temperature)
             norm.bias.copy_(start[1] / temperature)
-            losses = [token_nll(self.model, *batch)[0].double().sum().item() for batch in held_out]
+            losses = [causal.compute_losses(self.model, batch).nll.double().sum().item() for batch in held_out]
             loss_by_temperature[temperature] = sum(losses)
         best = min(loss_by_temperature, key=lambda t: loss_by_temperature[t])
         norm.weight.copy_(start[0] / best)
@@ -233,30 +231,10 @@ class TrainingRun:
         config = self.model.config.to_diff_dict()
         config.pop("_name_or_path", None)
         # Weights are stored in half precision and computed in single precision.
-        config |= {"architectures": ["GPT2LMHeadModel"], "dtype": "float32"}
+        config |= {"architectures": [self.objective.ARCHITECTURE], "dtype": "float32"}
         (fresh / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         (fresh / "README.md").write_text(format_card(self))
         if final.exists():
             final.rename(old)
         fresh.rename(final)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _config(options: argparse.Namespace, tokenizer: PreTrainedTokenizerFast) -> GPT2Config:
-    size, end = SIZES[options.model], tokenizer.eos_token_id
-    return GPT2Config(
-        vocab_size=VOCAB_SIZE,
-        n_positions=POSITIONS,
-        n_embd=size.width,
-        n_layer=size.layers,
-        n_head=size.heads,
-        # The same function as GPT-2's gelu_new, in one kernel instead of eight.
-        activation_function="gelu_pytorch_tanh",
-        embd_pdrop=options.dropout,
-        resid_pdrop=options.dropout,
-        attn_pdrop=0.0,
-        bos_token_id=end,
-        eos_token_id=end,
-        pad_token_id=end,
-        tie_word_embeddings=True,
-    )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.harness.rating.studies import study
-from tests.helpers import ROOT, openended, tiny_model, write_jsonl
+from tests.helpers import ROOT, openended, tiny_masked_model, tiny_model, write_jsonl
 
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "CHANGELOG.md"})
 PLUGIN = ROOT / "docs" / "examples" / "plugin" / "README.md"  # its commands: tests/harness/app/hydra/test_plugins.py
@@ -98,6 +98,8 @@ def build_folder(folder: Path) -> Path:
     for name in ("greedy", "nucleus", "theirs", "SYSTEM", "model"):
         write_jsonl(folder / f"{name}.jsonl", texts)
     tiny_model(folder / "my-model")
+    tiny_masked_model(folder / "my-denoiser", positions=256)
+    write_jsonl(folder / "gaps.jsonl", [{"prompt": "The cat ____ on the mat.", "human": "sat"}])
     done = openended(*GRID, cwd=folder)
     assert done.returncode == 0, done.stderr
     done = openended(

@@ -42,13 +42,17 @@ _LAUNCHER_PARAMETERS = {
     "name", "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "nodes", "mem_gb", "slurm_account",
     "slurm_partition", "slurm_qos", "slurm_constraint", "slurm_array_parallelism",
 }  # fmt: skip
-# Options that only the command line may set, because they send keys or open a cluster that deserializes pickles.
+# Options that only the command line may set, because they send keys, run code or open a cluster that deserializes
+# pickles.
 _TYPED_ONLY = {
     "model.api_key_env": "would send a key from the environment",
     "scorer.api_key_env": "would send a key from the environment",
+    "model.trust_remote_code": "runs the code of a model of the hub",
+    "scorer.trust_remote_code": "runs the code of a model of the hub",
     "runtime.ray_address": "connects to a Ray cluster, whose data can run code",
     "hydra.launcher.address": "connects to a Ray cluster, whose data can run code",
 }
+_TYPED_AXES = ("api_key_env", "ray_address", "trust_remote_code")
 _OWN_CLUSTER = "auto"  # the Ray cluster that this machine is part of
 # Options that the command of this process sets; a plan composes its jobs without their values.
 _typed: set[str] = set()
@@ -118,14 +122,14 @@ def _check_typed_options(config: DictConfig, node: Mapping[str, Any], overrides:
     _typed.update(_list_typed_keys(overrides))
     for option, reason in _TYPED_ONLY.items():
         value = OmegaConf.select(config, option)
-        if value not in (None, _OWN_CLUSTER) and not _is_typed(option):
+        if value not in (None, False, _OWN_CLUSTER) and not _is_typed(option):
             _refuse(option, value, f"{reason}: name it in the command")
     for name, value in ((node.get("launcher") or {}).get("parameters") or {}).items():
         option = f"hydra.launcher.parameters.{name}"
         if value is not None and name not in _LAUNCHER_PARAMETERS and not _is_typed(option):
             _refuse(option, value, "could run commands: name it in the command")
     for key in _iterate_keys(node.get("sweeper")):
-        if key.startswith("hydra") or key.endswith(("api_key_env", "ray_address")) or key == "runtime":
+        if key.startswith("hydra") or key.endswith(_TYPED_AXES) or key == "runtime":
             _refuse("hydra.sweeper", key, "is an axis that only the command may set")
 
 

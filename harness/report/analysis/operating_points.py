@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core import F64, DataError
+from openended.harness.core import F64, DataError, UndefinedMetric
 from openended.harness.report.analysis.decoder_sweeps import MIN_SETTINGS, DecoderSweep, group_sweeps
-from openended.harness.report.analysis.frontier import Frontier, stack_replicates
-from openended.harness.results import Results, SystemValue, find_human_value, load_replicates
+from openended.harness.report.analysis.frontier import Estimate, Frontier, estimate_at, stack_replicates
+from openended.harness.results import Results, System, SystemValue, find_human_value, load_replicates
 
 GEN_PPL, ENTROPY = ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy")
+STEPS = "decoder.steps"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,24 +25,45 @@ class SystemFrontier:
     frontier: Frontier
     points: tuple[tuple[SystemValue, SystemValue], ...]
     """Entropy and Gen-PPL of each operating point."""
+    sampler: str
+    """Name of the decoder without its number of steps."""
+    steps: int | None = None
+    """Number of steps, where the frontiers of a sampler are separate for each number."""
 
 
 def find_frontiers(results: Results, items: Sequence[SystemValue]) -> list[SystemFrontier]:
     """Return the frontier of every decoder that was run at two settings or more.
 
+    A sampler with several settings at each of several numbers of steps has a frontier for each number.
+
     Raises:
         DataError: If the replicates of the values were not stored.
     """
     frontiers = []
-    for sweep in group_sweeps(items):
+    for sweep, sampler, steps in _separate_steps(group_sweeps(items)):
         pairs = [(s.value(*ENTROPY), s.value(*GEN_PPL)) for s in sweep.systems]
         points = [(h, g) for h, g in pairs if h and g and math.isfinite(h.mean + math.log(g.mean))]
         if len(points) < MIN_SETTINGS:
             continue
         entropy = stack_replicates([h.mean for h, _ in points], [_load(results, h) for h, _ in points])
         log_ppl = stack_replicates([g.mean for _, g in points], [_load(results, g) for _, g in points])
-        frontiers.append(SystemFrontier(sweep, Frontier(sweep.name, entropy, np.log(log_ppl)), tuple(points)))
+        frontiers.append(
+            SystemFrontier(sweep, Frontier(sweep.name, entropy, np.log(log_ppl)), tuple(points), sampler, steps)
+        )
     return frontiers
+
+
+def _separate_steps(sweeps: Sequence[DecoderSweep]) -> Iterator[tuple[DecoderSweep, str, int | None]]:
+    """Yield each sweep, or one for each of its numbers of steps; with the sampler's name and the number of steps."""
+    for sweep in sweeps:
+        by_steps: dict[str, list[System]] = {}
+        for system in sweep.systems:
+            by_steps.setdefault(system.items[0].axes.get(STEPS, ""), []).append(system)
+        if "" in by_steps or len(by_steps) == 1 or min(map(len, by_steps.values())) < MIN_SETTINGS:
+            yield sweep, sweep.name, None
+            continue
+        for steps in sorted(by_steps, key=int):
+            yield DecoderSweep(f"{sweep.name}, steps={steps}", tuple(by_steps[steps])), sweep.name, int(steps)
 
 
 def load_human_entropy(results: Results, items: Sequence[SystemValue], like: SystemValue) -> F64 | None:
@@ -50,6 +72,17 @@ def load_human_entropy(results: Results, items: Sequence[SystemValue], like: Sys
     if human is None or not math.isfinite(human.mean):
         return None
     return np.concatenate([[human.mean], _load(results, human)])
+
+
+def estimate_at_human(entry: SystemFrontier, human: F64 | None) -> Estimate:
+    """Return a frontier's log Gen-PPL at the entropy of human text.
+
+    Raises:
+        UndefinedMetric: If that entropy was not measured or is outside the frontier.
+    """
+    if human is None:
+        raise UndefinedMetric("the entropy of human text was not measured")
+    return estimate_at(entry.frontier, human)
 
 
 def _load(results: Results, item: SystemValue) -> F64:

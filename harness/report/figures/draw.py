@@ -39,6 +39,7 @@ def draw_all(
     from openended.harness.report.figures.best_of_n_curves import best_of_n
     from openended.harness.report.figures.damage_heat_map import damage_heat_map
     from openended.harness.report.figures.generative_frontier import generative_frontier
+    from openended.harness.report.figures.steps_at_equal_entropy import steps_at_equal_entropy
     from openended.harness.results import fold_seeds
 
     items = fold_seeds(results)
@@ -47,8 +48,9 @@ def draw_all(
         if fair is not None:
             for name, figure in best_of_n(results, items, fair.metrics).items():
                 paths += save(figure, folder, name)
-        by_kind = {"frontier": generative_frontier, "stress": damage_heat_map}
-        for draw in [*_makers(), *(by_kind[kind] for kind in by_kind if kind in kinds)]:
+        by_kind = {"frontier": [generative_frontier, steps_at_equal_entropy], "stress": [damage_heat_map]}
+        extra = [draw for kind, makers in by_kind.items() if kind in kinds for draw in makers]
+        for draw in [*_makers(), *extra]:
             for name, figure in draw(results, items).items():
                 paths += save(figure, folder, name)
                 if traces is not None and (trace := trace_figure(figure)) is not None:

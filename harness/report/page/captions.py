@@ -44,6 +44,15 @@ CAPTIONS = {
             "measured."
         ),
     ),
+    "steps": (
+        "Steps at equal entropy",
+        (
+            "Gen-PPL at the entropy of human text, interpolated between the temperatures of each number of steps; bars "
+            "and bands: 95 % over prompts. Read: lower is more predictable to the scorer; a line that no longer falls "
+            "gains nothing from more steps. Systems without steps are horizontal. Where no temperature reaches the "
+            "human entropy, there is no point."
+        ),
+    ),
     "precision_recall": (
         "Precision and recall",
         (

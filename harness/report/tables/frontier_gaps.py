@@ -10,10 +10,11 @@ from functools import partial
 import numpy as np
 
 from openended.harness.core import F64, DataError, UndefinedMetric
-from openended.harness.report.analysis.frontier import Estimate, estimate_area, estimate_at, estimate_gap
+from openended.harness.report.analysis.frontier import Estimate, estimate_area, estimate_gap
 from openended.harness.report.analysis.operating_points import (
     GEN_PPL,
     SystemFrontier,
+    estimate_at_human,
     find_frontiers,
     load_human_entropy,
 )
@@ -83,7 +84,7 @@ def _build(
         low, high = entry.frontier.reach
         cells = [
             Cell(len(entry.points), decimals=0), Cell(low), Cell(high),
-            _format_estimate(partial(_estimate_at_human, entry, human), np.exp),
+            _format_estimate(partial(estimate_at_human, entry, human), np.exp),
             *_compare(entry, first, human),
             *([_find_lowest_kl(results, entry)] if has_kl else []),
         ]  # fmt: skip
@@ -96,12 +97,6 @@ def _build(
     return Table(
         stem, layout.title, tuple(columns), tuple(rows), _REMARKS, head="System", show_seeds=False
     )  # fmt: skip
-
-
-def _estimate_at_human(entry: SystemFrontier, human: F64 | None) -> Estimate:
-    if human is None:
-        raise UndefinedMetric("the entropy of human text was not measured")
-    return estimate_at(entry.frontier, human)
 
 
 def _compare(entry: SystemFrontier, first: SystemFrontier, human: F64 | None) -> list[Cell]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from openended.harness.core import parse_signature
+from openended.harness.core import load_members, parse_signature
 from openended.harness.report.tables.numbers import format_fixed
 from openended.harness.report.tables.table import Cell, Column
 from openended.harness.results import SystemValue, find_human_value
@@ -22,10 +22,17 @@ def build_ceiling_cell(item: SystemValue, column: Column) -> Cell:
     """Build the cell of the human ceiling; its value moves to the note if its number of texts differs."""
     n, of = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
     if n == of or not column.signature:
-        note = f"{CEILING}{f' (n {n})' if n else ''}. {UNSHARED}"
+        note = f"{CEILING}{f' (n {n})' if n else ''}."
+        if _has_prompts(item):
+            note += f" {UNSHARED}"
         return Cell(item.mean, metric_error=item.error, note=note, source=item)
     value = format_fixed(item.mean, column.decimals)
     return Cell(note=f"No human ceiling with as many texts as the systems (n {of}). {CEILING}: {value} at n {n}.")
+
+
+def _has_prompts(item: SystemValue) -> bool:
+    task = load_members("task").get(item.axes.get("task", ""))
+    return bool(getattr(task, "prompted", True))
 
 
 def remarks_on_counts(models: Sequence[SystemValue], humans: Sequence[SystemValue]) -> list[str]:

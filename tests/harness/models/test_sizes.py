@@ -34,6 +34,6 @@ def test_an_empty_folder_has_no_size(tmp_path):
     assert (size.parameters, size.here, size.memory) == (None, False, None)
 
 
-@pytest.mark.parametrize("name", ["docs-s", "docs-m"])
+@pytest.mark.parametrize("name", ["docs-s", "docs-m", "docs-mlm"])
 def test_the_bundled_models_are_here(name):
     assert describe_model_size(ModelSpec(path=f"bundled:{name}")).here

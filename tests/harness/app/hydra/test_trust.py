@@ -29,6 +29,7 @@ HOSTILE = {
     "filter": {"job_logging": {**LOG, "filters": {"f": {"()": "os.system"}}}},
     "import": {"job_logging": {**LOG, "handlers": {"x": {"class": "logging.StreamHandler", "stream": "ext://os.sep"}}}},
     "axis of a cluster": {"sweeper": {"params": {"runtime.ray_address": "evil:6379"}}},
+    "axis of remote code": {"sweeper": {"params": {"model.trust_remote_code": "true"}}},
     "axis of a launcher": {"sweeper": {"params": {"+hydra.launcher.address": "evil:6379"}}},
     "pretended words": {"overrides": {"task": ["runtime.ray_address=evil:6379"]}},
     "environment": {"job": {"env_set": {"PYTHONPATH": "/somewhere"}}},
@@ -80,6 +81,17 @@ def test_only_the_command_names_a_ray_cluster(tmp_path):
     assert "runtime.ray_address" in done.stderr
     assert "name it in the command" in done.stderr
     typed = openended(*words, "runtime.ray_address=evil:6379", cwd=tmp_path)
+    assert "name it in the command" not in typed.stderr
+
+
+def test_only_the_command_allows_code_of_a_model(tmp_path):
+    node = {"defaults": [{"override /model": "denoiser"}, {"override /decoder": "mdlm"}]}
+    node["model"] = {"path": "somebody/mdlm", "revision": "0" * 40, "trust_remote_code": True}
+    words = experiment(tmp_path, node)
+    done = openended(*words, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "model.trust_remote_code: 'True' runs the code of a model of the hub: name it in the command" in done.stderr
+    typed = openended(*words, "model.trust_remote_code=true", cwd=tmp_path)
     assert "name it in the command" not in typed.stderr
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from openended.harness.report.tables.human import build_ceiling_cell, remarks_on_counts
 from openended.harness.report.tables.table import Column
 from openended.harness.results.fold import fold_seeds
@@ -28,6 +30,17 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path)
     assert math.isnan(half.value)
     assert "0.700 at n 50/50" in half.note
     assert math.isnan(model.error)
+
+
+@pytest.mark.parametrize(("task", "mentions_prompts"), [("docs", True), ("unconditional", False)])
+def test_ceiling_mentions_prompts_only_where_there_are_some(tmp_path, task, mentions_prompts):
+    lines = [result("model", "mauve", {"mauve": 0.8}), result("ceiling", "mauve", {"mauve": 0.9})]
+    write_run(tmp_path, "nucleus", 0, results=lines, axes={"task": task})
+    model, ceiling = sorted(fold_seeds(read_results([tmp_path])), key=lambda item: item.system, reverse=True)
+    cell = build_ceiling_cell(ceiling, Column("mauve", "mauve", "MAUVE", "higher", signature=model.signature))
+    assert cell.value == 0.9
+    assert "two disjoint sets of human text" in cell.note
+    assert ("prompts" in cell.note) == mentions_prompts
 
 
 def test_fewer_human_texts_are_told(tmp_path):

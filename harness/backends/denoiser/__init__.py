@@ -1,0 +1,1 @@
+"""Backend that fills masked positions with a denoiser, such as a masked language model."""

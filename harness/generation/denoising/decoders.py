@@ -1,0 +1,263 @@
+"""Samplers of diffusion models, as decoders: they fill masked (or noisy) positions in any order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from openended.harness.core import Advance, SpecError, register
+from openended.harness.decoders import Decoder, Emit, GenerationRequest
+from openended.harness.generation.denoising.proposals import NucleusRule
+from openended.harness.generation.denoising.updates import (
+    Mode,
+    Schedule,
+    Strategy,
+    Transition,
+    compute_alpha,
+    compute_kappa,
+    compute_loop_alpha,
+    compute_remasking,
+    update_masked,
+    update_uniform,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from openended.harness.core import CausalModel
+
+Noise = Literal["mask", "uniform"]
+Precision = Literal["float64", "float32"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenoisingDecoder(Decoder):
+    """Base of the samplers: how tokens are drawn from what the denoiser proposes."""
+
+    stochastic: ClassVar[bool] = True
+    has_q: ClassVar[bool] = False
+    no_q_reason: ClassVar[str] = "a denoiser fills positions in any order: it has no distribution over the next token"
+    denoises: ClassVar[bool] = True
+    noise: ClassVar[Noise] = "mask"
+    lowest_temperature: ClassVar[float] = 1e-6
+
+    temperature: float = 1.0
+    """Logits are divided by it."""
+    nucleus_p: float = 1.0
+    """Mass of the tokens that are kept; 1: all."""
+    nucleus_rule: NucleusRule = "reach"
+    """Keep tokens until the mass reaches p, or, one fewer, while it is below."""
+    precision: Precision = "float64"
+    """Of the draws."""
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        low = self.lowest_temperature
+        self.require(low <= self.temperature <= 1e6, "temperature", f"a number from {low:g} to 1e6")
+        self.require(0 < self.nucleus_p <= 1, "nucleus_p", "a number in (0, 1]")
+
+    def check_context_length(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
+        """Refuse, before a model loads, lengths that the model cannot hold; no start token is needed.
+
+        Raises:
+            SpecError: Names the lengths.
+        """
+        if max_new_tokens < 1:
+            raise SpecError(f"max_new_tokens: expected at least 1, got {max_new_tokens}")
+        if context_length is not None and longest_prompt + max_new_tokens > context_length:
+            prompt = f" with a prompt of {longest_prompt} tokens" if longest_prompt else ""
+            raise SpecError(
+                f"max_new_tokens={max_new_tokens}{prompt} goes beyond the model's {context_length} positions; at most "
+                f"{context_length - longest_prompt}"
+            )
+
+    def count_steps(self, length: int) -> int:
+        """Return the number of steps for a text of this many tokens."""
+        raise TypeError(f"{type(self).__name__} does not say how many steps {length} tokens take")
+
+    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
+        """Fill the request's texts; see `generation.denoising.loop`."""
+        from openended.harness.generation.denoising.loop import denoise_texts
+
+        denoise_texts(lm, self, request, emit, advance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffusionDecoder(DenoisingDecoder):
+    """A sampler that goes from t = 1 to t = 0 in equal steps; in each, positions change independently."""
+
+    title_fields: ClassVar[tuple[str, ...]] = ("steps",)
+
+    steps: int = 1000
+    """Steps from noise to text."""
+    schedule: Schedule = "linear"
+    """How the share of noise falls with time."""
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        super().check()
+        self.require(self.steps >= 1, "steps", "1 or more")
+
+    def count_steps(self, length: int) -> int:
+        """Return the number of steps."""
+        del length
+        return self.steps
+
+    def alphas(self, step: int) -> tuple[float, float]:
+        """Return alpha before and after a step; the first step is 0."""
+        times = (1 - step / self.steps, 1 - (step + 1) / self.steps)
+        before, after = (self.compute_alpha(t) for t in times)
+        return before, after
+
+    def compute_alpha(self, t: float) -> float:
+        """Return the share of tokens that are not noise at time t."""
+        return compute_alpha(self.schedule, t)
+
+    def transition_masked(self, step: int, masked: Tensor, confidence: Tensor) -> Transition:
+        """Return the probabilities of a change in a step.
+
+        Args:
+            step: The first is 0.
+            masked: Which positions are masked, shape (rows, positions).
+            confidence: Probability that each token had when it was drawn; -inf where there is none.
+        """
+        raise TypeError(f"{type(self).__name__} has no rule for step {step} of {masked.shape} and {confidence.shape}")
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Mdlm(DiffusionDecoder):
+    """Ancestral sampling of masked diffusion: a revealed token stays (Sahoo et al. 2024)."""
+
+    name: ClassVar[str] = "mdlm"
+    table_rank: ClassVar[int] = 200
+
+    cached: bool = False
+    """Use the denoiser's output again while no token has changed; for models without a time input."""
+
+    def transition_masked(self, step: int, masked: Tensor, confidence: Tensor) -> Transition:
+        """See `updates.update_masked`."""
+        del confidence
+        return update_masked(masked, *self.alphas(step))
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Remdm(DiffusionDecoder):
+    """Masked diffusion whose tokens may be masked again (Wang et al. 2025)."""
+
+    name: ClassVar[str] = "remdm"
+    table_rank: ClassVar[int] = 210
+    title_fields: ClassVar[tuple[str, ...]] = ("strategy", "steps")
+
+    nucleus_p: float = 0.9  # Wang et al. 2025
+    nucleus_rule: NucleusRule = "below"  # their code
+    strategy: Strategy = "cap"
+    """How the probability of remasking is chosen."""
+    eta: float = 0.02  # their scripts
+    """Strength of remasking, for cap, rescale and loop."""
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        super().check()
+        self.require(0 <= self.eta <= 1, "eta", "a number in [0, 1]")
+        plain = self.strategy != "loop" or self.schedule == "linear"
+        self.require(plain, "schedule", "linear with strategy=loop, which has a schedule of its own")
+
+    def compute_alpha(self, t: float) -> float:
+        """Return the share of tokens that are not masked at time t."""
+        return compute_loop_alpha(t) if self.strategy == "loop" else super().compute_alpha(t)
+
+    def transition_masked(self, step: int, masked: Tensor, confidence: Tensor) -> Transition:
+        """See `updates.compute_remasking`."""
+        before, after = self.alphas(step)
+        t = 1 - step / self.steps
+        remasking = compute_remasking(self.strategy, t, before, after, self.eta, confidence)
+        return update_masked(masked, before, after, remasking)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Duo(DiffusionDecoder):
+    """Uniform-state diffusion: tokens are replaced, never masked (Sahoo et al. 2025; Deschenaux et al. 2026)."""
+
+    name: ClassVar[str] = "duo"
+    table_rank: ClassVar[int] = 220
+    noise: ClassVar[Noise] = "uniform"
+
+    mode: Mode = "posterior"
+    """Posterior alone, or mixed with the forward process (predictor-corrector)."""
+    eta: float = 0.05  # their scripts
+    """Weight of the posterior for constant; ReMDM's strength for cap, rescale and remdm."""
+    first: float = 1.0
+    """The mixture is used for times up to this one; the posterior before."""
+    last: float = 0.0
+    """The mixture is used for times above this one; the posterior after."""
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        super().check()
+        self.require(0 <= self.eta <= 1, "eta", "a number in [0, 1]")
+        self.require(0 <= self.last < self.first <= 1, "first", "a time above duo.last, at most 1")
+
+    def transition_uniform(self, step: int, own_prob: Tensor, vocab_size: int) -> Transition:
+        """Return the probabilities of a change, from what the denoiser gives to the present tokens."""
+        before, after = self.alphas(step)
+        is_mixed = self.last < 1 - step / self.steps <= self.first
+        kappa = compute_kappa(self.mode, before, after, self.eta) if is_mixed else 1.0
+        return update_uniform(own_prob, vocab_size, before, after, kappa)
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class FirstHitting(DenoisingDecoder):
+    """Masked diffusion without time steps: one masked position after another, chosen at random (Zheng et al. 2024)."""
+
+    name: ClassVar[str] = "first_hitting"
+    table_rank: ClassVar[int] = 230
+
+    def count_steps(self, length: int) -> int:
+        """Return the number of steps: one a token."""
+        return length
+
+
+@register("decoder")
+@dataclass(frozen=True, kw_only=True)
+class Llada(DenoisingDecoder):
+    """Block by block from the left, the most confident tokens first (Nie et al. 2025)."""
+
+    name: ClassVar[str] = "llada"
+    table_rank: ClassVar[int] = 240
+    title_fields: ClassVar[tuple[str, ...]] = ("steps", "remasking")
+    lowest_temperature: ClassVar[float] = 0.0
+
+    temperature: float = 0.0  # their default: the best token
+    """0: the best token; else logits are divided by it."""
+    steps: int = 128
+    """Steps of the whole text, shared by its blocks."""
+    block_length: int = 128
+    """Tokens of a block; a longer one than the text is the text."""
+    remasking: Literal["low_confidence", "random"] = "low_confidence"
+    """Which tokens stay masked in a step."""
+
+    def check(self) -> None:
+        """Refuse options out of range."""
+        super().check()
+        self.require(self.steps >= 1, "steps", "1 or more")
+        self.require(self.block_length >= 1, "block_length", "1 or more")
+
+    def check_context_length(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
+        """Refuse lengths that the model cannot hold, and steps that do not divide among the blocks."""
+        super().check_context_length(context_length, max_new_tokens, longest_prompt)
+        blocks = self.count_blocks(max_new_tokens)
+        self.require(self.steps % blocks == 0, "steps", f"a multiple of the {blocks} blocks of {self.block_length}")
+
+    def count_blocks(self, length: int) -> int:
+        """Return the number of blocks of a text of this many tokens."""
+        return math.ceil(length / self.block_length)
+
+    def count_steps(self, length: int) -> int:
+        """Return the number of steps."""
+        del length
+        return self.steps

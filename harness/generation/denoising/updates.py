@@ -1,0 +1,189 @@
+"""Update rules of samplers: with which probability a position changes in a step from time t to time s < t.
+
+`alpha_t` is the share of tokens that are not noise at time t: 0 at t = 1, and 1 at t = 0. The rules are functions of
+plain numbers and tensors. The samplers draw by them, and docs/denoisers.md's exact laws are computed with them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Schedule = Literal["linear", "cosine", "cosine_squared"]
+Strategy = Literal["cap", "rescale", "conf", "forward_backward", "loop"]
+Mode = Literal["posterior", "pc", "constant", "cap", "rescale", "remdm"]
+
+LOOP_ON, LOOP_OFF, LOOP_ALPHA = 0.55, 0.05, 0.9  # Wang et al. 2025
+
+
+class Transition(NamedTuple):
+    """What happens to each position in a step; with the rest of the probability it keeps its token."""
+
+    draw: Tensor
+    """Probability that the position gets a token that the denoiser proposes, shape (rows, positions)."""
+    noise: Tensor
+    """Probability that it becomes noise: the mask, or a token drawn uniformly."""
+
+
+def compute_alpha(schedule: Schedule, t: float) -> float:
+    """Return the share of tokens that are not noise at time t."""
+    if schedule == "linear":
+        return 1 - t
+    wave = math.cos(math.pi * t / 2)
+    return 0.0 if t == 1 else wave if schedule == "cosine" else wave * wave
+
+
+def compute_loop_alpha(t: float) -> float:
+    """Return alpha of ReMDM's loop: it rises to `LOOP_ALPHA`, stays there, and rises to 1."""
+    if t > LOOP_ON:
+        return LOOP_ALPHA * (1 - t) / (1 - LOOP_ON)
+    return LOOP_ALPHA if t > LOOP_OFF else 1 - (1 - LOOP_ALPHA) * t / LOOP_OFF
+
+
+def compute_time_input(alpha_t: float) -> float:
+    """Return the noise level that models with a time input read: -log alpha; infinity for pure noise."""
+    return -math.log(alpha_t) if alpha_t > 0 else math.inf
+
+
+def bound_remasking(alpha_t: float, alpha_s: float) -> float:
+    """Return the largest probability of remasking with which the share of masks at time s stays 1 - alpha_s."""
+    return min(1.0, (1 - alpha_s) / alpha_t) if alpha_t > 0 else 1.0
+
+
+def compute_remasking(
+    strategy: Strategy, t: float, alpha_t: float, alpha_s: float, eta: float, confidence: Tensor | None = None
+) -> Tensor | float:
+    """Return ReMDM's probability that a token is masked again.
+
+    Args:
+        strategy: Rule of Wang et al. 2025.
+        t: Time before the step.
+        alpha_t: Alpha before the step.
+        alpha_s: Alpha after it.
+        eta: Strength.
+        confidence: Probability that each token had when it was drawn, shape (rows, positions); -inf where there is no
+            token that may be masked. Read by `conf`.
+    """
+    bound = bound_remasking(alpha_t, alpha_s)
+    if strategy == "cap":
+        return min(eta, bound)
+    if strategy == "rescale":
+        return eta * bound
+    if strategy == "loop":
+        return min(eta, bound) if LOOP_OFF < t <= LOOP_ON else 0.0
+    if strategy == "forward_backward":
+        return min((alpha_s - alpha_t) / alpha_t, bound) if alpha_t > 0 else bound
+    if confidence is None:
+        raise TypeError("the strategy conf needs confidences")
+    return bound * _weigh_low_confidence(confidence)
+
+
+def _weigh_low_confidence(confidence: Tensor) -> Tensor:
+    """Return the softmax of -confidence over the tokens of each row; 0 where there is no token."""
+    import torch
+
+    weights = torch.where(confidence > -math.inf, (-confidence).clamp(max=0).exp(), 0.0)
+    return weights / weights.sum(dim=-1, keepdim=True).clamp_min(1e-300)
+
+
+def update_masked(masked: Tensor, alpha_t: float, alpha_s: float, remasking: Tensor | float = 0.0) -> Transition:
+    """Return the step of a masked diffusion; without remasking it is MDLM's.
+
+    Args:
+        masked: Which positions are masked, shape (rows, positions).
+        alpha_t: Alpha before the step, below 1.
+        alpha_s: Alpha after it.
+        remasking: Probability that a token is masked again.
+    """
+    import torch
+
+    sigma = torch.as_tensor(remasking, dtype=torch.float64, device=masked.device).expand(masked.shape)
+    draw = (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t)
+    return Transition(torch.where(masked, draw.clamp(0, 1), 0.0), torch.where(masked, 0.0, sigma))
+
+
+def compute_kappa(mode: Mode, alpha_t: float, alpha_s: float, eta: float) -> float:
+    """Return the weight of the posterior in Duo's mixture of posterior and forward noising (Psi-samplers).
+
+    Args:
+        mode: `posterior`: 1; `pc`: 0; `constant`: eta. The others take ReMDM's probabilities.
+        alpha_t: Alpha before the step.
+        alpha_s: Alpha after it.
+        eta: Strength.
+    """
+    if mode in ("posterior", "pc", "constant"):
+        return {"posterior": 1.0, "pc": 0.0, "constant": eta}[mode]
+    if alpha_s >= 1:
+        return 1.0
+    bound = bound_remasking(alpha_t, alpha_s)
+    sigma = {"cap": min(eta, bound), "rescale": eta * bound, "remdm": eta}[mode]
+    return min(max(1 - sigma / (1 - alpha_s), 0.0), 1.0)
+
+
+def update_uniform(own_prob: Tensor, vocab_size: int, alpha_t: float, alpha_s: float, kappa: float = 1.0) -> Transition:
+    """Return the step of a uniform-state diffusion: Duo's posterior, mixed with its forward process.
+
+    Args:
+        own_prob: Probability that the denoiser gives to the present token of each position, shape (rows, positions).
+        vocab_size: Number of tokens.
+        alpha_t: Alpha before the step, below 1.
+        alpha_s: Alpha after it, above `alpha_t`.
+        kappa: Weight of the posterior.
+    """
+    total = alpha_t * vocab_size * own_prob + (1 - alpha_t)
+    draw = kappa * (alpha_s - alpha_t) / total + (1 - kappa) * alpha_s
+    noise = kappa * (1 - alpha_t / alpha_s) * (1 - alpha_s) / total + (1 - kappa) * (1 - alpha_s)
+    return Transition(draw, noise)
+
+
+def compute_law(transition: Transition, proposal: Tensor, own: Tensor, noise: Tensor) -> Tensor:
+    """Return the distribution of each position after a step.
+
+    Args:
+        transition: The probabilities of a change, shape (…).
+        proposal: The denoiser's distribution, shape (…, V).
+        own: The present token, shape (…).
+        noise: The distribution of noise, shape (V,).
+
+    Returns:
+        Shape (…, V), float64; rows sum to 1.
+    """
+    law = transition.draw[..., None] * proposal + transition.noise[..., None] * noise
+    keep = (1 - transition.draw - transition.noise).clamp_min(0)
+    return law.scatter_add(-1, own[..., None], keep[..., None])
+
+
+def count_revealed(num_masked: int, num_steps: int, step: int) -> int:
+    """Return how many tokens LLaDA reveals in a step: equal shares, the first steps take what is left over."""
+    return num_masked // num_steps + (step < num_masked % num_steps)
+
+
+def choose_most_confident(confidence: Tensor, count: int) -> Tensor:
+    """Return which positions of each row are revealed: the `count` most confident, of equal ones the leftmost.
+
+    Args:
+        confidence: Shape (rows, positions); -inf where no token may be revealed.
+        count: How many.
+
+    Returns:
+        Shape (rows, positions), boolean.
+    """
+    import torch
+
+    order = confidence.argsort(dim=-1, descending=True, stable=True)
+    chosen = torch.zeros_like(confidence, dtype=torch.bool)
+    return chosen.scatter(-1, order[:, :count], True) & (confidence > -math.inf)
+
+
+def choose_one(masked: Tensor, uniform: Tensor) -> Tensor:
+    """Return which position of each row the first-hitting sampler reveals: a masked one, all equally likely.
+
+    Args:
+        masked: Shape (rows, positions).
+        uniform: A number in [0, 1) for each row.
+    """
+    index = (uniform * masked.sum(dim=-1)).long()
+    return masked & (masked.cumsum(dim=-1) - 1 == index[:, None])

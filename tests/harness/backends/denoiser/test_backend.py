@@ -1,0 +1,151 @@
+"""A masked language model of transformers as a denoiser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from openended.harness.backends.denoiser.backend import DenoiserBackend
+from openended.harness.backends.denoiser.spec import DenoiserSpec
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.decoders import GenerationRequest, Prompt
+from openended.harness.decoders.sampling import Nucleus
+from openended.harness.generation.denoising.decoders import Duo, FirstHitting, Llada, Mdlm, Remdm
+from tests.helpers import tiny_masked_model, tiny_model
+
+PROMPTS = [Prompt(f"t/{i}", s, tuple(range(40, 45 + i % 2)), "text") for i in range(4) for s in range(2)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_masked_model(tmp_path_factory.mktemp("models") / "masked")
+
+
+@pytest.fixture(scope="module")
+def lm(folder):
+    return DenoiserSpec(path=str(folder)).load()
+
+
+def texts(lm, decoder, batch_size=3, **options):
+    made = {}
+    request = GenerationRequest(
+        prompts=options.pop("prompts", PROMPTS), decoder=decoder, seed=1, max_new_tokens=12, batch_size=batch_size,
+        **options,
+    )  # fmt: skip
+    lm.generate(request, lambda rows: made.update({(g.example_id, g.sample): g for g in rows}))
+    return made
+
+
+@pytest.mark.parametrize(
+    "decoder",
+    [Mdlm(steps=6), Mdlm(steps=6, precision="float32"), Remdm(steps=6), FirstHitting(), Llada(steps=6), Duo(steps=6)],
+    ids=lambda d: f"{d.name} {d.precision}",
+)
+def test_texts_do_not_depend_on_the_batch(lm, folder, decoder):
+    model = lm if decoder.noise == "mask" else DenoiserSpec(path=str(folder), noise="uniform").load()
+    one, seven = (texts(model, decoder, size, continue_after_end=True) for size in (1, 7))
+    assert {key: g.token_ids for key, g in one.items()} == {key: g.token_ids for key, g in seven.items()}
+    assert len(one) == len(PROMPTS)
+    assert {len(g.token_ids) for g in one.values()} == {12}
+    if decoder.noise == "mask":
+        assert all(lm.mask_id not in g.token_ids for g in one.values())
+    if decoder.name != "llada":  # at temperature 0
+        assert one["t/0", 0].token_ids != one["t/0", 1].token_ids
+
+
+def test_the_logits_are_the_models(lm):
+    ids = torch.tensor([[1, lm.mask_id, 3]])
+    with torch.inference_mode():
+        assert torch.equal(lm.denoise(ids, 0.0), lm.model(input_ids=ids).logits)
+        shifted = DenoiserBackend(replace(lm.spec, shifted=True), lm.model, "cpu").denoise(ids, 0.0)
+        assert torch.equal(shifted[:, 1:], lm.denoise(ids, 0.0)[:, :-1])
+
+
+class Timed:
+    """Gives the noise level as a logit."""
+
+    config = SimpleNamespace(vocab_size=258)
+
+    def get_output_embeddings(self):
+        return None
+
+    def forward(self, input_ids, timesteps):
+        return timesteps[:, None, None].expand(*input_ids.shape, 258)
+
+    __call__ = forward
+
+
+def test_a_model_with_a_time_input_reads_minus_log_alpha(folder):
+    ids = torch.tensor([[1, 2], [3, 4]])
+    spec = DenoiserSpec(path=str(folder), time_input="sigma")
+    backend = DenoiserBackend(spec, Timed(), "cpu")
+    assert float(backend.denoise(ids, 0.7).max()) == pytest.approx(0.7)
+    assert float(backend.denoise(ids, float("inf")).max()) == pytest.approx(6.9)
+    without = DenoiserBackend(replace(spec, time_input="none"), Timed(), "cpu")
+    assert float(without.denoise(ids, 0.7).max()) == 0
+
+
+def test_a_time_input_that_the_model_lacks_is_refused(folder):
+    with pytest.raises(SpecError, match="time_input=sigma, but its forward pass takes no `timesteps`"):
+        DenoiserSpec(path=str(folder), time_input="sigma").load()
+
+
+def test_other_models_devices_and_decoders_are_one_line(folder, tmp_path, lm):
+    causal = DenoiserSpec(path=str(tiny_model(tmp_path / "causal")), mask_id=5)
+    with pytest.raises(DataError, match="cannot be loaded as a masked model"):
+        causal.load()
+    with pytest.raises(SpecError, match=r"runtime.device_map: a denoiser is on one device"):
+        DenoiserSpec(path=str(folder)).load(device_map="auto")
+    with pytest.raises(SpecError, match="nucleus writes from left to right"):
+        texts(lm, Nucleus())
+    with pytest.raises(SpecError, match="goes beyond the model's 64 positions"):
+        texts(lm, Mdlm(steps=2), prompts=[Prompt("t/0", 0, (1,) * 60)])
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(folder, tmp_path):
+    small = tiny_masked_model(tmp_path / "small")
+    spec = DenoiserSpec(path=str(small), tokenizer=str(folder))
+    model = spec.load().model
+    model.resize_token_embeddings(200)
+    with pytest.raises(DataError, match="its tokenizer has the id 257"):
+        DenoiserBackend(spec, model, "cpu")
+
+
+def test_infilling_writes_in_place_of_the_mark(folder, monkeypatch):
+    lm = DenoiserSpec(path=str(folder), infill="____").load()
+    shown = []
+    monkeypatch.setattr(lm, "denoise", lambda ids, _: shown.append(ids.tolist()) or torch.zeros(*ids.shape, 258))
+    made = texts(lm, FirstHitting(), prompts=[Prompt("t/0", 0, (), "ab____cde")], continue_after_end=True)
+    (before, after) = (lm.tokenizer.encode(part) for part in ("ab", "cde"))
+    assert shown[0] == [[*before, *[lm.mask_id] * 12, *after]]
+    assert len(made["t/0", 0].token_ids) == 12
+    for text in ("ab", "a____b____c"):
+        with pytest.raises(DataError, match=r"example t/0: expected model.infill='____' once in its prompt"):
+            texts(lm, Mdlm(steps=2), prompts=[Prompt("t/0", 0, (), text)])
+
+
+def test_what_a_tokenizer_puts_around_a_text_stays(folder, tmp_path):
+    from transformers import BertTokenizerFast
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+    target = tiny_masked_model(tmp_path / "bert")
+    (target / "vocab.txt").write_text("\n".join(words))
+    BertTokenizerFast(vocab_file=str(target / "vocab.txt")).save_pretrained(target)
+    lm = DenoiserSpec(path=str(target)).load()
+    assert lm.mask_id == 4
+    shown = []
+    lm.denoise = lambda ids, _: shown.append(ids.tolist()) or torch.zeros(*ids.shape, 258)
+    texts(lm, FirstHitting(), prompts=[Prompt("t/0", 0, (5,), "a")], continue_after_end=True)
+    assert shown[0] == [[2, 5, *[4] * 12, 3]]
+
+
+def test_the_record_says_how_the_model_was_read_and_that_its_code_ran(lm):
+    assert lm.provenance() == {"denoiser": {"mask_id": 257, "noise": "mask", "time_input": "none"}}
+    commit = "0" * 40
+    lm = DenoiserBackend(lm.spec, lm.model, "cpu")
+    lm.spec = DenoiserSpec(path="somebody/mdlm", revision=commit, trust_remote_code=True)
+    assert lm.provenance()["denoiser"]["remote_code"] == f"somebody/mdlm@{commit}"
+    assert lm.provenance()["notes"] == [f"mdlm: code of the hub was run (somebody/mdlm@{commit})"]

@@ -1,0 +1,91 @@
+"""The bundled masked model: its files, its predictions, its embeddings, and one draw from it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from openended.harness.backends.denoiser.backend import load_denoiser
+from openended.harness.backends.denoiser.spec import DenoiserSpec
+from openended.harness.core import DataError
+from openended.harness.decoders import GenerationRequest, Prompt
+from openended.harness.generation import Mdlm
+from openended.harness.models import ModelSpec, bundled_models, load_tokenizer
+from openended.harness.models.embedder import EmbedderSpec, load_embedder
+from openended.harness.models.transformers import load_model
+from tests.helpers import embed_one, ragged
+
+pytestmark = pytest.mark.skipif("docs-mlm" not in bundled_models(), reason="the bundled model is not there")
+SPEC = DenoiserSpec(path="bundled:docs-mlm")
+TEXTS = (
+    "Return the mean of the array elements along the given axis. The mean is computed over the flattened array by default.",
+    "Return the standard deviation of the array elements along the given axis. By default it is computed over all elements.",
+    "Open a connection to the server and send the request. If the connection is closed, an exception is raised.",
+    "Close the connection to the server. An exception is raised if the request was not sent before.",
+)
+
+
+@pytest.fixture(scope="module")
+def lm():
+    return load_denoiser(SPEC)
+
+
+def test_files_are_small_and_share_the_vocabulary():
+    folder = SPEC.folder
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 8_000_000
+    own, shared = (load_tokenizer(ModelSpec(path=f"bundled:{name}")) for name in ("docs-mlm", "docs-m"))
+    assert own.vocabulary() == shared.vocabulary() | {"[MASK]": 4096}
+    assert [own.encode(text) for text in TEXTS] == [shared.encode(text) for text in TEXTS]
+
+
+def test_masked_tokens_are_predicted_better_than_by_frequency(lm):
+    """A model that knows only frequencies has about 6.8 nats a token."""
+    torch = pytest.importorskip("torch")
+    losses = []
+    for text in TEXTS:
+        ids = torch.tensor(lm.tokenizer.encode(text))
+        for start in range(4):
+            masked = torch.zeros(len(ids), dtype=torch.bool)
+            masked[start::4] = True
+            with torch.inference_mode():
+                logits = lm.denoise(torch.where(masked, lm.mask_id, ids)[None], 0.0)[0, masked, : lm.mask_id]
+            losses += torch.nn.functional.cross_entropy(logits, ids[masked], reduction="none").tolist()
+    assert np.mean(losses) < 4.5
+
+
+def test_embeddings_separate_subjects():
+    spec = EmbedderSpec(path="bundled:docs-mlm", kind="masked", pooling="mean")
+    model = load_embedder(spec)
+    ids = ragged(model.tokenizer.encode(text) for text in TEXTS)
+    vectors = embed_one(model, spec, ragged([] for _ in TEXTS), ids, batch_size=4).vectors
+    unit = vectors - vectors.mean(axis=0)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    cosine = unit @ unit.T
+    assert min(cosine[0, 1], cosine[2, 3]) > max(cosine[0, 2], cosine[0, 3], cosine[1, 2], cosine[1, 3])
+
+
+def test_it_writes_around_what_is_given(lm):
+    written = []
+    prompt = Prompt(example_id="0", sample=0, token_ids=tuple(lm.tokenizer.encode("Return the")), text="Return the")
+    request = GenerationRequest(
+        prompts=[prompt], decoder=Mdlm(steps=4), seed=0, max_new_tokens=12, continue_after_end=True, batch_size=1
+    )
+    lm.generate(request, written.extend)
+    assert len(written[0].token_ids) == 12
+    assert lm.mask_id not in written[0].token_ids
+
+
+def test_it_is_not_an_autoregressive_model():
+    with pytest.raises(DataError, match="docs-mlm"):
+        load_model(ModelSpec(path="bundled:docs-mlm"))
+
+
+def test_the_card_states_the_bound():
+    card = (SPEC.folder / "README.md").read_text(encoding="utf-8")
+    row = next(line for line in card.splitlines() if line.startswith("| validation bound |"))
+    nats, perplexity = (
+        float(word.rstrip(")")) for word in row.split() if word.rstrip(")").replace(".", "", 1).isdigit()
+    )
+    assert perplexity == pytest.approx(math.exp(nats), rel=1e-3)
