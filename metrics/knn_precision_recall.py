@@ -117,7 +117,7 @@ def _compute_shares(counts: Counts, k: int) -> KnnResult:
         precision=float(np.mean(counts.human_balls > 0)),
         recall=float(np.mean(counts.model_balls > 0)),
         density=float(np.mean(counts.human_balls) / k),
-        coverage=float(np.mean(counts.filled)),
+        coverage=float(np.mean(counts.members > 0)),
     )
 
 

@@ -23,7 +23,7 @@ Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
 Resampling = Literal["bootstrap", "subsample", "none"]
 NeedKind = Literal[
     "texts", "tokens", "end_tokens", "stops", "embeddings", "token_nll", "token_rank", "gradients", "log_prob",
-    "next_token", "judgments",
+    "next_token", "judgments", "corpus",
 ]  # fmt: skip
 Scope = Literal["continuation", "prompt_and_continuation"]
 Unit = Literal["tokens", "words"]
@@ -37,7 +37,8 @@ class Need:
     array, true where the length limit was hit; `embeddings` → float32 (n, d); `token_nll` → `Ragged` float64, nats;
     `token_rank` → `Ragged` int64, 1 for the most probable token; `gradients` → float32 (n, d), sketches of the gradient
     of each text's loss; `log_prob` → float64 (n,), log Q of the texts as they were drawn, nats; `next_token` →
-    `NextToken`; `judgments` → `openended.metrics.judgments.Judgments`.
+    `NextToken`; `judgments` → `openended.metrics.judgments.Judgments`; `corpus` → list of str, the texts of a file that
+    the option `file` names.
     """
 
     kind: NeedKind

@@ -1,3 +1,24 @@
+from .damage import (
+    Damage as Damage,
+)
+from .damage import (
+    HumanTexts as HumanTexts,
+)
+from .damage import (
+    damage_texts as damage_texts,
+)
+from .damage import (
+    digest_source as digest_source,
+)
+from .damage import (
+    is_built_in_system as is_built_in_system,
+)
+from .damage import (
+    list_damages as list_damages,
+)
+from .damage import (
+    parse_damage as parse_damage,
+)
 from .files import (
     HUMAN_TEXTS as HUMAN_TEXTS,
 )
@@ -21,6 +42,9 @@ from .files import (
 )
 from .formats import (
     GROVER_FIELDS as GROVER_FIELDS,
+)
+from .formats import (
+    read_generations as read_generations,
 )
 from .formats import (
     recognize_format as recognize_format,

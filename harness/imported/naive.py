@@ -101,6 +101,10 @@ class NaiveTexts:
             ids = ids if self.tokenizer is not None else ()
             yield Row(row.prompt, row.prompt_ids, Generation(example, 0, text, ids, "length", float("nan")))
 
+    def make_text(self, index: int, example: str, length: int) -> str:
+        """Return the text of one example, of `length` tokens."""
+        return self._decode((), [int(i) for i in self._draw(index, example, length)])
+
     def _draw(self, index: int, example: str, length: int) -> Sequence[int] | I64:
         """Return the token ids of a text."""
         rng = make_random_stream(self.seed, "naive", self.system.kind, example)

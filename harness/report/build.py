@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FILES = ("tables", "figures", "results.parquet", "results.csv", "report.html", "page")
+FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "page")
 MAX_LISTED_RUNS = 5  # in an error message
 
 
@@ -101,7 +101,7 @@ def build_report(
     """
     from openended.harness.report.tables.abilities import build_ability_tables, drop_abilities
     from openended.harness.report.tables.run_summary import add_summaries
-    from openended.harness.results import check_axes, read_results, write_frame
+    from openended.harness.results import check_axes, read_results
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
@@ -114,20 +114,7 @@ def build_report(
     tables += _compare(results, compare, baseline)
     tables = add_summaries([replace(t, warnings=(*t.warnings, *results.remarks())) for t in tables], results)
     with replace_folder(target, FILES) as folder:
-        written = [p for table in tables for p in write_table(table, folder / "tables")]
-        figure_paths: list[Path] = []
-        traces: dict[str, Any] = {}
-        if figures:
-            from openended.harness.report.figures.draw import draw_all
-
-            fair = next((chosen_layout for _, chosen_layout in layouts if chosen_layout.kind == "fair"), None)
-            frontier = any(chosen_layout.kind == "frontier" for _, chosen_layout in layouts)
-            figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair, frontier=frontier)
-        written += [*figure_paths, *write_frame(results, folder)]
-        if page:
-            from openended.harness.report.page.page import write_page
-
-            written += write_page(results, tables, figure_paths, folder / "report.html", traces=traces)
+        written = _write_files(results, tables, layouts, folder, figures=figures, page=page)
     final = tuple(target / path.relative_to(folder) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
     return Report(target, tuple(tables), final, *counts)
@@ -140,6 +127,39 @@ def _compare(results: Results, references: Sequence[str], baseline: str | None) 
 
     tables = [build_comparison(results, reference) for reference in references]
     return tables if baseline is None else [*tables, *build_significance_tables(results, baseline)]
+
+
+def _write_files(
+    results: Results,
+    tables: Sequence[Table],
+    layouts: Sequence[tuple[str, Layout]],
+    folder: Path,
+    *,
+    figures: bool,
+    page: bool,
+) -> list[Path]:
+    """Write tables, figures, frame and page; return the files in this order."""
+    from openended.harness.results import write_frame
+
+    written = [p for table in tables for p in write_table(table, folder / "tables")]
+    figure_paths: list[Path] = []
+    traces: dict[str, Any] = {}
+    kinds = {chosen_layout.kind for _, chosen_layout in layouts}
+    if figures:
+        from openended.harness.report.figures.draw import draw_all
+
+        fair = next((chosen_layout for _, chosen_layout in layouts if chosen_layout.kind == "fair"), None)
+        figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair, kinds=kinds)
+    written += [*figure_paths, *write_frame(results, folder)]
+    if "stress" in kinds:
+        from openended.harness.report.tables.detected_damage import write_stress_csv
+
+        written.append(write_stress_csv(results, folder))
+    if page:
+        from openended.harness.report.page.page import write_page
+
+        written += write_page(results, tables, figure_paths, folder / "report.html", traces=traces)
+    return written
 
 
 def _layouts(
@@ -162,6 +182,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         build_embedder_tables,
         build_seed_std_tables,
     )
+    from openended.harness.report.tables.detected_damage import build_stress_tables
     from openended.harness.report.tables.fair_comparison import build_fair_tables
     from openended.harness.report.tables.selection import IncomparableError, select
     from openended.harness.report.tables.systems import build_value_tables
@@ -176,6 +197,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         "findings": build_findings_tables,
         "fair": build_fair_tables,
         "frontier": _build_frontier_report,
+        "stress": build_stress_tables,
     }
     if layout.kind not in makers:
         raise SpecError(f"layout {name}: no kind {layout.kind!r}")

@@ -30,11 +30,14 @@ class Layout(Spec):
     name: ClassVar[str] = "report"
 
     title: str = "Results"
-    kind: Literal["values", "correlation", "embedders", "variants", "spread", "findings", "fair", "frontier"] = "values"
+    kind: Literal[
+        "values", "correlation", "embedders", "variants", "spread", "findings", "fair", "frontier", "stress"
+    ] = "values"
     """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
     several embedders; `variants`: the scores under several options of a metric and their agreement; `spread`: standard
     deviations over seeds; `findings`: the papers' claims on these runs; `fair`: best of N settings, Pareto front,
-    wins and losses; `frontier`: all values, and Gen-PPL at equal entropy."""
+    wins and losses; `frontier`: all values, and Gen-PPL at equal entropy; `stress`: the smallest damage that each
+    metric detects."""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics."""
     companions: bool = True

@@ -25,10 +25,11 @@ from openended.harness.core import (
     digest_file,
 )
 from openended.harness.decoders import Decoder
-from openended.harness.imported import detect_kind, parse_naive_system
+from openended.harness.imported import detect_kind, is_built_in_system
 from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run.artifact_files import HUMAN_ROWS
 from openended.harness.run.artifacts import TextRows
+from openended.harness.run.corpus import digest_corpus
 from openended.harness.run.resolve import GenerationPart, MetricsPart, ResolvedRun
 from openended.harness.run.scoring_models import counts_tokens, describe_tokens, is_out_of_domain
 from openended.harness.storage import Entry, RowFile
@@ -71,6 +72,10 @@ def collect_facts(
     if "judgments" in roles and judgments is not None and Path(judgments).is_file():
         out["judgments"] = f"{Path(judgments).name}@{digest_file(Path(judgments))[:SHORT]}"
         out |= describe_columns(run.metrics)
+    for need in needs:
+        if need.kind == "corpus":
+            path = Path(str(dict(need.options)["file"]))
+            out["corpus_file"] = f"{path.name}@{digest_corpus(path)[:SHORT]}"
     out |= metric.describe_libraries()
     out["length"] = f"{run.data.max_new_tokens}{' words' if scoring.cut_by_words else ''}"
     if generation.model is not None and any(map(_reads_q, needs)):
@@ -142,8 +147,8 @@ def collect_axes(
     out |= _system(generation, task, decoder, fingerprint)
     if judged:
         out |= {"model": None, "decoder": "rated"}
-    naive = generation.file is not None and parse_naive_system(generation.file) is not None
-    out["seed"] = generation.seed if naive or (decoder is not None and decoder.stochastic) else None
+    built_in = generation.file is not None and is_built_in_system(generation.file)
+    out["seed"] = generation.seed if built_in or (decoder is not None and decoder.stochastic) else None
     length, least = generation.max_new_tokens, generation.min_new_tokens
     out |= {"num_examples": run.data.num_examples, "max_new_tokens": length, "samples": generation.samples}
     if decoder is not None and generation.model is not None:
@@ -199,7 +204,7 @@ def _generations(name: str, task: Task, fingerprint: str | None) -> str:
     from openended.harness.imported import compute_fingerprint
     from openended.tasks.published_generations import find_generations
 
-    if parse_naive_system(name) is not None or task.open_bundled_system(name) is not None:
+    if is_built_in_system(name) or task.open_bundled_system(name) is not None:
         return digest([fingerprint, name])
     return compute_fingerprint(find_generations(name, fetch=False))
 

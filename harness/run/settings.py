@@ -22,7 +22,7 @@ from openended.harness.core import (
     suggest,
 )
 from openended.harness.decoders import Decoder
-from openended.harness.imported import parse_naive_system
+from openended.harness.imported import is_built_in_system
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, require_model
 from openended.harness.run.compat import apply_preset
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
@@ -91,7 +91,7 @@ class Settings(Spec):
         plain = self.scorer is None or not self.scorer.chat_template
         self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
         if self.generations is not None:
-            parse_naive_system(self.generations)
+            is_built_in_system(self.generations)  # raises for an unknown one
         self._check_features()
         if self.generations is None and self.judgments is None:
             if self.task.prompted and not self.task.paired:  # its texts are for comparison only

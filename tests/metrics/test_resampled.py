@@ -248,7 +248,7 @@ def test_every_metric_of_texts_has_draws_of_every_value(name):
     (features,) = draw(np.random.default_rng(1), N, metric, MODEL, samples=samples)
     result = metric.compute(features)
     made = metric.replicates(features, result, Plan(40))
-    assert set(result.values) - set(made) <= {"std_error", "other_prompts", "p_value"}
+    assert set(result.values) - set(made) <= {"std_error", "other_prompts", "p_value", "longest_copy"}
     for key, drawn in made.items():
         assert drawn.draws.size == 40, key
         assert np.isfinite(drawn.draws).all(), key

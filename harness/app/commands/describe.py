@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from openended.harness.app.stress_reference import describe_measured
 from openended.harness.core import (
     GROUPS,
     CommandParser,
@@ -57,6 +58,8 @@ def describe_option(word: str) -> str:
     text = _read_yaml(group, name)
     chosen = f"{group}=[{name}]" if group == "metric" else f"{group}={name}"
     parts = [f"{chosen}: {list_choices(group)[name]}", *_read_docstrings(group, text)]
+    if group == "metric" and (measured := describe_measured(name)):
+        parts.append(measured)
     parts.append("Options and their defaults:\n\n" + _indent(text))
     return "\n\n".join(parts) + "\n"
 

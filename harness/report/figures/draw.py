@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ def draw_all(
     *,
     traces: dict[str, Any] | None = None,
     fair: Layout | None = None,
-    frontier: bool = False,
+    kinds: Collection[str] = (),
 ) -> list[Path]:
     """Draw every figure that the runs have data for; returns the files.
 
@@ -34,9 +34,10 @@ def draw_all(
         folder: Of the files.
         traces: Filled with name → content of the figure as plain data, where that is possible.
         fair: Draw also the curves of this layout.
-        frontier: Draw also Gen-PPL against entropy with bands, and against steps at the human entropy.
+        kinds: Kinds of layouts that have figures of their own: `frontier`, `stress`.
     """
     from openended.harness.report.figures.best_of_n_curves import best_of_n
+    from openended.harness.report.figures.damage_heat_map import damage_heat_map
     from openended.harness.report.figures.generative_frontier import generative_frontier
     from openended.harness.report.figures.steps_at_equal_entropy import steps_at_equal_entropy
     from openended.harness.results import fold_seeds
@@ -47,7 +48,9 @@ def draw_all(
         if fair is not None:
             for name, figure in best_of_n(results, items, fair.metrics).items():
                 paths += save(figure, folder, name)
-        for draw in [*_makers(), *([generative_frontier, steps_at_equal_entropy] if frontier else [])]:
+        by_kind = {"frontier": [generative_frontier, steps_at_equal_entropy], "stress": [damage_heat_map]}
+        extra = [draw for kind, makers in by_kind.items() if kind in kinds for draw in makers]
+        for draw in [*_makers(), *extra]:
             for name, figure in draw(results, items).items():
                 paths += save(figure, folder, name)
                 if traces is not None and (trace := trace_figure(figure)) is not None:

@@ -36,6 +36,14 @@ CAPTIONS = {
             "texts."
         ),
     ),
+    "stress": (
+        "What each metric sees",
+        (
+            "The smallest strength of each damage to human text that each metric detects at 5 %, in percent of the "
+            "words or of the texts. Read: bright cells are seen early, dark ones (no) are blind spots; – is not "
+            "measured."
+        ),
+    ),
     "steps": (
         "Steps at equal entropy",
         (

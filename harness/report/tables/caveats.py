@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, parse_signature
 from openended.harness.report.tables.human import remarks_on_counts
-from openended.harness.results import Results, SystemValue, natural_sort_key
+from openended.harness.results import Results, SystemValue, find_interval, natural_sort_key
 
 MAX_LISTED = 4  # systems that one line names
+RESOLVED = 1.96 * math.sqrt(2)  # standard errors between two independent values that differ at 5 %
 
 
 def list_warnings(
@@ -27,6 +29,24 @@ def list_warnings(
         notes.setdefault(f"{item.metric}: {item.note}", set()).add(label(item))
     lines = _join_notes(notes, {label(i) for i in models})
     return (*lines, *remarks_on_counts(models, [i for i in items if i.system == "human"]))
+
+
+def describe_resolution(models: Sequence[SystemValue], results: Results) -> tuple[str, ...]:
+    """Return a line with the smallest difference of two systems that these texts resolve, for every value.
+
+    Two independent values differ at 5 % if they are 1.96 times the root of the sum of their squared errors apart; the
+    error is the median of the systems' standard errors.
+    """
+    errors: dict[str, list[float]] = {}
+    for item in models:
+        interval = find_interval(results, item)
+        if interval is not None and math.isfinite(interval.std_error) and interval.std_error > 0:
+            errors.setdefault(item.title, []).append(interval.std_error)
+    if not errors:
+        return ()
+    smallest = {title: RESOLVED * statistics.median(values) for title, values in errors.items()}
+    listed = ", ".join(f"{title} {value:.2g}" for title, value in smallest.items())
+    return (f"Smallest difference of two systems that these texts resolve at 5 % without pairing: {listed}.",)
 
 
 def list_run_notes(

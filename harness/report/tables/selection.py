@@ -23,6 +23,7 @@ from openended.harness.results import (
 # Values that must be shown with a primary value: perplexity means little without diversity, precision without recall,
 # and HUSE without its two parts.
 COMPANIONS: Mapping[str, tuple[str, ...]] = {
+    "clipped_density_coverage": ("clipped_coverage",),
     "gen_ppl": ("entropy",),
     "knn_precision_recall": ("precision", "recall"),
     "huse": ("huse_q", "huse_d"),

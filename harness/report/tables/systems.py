@@ -11,7 +11,7 @@ from openended.harness.core import DataError, SpecError, parse_signature
 from openended.harness.report.analysis.intervals import choose_interval
 from openended.harness.report.analysis.paired import equality_p_value
 from openended.harness.report.tables.best_cells import mark_best_cells
-from openended.harness.report.tables.caveats import list_run_notes, list_warnings
+from openended.harness.report.tables.caveats import describe_resolution, list_run_notes, list_warnings
 from openended.harness.report.tables.human import NOT_HUMAN, build_ceiling_cell
 from openended.harness.report.tables.numbers import RULE
 from openended.harness.report.tables.run_summary import summarize_sources
@@ -118,7 +118,7 @@ class _ValueTable:
             table_rows = [*top, *(dataclasses.replace(r, rule=bool(top) and i == 0) for i, r in enumerate(table_rows))]
         return Table(
             self.name, self._title(), tuple(columns), tuple(table_rows),
-            remarks=list_run_notes(models, self.results, self._label),
+            remarks=(*describe_resolution(models, self.results), *list_run_notes(models, self.results, self._label)),
             warnings=list_warnings(models, self.items, self._label), rules=self._rules(models),
         )  # fmt: skip
 

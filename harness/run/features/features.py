@@ -29,6 +29,7 @@ from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, TextRows
+from openended.harness.run.corpus import digest_corpus, load_corpus
 from openended.harness.run.features.passes import ModelPasses, load_row_tokens, load_texts
 from openended.harness.run.features.scorer_features import ScorerFeatures, digest_chat, get_content, get_path
 from openended.harness.run.features.scoring_options import ScoringOptions
@@ -37,7 +38,14 @@ from openended.harness.run.resolve import GenerationPart, ScoringPart
 from openended.harness.run.scoring_models import format_hint
 from openended.harness.storage import Entry, RowFile
 
-READ = ("texts", "stops", "log_prob", "tokens", "end_tokens")  # off the rows and by tokenizers, without weights
+READ = (
+    "texts",
+    "stops",
+    "log_prob",
+    "tokens",
+    "end_tokens",
+    "corpus",
+)  # off the rows and by tokenizers, without weights
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 FOR_DECODER = Need("token_nll", by="decoder")
 
@@ -127,7 +135,11 @@ class Featurizer(ScorerFeatures):
 
     def _compute_feature(self, source: TextRows, need: Need, needs: Sequence[Need], decoder: Decoder | None) -> None:
         try:
-            if need.kind in READ:
+            if need.kind == "corpus":
+                path = Path(str(dict(need.options)["file"]))
+                content = self.builder.try_or_note(lambda: digest_corpus(path))
+                self._store(source, need, content, partial(load_corpus, path))
+            elif need.kind in READ:
                 self._store(source, need, *self._load_or_tokenize(source, need))
             elif need.kind == "embeddings":
                 self._compute_embeddings(source, need)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from openended.harness.core import Metric, Need
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.pipeline.explain import write_explanations
@@ -19,6 +21,7 @@ from openended.harness.run.settings import Settings
 from openended.harness.storage import RowFile
 
 _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
+_LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
 NO_PROMPTS = "not defined without prompts"
 
 
@@ -161,6 +164,27 @@ def _warn_of_few_texts(texts: RunTexts) -> str:
     )
 
 
+def _compare_lengths(texts: RunTexts) -> str:
+    """Say that the lengths of both sides differ by more than a tenth; empty if they do not."""
+    if texts.human_rows.entry is None or texts.model_rows.entry is None:
+        return ""
+    human, model = (_find_median_length(RowFile(rows.path)) for rows in (texts.human_rows, texts.model_rows))
+    if not human or abs(model - human) <= human * _LENGTH_GAP:
+        return ""
+    return (
+        f"median length {model:g} beside {human:g} of the human texts: most metrics see the length too; cut both "
+        "sides alike (max_new_tokens)"
+    )
+
+
+def _find_median_length(rows: RowFile) -> float:
+    """Return the median number of tokens of the texts, or of words where no tokens are kept."""
+    lengths = rows.token_ids.lengths
+    if not lengths.any():
+        lengths = np.array([len(text.split()) for text in rows.each("text")], dtype=np.int64)
+    return float(np.median(lengths)) if len(lengths) else 0.0
+
+
 def _list_notes(texts: RunTexts) -> list[str]:
     """Return facts of the texts that the reader of a table must know."""
     generation, task = texts.run.generation, texts.run.data.task
@@ -174,6 +198,7 @@ def _list_notes(texts: RunTexts) -> list[str]:
     entry = texts.model_rows.entry
     if entry is not None:
         notes += list(entry.meta.get("notes", ()))
+    notes += filter(None, [_compare_lengths(texts)])
     sizes = [len(RowFile(source.path)) for source in (texts.human_rows, texts.model_rows) if source.entry is not None]
     if not task.paired and len(set(sizes)) > 1:
         notes.append(f"{sizes[1]} texts beside {sizes[0]} human ones: where the number matters, compare equal ones")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from openended.harness.core import Ragged
 from openended.harness.decoders import Decoder
-from openended.harness.imported import parse_naive_system
+from openended.harness.imported import parse_damage, parse_naive_system
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
+from openended.harness.run.damaged_texts import make_damaged_texts
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.features import FOR_DECODER, Featurizer
 from openended.harness.run.generate import check_model, generate, import_generations
@@ -52,8 +53,10 @@ def make_texts(run: ResolvedRun, builder: ArtifactBuilder) -> RunTexts:
     runtime = run.runtime.options
     featurizer = Featurizer(run.scoring, run.generation, runtime, builder)
     if run.generation.file is not None:
-        naive = parse_naive_system(run.generation.file)
-        if naive is not None:
+        naive, damage = parse_naive_system(run.generation.file), parse_damage(run.generation.file)
+        if damage is not None:
+            rows = make_damaged_texts(run.generation, damage, builder, dataset)
+        elif naive is not None:
             rows = make_naive_texts(run.generation, naive, builder, dataset)
         else:
             rows = import_generations(run.generation, builder, dataset)

@@ -1,0 +1,79 @@
+"""`openended stress task=… metric=[…] embedder=…`: measure which damage to human text each metric sees."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from openended.harness.core import BAD_INPUT, OK, SpecError, print_error, suggest
+
+COMMAND = "openended stress"
+STRENGTHS = (10, 30, 100)
+HELP = f"""\
+openended stress [damage=NAME,…] [strength=PERCENT,…] [OPTION=VALUE…]
+
+Measure which damage to human text each metric sees. Human texts of the task are split into a reference half and a half
+that is damaged, kind by kind and strength by strength; each is compared with the reference half as a system is. The
+report has one table per embedder (the smallest strength that is detected at 5 %), stress.csv with every value and a
+heat map.
+
+  damage=…     kinds of damage; default: all. {{damages}}
+  strength=…   percent of the words or of the texts; default: {",".join(map(str, STRENGTHS))}
+  OPTION=VALUE options of a run: task=docs, metric=[mauve,frechet], embedder=docs-m,docs-mean, num_examples=500
+
+Everything is cached: the same command continues where it was stopped, and plan_only=true shows what is missing.
+Examples:
+  openended stress
+  openended stress task=docs metric=[mauve,frechet] embedder=docs-m,docs-mean
+  openended stress damage=swaps_middle,truncation strength=5,10,20,50 num_examples=200
+"""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command: a grid over the damages, with its report."""
+    arguments = list(sys.argv[1:] if words is None else words)
+    if {"--help", "-h"} & set(arguments):
+        from openended.harness.imported import list_damages
+
+        sys.stdout.write(HELP.format(damages=" ".join(list_damages())))
+        return OK
+    try:
+        grid = make_grid(arguments)
+    except SpecError as err:
+        print_error(COMMAND, str(err))
+        return BAD_INPUT
+    from openended.harness.app.cli import run_hydra
+    from openended.harness.app.hydra.job import Job
+
+    run_hydra(COMMAND, "config", Job(), grid)
+    return OK
+
+
+def make_grid(words: Sequence[str]) -> list[str]:
+    """Return the words of the grid that measures every damage.
+
+    Raises:
+        SpecError: If a damage is unknown, a strength is no percentage, or `generations` is given.
+    """
+    from openended.harness.imported import list_damages
+
+    options = {word.partition("=")[0]: word.partition("=")[2] for word in words}
+    if "generations" in options:
+        raise SpecError(f"generations={options['generations']}: the damaged texts are the generations; leave it out")
+    kinds = _split(options.get("damage")) or list(list_damages())
+    for kind in kinds:
+        if kind not in list_damages():
+            raise SpecError(f"damage={kind}: no such damage{suggest(kind, list_damages())}")
+    strengths = _split(options.get("strength")) or [str(strength) for strength in STRENGTHS]
+    for strength in strengths:
+        if not (strength.isdecimal() and 1 <= int(strength) <= 100):
+            raise SpecError(f"strength={strength}: expected percentages from 1 to 100, as strength=10,30,100")
+    systems = ["damage:none", *(f"damage:{kind}:{strength}" for kind in kinds for strength in strengths)]
+    defaults = {"name": "stress", "report": "stress", "metric": "[stress]"}
+    rest = [word for word in words if word.partition("=")[0] not in ("damage", "strength", "-m", "--multirun")]
+    unset = [f"{name}={value}" for name, value in defaults.items() if name not in options]
+    return ["-m", *unset, *rest, f"generations={','.join(systems)}"]
+
+
+def _split(value: str | None) -> list[str]:
+    return [part.strip() for part in (value or "").strip("[]").split(",") if part.strip()]

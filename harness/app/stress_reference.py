@@ -1,0 +1,80 @@
+"""What `openended stress` measured on the task `docs`: the table that comes with the package."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+NUM_TEXTS = 500  # a side
+_Z = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class StressRow:
+    """One line of `stress.csv`."""
+
+    metric: str
+    """Metric, or `metric.key` for a value of another name."""
+    embedder: str
+    damage: str
+    strength: int
+    value: float
+    low: float
+    high: float
+    detected: bool | None
+
+    @property
+    def resolved(self) -> float:
+        """Return the smallest difference of two independent values with this interval that is seen at 5 %."""
+        return math.sqrt(2) * (self.high - self.low) / 2
+
+
+@cache
+def load_stress_rows() -> tuple[StressRow, ...]:
+    """Return all rows, in the order of the file."""
+    path = resources.files("openended.harness") / "assets" / "stress_docs.csv"
+    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    return tuple(
+        StressRow(
+            row["metric"], row["embedder"], row["damage"], int(row["strength"]), float(row["value"]),
+            float(row["low"] or "nan"), float(row["high"] or "nan"),
+            {"true": True, "false": False}.get(row["detected"]),
+        )
+        for row in rows
+    )  # fmt: skip
+
+
+def find_smallest(rows: Sequence[StressRow]) -> dict[tuple[str, str, str], str]:
+    """Return (metric, embedder, damage) → the smallest strength detected in percent, `no`, or `–` if not measured."""
+    out: dict[tuple[str, str, str], str] = {}
+    for row in sorted((r for r in rows if r.strength), key=lambda r: r.strength):
+        key = (row.metric, row.embedder, row.damage)
+        if row.detected and out.get(key, "no") in ("no", "–"):
+            out[key] = str(row.strength)
+        elif key not in out or (out[key] == "–" and row.detected is not None):
+            out[key] = "no" if row.detected is not None else "–"
+    return out
+
+
+def describe_measured(metric: str) -> str:
+    """Say what a metric resolves and which damages it does not see on `docs`; empty if it was not measured."""
+    rows = [row for row in load_stress_rows() if row.metric.partition(".")[0] == metric]
+    lines = []
+    for row in (r for r in rows if r.damage == "none"):
+        name = f"{row.metric} ({row.embedder})" if row.embedder else row.metric
+        smallest = find_smallest([r for r in rows if (r.metric, r.embedder) == (row.metric, row.embedder)])
+        blind = [damage for (_, _, damage), strength in smallest.items() if strength == "no"]
+        seen = f"does not see {', '.join(blind)}" if blind else "sees every damage"
+        resolved = f"resolves differences of {row.resolved:.2g}" if math.isfinite(row.resolved) else "has no interval"
+        lines.append(f"  {name}: {resolved}; {seen}")
+    if not lines:
+        return ""
+    head = (
+        f"Measured on docs with {NUM_TEXTS} texts a side (openended stress; at 5 %, without pairing; the difference "
+        "shrinks as 1/sqrt(n)):"
+    )
+    return "\n".join([head, "", *lines])

@@ -1,0 +1,114 @@
+"""Which strengths of a damage to human text a metric detects, from the runs of `openended stress`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from openended.harness.core import DataError, parse_signature
+from openended.harness.imported import Damage, list_damages, parse_damage
+from openended.harness.results import Results, SystemValue, find_interval
+
+Z = 1.96  # two-sided 5 %
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedValue:
+    """The value of a metric on texts with one damage at one strength."""
+
+    percent: int
+    value: float
+    std_error: float
+    """NaN if it is unknown."""
+    interval: tuple[float, float] | None
+    detected: bool | None
+    """Whether it differs from the value on undamaged texts; None if that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class DamageCurve:
+    """The values of one metric over the strengths of one damage."""
+
+    metric: str
+    key: str
+    title: str
+    embedder: str
+    """Name and pooling; empty for a metric that reads none."""
+    damage: str
+    undamaged: DamagedValue
+    points: tuple[DamagedValue, ...]
+    """By strength."""
+
+    @property
+    def smallest(self) -> int | None:
+        """Return the smallest strength that is detected, percent; None if none is."""
+        return next((point.percent for point in self.points if point.detected), None)
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the metric has a value with an error at some strength."""
+        return any(point.detected is not None for point in self.points)
+
+    @property
+    def is_monotone(self) -> bool:
+        """Return whether no step goes against the whole change by more than the error of the step."""
+        points = [p for p in (self.undamaged, *self.points) if math.isfinite(p.value)]
+        direction = math.copysign(1.0, points[-1].value - points[0].value) if points else 1.0
+        return all(
+            (after.value - before.value) * direction >= 0 or not differs(before, after)
+            for before, after in itertools.pairwise(points)
+        )
+
+
+def differs(first: DamagedValue, second: DamagedValue) -> bool:
+    """Return whether two values differ at 5 %, as if they were of different texts."""
+    errors = [0.0 if math.isnan(p.std_error) else p.std_error for p in (first, second)]
+    return abs(first.value - second.value) > Z * math.hypot(*errors)
+
+
+def find_damage_curves(results: Results, items: Sequence[SystemValue]) -> list[DamageCurve]:
+    """Return the curve of every value of every metric over every damage, in the order of `list_damages`.
+
+    Raises:
+        DataError: If no damage was measured, or not the undamaged texts.
+    """
+    groups: dict[tuple[str, str, str], dict[Damage, SystemValue]] = {}
+    for item in (i for i in items if i.system == "model"):
+        damage = parse_damage(item.axes.get("model", ""))
+        if damage is not None and item.direction != "none":
+            groups.setdefault((item.metric, item.key, item.signature), {})[damage] = item
+    curves = [curve for values in groups.values() for curve in _build_curves(results, values)]
+    if not curves:
+        raise DataError("layout stress: no damaged texts in these runs; openended stress makes them")
+    return curves
+
+
+def _build_curves(results: Results, values: dict[Damage, SystemValue]) -> Iterable[DamageCurve]:
+    """Return the curves of one value; none without the undamaged texts."""
+    start = next((item for damage, item in values.items() if damage.percent == 0), None)
+    if start is None:
+        return
+    undamaged = _read_value(results, start, 0, None)
+    for kind in sorted({damage.kind for damage in values if damage.percent}, key=list_damages().index):
+        strengths = sorted((damage.percent, item) for damage, item in values.items() if damage.kind == kind)
+        points = tuple(_read_value(results, item, percent, undamaged) for percent, item in strengths)
+        yield DamageCurve(start.metric, start.key, start.title, name_embedder(start), kind, undamaged, points)
+
+
+def _read_value(results: Results, item: SystemValue, percent: int, undamaged: DamagedValue | None) -> DamagedValue:
+    interval = find_interval(results, item)
+    error = interval.std_error if interval is not None else math.nan
+    ends = (interval.low, interval.high) if interval is not None else None
+    point = DamagedValue(percent, item.mean, error, ends, None)
+    if undamaged is None or not (math.isfinite(item.mean) and math.isfinite(undamaged.std_error)):
+        return point
+    return DamagedValue(percent, item.mean, error, ends, differs(undamaged, point))
+
+
+def name_embedder(item: SystemValue) -> str:
+    """Return name and pooling of the embedder that a value was computed with; empty if with none."""
+    if "embedder" not in parse_signature(item.signature):
+        return ""
+    return "/".join(filter(None, (item.axes.get("embedder", ""), item.axes.get("embedder.pooling", ""))))

@@ -1,0 +1,196 @@
+"""Clipped density and clipped coverage: k-NN fidelity and diversity that fall linearly with the share of bad texts.
+
+    a_j = min(1, #{i : |x_i - y_j| <= r_i} / k),  r_i = min(R_i, median of R)
+    clipped density  = min(1, mean of a_j over model texts y / the same mean over human texts, own balls left out)
+    clipped coverage = f^-1(mean over human texts of min(1, #{j : |x_i - y_j| < R_i} / k))
+
+R_i is the distance of human text x_i to its k-th human neighbor. f(m) is the expected mean if m of the M model texts
+have the human distribution and the others are nowhere near: f(m) = (1/k) sum_j min(j, k) C(m, j) B(k + j, N + m - k -
+j) / B(k, N - k). So both values are about 1 - b if a share b of the model texts is bad (density: far from all human
+texts; coverage: that, or copies that cover nothing new). Both are in [0, 1], dimensionless, higher is better. Density
+and coverage of `knn_precision_recall` are neither clipped nor calibrated: one outlier with a large ball, or a model
+text in a dense region, moves them.
+
+Source: Salvy, Talbot and Thirion 2026, "Enhanced generative model evaluation with clipped density and coverage" (arXiv
+2507.01761), k = 5. Rows are taken as they are. Coverage is the number of values f(0), f(1), … f(M) below the observed
+mean, over M + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from openended.harness.core import (
+    F64,
+    Direction,
+    Features,
+    Floats,
+    MetricResult,
+    Plan,
+    Replicates,
+    Scope,
+    UndefinedMetric,
+    register,
+)
+from openended.metrics._common.subsets import SUBSET_SHARE
+from openended.metrics._common.values import Values
+from openended.metrics._embeddings.blocks import check_sides
+from openended.metrics._embeddings.neighbors import DistancePoints, count_balls, prepare, radii
+from openended.metrics._embeddings.resampled_neighbors import resample_clipped
+from openended.metrics.families import TwoSample
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ClippedResult(Values):
+    """The two values; a field can also be read as `result["clipped_density"]`."""
+
+    clipped_density: float
+    """Share of model texts that are where human texts are, in [0, 1]."""
+    clipped_coverage: float
+    """Share of good model texts that would cover as much of the human texts, in [0, 1]."""
+
+
+def clipped_density_coverage(*, human: Floats, model: Floats, k: int = 5) -> ClippedResult:
+    """Compute clipped density and clipped coverage.
+
+    Args:
+        human: Embeddings of human texts, shape (n_human, d), n_human > k + 1.
+        model: Embeddings of model texts, shape (n_model, d), n_model > k.
+        k: Neighbor that sets the radius, at least 1.
+
+    Returns:
+        The two values.
+
+    Raises:
+        ValueError: If shapes do not fit, a number is not finite or k is below 1.
+        UndefinedMetric: If a side has too few texts, or no human text is near another one.
+
+    Source: Salvy, Talbot and Thirion 2026.
+
+    >>> human, model = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([[1.1], [9.0]])
+    >>> clipped_density_coverage(human=human, model=model, k=1).clipped_density
+    0.5
+    """
+    if k < 1:
+        raise ValueError(f"k: expected at least 1, got {k}")
+    human, model = check_sides(human=human, model=model, least=k + 1)
+    return _compute(*prepare(human, model), k)
+
+
+def _compute(human: DistancePoints, model: DistancePoints, k: int) -> ClippedResult:
+    n, m = len(human.fast), len(model.fast)
+    if n < k + 2:
+        raise UndefinedMetric(f"needs at least {k + 2} human texts; there are {n}")
+    full, unused = radii(human, k), np.zeros(m)
+    clipped = np.minimum(full, np.median(full))
+    model_share = _clip(count_balls(human, model, clipped, unused, closed=True).human_balls, k)
+    human_share = _clip(count_balls(human, human, clipped, clipped, closed=True).human_balls - 1, k)
+    if human_share == 0:
+        raise UndefinedMetric("no human text is in the ball of another one")
+    members = count_balls(human, model, full, unused, closed=False).members
+    return ClippedResult(
+        clipped_density=min(1.0, model_share / human_share),
+        clipped_coverage=_calibrate(_clip(members, k), compute_expected_shares(n, m, k)),
+    )
+
+
+def _clip(counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]], k: int) -> float:
+    return float(np.minimum(counts, k).mean() / k)
+
+
+def compute_expected_shares(num_human: int, num_model: int, k: int) -> F64:
+    """Return f(0), …, f(M): the expected share of neighbors inside human balls if m model texts are good.
+
+    A ball holds a share of the distribution that is Beta(k, N - k), so the number of m good texts in it is
+    beta-binomial. sum_j min(j, k) P(j) = k - sum_{j < k} (k - j) P(j) needs only the first k terms.
+
+    Args:
+        num_human: N, over k.
+        num_model: M.
+        k: Neighbor that sets the radius.
+
+    Returns:
+        Shape (M + 1,), increasing from 0.
+    """
+    from scipy.special import betaln, gammaln
+
+    m = np.arange(num_model + 1, dtype=np.float64)
+    missing = np.zeros(num_model + 1)
+    for j in range(k):
+        possible = np.maximum(m, j)  # j of fewer than j texts: not possible, set to 0 below
+        choose = gammaln(possible + 1) - gammaln(j + 1) - gammaln(possible - j + 1)
+        probability = np.exp(choose + betaln(k + j, num_human + possible - k - j) - betaln(k, num_human - k))
+        missing += (k - j) * np.where(m >= j, probability, 0.0)
+    shares: F64 = np.maximum(1.0 - missing / k, 0.0)
+    return shares
+
+
+def _calibrate(share: float, expected: F64) -> float:
+    """Return the number of expected shares below the observed one, over their number."""
+    return float(np.searchsorted(expected, share - 1e-12) / len(expected))
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class ClippedDensityCoverage(TwoSample):
+    """Clipped density and clipped coverage of the model's texts."""
+
+    name: ClassVar[str] = "clipped_density_coverage"
+    version: ClassVar[int] = 1
+    direction: ClassVar[Direction] = "higher"
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    titles: ClassVar[Mapping[str, str]] = {"clipped_density": "Clipped density", "clipped_coverage": "Clipped coverage"}
+
+    most: ClassVar[int | None] = 50_000  # all pairs, as knn_precision_recall
+    k: int = 5  # Salvy et al. 2026
+    scope: Scope = "prompt_and_continuation"  # as MAUVE
+
+    def check(self) -> None:
+        """Refuse a number of neighbors below 1."""
+        self.require(self.k >= 1, "k", "at least 1")
+
+    def explain_too_few(self, num_human: int, num_model: int) -> str:
+        """Return why the texts are too few for a number of neighbors that was set."""
+        least = min(num_human - 1, num_model)
+        if self.k == type(self).k or self.k < least:
+            return ""
+        return f"k={self.k}: needs more than {self.k} texts a side, this run has {least}; raise num_examples"
+
+    def prepare(self, features: Features) -> tuple[DistancePoints, DistancePoints]:
+        """Return both sides ready for distances.
+
+        Raises:
+            UndefinedMetric: If a side has at most k texts.
+        """
+        human, model = self.pair(features)
+        return prepare(*check_sides(human=human, model=model, least=self.k + 1))
+
+    def compute(
+        self, features: Features, prepared: tuple[DistancePoints, DistancePoints] | None = None
+    ) -> MetricResult:
+        """Compute the two values."""
+        values = dict(_compute(*(prepared or self.prepare(features)), self.k))
+        return self.result(features, "clipped_density", values)
+
+    def replicates(
+        self,
+        features: Features,
+        result: MetricResult,  # noqa: ARG002
+        plan: Plan,
+        prepared: tuple[DistancePoints, DistancePoints] | None = None,
+    ) -> Mapping[str, Replicates]:
+        """Take subsets of three fifths of the prompts and recompute the radii, as k-NN precision and recall."""
+        ids = [self.sort_ids(side) for side in (features.human, features.model)]
+        subsets = [plan.subsets(side, SUBSET_SHARE) for side in ids]
+        sizes = [int(np.count_nonzero(table[0])) for table in subsets]
+        if sizes[0] < self.k + 2:
+            return {}
+        calibrate = partial(_calibrate, expected=compute_expected_shares(sizes[0], sizes[1], self.k))
+        points = prepared or self.prepare(features)
+        values = resample_clipped(*points, subsets[0], subsets[1], k=self.k, calibrate=calibrate)
+        return {name: plan.build_subset_replicates(ids[1], SUBSET_SHARE, draws) for name, draws in values.items()}

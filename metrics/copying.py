@@ -1,0 +1,242 @@
+"""Copying of the human texts in an embedder's space: per cent authentic, and the three-sample test C_T.
+
+    AuthPct = 100 * share of model texts y with |y - x| > |x - x'|,  x: human text nearest to y, x': nearest to x
+    C_T     = sum over cells of p(cell) z(cell) / sum of p(cell),  z: Mann-Whitney z of the distances to training texts
+
+The human side is taken as the training texts: use the model's own training text as the task to ask whether it copies
+that. A model text is authentic if it is farther from its nearest training text than that one from its own neighbor. For
+C_T the human texts are split in two by prompt: one half is the training set and the other the test set, and then the
+reverse; the value is the mean of both. z compares how near model and test texts are to the training set inside a
+k-means cell; p is the share of test texts in the cell. `auth_pct` is from 0 to 100, higher is better; `c_t` is a
+z-score: about 0 if model texts are as near as other human texts, far below 0 if they are copies, above 0 if they are
+farther away.
+
+Source: AuthPct: Alaa et al. 2022, "How faithful is your synthetic data?", as in layer6ai-labs/dgm-eval; C_T: Meehan,
+Chaudhuri and Dasgupta 2020, "A non-parametric test to detect data-copying in generative models". The split of one set
+into training and test halves is ours. Cells with fewer than five model or test texts are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core import (
+    F64,
+    I64,
+    Direction,
+    Features,
+    Floats,
+    MetricResult,
+    Plan,
+    Replicates,
+    Scope,
+    UndefinedMetric,
+    register,
+)
+from openended.metrics._common.subsets import SUBSET_SHARE
+from openended.metrics._embeddings.blocks import check_sides
+from openended.metrics.families import TwoSample
+
+_LEAST = 5  # model and test texts of a cell
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Distances:
+    """Distances to human texts, and what C_T splits them by."""
+
+    human: F64
+    """Between human texts, shape (n, n); infinite for a text and itself."""
+    model: F64
+    """From model to human texts, shape (m, n)."""
+    human_cells: I64
+    model_cells: I64
+    is_first: NDArray[np.bool_]
+    """Whether each human text is in the first half."""
+
+
+def auth_pct(*, human: Floats, model: Floats) -> float:
+    """Compute the percentage of model texts that copy no human text.
+
+    Args:
+        human: Embeddings of the training texts, shape (n_human, d), n_human >= 2.
+        model: Embeddings of model texts, shape (n_model, d).
+
+    Returns:
+        0 to 100.
+
+    Raises:
+        ValueError: If shapes do not fit or a number is not finite.
+        UndefinedMetric: If there are fewer than two human texts or no model text.
+
+    Source: Alaa et al. 2022.
+
+    >>> auth_pct(human=np.array([[0.0], [1.0], [5.0]]), model=np.array([[0.1], [7.0], [30.0], [-4.0]]))
+    50.0
+    """
+    human, model = check_sides(human=human, model=model, least=1)
+    if len(human) < 2:
+        raise UndefinedMetric(f"needs at least 2 human texts; there are {len(human)}")
+    return 100.0 * float(_find_authentic(_measure(human, human, same_side=True), _measure(model, human)).mean())
+
+
+def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, seed: int = 0) -> float:
+    """Compute C_T: whether model texts are nearer to the training texts than test texts are.
+
+    Args:
+        train: Embeddings of training texts, shape (n_train, d).
+        test: Embeddings of other texts of the same kind, shape (n_test, d).
+        model: Embeddings of model texts, shape (n_model, d).
+        cells: Number of k-means cells of the training texts.
+        seed: Of k-means.
+
+    Returns:
+        A z-score; far below 0: copies.
+
+    Raises:
+        ValueError: If shapes do not fit or a number is not finite.
+        UndefinedMetric: If no cell has five model and five test texts.
+
+    Source: Meehan, Chaudhuri and Dasgupta 2020.
+    """
+    train, test = check_sides(human=train, model=test, least=1)
+    train, model = check_sides(human=train, model=model, least=1)
+    centers = _find_centers(train, cells, seed)
+    nearest = [_measure(side, train).min(axis=1) for side in (test, model)]
+    cell = [_measure(side, centers).argmin(axis=1) for side in (test, model)]
+    return _weigh_cells(nearest[0], nearest[1], cell[0], cell[1], cells)
+
+
+def _measure(rows: Floats, others: Floats, *, same_side: bool = False) -> F64:
+    """Return Euclidean distances; of a side to itself with infinity on the diagonal."""
+    from scipy.spatial.distance import cdist
+
+    table: F64 = cdist(np.asarray(rows, dtype=np.float64), np.asarray(others, dtype=np.float64))
+    if same_side:
+        np.fill_diagonal(table, np.inf)
+    return table
+
+
+def _find_authentic(human: F64, model: F64) -> NDArray[np.bool_]:
+    """Return whether each model text is farther from its nearest human text than that one from its own neighbor."""
+    nearest = model.argmin(axis=1)
+    authentic: NDArray[np.bool_] = model[np.arange(len(model)), nearest] > human.min(axis=1)[nearest]
+    return authentic
+
+
+def _find_centers(rows: Floats, cells: int, seed: int) -> F64:
+    from scipy.cluster.vq import kmeans2
+
+    count = min(cells, len(rows))
+    centers = kmeans2(np.asarray(rows, dtype=np.float64), count, minit="++", seed=seed, missing="warn")[0]
+    return np.asarray(centers, dtype=np.float64)
+
+
+def _weigh_cells(test: F64, model: F64, test_cells: I64, model_cells: I64, cells: int) -> float:
+    """Return the mean Mann-Whitney z over cells, weighted by their test texts."""
+    total, weight = 0.0, 0
+    for cell in range(cells):
+        a, b = test[test_cells == cell], model[model_cells == cell]
+        if min(len(a), len(b)) >= _LEAST:
+            total += len(a) * _compare_ranks(a, b)
+            weight += len(a)
+    if not weight:
+        raise UndefinedMetric(f"no cell has {_LEAST} model and {_LEAST} test texts")
+    return total / weight
+
+
+def _compare_ranks(test: F64, model: F64) -> float:
+    """Return the z-score of the Mann-Whitney U of the model's distances; below 0: they are the smaller ones."""
+    ordered = np.sort(test)
+    below = np.searchsorted(ordered, model, side="left") + np.searchsorted(ordered, model, side="right")
+    n, m = len(test), len(model)
+    return float((below.sum() / 2 - n * m / 2) / math.sqrt(n * m * (n + m + 1) / 12))
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class Copying(TwoSample):
+    """Per cent authentic and C_T of the model's texts, with the human side as training texts."""
+
+    name: ClassVar[str] = "copying"
+    version: ClassVar[int] = 1
+    direction: ClassVar[Direction] = "higher"
+    bounds: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))  # auth_pct 0 to 100; c_t is a z-score
+    titles: ClassVar[Mapping[str, str]] = {"auth_pct": "AuthPct", "c_t": "C_T"}
+    targets: ClassVar[Mapping[str, float]] = {"c_t": 0.0}
+
+    most: ClassVar[int | None] = 4_000  # all pairs are kept
+    cells: int = 3  # of k-means, of the training texts
+    seed: int = 0  # of k-means
+    scope: Scope = "continuation"  # both sides share the prompts
+
+    def check(self) -> None:
+        """Refuse a number of cells below 1."""
+        self.require(self.cells >= 1, "cells", "at least 1")
+
+    def prepare(self, features: Features) -> Distances:
+        """Return all distances.
+
+        Raises:
+            UndefinedMetric: If a side has fewer than two texts.
+        """
+        human, model = self.pair(features)
+        prompts = np.unique(self.sort_ids(features.human), return_inverse=True)[1]
+        centers = _find_centers(human, self.cells, self.seed)
+        cells = [_measure(side, centers).argmin(axis=1) for side in (human, model)]
+        return Distances(
+            _measure(human, human, same_side=True), _measure(model, human), cells[0], cells[1], prompts % 2 == 0
+        )
+
+    def compute(self, features: Features, prepared: Distances | None = None) -> MetricResult:
+        """Compute both values."""
+        distances = self.prepare(features) if prepared is None else prepared
+        values = {"auth_pct": 100.0 * float(_find_authentic(distances.human, distances.model).mean())}
+        notes = []
+        try:
+            values["c_t"] = self._average_directions(distances)
+        except UndefinedMetric as err:
+            notes.append(f"no value for c_t: {err}")
+        return self.result(features, "auth_pct", values, notes=notes)
+
+    def _average_directions(self, distances: Distances) -> float:
+        values = []
+        for train in (distances.is_first, ~distances.is_first):
+            if not train.any() or train.all():
+                raise UndefinedMetric("all human texts have one prompt")
+            nearest = distances.human[~train][:, train].min(axis=1), distances.model[:, train].min(axis=1)
+            cells = distances.human_cells[~train], distances.model_cells
+            values.append(_weigh_cells(*nearest, *cells, self.cells))
+        return sum(values) / 2
+
+    def replicates(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: Distances | None = None
+    ) -> Mapping[str, Replicates]:
+        """Take subsets of three fifths of the prompts; a z-score grows with the root of the number of texts."""
+        full = self.prepare(features) if prepared is None else prepared
+        ids = [self.sort_ids(side) for side in (features.human, features.model)]
+        draws = np.full((2, plan.count), np.nan)
+        subsets = zip(*(plan.subsets(side, SUBSET_SHARE) for side in ids), strict=True)
+        for number, (human, model) in enumerate(subsets):
+            part = Distances(
+                full.human[np.ix_(human, human)], full.model[np.ix_(model, human)],
+                full.human_cells[human], full.model_cells[model], full.is_first[human],
+            )  # fmt: skip
+            if len(part.human) < 2 or not len(part.model):
+                continue
+            draws[0, number] = 100.0 * _find_authentic(part.human, part.model).mean()
+            if "c_t" in result.values:
+                draws[1, number] = self._draw_c_t(part)
+        names = dict(zip(("auth_pct", "c_t"), draws, strict=True))
+        return {name: plan.build_subset_replicates(ids[1], SUBSET_SHARE, names[name]) for name in result.values}
+
+    def _draw_c_t(self, part: Distances) -> float:
+        try:
+            return self._average_directions(part) / math.sqrt(SUBSET_SHARE)
+        except UndefinedMetric:
+            return math.nan

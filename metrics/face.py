@@ -1,0 +1,224 @@
+"""FACE: how alike the spectra of surprise are, from token losses alone.
+
+    spectrum of a text = |FFT(its token NLLs)| at the frequencies 0 to 1/2 a token, interpolated to 1,000 of them
+    SO = sum_f min(h(f), m(f)) / sum_f max(h(f), m(f)),  h and m: mean spectra of human and of model texts
+
+Measures whether surprise rises and falls along model texts as along human ones: text that is flat, or that loops with a
+period, has another spectrum. Needs only stored NLLs. `so` (spectral overlap) and the correlations `pearson` and
+`spearman` are at most 1, higher is better; `emd` (earth mover's distance of the spectra as distributions over
+frequencies, in cycles a token), `kl` (human from model) and `js` (nats) are 0 for equal spectra, lower is better. The
+spectrum of a longer text is higher, so lengths matter to `so`: compare texts of equal length.
+
+Source: Yang et al. 2023, "FACE: evaluating natural language generation with Fourier analysis of cross-entropy".
+Variants: `standardize: true` subtracts the mean of each text and divides by its standard deviation first. Texts with
+fewer than two scored tokens are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core import (
+    F64,
+    Direction,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    Plan,
+    Ragged,
+    Replicates,
+    Resampling,
+    Side,
+    UndefinedMetric,
+    register,
+)
+from openended.metrics._common.values import Values
+
+FREQUENCIES = 1000  # Yang et al. 2023
+_TINY = 1e-300
+
+Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FaceResult(Values):
+    """The six comparisons of two mean spectra; a field can also be read as `result["so"]`."""
+
+    so: float
+    """Spectral overlap, in [0, 1]."""
+    pearson: float
+    """Correlation over frequencies."""
+    spearman: float
+    """Rank correlation over frequencies."""
+    emd: float
+    """Earth mover's distance of the normalized spectra, cycles a token, in [0, 1/2]."""
+    kl: float
+    """KL divergence of the human spectrum from the model's, nats."""
+    js: float
+    """Jensen-Shannon divergence, nats."""
+
+
+def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> FaceResult:
+    """Compare the mean spectra of token losses.
+
+    Args:
+        human_nll: One row a human text: -log p of each scored token.
+        model_nll: The same of model texts.
+        standardize: Whether each text is shifted and scaled to mean 0 and standard deviation 1 first.
+
+    Returns:
+        The six values.
+
+    Raises:
+        ValueError: If a loss is not finite.
+        UndefinedMetric: If a side has no text with two scored tokens.
+
+    Source: Yang et al. 2023.
+
+    >>> face(human_nll=[[1.0, 2.0, 3.0, 4.0]], model_nll=[[2.0, 4.0, 6.0, 8.0]]).so
+    0.5
+    """
+    sides = [_spectra(rows, standardize=standardize)[0] for rows in (human_nll, model_nll)]
+    return _compare(*(_mean(spectra) for spectra in sides))
+
+
+def _spectra(rows: Losses, *, standardize: bool) -> tuple[F64, NDArray[np.bool_]]:
+    """Return the spectra of the texts with two tokens or more, shape (texts, frequencies), and which they are."""
+    grid = np.linspace(0.0, 0.5, FREQUENCIES)
+    spectra, is_included = [], np.zeros(len(rows), dtype=np.bool_)
+    for number, row in enumerate(rows):
+        losses = np.asarray(row, dtype=np.float64)
+        if not np.isfinite(losses).all():
+            raise ValueError(f"expected finite losses, text {number} has NaN or infinity")
+        if len(losses) < 2:
+            continue
+        if standardize:
+            scale = losses.std()
+            losses = (losses - losses.mean()) / (scale if scale > 0 else 1.0)
+        is_included[number] = True
+        spectra.append(np.interp(grid, np.fft.rfftfreq(len(losses)), np.abs(np.fft.rfft(losses))))
+    return np.array(spectra).reshape(-1, FREQUENCIES), is_included
+
+
+def _mean(spectra: F64) -> F64:
+    if not len(spectra):
+        raise UndefinedMetric("a side has no text with two scored tokens")
+    mean: F64 = spectra.mean(axis=0)
+    return mean
+
+
+def _compare(human: F64, model: F64) -> FaceResult:
+    """Compare two mean spectra, shape (frequencies,)."""
+    from scipy.stats import rankdata
+
+    largest = float(np.maximum(human, model).sum())
+    p, q = (_normalize(spectrum) for spectrum in (human, model))
+    middle = (p + q) / 2
+    return FaceResult(
+        so=float(np.minimum(human, model).sum()) / largest if largest > 0 else 1.0,
+        pearson=_correlate(human, model),
+        spearman=_correlate(rankdata(human), rankdata(model)),
+        emd=float(np.abs(np.cumsum(p) - np.cumsum(q)).sum()) * 0.5 / (FREQUENCIES - 1),
+        kl=_divergence(p, q),
+        js=(_divergence(p, middle) + _divergence(q, middle)) / 2,
+    )
+
+
+def _normalize(spectrum: F64) -> F64:
+    total = float(spectrum.sum())
+    shares: F64 = spectrum / total if total > 0 else np.full(len(spectrum), 1 / len(spectrum))
+    return shares
+
+
+def _divergence(p: F64, q: F64) -> float:
+    """Return the KL divergence of p from q in nats, where q is not 0 or taken as the least positive number."""
+    return max(float(np.sum(p * (np.log(np.maximum(p, _TINY)) - np.log(np.maximum(q, _TINY))))), 0.0)
+
+
+def _correlate(a: F64, b: F64) -> float:
+    """Return Pearson's correlation; NaN if a side is constant."""
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / scale if scale > 0 else float("nan")
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class Face(Metric):
+    """Overlap, correlations and distances of the mean spectra of token losses."""
+
+    name: ClassVar[str] = "face"
+    version: ClassVar[int] = 1
+    family: ClassVar[Literal["scored"]] = "scored"
+    direction: ClassVar[Direction] = "higher"
+    bounds: ClassVar[tuple[float, float]] = (-1.0, float("inf"))  # correlations from -1, kl has no upper bound
+    resampling: ClassVar[Resampling] = "subsample"
+    sides: ClassVar[Literal["two"]] = "two"
+    ceiling: ClassVar[bool] = True
+    titles: ClassVar[Mapping[str, str]] = {
+        "so": "FACE-SO", "pearson": "FACE-Pearson", "spearman": "FACE-Spearman", "emd": "FACE-EMD", "kl": "FACE-KL",
+        "js": "FACE-JS",
+    }  # fmt: skip
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"emd": "lower", "kl": "lower", "js": "lower"}
+
+    standardize: bool = False  # an option of Yang et al. 2023
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the scorer's losses of the continuations."""
+        return (Need("token_nll", by="scorer", options=(("bos", False),)),)
+
+    def prepare(self, features: Features) -> tuple[F64, F64, list[NDArray[np.str_]]]:
+        """Return the spectra of both sides and the prompts of their rows, sorted by example id.
+
+        Raises:
+            UndefinedMetric: If a side has no text with two scored tokens.
+        """
+        human, model = (self._side_spectra(side) for side in (features.human, features.model))
+        return human[0], model[0], [human[1], model[1]]
+
+    def _side_spectra(self, side: Side) -> tuple[F64, NDArray[np.str_]]:
+        spectra, is_included = _spectra(side.token_nll(self.needs()[0]), standardize=self.standardize)
+        ids = np.asarray(side.ids, dtype=np.str_)[is_included]
+        order = np.argsort(ids, kind="stable")
+        return spectra[order], ids[order]
+
+    def compute(
+        self, features: Features, prepared: tuple[F64, F64, list[NDArray[np.str_]]] | None = None
+    ) -> MetricResult:
+        """Compare the mean spectra; the arrays hold them."""
+        human, model, ids = prepared or self.prepare(features)
+        spectra = _mean(human), _mean(model)
+        skipped = len(features.human) + len(features.model) - sum(map(len, ids))
+        notes = (f"{skipped} texts with fewer than two scored tokens are left out",) if skipped else ()
+        arrays = {"human_spectrum": spectra[0], "model_spectrum": spectra[1]}
+        return self.result(features, "so", dict(_compare(*spectra)), notes=notes, arrays=arrays)
+
+    def replicates(
+        self,
+        features: Features,
+        result: MetricResult,
+        plan: Plan,
+        prepared: tuple[F64, F64, list[NDArray[np.str_]]] | None = None,
+    ) -> Mapping[str, Replicates]:
+        """Compare the mean spectra of halves of the texts."""
+        human, model, ids = prepared or self.prepare(features)
+        halves = []
+        for spectra, prompts in zip((human, model), ids, strict=True):
+            first = plan.halves(prompts)
+            sums = first.astype(np.float64) @ spectra
+            counts = np.maximum(np.count_nonzero(first, axis=1), 1)[:, None]
+            rest = np.maximum(len(spectra) - np.count_nonzero(first, axis=1), 1)[:, None]
+            halves.append((sums / counts, (spectra.sum(axis=0) - sums) / rest))
+        draws = np.array(
+            [
+                [list(dict(_compare(*pair)).values()) for pair in zip(human_half, model_half, strict=True)]
+                for human_half, model_half in zip(*halves, strict=True)
+            ]
+        )
+        return {name: Replicates(draws[:, :, at]) for at, name in enumerate(result.values)}

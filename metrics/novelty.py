@@ -1,0 +1,174 @@
+"""Novelty: the share of generated n-grams that a corpus does not contain, and the longest span copied from it.
+
+    novelty_n = |{n-grams of the texts that do not occur in the corpus}| / |{n-grams of the texts}|
+
+Measures how much of the text is new at each length; from 0 (all copied) to 1, compared with the value of other human
+texts (the ceiling), because people repeat common phrases too. `longest_copy` is the longest sequence of words of any
+text that occurs in the corpus, `mean_longest_copy` its mean over texts, both in words. Tokens are words, split at white
+space; n-grams do not cross texts. The corpus is the task's own references, or a file that `corpus` names (the model's
+training text, say). The value falls as the corpus grows.
+
+Source: n-novelty: Merrill, Smith and Elazar 2024, "Evaluating n-gram novelty of language models using Rusty-DAWG"
+(arXiv 2406.13069), orders 1 to 100 there. Copied spans: Lu et al. 2025, "AI as humanity's Salieri" (arXiv 2410.04265).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from openended.harness.core import (
+    F64,
+    I64,
+    Direction,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    Plan,
+    Ragged,
+    Replicates,
+    Resampling,
+    Scope,
+    UndefinedMetric,
+    register,
+)
+from openended.metrics._ngrams.sequences import pack_rows
+from openended.metrics._ngrams.suffix_array import SuffixArray
+from openended.metrics.families import check_orders
+
+REFERENCES = "references"
+
+
+def n_novelty(
+    sequences: Sequence[object], corpus: Sequence[object], *, orders: Sequence[int] = (2, 4, 6, 8, 10)
+) -> dict[int, float]:
+    """Compute the share of n-grams that a corpus does not contain, for each order.
+
+    Args:
+        sequences: Generated texts, as lists of token ids or strings, or as one string each.
+        corpus: Texts in the same form.
+        orders: The n-gram lengths n.
+
+    Returns:
+        Order → share in [0, 1]; NaN for an order that is longer than every text.
+
+    Raises:
+        UndefinedMetric: If no text is as long as the smallest order.
+
+    Source: Merrill, Smith and Elazar 2024.
+
+    >>> n_novelty(["a b c d"], ["x a b c"], orders=(1, 2, 4))
+    {1: 0.25, 2: 0.3333333333333333, 4: 1.0}
+    """
+    matches = _match(sequences, corpus)
+    values = {order: _share(*_count_novel(matches, order)) for order in orders}
+    if all(np.isnan(value) for value in values.values()):
+        raise UndefinedMetric(f"no text has an n-gram of order {min(orders)}")
+    return values
+
+
+def longest_copied_spans(sequences: Sequence[object], corpus: Sequence[object]) -> I64:
+    """Return the length of the longest sequence of tokens of each text that a corpus contains, shape (texts,).
+
+    >>> longest_copied_spans(["a b c d", "z"], ["x a b c"]).tolist()
+    [3, 0]
+    """
+    return _find_longest(_match(sequences, corpus))
+
+
+def _match(sequences: Sequence[object], corpus: Sequence[object]) -> Ragged:
+    """Return for each token of each text how many tokens from it on the corpus contains in this order."""
+    rows, split = pack_rows([*sequences, *corpus]), len(sequences)
+    low = int(rows.values.min()) if len(rows.values) else 0
+    texts, corpus_rows = (Ragged(rows.values - low, part) for part in (rows.offsets[: split + 1], rows.offsets[split:]))
+    texts = Ragged(texts.values[: texts.offsets[-1]], texts.offsets)
+    return SuffixArray(corpus_rows).match_lengths(texts)
+
+
+def _count_novel(matches: Ragged, order: int) -> tuple[I64, I64]:
+    """Return the novel n-grams and all n-grams of each text, shape (texts,) each."""
+    total = np.maximum(matches.lengths - order + 1, 0).astype(np.int64)
+    # A match never passes the end of its text, so positions without an n-gram are never copied.
+    sums = np.concatenate([[0], np.cumsum(matches.values >= order)])
+    return total - (sums[matches.offsets[1:]] - sums[matches.offsets[:-1]]), total
+
+
+def _share(novel: I64, total: I64) -> float:
+    return float(novel.sum() / total.sum()) if total.sum() else float("nan")
+
+
+def _find_longest(matches: Ragged) -> I64:
+    return np.array([int(row.max()) if len(row) else 0 for row in matches], dtype=np.int64)
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class Novelty(Metric):
+    """Share of n-grams that are not in a corpus; values `novelty_<order>`, `longest_copy`, `mean_longest_copy`."""
+
+    name: ClassVar[str] = "novelty"
+    version: ClassVar[int] = 1
+    family: ClassVar[Literal["text"]] = "text"
+    direction: ClassVar[Direction] = "higher"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))  # shares to 1, lengths in words
+    resampling: ClassVar[Resampling] = "bootstrap"
+    sides: ClassVar[Literal["two"]] = "two"
+    ceiling: ClassVar[bool] = True
+    titles: ClassVar[Mapping[str, str]] = {f"novelty_{n}": f"Novelty-{n}" for n in range(1, 101)} | {
+        "longest_copy": "Longest copy", "mean_longest_copy": "Mean longest copy",
+    }  # fmt: skip
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {
+        "longest_copy": "lower", "mean_longest_copy": "lower",
+    }  # fmt: skip
+
+    orders: tuple[int, ...] = (2, 4, 6, 8, 10)  # people differ from models from 5 on: Merrill et al. 2024
+    corpus: str = REFERENCES  # or the path of a file of texts
+    scope: Scope = "continuation"
+
+    def check(self) -> None:
+        """Check the options."""
+        check_orders(self, self.orders)
+        self.require(bool(self.corpus), "corpus", "references, or the path of a file of texts")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the texts and, where it is not the human side, the corpus."""
+        texts = Need("texts", scope=self.scope)
+        if self.corpus == REFERENCES:
+            return (texts,)
+        return texts, Need("corpus", options=(("file", self.corpus),))
+
+    def prepare(self, features: Features) -> Ragged:
+        """Return the length of the copied sequence at every word."""
+        needs = self.needs()
+        corpus = features.human.texts(needs[0]) if len(needs) == 1 else features.model.texts(needs[1])
+        texts = features.model.texts(needs[0])
+        if not corpus:
+            raise UndefinedMetric("the corpus has no text")
+        return _match([text.split() for text in texts], [text.split() for text in corpus])
+
+    def compute(self, features: Features, prepared: Ragged | None = None) -> MetricResult:
+        """Compute all orders and the longest copies."""
+        matches = self.prepare(features) if prepared is None else prepared
+        values = {f"novelty_{order}": _share(*_count_novel(matches, order)) for order in self.orders}
+        if all(np.isnan(value) for value in values.values()):
+            raise UndefinedMetric("all texts are shorter than the smallest order")
+        longest = _find_longest(matches).astype(np.float64)
+        values |= {"longest_copy": longest.max(), "mean_longest_copy": longest.mean()}
+        primary = f"novelty_{4 if 4 in self.orders else self.orders[0]}"
+        return self.result(features, primary, values, per_example={"mean_longest_copy": longest})
+
+    def replicates(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: Ragged | None = None
+    ) -> Mapping[str, Replicates]:
+        """Draw texts, for the corpus as it is: ratios of sums, and a mean."""
+        matches = self.prepare(features) if prepared is None else prepared
+        out = dict(super().replicates(features, result, plan))
+        for order in self.orders:
+            novel, total = _count_novel(matches, order)
+            share: F64 = np.divide(novel, total, out=np.full(len(total), np.nan), where=total > 0)
+            out[f"novelty_{order}"] = plan.mean(features.model.ids, share, total.astype(np.float64))
+        return out

@@ -1,0 +1,217 @@
+"""Overused words and trigrams: the share of model text in phrases that it uses more often than human text does.
+
+    z(w) = [log((y + a) / (n + A - y - a)) - log((y' + a) / (n' + A - y' - a))] / sqrt(1 / (y + a) + 1 / (y' + a))
+
+y and y' are the counts of phrase w in model and human text, n and n' all phrases, a = A times the share of w in both
+sides together (the informative prior). A phrase is overused if z > 3. The values are the shares of the model's words
+and trigrams that belong to overused ones: 0 if it writes as people do, lower is better; other human texts (the ceiling)
+are not at 0, because texts repeat their own topics. Shares grow with the number of texts, as z does. Words are letters,
+digits and apostrophes in lower case; trigrams do not cross texts. The worst twenty are named in the notes. Phrases that
+the model uses fewer than three times are not counted.
+
+Source: Monroe, Colaresi and Quinn 2008, "Fightin' words: lexical feature selection and evaluation for identifying the
+content of political conflict", section 3.5.1. The share as a value, and human text of the task in place of a word list,
+are ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from openended.harness.core import (
+    F64,
+    SHARE,
+    Direction,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    Plan,
+    Replicates,
+    Resampling,
+    Scope,
+    Side,
+    UndefinedMetric,
+    register,
+)
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_LEAST = 3  # uses by the model, below which no phrase is overused
+_NAMED = 20
+ORDERS = {"overused_words": 1, "overused_trigrams": 3}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PhraseCounts:
+    """Counts of the phrases that the model uses at least three times."""
+
+    phrases: Sequence[str]
+    human: Any
+    """Sparse, shape (human texts, phrases)."""
+    model: Any
+    """Sparse, shape (model texts, phrases)."""
+    human_total: F64
+    """All phrases of each text, shape (human texts,)."""
+    model_total: F64
+
+
+def find_overused_phrases(
+    human: Sequence[str], model: Sequence[str], *, order: int = 1, prior: float = 500.0
+) -> list[tuple[str, float]]:
+    """List the phrases of the model that it uses at least three times, with their z-scores, the worst first.
+
+    Args:
+        human: Human texts.
+        model: Model texts.
+        order: Words of a phrase.
+        prior: Number of phrases that the prior counts for.
+
+    Raises:
+        UndefinedMetric: If a side has no phrase.
+
+    Source: Monroe, Colaresi and Quinn 2008.
+
+    >>> find_overused_phrases(["a b c d"] * 9, ["a b testament testament"] * 9)[0][0]
+    'testament'
+    """
+    counts = _count_phrases(human, model, order)
+    z = _score(*_sum_sides(counts), prior)[0][0]
+    return [(counts.phrases[at], float(z[at])) for at in np.argsort(-z, kind="stable")]
+
+
+def _count_phrases(human: Sequence[str], model: Sequence[str], order: int) -> PhraseCounts:
+    rows = [[_list_phrases(text, order) for text in side] for side in (human, model)]
+    if not all(any(side) for side in rows):
+        raise UndefinedMetric(f"a side has no text of {order} words")
+    used = Counter(phrase for text in rows[1] for phrase in text)
+    phrases = sorted(phrase for phrase, count in used.items() if count >= _LEAST)
+    numbers = {phrase: number for number, phrase in enumerate(phrases)}
+    tables = [_build_table(side, numbers) for side in rows]
+    totals = [np.array([len(text) for text in side], dtype=np.float64) for side in rows]
+    return PhraseCounts(phrases, tables[0], tables[1], totals[0], totals[1])
+
+
+def _list_phrases(text: str, order: int) -> list[str]:
+    words = [word.replace("’", "'") for word in _WORD.findall(text.lower())]
+    return [" ".join(words[at : at + order]) for at in range(len(words) - order + 1)]
+
+
+def _build_table(texts: Sequence[Sequence[str]], numbers: Mapping[str, int]) -> Any:  # noqa: ANN401 - a CSR matrix
+    from scipy.sparse import csr_matrix
+
+    columns = [[numbers[phrase] for phrase in text if phrase in numbers] for text in texts]
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in columns])])
+    flat = np.array([number for row in columns for number in row], dtype=np.int64)
+    table = csr_matrix((np.ones(len(flat)), flat, starts), shape=(len(texts), len(numbers)))
+    table.sum_duplicates()
+    return table
+
+
+def _sum_sides(counts: PhraseCounts, human: F64 | None = None, model: F64 | None = None) -> tuple[F64, F64, F64, F64]:
+    """Return the counts of the phrases, shape (draws, phrases), and their totals, (draws, 1), of both sides.
+
+    Args:
+        counts: Of each text.
+        human: Weight of each human text in each draw, shape (draws, texts); None: all texts, in one draw.
+        model: The same of the model texts.
+    """
+    human = np.ones((1, len(counts.human_total))) if human is None else human
+    model = np.ones((1, len(counts.model_total))) if model is None else model
+    human_sums, model_sums = (np.asarray((t.T @ w.T).T) for t, w in ((counts.human, human), (counts.model, model)))
+    return human_sums, model_sums, (human @ counts.human_total)[:, None], (model @ counts.model_total)[:, None]
+
+
+def _score(human: F64, model: F64, human_total: F64, model_total: F64, prior: float) -> tuple[F64, F64]:
+    """Return the z-score of each phrase, and the share of the model's phrases that are overused, shape (draws,)."""
+    a = np.maximum(prior * (human + model) / (human_total + model_total), 1e-12)
+    logs = [
+        np.log(y + a) - np.log(np.maximum(n + prior - y - a, 1e-12))
+        for y, n in ((model, model_total), (human, human_total))
+    ]
+    z: F64 = (logs[0] - logs[1]) / np.sqrt(1 / (model + a) + 1 / (human + a))
+    overused: F64 = np.where((z > 3) & (model >= _LEAST), model, 0.0).sum(axis=1) / model_total[:, 0]
+    return z, overused
+
+
+@register("metric")
+@dataclass(frozen=True, kw_only=True)
+class OverusedPhrases(Metric):
+    """Share of the model's words and trigrams in overused ones; the notes name the worst twenty."""
+
+    name: ClassVar[str] = "overused_phrases"
+    version: ClassVar[int] = 1
+    family: ClassVar[Literal["text"]] = "text"
+    direction: ClassVar[Direction] = "lower"
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    resampling: ClassVar[Resampling] = "subsample"
+    sides: ClassVar[Literal["two"]] = "two"
+    ceiling: ClassVar[bool] = True
+    titles: ClassVar[Mapping[str, str]] = {
+        "overused_words": "Overused words", "overused_trigrams": "Overused trigrams",
+    }  # fmt: skip
+
+    prior: float = 500.0  # phrases that the prior counts for
+    scope: Scope = "continuation"
+
+    def check(self) -> None:
+        """Refuse a prior that is not positive."""
+        self.require(self.prior > 0, "prior", "a positive number")
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the texts."""
+        return (Need("texts", scope=self.scope),)
+
+    def prepare(self, features: Features) -> Mapping[str, PhraseCounts]:
+        """Count the words and the trigrams of both sides.
+
+        Raises:
+            UndefinedMetric: If a side has no word.
+        """
+        human, model = (self._sort_texts(side)[0] for side in (features.human, features.model))
+        counts = {}
+        for name, order in ORDERS.items():
+            try:
+                counts[name] = _count_phrases(human, model, order)
+            except UndefinedMetric:
+                if order == 1:
+                    raise
+        return counts
+
+    def _sort_texts(self, side: Side) -> tuple[list[str], Sequence[str]]:
+        """Return the texts and their ids, sorted by example id."""
+        texts, order = side.texts(self.needs()[0]), np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")
+        return [texts[at] for at in order], [side.ids[at] for at in order]
+
+    def compute(self, features: Features, prepared: Mapping[str, PhraseCounts] | None = None) -> MetricResult:
+        """Compute both shares."""
+        values, notes = {}, []
+        for name, counts in (prepared or self.prepare(features)).items():
+            (z,), (share,) = _score(*_sum_sides(counts), self.prior)
+            values[name] = float(share)
+            worst = [at for at in np.argsort(-z, kind="stable")[:_NAMED] if z[at] > 3]
+            if worst:
+                listed = ", ".join(f"{counts.phrases[at]!r} {z[at]:.1f}" for at in worst)
+                notes.append(f"{name.replace('_', ' ')} (z): {listed}")
+        return self.result(features, "overused_words", values, notes=notes)
+
+    def replicates(
+        self,
+        features: Features,
+        result: MetricResult,
+        plan: Plan,
+        prepared: Mapping[str, PhraseCounts] | None = None,
+    ) -> Mapping[str, Replicates]:
+        """Compute the shares of random subsets of the texts."""
+        ids = [self._sort_texts(side)[1] for side in (features.human, features.model)]
+        subsets = [plan.subsets(side, SHARE).astype(np.float64) for side in ids]
+        out = {}
+        for name, counts in (prepared or self.prepare(features)).items():
+            shares = _score(*_sum_sides(counts, *subsets), self.prior)[1]
+            out[name] = plan.build_subset_replicates(ids[1], SHARE, shares)
+        return {name: out[name] for name in result.values}

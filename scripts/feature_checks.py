@@ -1,0 +1,208 @@
+#!/usr/bin/env python
+"""Check two-sample metrics where the right answer is known: Gaussian mixtures in place of embedded texts.
+
+Each metric is computed on pairs of samples from known laws, with several seeds. Differences are measured on its own
+scale: 0 is the best possible value, 1 the value for two laws that are far apart. `--write` puts the table into
+docs/stress.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from openended.harness.core import F64, Features, Metric, Side, UndefinedMetric, load_members  # noqa: E402
+from openended.metrics.families import TwoSample  # noqa: E402
+
+TOLERANCE = 0.05  # of the metric's scale
+SEEDS = 6
+MODES = 5
+BEST = {"accuracy": 0.5, "auth_pct": 100.0}  # of values whose best is not 0 or 1
+SHOWN = {
+    "knn_precision_recall": ("precision", "recall", "density", "coverage"),
+    "mauve": ("mauve", "frontier_integral"),
+}  # of metrics with many values
+
+Sample = Callable[[np.random.Generator, int, int], F64]
+"""From a generator, a number of rows and a dimension to rows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """One value of one metric, as a function of two samples."""
+
+    metric: Metric
+    key: str
+    n: int
+    dimension: int
+
+    def value(self, human: F64, model: F64) -> float:
+        """Return the value; NaN where it is undefined."""
+        (need,) = self.metric.needs()
+        sides = [
+            Side(name, [f"{name}/{i:06d}" for i in range(len(rows))], {need: rows.astype(np.float32)})
+            for name, rows in (("human", human), ("model", model))
+        ]
+        try:
+            return float(self.metric.compute(Features(sides[0], sides[1], {})).values.get(self.key, np.nan))
+        except UndefinedMetric:
+            return float("nan")
+
+    def values(self, human: Sample, model: Sample, n: int | None = None, dimension: int | None = None) -> F64:
+        """Return the value for each seed."""
+        out = []
+        for seed in range(SEEDS):
+            rng, size = np.random.default_rng(seed), (n or self.n, dimension or self.dimension)
+            out.append(self.value(human(rng, *size), model(rng, *size)))
+        return np.array(out)
+
+    def best(self) -> float:
+        """Return the best possible value."""
+        if (target := self.metric.targets.get(self.key)) is not None:
+            return target
+        if self.key in BEST:
+            return BEST[self.key]
+        return 1.0 if self.metric.best_of(self.key) == "higher" else 0.0
+
+
+def sample_normal(rng: np.random.Generator, n: int, d: int) -> F64:
+    """Draw from a standard normal."""
+    return rng.normal(size=(n, d))
+
+
+def sample_far(rng: np.random.Generator, n: int, d: int) -> F64:
+    """Draw from a normal far away from the standard one."""
+    return rng.normal(size=(n, d)) + 10.0
+
+
+def sample_modes(first: int, last: int) -> Sample:
+    """Return a sampler of some modes of a mixture; mode i is at 6 times a fixed direction."""
+
+    def sample(rng: np.random.Generator, n: int, d: int) -> F64:
+        centers = np.random.default_rng(99).normal(size=(MODES + 1, d))
+        centers *= 6.0 / np.linalg.norm(centers, axis=1, keepdims=True)
+        return rng.normal(size=(n, d)) + centers[rng.integers(first, last, size=n)]
+
+    return sample
+
+
+def sample_with_bad(share: float, distance: float) -> Sample:
+    """Return a sampler of a standard normal with a share of rows far away."""
+
+    def sample(rng: np.random.Generator, n: int, d: int) -> F64:
+        rows = rng.normal(size=(n, d))
+        rows[: round(share * n)] += distance
+        return rows
+
+    return sample
+
+
+def list_probes(n: int, dimension: int) -> Iterator[Probe]:
+    """Yield every value of every two-sample metric of embeddings that has a best value."""
+    for cls in load_members("metric").values():
+        if not issubclass(cls, TwoSample) or cls.least_samples > 1 or cls.sides != "two":
+            continue
+        options = {"space": "embeddings", "permutations": 0} if hasattr(cls, "space") else {}
+        metric = cls(**options)
+        if metric.reads_grid or {need.kind for need in metric.needs()} != {"embeddings"}:
+            continue
+        rng = np.random.default_rng(0)
+        probe = Probe(metric, "", n, dimension)
+        (need,) = metric.needs()
+        rows = [rng.normal(size=(n, dimension)).astype(np.float32) for _ in range(2)]
+        sides = [Side(name, [f"{i:06d}" for i in range(n)], {need: r}) for name, r in zip("hm", rows, strict=True)]
+        values = metric.compute(Features(sides[0], sides[1], {})).values
+        for key in SHOWN.get(metric.name) or [k for k in values if k in metric.titles or k == metric.name]:
+            if metric.best_of(key) != "none":
+                yield dataclasses.replace(probe, key=key)
+
+
+def check_probe(probe: Probe) -> dict[str, bool]:
+    """Return check → whether the value passes it."""
+    alike = probe.values(sample_normal, sample_normal)
+    far = probe.values(sample_normal, sample_far)
+    scale = float(np.nanmean(far)) - probe.best()
+    if not np.isfinite(scale) or scale == 0:
+        return {}
+
+    def is_near(a: float, b: float) -> bool:
+        return bool(abs(a - b) <= TOLERANCE * abs(scale))
+
+    def is_seen(values: F64, usual: F64) -> bool:
+        """Whether the values differ from the usual ones in a single sample, at about 5 %."""
+        return bool(abs(values.mean() - usual.mean()) > 2 * np.hypot(values.std(ddof=1), usual.std(ddof=1)))
+
+    rng = np.random.default_rng(7)
+    human, model = (
+        sample_normal(rng, probe.n, probe.dimension),
+        sample_with_bad(0.3, 3.0)(rng, probe.n, probe.dimension),
+    )
+    rotation = np.linalg.qr(rng.normal(size=(probe.dimension, probe.dimension)))[0]
+    plain, modes = probe.value(human, model), probe.values(sample_modes(0, MODES), sample_modes(0, MODES))
+    small, large = (probe.values(sample_normal, sample_normal, n=n).mean() for n in (probe.n // 4, probe.n * 2))
+    flat, wide = (probe.values(sample_normal, sample_normal, dimension=d).mean() for d in (2, 64))
+    half = probe.values(sample_normal, sample_with_bad(0.5, 10.0)).mean()
+    middle = (float(alike.mean()) + float(np.nanmean(far))) / 2
+    return {
+        "identical laws": is_near(float(alike.mean()), probe.best()),
+        "scaling": is_near(probe.value(10 * human, 10 * model), plain),
+        "rotation": is_near(probe.value(human @ rotation, model @ rotation), plain),
+        "dropped mode": is_seen(probe.values(sample_modes(0, MODES), sample_modes(1, MODES)), modes),
+        "invented mode": is_seen(probe.values(sample_modes(0, MODES), sample_modes(0, MODES + 1)), modes),
+        "swapped sides": is_near(probe.value(model, human), plain),
+        "2 to 64 dimensions": is_near(flat, wide),
+        "number of samples": is_near(small, large),
+        "1 % outliers": is_near(probe.values(sample_normal, sample_with_bad(0.01, 100.0)).mean(), float(alike.mean())),
+        "linear in bad share": is_near(half, middle),
+    }
+
+
+def format_table(n: int, dimension: int) -> str:
+    """Return the table as Markdown: values by checks."""
+    rows: list[tuple[str, dict[str, bool]]] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for probe in list_probes(n, dimension):
+            checks = check_probe(probe)
+            if checks:
+                name = probe.metric.name if probe.key == probe.metric.name else f"{probe.metric.name}.{probe.key}"
+                rows.append((name, checks))
+                sys.stderr.write(f"{name}: {sum(checks.values())} of {len(checks)}\n")
+    names = list(rows[0][1])
+    lines = [f"| value | {' | '.join(names)} | passed |", "| --- |" + " :---: |" * len(names) + " ---: |"]
+    for name, checks in rows:
+        marks = " | ".join("✓" if checks[check] else "–" for check in names)
+        lines.append(f"| `{name}` | {marks} | {sum(checks.values())} of {len(names)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print the table, or write it into the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n", type=int, default=400, help="rows a side")
+    parser.add_argument("--dimension", type=int, default=16)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/stress.md")
+    options = parser.parse_args()
+    table = format_table(options.n, options.dimension)
+    if options.write:
+        from scripts.readme import rewrite
+
+        page = ROOT / "docs/stress.md"
+        text = page.read_text(encoding="utf-8")
+        page.write_text(rewrite(str(page), text, {"FEATURES": table}), encoding="utf-8")
+    else:
+        sys.stdout.write(table + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""`openended stress`: the grid, its table, `stress.csv`, the heat map, and errors of one line."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from openended.harness.app.commands.stress import STRENGTHS, main, make_grid
+from openended.harness.core.errors import SpecError
+from openended.harness.imported import list_damages
+from openended.harness.report.figures.damage_heat_map import damage_heat_map
+from openended.harness.report.tables.detected_damage import build_stress_tables
+from openended.harness.results import fold_seeds, load_layout, read_results
+from tests.helpers import openended, write_jsonl
+
+
+def test_default_grid_has_every_damage_at_every_strength():
+    *options, systems = make_grid(["task=docs"])
+    assert options[0] == "-m"
+    assert {"name=stress", "report=stress", "task=docs"} < set(options)
+    assert len(systems.split(",")) == 1 + len(list_damages()) * len(STRENGTHS)
+    assert systems.startswith("generations=damage:none,damage:truncation:10,")
+
+
+def test_options_of_the_user_win():
+    grid = make_grid(
+        ["damage=[negation,longer]", "strength=5", "metric=[mauve]", "name=mine", "embedder=docs-m,docs-mean"]
+    )
+    assert "metric=[mauve]" in grid
+    assert grid.count("name=mine") == sum(word.startswith("name=") for word in grid) == 1
+    assert grid[-1] == "generations=damage:none,damage:negation:5,damage:longer:5"
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("damage=negations", "no such damage; did you mean 'negation'"),
+        ("strength=0.5", "percentages from 1 to 100"),
+        ("generations=x.jsonl", "leave it out"),
+    ],
+)
+def test_errors_are_one_line(word, message, capsys):
+    with pytest.raises(SpecError, match=message):
+        make_grid([word])
+    assert main([word]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_help_lists_the_damages(capsys):
+    assert main(["--help"]) == 0
+    assert "swaps_middle" in capsys.readouterr().out
+
+
+WORDS = (
+    "damage=truncation,swaps_middle", "strength=50", "metric=[length,entropy]", "scoring=none", "intervals=40",
+    "task=jsonl", "task.path=human.jsonl", "num_examples=30",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("stress")
+    text = " the crew of a small ship waits in the harbor until the wind turns and the captain returns"
+    rows = [{"prompt": f"On day {i}", "human": " ".join(text.split(" ")[: 10 + i % 7])} for i in range(60)]
+    write_jsonl(where / "human.jsonl", rows)
+    done = openended("stress", *WORDS, cwd=where)
+    assert done.returncode == 0, done.stderr
+    return where
+
+
+def test_csv_and_table(folder):
+    with (folder / "outputs/reports/stress/stress.csv").open(encoding="utf-8", newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert list(rows[0]) == ["metric", "embedder", "damage", "strength", "value", "low", "high", "detected"]
+    found = {(r["metric"], r["damage"], r["strength"]): r for r in rows}
+    assert found["length", "truncation", "50"]["detected"] == "true"
+    assert found["length", "swaps_middle", "50"]["detected"] == "false"
+    none, half = (float(found["length", *key]["value"]) for key in (("none", "0"), ("truncation", "50")))
+    assert half == pytest.approx(none / 2, rel=0.1)
+    results = read_results([folder / "outputs/runs/stress"])
+    (table,) = build_stress_tables(results, load_layout("stress"), "stress")
+    assert [row.label for row in table.rows] == ["truncation", "swaps middle"]
+    column = [c.metric for c in table.columns].index("length")
+    assert table.rows[0].cells[column].value == 50
+    assert table.rows[1].cells[column].words == "no"
+    (figure,) = damage_heat_map(results, fold_seeds(results)).values()
+    assert {"50", "no"} <= {text.get_text() for text in figure.axes[0].texts}
+
+
+def test_the_same_command_finds_everything(folder):
+    again = openended("stress", *WORDS, "plan_only=true", cwd=folder)
+    assert again.returncode == 0
+    assert " 0 to compute now" in again.stdout + again.stderr

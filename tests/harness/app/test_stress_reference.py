@@ -1,0 +1,39 @@
+"""What `describe` and the documentation say was measured."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from openended.harness.app.commands.describe import describe_option
+from openended.harness.app.stress_reference import StressRow, describe_measured, find_smallest, load_stress_rows
+from scripts.stress_pages import update_pages
+
+
+def make_row(strength, detected, damage="negation"):
+    return StressRow("mauve", "docs-m/last", damage, strength, 0.5, 0.4, 0.6, detected)
+
+
+def test_smallest_strength():
+    key = ("mauve", "docs-m/last", "negation")
+    assert find_smallest([make_row(30, True), make_row(10, False), make_row(100, True)])[key] == "30"
+    assert find_smallest([make_row(10, False), make_row(30, False)])[key] == "no"
+    assert find_smallest([make_row(10, None), make_row(30, False)])[key] == "no"
+    assert find_smallest([make_row(10, None)])[key] == "–"
+    assert make_row(0, None, "none").resolved == pytest.approx(math.sqrt(2) * 0.1)
+
+
+def test_the_packaged_table_has_every_damage():
+    from openended.harness.imported import list_damages
+
+    rows = load_stress_rows()
+    assert {row.damage for row in rows} == {"none", *list_damages()}
+    assert {row.embedder for row in rows} >= {"", "docs-m/last", "docs-m/mean"}
+    assert "resolves differences of" in describe_measured("mauve")
+    assert describe_measured("huse") == ""
+    assert "does not see" in describe_option("mauve")
+
+
+def test_the_pages_are_those_of_the_table():
+    assert update_pages(check=True) == [], "run python scripts/stress_pages.py"

@@ -1,0 +1,53 @@
+"""What a metric detects, from values with known errors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import pytest
+
+from openended.harness.core.errors import DataError
+from openended.harness.report.analysis.damage_detection import (
+    DamageCurve,
+    DamagedValue,
+    differs,
+    find_damage_curves,
+)
+
+
+def make_curve(values, error=1.0):
+    points = [DamagedValue(percent, value, error, None, None) for percent, value in values.items()]
+    detected = [DamagedValue(p.percent, p.value, error, None, differs(points[0], p)) for p in points[1:]]
+    return DamageCurve("mauve", "mauve", "MAUVE", "docs-m/last", "truncation", points[0], tuple(detected))
+
+
+def test_detected_at_the_root_of_both_errors():
+    """Errors 1 and 1: 1.96 * sqrt(2) = 2.772."""
+    assert make_curve({0: 0.0, 10: 2.77, 30: 2.78, 100: 9.0}).smallest == 30
+    assert make_curve({0: 0.0, 10: -2.78}).smallest == 10
+    assert make_curve({0: 0.0, 10: 2.0}).smallest is None
+
+
+def test_a_value_without_variation_counts_as_exact():
+    assert differs(DamagedValue(0, 0.0, 1.0, None, None), DamagedValue(9, 1.97, math.nan, None, None))
+    assert not differs(DamagedValue(0, 0.0, 1.0, None, None), DamagedValue(9, 1.95, math.nan, None, None))
+
+
+@pytest.mark.parametrize(
+    ("values", "monotone"),
+    [
+        ({0: 0.0, 10: 5.0, 30: 9.0}, True),
+        ({0: 9.0, 10: 5.0, 30: 0.0}, True),
+        ({0: 0.0, 10: 5.0, 30: 4.0}, True),  # a step back within the error
+        ({0: 0.0, 10: 9.0, 30: 1.0}, False),
+        ({0: 0.0, 10: 0.0, 30: math.nan}, True),
+    ],
+)
+def test_monotone_up_to_the_error(values, monotone):
+    assert make_curve(values).is_monotone == monotone
+
+
+def test_other_runs_have_no_damage():
+    with pytest.raises(DataError, match="openended stress makes them"):
+        find_damage_curves(cast("Any", None), [])
