@@ -3,5 +3,5 @@
 # table in the terminal and as Markdown, LaTeX and CSV, and figures. Further arguments go to `openended`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/_venv.sh "" # an explicit argument, so that it does not see the arguments for openended
+source scripts/_venv.sh local,faiss # an explicit argument, so that it does not see the arguments for openended
 exec .venv/bin/openended experiment=quickstart "$@"

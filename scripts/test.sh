@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Creates .venv if it is missing, installs the test extra, runs lint, types and tests. Further arguments go to pytest.
+# Creates .venv if it is missing, installs the test extra, runs lint, types and tests. Further arguments go to pytest;
+# `-m long` runs the tests that are left out because they take long, `-m ""` runs all.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/_venv.sh test

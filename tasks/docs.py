@@ -79,7 +79,10 @@ class Docs(Task):
         try:
             installed = {package: _describe_installed(package) for package in _docstrings.DEFAULT_PACKAGES}
         except importlib.metadata.PackageNotFoundError as err:
-            raise DataError(f"task docs: package {err.name} is not installed; the corpus is made of its texts") from err
+            raise DataError(
+                f"task docs: package {err.name} is not installed; the corpus is made of its texts: "
+                "pip install 'openended[local]'"
+            ) from err
         return digest({"installed": installed, "code": EXTRACTION})
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:

@@ -20,6 +20,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
 
 
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
+def mark_thinned_cases(items: list[pytest.Item]) -> None:
+    """Mark all but every n-th case of a test with `thin(n)` as `long`."""
+    seen: dict[tuple[object, str], int] = {}
+    for item in items:
+        thin = item.get_closest_marker("thin")
+        if thin is not None:
+            key = item.path, getattr(item, "originalname", item.name)
+            seen[key] = seen.get(key, -1) + 1
+            if seen[key] % thin.args[0]:
+                item.add_marker(pytest.mark.long)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files with tests marked `slow` first, then those with the most tests."""

@@ -74,6 +74,9 @@ from .errors import (
     format_last_frame as format_last_frame,
 )
 from .errors import (
+    require_package as require_package,
+)
+from .errors import (
     shorten_error as shorten_error,
 )
 from .errors import (

@@ -6,6 +6,7 @@ Message form: what was expected, what came, where, what to do.
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -53,6 +54,12 @@ class ExtraNotInstalled(HarnessError):  # noqa: N818 - reads better without `Err
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; pip install 'openended[{extra}]'")
+
+
+def require_package(package: str, extra: str) -> None:
+    """Raise `ExtraNotInstalled` unless a package (by its import name) can be imported."""
+    if importlib.util.find_spec(package) is None:
+        raise ExtraNotInstalled(package, extra)
 
 
 def suggest(word: str, choices: Iterable[str]) -> str:

@@ -174,6 +174,10 @@ class Metric(Spec):
         """Return true if the metric reads `Features.others`: it is then computed once the whole grid is generated."""
         return False
 
+    def describe_libraries(self) -> Mapping[str, str]:
+        """Return fields of the signature for libraries that take the place of the usual ones and change the number."""
+        return {}
+
     def explain_too_few(self, num_human: int, num_model: int) -> str:  # noqa: ARG002 - most need only a text
         """Return which option asks for more texts than there are, and what to type; empty if none does."""
         return ""

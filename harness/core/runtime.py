@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import ClassVar, Literal
 
-from openended.harness.core.errors import ExtraNotInstalled
+from openended.harness.core.errors import require_package
 from openended.harness.core.spec import Spec
 
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
@@ -86,5 +85,4 @@ class Runtime(Spec):
         address = self.ray_address
         named = address is None or address == "auto" or bool(_ADDRESS.fullmatch(address))
         self.require(named, "ray_address", "auto, host:port or null")
-        if find_spec("ray") is None:
-            raise ExtraNotInstalled("ray", "ray")
+        require_package("ray", "ray")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core import DataError, Ragged, Tokenizer, digest, shorten_error
+from openended.harness.core import DataError, Ragged, Tokenizer, digest, require_package, shorten_error
 from openended.harness.models.loading.files import TOKENIZERS, digest_files, tokenizer_files
 from openended.harness.models.loading.tokenizer_checks import check_normalizer
 from openended.harness.models.piecewise_tokenization import PieceTokens, is_exact
@@ -69,6 +69,7 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
     Raises:
         DataError: If there is none or it cannot be read.
     """
+    require_package("tokenizers", "local")
     folder = spec.folder
     path = folder / "tokenizer.json" if folder is not None else spec.hub_file("tokenizer.json")
     try:

@@ -44,6 +44,9 @@ from .frame import (
     Results as Results,
 )
 from .frame import (
+    check_axes as check_axes,
+)
+from .frame import (
     filter_results as filter_results,
 )
 from .frame import (

@@ -178,14 +178,21 @@ def _run_order(run: Run) -> tuple[str, str]:
     return canonical_axes(run.axes), run.created
 
 
+def check_axes(results: Results, names: Iterable[str]) -> None:
+    """Raise `DataError` if the runs have no axis and no column of one of these names."""
+    from openended.harness.core import suggest
+
+    for name in names:
+        if name not in results.frame.columns:
+            raise DataError(f"no axis {name!r} in these runs{suggest(name, [*results.axes, *FIXED])}")
+
+
 def filter_results(results: Results, where: Mapping[str, str]) -> Results:
     """Keep rows whose columns have accepted values; filters on the model keep all human rows.
 
     Raises:
         DataError: If a column is unknown or no value matches.
     """
-    from openended.harness.core import suggest
-
     frame = results.frame
     for name, accepted in where.items():
         options = set(str(accepted).split("|"))
@@ -193,8 +200,7 @@ def filter_results(results: Results, where: Mapping[str, str]) -> Results:
         if name not in frame.columns and option and (frame["metric"] == metric).any():
             frame = frame[_mask_option(frame, metric, option, options)]
             continue
-        if name not in frame.columns:
-            raise DataError(f"no axis {name!r} in these runs{suggest(name, [*results.axes, *FIXED])}")
+        check_axes(results, [name])
         text = frame[name].map(format_axis_value)
         keep = text.isin(options)
         if name in results.axes and not describes_human_side(name):

@@ -71,6 +71,7 @@ def collect_facts(
     if "judgments" in roles and judgments is not None and Path(judgments).is_file():
         out["judgments"] = f"{Path(judgments).name}@{digest_file(Path(judgments))[:SHORT]}"
         out |= describe_columns(run.metrics)
+    out |= metric.describe_libraries()
     out["length"] = f"{run.data.max_new_tokens}{' words' if scoring.cut_by_words else ''}"
     if generation.model is not None and any(map(_reads_q, needs)):
         out["min_new_tokens"] = str(generation.min_new_tokens)  # Q gives the end of text no probability before

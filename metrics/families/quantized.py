@@ -22,6 +22,7 @@ from openended.harness.core import (
     UndefinedMetric,
 )
 from openended.metrics._embeddings.blocks import check_side
+from openended.metrics._mauve.kmeans import describe_library
 from openended.metrics._mauve.quantizers import (
     Assign,
     Buckets,
@@ -83,8 +84,17 @@ class Quantized(TwoSample):
             self.require(getattr(self, option) >= 1, option, "at least 1")
         self.require(self.seed >= 0, "seed", "at least 0")
 
+    def describe_libraries(self) -> Mapping[str, str]:
+        """Name the library of k-means where it is not faiss."""
+        return describe_library()
+
     def explain_too_few(self, num_human: int, num_model: int) -> str:
-        """Return why the texts are too few for a number of cells that was set; `auto` follows their number."""
+        """Return why the texts are too few for a number of cells or neighbors that was set."""
+        if getattr(self, "estimator", "cells") == "knn":
+            neighbors, total = getattr(self, "neighbors", 0), num_human + num_model
+            fits = neighbors <= total - (getattr(self, "self", "counted") != "counted")
+            reason = f"neighbors={neighbors}: both sides have {total} texts; set fewer, or raise num_examples"
+            return "" if fits else reason
         fitted = {"pair": num_human + num_model, "reference": num_human}.get(getattr(self, "cluster_fit", "pair"))
         if fitted is None or self.num_buckets == "auto" or getattr(self, "estimator", "cells") != "cells":
             return ""

@@ -12,7 +12,7 @@ from openended.metrics.judgments.comparisons import (
 from openended.metrics.judgments.metric import JudgmentMetric, build_file_features, get_judgments
 from openended.metrics.judgments.raters import JUDGE, SIMULATED, UNCALIBRATED, calibration_of, raters_fact, with_raters
 from openended.metrics.judgments.ratings import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
-from openended.metrics.judgments.rows import FileRow, ReadsFile, read_rows, select_kind
+from openended.metrics.judgments.rows import FileRow, ReadsFile, check_judgments_file, read_rows, select_kind
 
 __all__ = [
     "JUDGE",
@@ -31,6 +31,7 @@ __all__ = [
     "are_ratings",
     "build_file_features",
     "calibration_of",
+    "check_judgments_file",
     "count_wins",
     "get_judgments",
     "is_matrix",

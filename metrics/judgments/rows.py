@@ -82,6 +82,14 @@ def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # no
     return number
 
 
+def check_judgments_file(path: Path) -> None:
+    """Raise `DataError` if there is no file of judgments at this path."""
+    if path.is_dir():
+        raise DataError(f"judgments: {path} is a folder; name the file in it (.csv, .tsv or .jsonl)")
+    if not path.is_file():
+        raise DataError(f"judgments: no such file: {path}")
+
+
 def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[list[str], list[FileRow]]:
     """Read a .csv, .tsv or .jsonl file (also .gz): column names in order, and rows with their lines.
 

@@ -1,4 +1,4 @@
-"""A short campaign of faults; `bash scripts/campaign.sh` runs the long one and prints what was tried and survived."""
+"""A short campaign of faults, most of it marked `long`; `bash scripts/campaign.sh` runs the long one and prints what was tried and survived."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ ROOT = Path(__file__).parents[2]
     [
         ("kills", 4),
         ("corruptions", 12),
-        ("parts", 3),
-        ("races", 3),
-        ("jobs", 24),
+        pytest.param("parts", 3, marks=pytest.mark.long),
+        pytest.param("races", 3, marks=pytest.mark.long),
+        pytest.param("jobs", 24, marks=pytest.mark.long),
         ("fuzz", 120),
-        ("entries", 12),
-        ("archives", 20),
-        ("configurations", 20),
-        ("servers", 20),
-        ("raters", 60),
-        ("searches", 4),
+        pytest.param("entries", 12, marks=pytest.mark.long),
+        pytest.param("archives", 20, marks=pytest.mark.long),
+        pytest.param("configurations", 20, marks=pytest.mark.long),
+        pytest.param("servers", 20, marks=pytest.mark.long),
+        pytest.param("raters", 60, marks=pytest.mark.long),
+        pytest.param("searches", 4, marks=pytest.mark.long),
     ],
 )
 def test_every_fault_is_survived(kind, count):

@@ -51,6 +51,7 @@ CHOICES = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("group", "option"), CHOICES)
 def test_every_option_becomes_a_spec(group, option):
     choice = f"metric=[{option}]" if group == "metric" else f"{group}={option}"
@@ -67,6 +68,7 @@ GIVEN = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("experiment", options("experiment"))
 def test_every_experiment_becomes_settings(experiment):
     assert build_settings(config(f"experiment={experiment}", *GIVEN.get(experiment, []))).spec()

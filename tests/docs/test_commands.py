@@ -9,17 +9,29 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from typing import Any
 
 import pytest
 
 from openended.harness.app.cli import list_commands
+from openended.tasks.download import find_cache_root
 from tests.docs.commands import PAGES, PLUGIN, build_folder, expand, read_commands, read_lines
 from tests.helpers import ROOT, openended
 
+GRID_OPTIONS = re.compile(r"experiment=(?!quickstart)|sweeper=optuna|report=frontier|seed=0,1,2")
 SMALL = ("num_examples=4", "max_new_tokens=4", "intervals=0", "metric=[distinct_n]", "runtime.device=cpu")
+
+
+def mark_long_grid(words: tuple[str, ...]) -> Any:
+    """Mark the commands of a grid that takes long to plan."""
+    text = " ".join(words)
+    return pytest.param(words, marks=pytest.mark.long if text.startswith("-m") and GRID_OPTIONS.search(text) else ())
+
+
 COMMANDS = sorted({words for page in PAGES if page != PLUGIN for words in read_commands(page)})
 BY_NAME = [words for words in COMMANDS if words and (words[0] in list_commands() or words[0] == "--help")]
-RUNS = [words for words in COMMANDS if words and words not in BY_NAME]
+ALL_RUNS = [words for words in COMMANDS if words and words not in BY_NAME]
+RUNS = [mark_long_grid(words) for words in ALL_RUNS]
 SERVED = {"serve", "judge"}  # they need a server or are one: tests/harness/rating
 FETCHES = re.compile(r"^  (hf download|curl|put|missing:) ", re.MULTILINE)
 
@@ -29,12 +41,15 @@ def folder(tmp_path_factory):
     """A reader's folder; nothing can be fetched."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
-        patch.setenv("OPENENDED_CACHE", str(tmp_path_factory.mktemp("cache")))
+        passages, cache = find_cache_root() / "docs", tmp_path_factory.mktemp("cache")
+        passages.mkdir(parents=True, exist_ok=True)
+        (cache / "docs").symlink_to(passages)  # no download, and half a minute to parse again
+        patch.setenv("OPENENDED_CACHE", str(cache))
         yield build_folder(tmp_path_factory.mktemp("reader"))
 
 
 def test_the_commands_are_found():
-    assert len(RUNS) > 50
+    assert len(ALL_RUNS) > 50
     assert {"score", "report", "rate", "list", "describe", "show", "status", "store", "export"} <= {
         w[0] for w in BY_NAME
     }
@@ -52,7 +67,7 @@ def test_a_command_runs(folder, words):
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("words", RUNS, ids=shlex.join)
+@pytest.mark.parametrize("words", RUNS, ids=map(shlex.join, ALL_RUNS))
 def test_a_run_is_planned(folder, words):
     done = openended(*expand(words, folder), "plan_only=true", cwd=folder, verbose=False)
     assert done.returncode == 0, done.stderr
@@ -72,7 +87,7 @@ def is_small(words: tuple[str, ...]) -> bool:
     )
 
 
-@pytest.mark.parametrize("words", list(filter(is_small, RUNS)), ids=shlex.join)
+@pytest.mark.parametrize("words", list(filter(is_small, ALL_RUNS)), ids=shlex.join)
 def test_a_run_of_bundled_parts_runs(folder, words):
     searches = "hydra/sweeper=optuna" in words
     options = [

@@ -13,7 +13,7 @@ from tests.helpers import openended, tiny_model
 NO_Q = {"adversarial", "beam", "beam_sample", "contrastive_search", "contrastive_decoding"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_experiment_decoders(tmp_path, texts):  # noqa: F811
     metrics = "metric=[mauve,gen_ppl,self_bleu,sparsemax_score,jensen_shannon,eps_ppl]"
     words = small(texts, "num_examples=16", "max_new_tokens=12", "min_new_tokens=12", metrics)

@@ -39,8 +39,6 @@ LONG = [
     "runtime.flush_seconds=0",
     "metric=[distinct_n]",
 ]
-# They kill processes in the middle of their work; how long that lasts depends on the machine.
-KILLS = pytest.mark.skipif("OPENENDED_KILL_TESTS" not in os.environ, reason="set OPENENDED_KILL_TESTS=1 to run it")
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
@@ -91,7 +89,9 @@ def calm(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit"])
+@pytest.mark.parametrize(
+    "launcher", ["joblib", *(pytest.param(n, marks=pytest.mark.long) for n in ("ray", "submitit"))]
+)
 def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm, tmp_path):
     """First with two jobs that fail, which are told at the end; then without them, when nothing is left to compute."""
     words = [*GRID, *SMALL, *LAUNCHERS[launcher]]
@@ -155,8 +155,7 @@ def wait_for(what, run: subprocess.Popen):
     return seen
 
 
-@KILLS
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
 def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp_path):
@@ -190,8 +189,7 @@ def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp
         assert results(tmp_path / "stopped") == results(tmp_path / "whole")
 
 
-@KILLS
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit"])
 def test_workers_end_with_a_parent_that_was_killed(launcher, tmp_path):
     words = ["-m", "decoder=ancestral", "seed=0,1", *LONG, "num_examples=200", *LAUNCHERS[launcher]]
@@ -214,8 +212,7 @@ def members(group: int) -> list[int]:
     return found
 
 
-@KILLS
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):

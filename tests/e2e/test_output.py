@@ -32,7 +32,7 @@ def test_a_plan_needs_no_writable_folder(words, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_output_that_nobody_takes_ends_cleanly_and_the_run_is_kept(tmp_path):
     for redirect, code in ((">/dev/full", 2), (">&-", 0), ("2>&-", 0), ("| true; exit ${PIPESTATUS[0]}", 141)):
         done = openended(cwd=tmp_path, redirect=redirect)

@@ -145,6 +145,7 @@ def test_a_users_own_conf_package_does_not_replace_our_configuration(installed, 
     assert "generate" in checked(installed.with_name("openended"), *PLAN, cwd=tmp_path, path=tmp_path)
 
 
+@pytest.mark.long
 def test_uninstalling_the_foreign_wheel_leaves_ours_whole(built, dependencies, tmp_path):
     python = environment(tmp_path / "env", dependencies)
     pip(python, "install", "--no-deps", foreign_wheel(tmp_path))
@@ -226,7 +227,7 @@ def test_the_folder_runs_as_a_module(checkout, dependencies, tmp_path):
     assert "generate" in checked(python, "-m", "harness", *PLAN, cwd=checkout)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_installed_it_runs_the_quick_start_from_another_directory(installed, tmp_path):
     out = checked(
         installed, "-m", "openended", "experiment=quickstart", "num_examples=16", "max_new_tokens=8", cwd=tmp_path

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers import ROOT, openended
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_series_of_twins_leaves_a_report_of_each_and_the_findings(tmp_path):
     series = "hydra.sweeper.experiments=[mauve_table3,huse_fig4]"
     words = ["num_examples=8", "max_new_tokens=6", "decoder=greedy,nucleus", "seed=0", "runtime.progress=false"]

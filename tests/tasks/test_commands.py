@@ -21,6 +21,7 @@ def test_every_fact_is_there(name: str) -> None:
         assert getattr(TASKS[name], fact).strip(), f"{name}: {fact} is empty"
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("name", TASKS)
 def test_the_command_is_a_run_of_the_task(name: str) -> None:
     program, *words = shlex.split(TASKS[name].command)

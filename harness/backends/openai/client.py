@@ -218,6 +218,8 @@ class Client:
         request = self._http.build_request(
             "GET" if body is None else "POST", self.endpoints[endpoint] + path, json=body
         )
+        if body is None:  # a server may close the connection after an error: the next request must not be sent on it
+            request.headers["Connection"] = "close"
         try:
             async with asyncio.timeout(self.timeout):  # limits the whole request: connect, wait and read
                 reply = await self._http.send(request, stream=True)

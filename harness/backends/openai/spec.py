@@ -18,7 +18,7 @@ from openended.harness.backends.openai.dialects import (
     explain_min_tokens_refusal,
     explain_refusal,
 )
-from openended.harness.core import Json, SpecError, register
+from openended.harness.core import Json, SpecError, register, require_package
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, BackendSpec, ModelService, ModelSpec, tokenizer_digest
 
@@ -188,6 +188,7 @@ class ServerSpec(BackendSpec):
 
     def check_ready(self) -> None:
         """Raise `DataError` if the tokenizer is missing; whether the server answers is asked when it is needed."""
+        require_package("httpx", "servers")
         tokenizer = self.tokenizer_spec()
         if tokenizer is not None:
             tokenizer_digest(tokenizer)

@@ -6,14 +6,13 @@ Planning needs neither vLLM nor a GPU.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from openended.harness.core import ExtraNotInstalled, Json, SpecError, register
+from openended.harness.core import Json, SpecError, register, require_package
 from openended.harness.decoders import QDecoder
 from openended.harness.models import Ability, ModelSpec
 
@@ -115,8 +114,7 @@ class VllmSpec(ModelSpec):
     def check_ready(self) -> None:
         """Raise if files are missing or vLLM is not installed."""
         super().check_ready()
-        if importlib.util.find_spec("vllm") is None:
-            raise ExtraNotInstalled("vllm", "vllm")
+        require_package("vllm", "vllm")
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
         """Return why not: decoders that do not draw from a Q, hidden states, and models that vLLM cannot run."""

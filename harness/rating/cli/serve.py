@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openended.harness.core import CommandParser, DataError, ExtraNotInstalled, SpecError, open_for_replacement
+from openended.harness.core import CommandParser, DataError, SpecError, open_for_replacement, require_package
 from openended.harness.rating.key import KEY, make_private, read_key
 
 if TYPE_CHECKING:
@@ -38,8 +37,7 @@ def make_parser() -> CommandParser:
 def work(args: argparse.Namespace) -> None:
     """Serve a study until it is stopped."""
     for package in ("starlette", "uvicorn"):
-        if importlib.util.find_spec(package) is None:
-            raise ExtraNotInstalled(package, "rate")
+        require_package(package, "rate")
     from openended.harness.rating.server.pool import ANSWERS, ItemPool
 
     if args.host in ("0.0.0.0", "::"):  # noqa: S104 - refused

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
-from openended.harness.core import DataError, ExtraNotInstalled, SpecError
+from openended.harness.core import SpecError, require_package
 from openended.harness.run.dataset import Dataset
 from openended.harness.run.resolve import MetricsPart, ResolvedRun
-from openended.metrics.judgments import SIMULATED, ReadsFile
+from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_file
 
 
 def check_judgments(part: MetricsPart) -> None:
     """Read the file of judgments for every metric that needs it.
 
     Raises:
-        SpecError: If a metric needs judgments and none are given.
+        SpecError: If a metric needs judgments and none are given, or none reads those that are.
         DataError: If the file is missing or a row is wrong.
     """
     readers = [m for m in part.specs if isinstance(m, ReadsFile) and any(n.kind == "judgments" for n in m.needs())]
+    if part.judgments is not None and not readers:
+        raise SpecError(
+            f"judgments={part.judgments}: no metric of this run reads judgments; "
+            "add one (metric=[…,huse]), or leave it out"
+        )
     for metric in readers:
         if part.judgments is None:
             raise SpecError(
@@ -27,8 +31,7 @@ def check_judgments(part: MetricsPart) -> None:
         if part.judgments.startswith(SIMULATED):
             continue
         path = Path(part.judgments)
-        if not path.is_file():
-            raise DataError(f"judgments: no such file: {path}")
+        check_judgments_file(path)
         metric.read(path, part.judgment_columns)
 
 
@@ -36,10 +39,13 @@ def check_extras(run: ResolvedRun) -> None:
     """Raise `ExtraNotInstalled` if a package is missing that a model of the run is loaded with."""
     embedder, needs = run.scoring.embedder, [need for metric in run.metrics.specs for need in metric.needs()]
     embeds = run.scoring.user_embeddings is None and any(need.kind == "embeddings" for need in needs)
-    if embedder is not None and embeds and embedder.kind == "sentence" and find_spec("sentence_transformers") is None:
-        raise ExtraNotInstalled("sentence-transformers", "embedders")
-    if run.runtime.options.device_map is not None and find_spec("accelerate") is None:
-        raise ExtraNotInstalled("accelerate", "large")
+    models = [model for model in (run.generation.model, run.scoring.scorer) if model is not None]
+    if any(model.name != "openai" for model in models) or (embedder is not None and embeds):
+        require_package("torch", "local")
+    if embedder is not None and embeds and embedder.kind == "sentence":
+        require_package("sentence_transformers", "embedders")
+    if run.runtime.options.device_map is not None:
+        require_package("accelerate", "large")
 
 
 def check_sizes(run: ResolvedRun, dataset: Dataset) -> None:

@@ -16,7 +16,7 @@ from openended.harness.run.pipeline.run_record import Outcome, write_record
 from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.metrics.judgments import JudgmentMetric, read_rows
+from openended.metrics.judgments import JudgmentMetric, check_judgments_file, read_rows
 
 
 def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
@@ -34,8 +34,7 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
     if settings.judgments is None or not alone:
         return settings
     path = Path(settings.judgments)
-    if not path.is_file():
-        raise DataError(f"judgments: no such file: {path}")
+    check_judgments_file(path)
     columns, rows = read_rows(path, settings.judgment_columns)
     kinds = [cls for cls in load_members("metric").values() if issubclass(cls, JudgmentMetric)]
     fed = tuple(cls() for cls in kinds if cls.accepts_columns(columns, rows))
@@ -55,8 +54,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         UndefinedMetric: If a metric has no value on these judgments.
     """
     path = Path(str(settings.judgments))
-    if not path.is_file():
-        raise DataError(f"judgments: no such file: {path}")
+    check_judgments_file(path)
     builder = ArtifactBuilder(session, plan_only=settings.plan_only)
     run = resolve_run(replace(settings, model=None, decoder=None, scorer=None, embedder=None))
     columns = run.metrics.judgment_columns

@@ -15,7 +15,6 @@ import numpy as np
 from openended.harness.core import (
     HUMAN,
     MOST,
-    DataError,
     Features,
     HarnessError,
     Metric,
@@ -40,7 +39,7 @@ from openended.harness.run.resolve import ResolvedRun
 from openended.harness.run.token_ids import describe_token_ids
 from openended.harness.storage import ResultRow, RowFile
 from openended.metrics.families import TwoSample
-from openended.metrics.judgments import SIMULATED, ReadsFile
+from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_file
 
 log = logging.getLogger(__name__)
 
@@ -197,8 +196,7 @@ class MetricRunner:
         path = str(self.run.metrics.judgments)  # there is one: see `check_judgments`
         if path.startswith(SIMULATED):
             raise UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
-        if not Path(path).is_file():
-            raise DataError(f"judgments: no such file: {path}")
+        check_judgments_file(Path(path))
         return Path(path)
 
 

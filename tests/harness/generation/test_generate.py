@@ -94,6 +94,7 @@ LOOPS = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("make", "decoder"),
     [*((gpt2, d) for d in ALL), *((llama, d) for d in LOOPS)],

@@ -40,7 +40,7 @@ def test_the_table_of_families_says_what_is_true(kind):
     assert said.startswith(next((way for kinds, way in ways if kind in kinds), "refused: "))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_whole_table_of_families_is_true():
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as names

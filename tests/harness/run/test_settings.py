@@ -13,6 +13,7 @@ from tests.helpers import ROOT, openended
 BIG = "9" * 5000
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "word",
     [

@@ -20,7 +20,7 @@ def away(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hundred_and_forty_jobs_of_a_paper_are_one_short_table(away, capsys, monkeypatch):
     # Only here: the corpus of the docs task, which takes a minute to make, is shared by the other tests.
     monkeypatch.setenv("OPENENDED_CACHE", str(away / "cache"))

@@ -87,6 +87,7 @@ FOUND_BY = [
 ]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("fault", "decoder", "check"), FOUND_BY, ids=[f"{n}-{by}" for n, (_, _, by) in enumerate(FOUND_BY)]
 )

@@ -61,6 +61,7 @@ CERTAIN: list[tuple[QDecoder, int]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(("decoder", "listed"), CERTAIN, ids=[f"{d.title} {n}" for d, n in CERTAIN])
 @pytest.mark.parametrize("least", [0, 3])
 def test_certified_statistics_are_those_of_the_model_itself(local, rows, decoder, listed, least):

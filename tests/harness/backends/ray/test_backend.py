@@ -89,6 +89,7 @@ def test_windows_of_long_texts_fall_into_batches_without_regard_to_whose_they_ar
     assert there.workers.asked[-1] > 3
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("batch_size", [4, 7, 64])
 def test_scores_and_vectors(here, there, batch_size):
     embedder = EmbedderSpec(path=SPEC.path, max_length=20)
@@ -110,6 +111,7 @@ def test_vectors_at_several_lengths(here, there):
     assert made.keys() == want.keys()
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("batch_size", [3, 64])
 def test_statistics_of_q(here, there, batch_size):
     decoders = [Nucleus(p=0.8), Nucleus(p=0.5, repetition_penalty=1.2)]

@@ -32,7 +32,6 @@ from tests.helpers import ROOT, embedding, generation, q_request, ragged
 
 pytest.importorskip("ray", reason="Ray is not installed (extra `ray`)")
 pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
-KILLS = pytest.mark.skipif("OPENENDED_KILL_TESTS" not in os.environ, reason="set OPENENDED_KILL_TESTS=1 to run it")
 WORDS = (*ONE_MODEL, "decoder=ancestral", "metric=[gen_ppl,frechet,sparsemax_score]", "runtime.progress=false",
          "runtime.device=cpu", "runtime.threads=1", "runtime.batch_size=2")  # fmt: skip
 
@@ -101,6 +100,7 @@ def teacher_forced(lm, then=None) -> list[bytes]:
     return [getattr(stats, name).tobytes() for name in ("gold_prob", "sum_sq", "support", "argmax")]
 
 
+@pytest.mark.long
 def test_any_number_of_workers_and_one_killed_in_the_middle(session, caplog):
     """All with the workers of the test before: to start one is what takes long."""
     cluster = cluster_of(session)
@@ -225,7 +225,7 @@ def test_ray_is_imported_only_when_asked_for():
     assert done.stdout.strip() == "False"
 
 
-@KILLS
+@pytest.mark.long
 def test_a_driver_that_is_killed_goes_on_from_its_parts(tmp_path, local):
     """SIGKILL: the workers end too, and the same command finds the texts that were finished."""
     words = ["decoder=ancestral", "num_examples=60", "max_new_tokens=100", "metric=[distinct_n]", "runtime.threads=1"]

@@ -73,7 +73,7 @@ def test_outside_the_operating_points_there_is_no_value():
         interpolate(np.array([1.0, 1.0]), np.array([2.0, 3.0]), np.array([1.0]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_intervals_of_the_gap_cover_zero_where_one_system_is_the_other_at_other_temperatures():
     covered = [simulate_world((1, world), 60, replicates=100) for world in range(40)]
     for name in ("gap", "area"):

@@ -15,8 +15,9 @@ from openended.harness.run.features.scorer_features import get_content
 from tests.helpers import openended
 
 WORDS = (
-    "-m", "decoder=temperature", "decoder.temperature=0.6,1.0,1.5", "model=docs-m", "scoring=docs-m", "num_examples=24", "max_new_tokens=24",
-    "metric=[gen_ppl,kl_to_scorer,entropy,rank_histogram,gradient_moment]", "metric.gradient_moment.size=256",
+    "-m", "decoder=temperature", "decoder.temperature=0.6,1.0,1.5", "model=docs-s", "scoring=docs-s", "num_examples=16",
+    "max_new_tokens=16",
+    "metric=[gen_ppl,kl_to_scorer,entropy,rank_histogram,gradient_moment]", "metric.gradient_moment.size=64",
     "runtime.device=cpu", "name=front", "report=frontier", "intervals=40",
 )  # fmt: skip
 

@@ -34,6 +34,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("how", [[], ["plan_only=true"], ["-m", "samples=1,2"]], ids=["run", "plan", "grid"])
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_while_planning(case, how, folder):

@@ -77,6 +77,7 @@ def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn
     assert "(4 runs)" in again.stdout, "the report has those of before too"
 
 
+@pytest.mark.long
 def test_small_sizes_come_first_and_most_settings_end_there(whole, undrawn, tmp_path):
     words = [*SEARCH, "rungs=[3]", "trials=5", "reduction=2", f"outputs_dir={whole[0]}/outputs", "name=s"]
     done = openended(*words, cwd=tmp_path)

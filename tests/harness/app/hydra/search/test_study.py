@@ -44,6 +44,7 @@ def search(plan: SearchPlan, where, total: int, batch: int = 1, stop: int = 10**
     return [(t.number, t.params, t.values, t.state.name) for t in searching.study.get_trials()]
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize(
     ("plan", "batch"),
     [(PLAN, 1), (PLAN, 3), (dataclasses.replace(PLAN, sampler="qmc"), 1), (TWO, 4), (STEPS, 1)],
