@@ -212,8 +212,10 @@ def _propagate_uniform(world: MarkovWorld, decoder: Duo) -> Tensor:
     for step in range(decoder.steps):
         alpha = decoder.alphas(step)[0]
         proposal = _propose(decoder, world.propose_for_noise(ids, alpha, sees_own=sees_own(decoder)))
-        own = proposal.gather(-1, ids[..., None]).squeeze(-1)
-        weights = _push(weights, compute_law(decoder.transition_uniform(step, own, size), proposal, ids, noise))
+        present_prob = proposal.gather(-1, ids[..., None]).squeeze(-1)
+        weights = _push(
+            weights, compute_law(decoder.transition_uniform(step, present_prob, size), proposal, ids, noise)
+        )
     return weights
 
 
@@ -228,16 +230,16 @@ def _propagate_with_confidence(world: MarkovWorld, decoder: Remdm) -> Tensor:
     for step in range(decoder.steps):
         masked, proposal = ids == size, _propose(decoder, world.propose_for_masks(ids))
         law = compute_law(decoder.transition_masked(step, masked, confidence), proposal, ids, noise)
-        drawn = torch.where(masked[..., None], proposal, confidence[..., None])
-        drawn[..., size] = -math.inf
+        outcomes = torch.where(masked[..., None], proposal, confidence[..., None])
+        outcomes[..., size] = -math.inf
         index = choices.T.expand(len(ids), -1, -1)
         weights = (weights[:, None] * law.gather(2, index).prod(dim=1)).flatten()
-        confidence = drawn.gather(2, index).transpose(1, 2).reshape(-1, length)
+        confidence = outcomes.gather(2, index).transpose(1, 2).reshape(-1, length)
         ids = choices.repeat(len(ids), 1)
-        kept = weights > 0
-        states = torch.cat([ids[kept].double(), confidence[kept].round(decimals=12)], dim=1)
+        reached = weights > 0
+        states = torch.cat([ids[reached].double(), confidence[reached].round(decimals=12)], dim=1)
         states, where = states.unique(dim=0, return_inverse=True)
-        weights = torch.zeros(len(states), dtype=torch.float64).index_add_(0, where, weights[kept])
+        weights = torch.zeros(len(states), dtype=torch.float64).index_add_(0, where, weights[reached])
         ids, confidence = states[:, :length].long(), states[:, length:]
     powers = size ** torch.arange(length - 1, -1, -1)
     return torch.zeros(size**length, dtype=torch.float64).index_add_(0, ids @ powers, weights)

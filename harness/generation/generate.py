@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from openended.harness.core import Advance, Generation, SpecError, shorten_error
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
+from openended.harness.generation.denoise import denoise_texts
+from openended.harness.generation.denoising.decoders import DenoisingDecoder
 from openended.harness.generation.draw_from_q import sample_texts
 from openended.harness.models import free_memory, is_out_of_memory
 
@@ -63,6 +65,8 @@ def _run_or_halve(lm: CausalModel, request: GenerationRequest, emit: Emit, advan
         try:
             if isinstance(decoder, QDecoder):
                 sample_texts(lm, decoder, request, note, advance)
+            elif isinstance(decoder, DenoisingDecoder):
+                denoise_texts(lm, decoder, request, note, advance)
             else:
                 decoder.run(lm, request, note, advance)
         except (RuntimeError, MemoryError) as err:

@@ -43,6 +43,9 @@ from .check_finite import (
 from .check_finite import (
     check_logits as check_logits,
 )
+from .check_finite import (
+    describe_broken_weights as describe_broken_weights,
+)
 from .embedder import (
     EmbedderSpec as EmbedderSpec,
 )

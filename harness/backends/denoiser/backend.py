@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from openended.harness.backends.denoiser.spec import DenoiserSpec, find_mask_id
 from openended.harness.core import Advance, DataError, DeviceMap, SpecError, shorten_error
@@ -15,6 +15,7 @@ from openended.harness.models import (
     check_ids,
     check_weights,
     decode_continuation,
+    describe_broken_weights,
     find_added_ids,
     find_eos_ids,
     get_bos_prefix,
@@ -24,6 +25,8 @@ from openended.harness.models import (
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from openended.harness.core import CausalModel
 
 
 _MOST_NOISE = 6.9  # -log 0.001: their schedules end there (Sahoo et al. 2024: alpha = 1 - 0.999 t)
@@ -59,8 +62,7 @@ class DenoiserBackend:
 
     def _count_logits(self) -> int:
         head = self.model.get_output_embeddings()
-        size = getattr(self.model.config, "vocab_size", None) if head is None else head.weight.shape[0]
-        return int(size)
+        return int(self.model.config.vocab_size if head is None else head.weight.shape[0])
 
     def bos_prefix(self, ids: Sequence[int]) -> tuple[int, ...]:
         """Return what stands before a text of these ids."""
@@ -71,7 +73,11 @@ class DenoiserBackend:
         return decode_continuation(self.tokenizer, prompt, ids)
 
     def denoise(self, ids: Tensor, noise_level: float) -> Tensor:
-        """Return the logits (B, L, V) of token ids (B, L); `noise_level` is -log alpha."""
+        """Return the logits (B, L, V) of token ids (B, L); `noise_level` is -log alpha.
+
+        Raises:
+            DataError: If a position's logits are no distribution.
+        """
         import torch
 
         options: dict[str, Any] = dict(self._options)
@@ -80,6 +86,8 @@ class DenoiserBackend:
             options["timesteps"] = torch.full((len(ids),), level, device=ids.device)
         out = self.model(input_ids=ids, **options)
         logits: Tensor = (out if isinstance(out, torch.Tensor) else out.logits).float()
+        if not bool(logits.logsumexp(dim=-1).isfinite().all()):
+            raise DataError(describe_broken_weights(cast("CausalModel", self), "its logits are not finite"))
         return torch.cat([logits[:, :1], logits[:, :-1]], dim=1) if self.spec.shifted else logits
 
     def provenance(self) -> dict[str, Any]:
@@ -92,9 +100,10 @@ class DenoiserBackend:
         return {"denoiser": {**facts, "remote_code": code}, "notes": [f"{s.title}: code of the hub was run ({code})"]}
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
-        """Fill every text; see `generation.denoising.loop`."""
+        """Fill every text; see `generation.denoise`."""
         self.spec.demand("generate", request.decoder)
-        generate_texts(self, replace(request, prompts=[self._add_suffix(p) for p in request.prompts]), emit, advance)
+        prompts = [self._add_suffix(prompt) for prompt in request.prompts]
+        generate_texts(cast("CausalModel", self), replace(request, prompts=prompts), emit, advance)
 
     def _add_suffix(self, prompt: Prompt) -> Prompt:
         """Return a prompt with the tokens behind the text: those after the mark, and those that the model expects.
@@ -131,13 +140,14 @@ def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: Device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise DataError(f"device {device}: no CUDA device is visible; use runtime.device=cpu")
     remote = spec.remote_class() if spec.trust_remote_code else None
+    code = {"code_revision": spec.revision} if remote else {}
     loader = getattr(transformers, remote or "AutoModelForMaskedLM")
     try:
         with hide_loading_report():
             model, info = loader.from_pretrained(
                 str(spec.folder or spec.path), revision=None if spec.folder else spec.revision,
                 dtype=getattr(torch, spec.dtype), trust_remote_code=remote is not None, use_safetensors=True,
-                ignore_mismatched_sizes=True, output_loading_info=True,
+                ignore_mismatched_sizes=True, output_loading_info=True, **code,
             )  # fmt: skip
     except Exception as err:
         raise DataError(f"model {spec.path}: cannot be loaded as a masked model ({shorten_error(err)})") from err

@@ -64,9 +64,8 @@ class DenoiserSpec(ModelSpec):
 
     def tokenizer_spec(self) -> ModelSpec:
         """Return the model whose tokenizer is used; its weights are not read."""
-        own = self.tokenizer is None
         return ModelSpec(
-            path=self.tokenizer or self.path, label=self.label, revision=self.revision if own else None,
+            path=self.tokenizer or self.path, label=self.label, revision=None if self.tokenizer else self.revision,
             dtype=self.dtype, chat_template=self.chat_template, bos=self.bos,
         )  # fmt: skip
 
@@ -90,9 +89,9 @@ class DenoiserSpec(ModelSpec):
         Raises:
             DataError: If the code lies in another repository, which the commit does not pin.
         """
-        own: Mapping[str, Any] = self.config().get("auto_map") or {}
-        for name in (n for n in _CLASSES if n in own):
-            if any("--" in str(value) for value in own.values()):
+        auto_map: Mapping[str, Any] = self.config().get("auto_map") or {}
+        for name in (n for n in _CLASSES if n in auto_map):
+            if any("--" in str(value) for value in auto_map.values()):
                 raise DataError(f"model {self.path}: its code lies in another repository, which no commit pins")
             return name
         return None
@@ -134,9 +133,9 @@ def find_mask_id(spec: DenoiserSpec) -> int | None:
     """
     config = spec.config()
     named = [spec.mask_id, *(config.get(field) for field in _MASK_FIELDS)]
-    known = next((value for value in named if isinstance(value, int)), None)
-    if known is not None:
-        return known
+    token_id = next((value for value in named if isinstance(value, int)), None)
+    if token_id is not None:
+        return token_id
     vocabulary = load_tokenizer(spec.tokenizer_spec()).vocabulary()
     token = spec.tokenizer_spec().tokenizer_config().get("mask_token")
     token = token.get("content") if isinstance(token, dict) else token

@@ -88,12 +88,12 @@ class Canvas:
         """All token ids, those of prompts and suffixes included."""
         shape = (len(prompts), length)
         self.confidence = torch.full(shape, -math.inf, dtype=torch.float64, device=lm.device)
-        """Probability that each token had when it was drawn; -inf where there is none."""
+        """Probability that each token of the present block had when it was drawn; -inf where there is none."""
         self.start, self.stop = 0, length
         self._known: Tensor | None = None
         if decoder.noise == "uniform":
-            uniform = self.uniforms(-1)[:, 1 : 1 + length]
-            self.tokens.copy_((uniform * lm.vocab_size).long())
+            _, uniforms = self.uniforms(-1)
+            self.tokens.copy_((uniforms[..., 0] * lm.vocab_size).long())
 
     @property
     def tokens(self) -> Tensor:
@@ -109,13 +109,20 @@ class Canvas:
         inside[:, self.start : self.stop] = True
         return inside & (self.tokens == self.lm.mask_id)
 
-    def uniforms(self, step: int) -> Tensor:
-        """Return numbers in [0, 1) of a step: one for each row, then two for each position."""
+    def open_block(self, start: int, stop: int) -> None:
+        """Fill these positions next; those before them are finished."""
+        self.start, self.stop = start, stop
+        self.confidence[:, :start] = -math.inf
+        self._known = None
+
+    def uniforms(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return numbers in [0, 1) of a step: one for each row (rows,), two for each position (rows, positions, 2)."""
         import torch
 
         count = 1 + 2 * self.confidence.shape[1]
         streams = (make_random_stream(self._seed, _LANE, p.example_id, p.sample, step) for p in self._prompts)
-        return torch.from_numpy(np.stack([stream.random(count) for stream in streams])).to(self.lm.device)
+        values = torch.from_numpy(np.stack([stream.random(count) for stream in streams])).to(self.lm.device)
+        return values[:, 0], values[:, 1:].reshape(*self.confidence.shape, 2)
 
     def gumbel_uniforms(self, step: int, where: Tensor) -> Tensor:
         """Return float32 numbers in [0, 1), one for each token at each of the positions."""
@@ -153,8 +160,8 @@ class Canvas:
         d = self.decoder
         return compute_proposal(logits, d.temperature, d.nucleus_p, d.nucleus_rule)
 
-    def place(self, where: Tensor, tokens: Tensor, probs: Tensor) -> None:
-        """Put tokens and their probabilities at positions."""
+    def write_tokens(self, where: Tensor, tokens: Tensor, probs: Tensor) -> None:
+        """Write tokens and their probabilities at positions."""
         self.tokens[where] = tokens
         self.confidence[where] = probs
         self._known = None

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from openended.harness.core import Advance, SpecError, register
-from openended.harness.decoders import Decoder, Emit, GenerationRequest
+from openended.harness.core import SpecError, register
+from openended.harness.decoders import Decoder
 from openended.harness.generation.denoising.proposals import NucleusRule
 from openended.harness.generation.denoising.updates import (
     Mode,
@@ -24,8 +24,6 @@ from openended.harness.generation.denoising.updates import (
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from openended.harness.core import CausalModel
 
 Noise = Literal["mask", "uniform"]
 Precision = Literal["float64", "float32"]
@@ -75,12 +73,6 @@ class DenoisingDecoder(Decoder):
     def count_steps(self, length: int) -> int:
         """Return the number of steps for a text of this many tokens."""
         raise TypeError(f"{type(self).__name__} does not say how many steps {length} tokens take")
-
-    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
-        """Fill the request's texts; see `generation.denoising.loop`."""
-        from openended.harness.generation.denoising.loop import denoise_texts
-
-        denoise_texts(lm, self, request, emit, advance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,12 +193,12 @@ class Duo(DiffusionDecoder):
         self.require(0 <= self.eta <= 1, "eta", "a number in [0, 1]")
         self.require(0 <= self.last < self.first <= 1, "first", "a time above duo.last, at most 1")
 
-    def transition_uniform(self, step: int, own_prob: Tensor, vocab_size: int) -> Transition:
+    def transition_uniform(self, step: int, present_prob: Tensor, vocab_size: int) -> Transition:
         """Return the probabilities of a change, from what the denoiser gives to the present tokens."""
         before, after = self.alphas(step)
         is_mixed = self.last < 1 - step / self.steps <= self.first
         kappa = compute_kappa(self.mode, before, after, self.eta) if is_mixed else 1.0
-        return update_uniform(own_prob, vocab_size, before, after, kappa)
+        return update_uniform(present_prob, vocab_size, before, after, kappa)
 
 
 @register("decoder")

@@ -34,9 +34,9 @@ def compute_proposal(logits: Tensor, temperature: float = 1.0, p: float = 1.0, r
         return probs
     ranked, order = probs.sort(dim=-1, descending=True, stable=True)
     mass = ranked.cumsum(dim=-1)
-    kept = mass - ranked < p if rule == "reach" else mass <= p
-    kept[..., 0] = True
-    ranked = ranked * kept
+    selected = mass - ranked < p if rule == "reach" else mass <= p
+    selected[..., 0] = True
+    ranked = ranked * selected
     return torch.zeros_like(probs).scatter(-1, order, ranked / ranked.sum(dim=-1, keepdim=True))
 
 

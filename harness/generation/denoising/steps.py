@@ -38,12 +38,11 @@ def change_independently(canvas: Canvas, step: int, key: int) -> None:
 
     decoder = cast("DiffusionDecoder", canvas.decoder)
     before, _ = decoder.alphas(step)
-    masked, uniforms = canvas.masked, canvas.uniforms(key)[:, 1:].unflatten(1, (-1, 2))
+    masked, (_, uniforms) = canvas.masked, canvas.uniforms(key)
     transition = decoder.transition_masked(step, masked, canvas.confidence)
     is_exact = decoder.precision == "float64"
     where = masked & (uniforms[..., 0] < transition.draw if is_exact else transition.draw > 0)
     again = ~masked & (uniforms[..., 0] < transition.noise) & (canvas.confidence > -math.inf)
-    again[:, : canvas.start] = False  # blocks that are finished
     if bool(where.any()):
         logits = canvas.read_logits(where, compute_time_input(before))
         gumbel = None if is_exact else canvas.gumbel_uniforms(key, where)
@@ -59,19 +58,17 @@ def change_independently(canvas: Canvas, step: int, key: int) -> None:
                 token = draw_in_float32(law, gumbel[part])
             tokens.append(token)
             probs.append(proposal.gather(1, token[:, None]).squeeze(1))
-        _place_drawn(canvas, where, torch.cat(tokens), torch.cat(probs))
+        _write_drawn(canvas, where, torch.cat(tokens), torch.cat(probs))
     canvas.mask_again(again)
-    if step == decoder.steps - 1 and bool(canvas.masked.any()):
-        raise RuntimeError(f"{decoder.title} left masks after its last step")
 
 
-def _place_drawn(canvas: Canvas, where: Tensor, tokens: Tensor, probs: Tensor) -> None:
-    """Place the tokens that were drawn; a draw of the mask leaves the position masked."""
+def _write_drawn(canvas: Canvas, where: Tensor, tokens: Tensor, probs: Tensor) -> None:
+    """Write the tokens that were drawn; a draw of the mask leaves the position masked."""
     revealed = tokens != canvas.lm.mask_id
     if bool(revealed.any()):
         chosen = where.clone()
         chosen[where] = revealed
-        canvas.place(chosen, tokens[revealed], probs[revealed])
+        canvas.write_tokens(chosen, tokens[revealed], probs[revealed])
 
 
 def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
@@ -80,7 +77,7 @@ def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
 
     decoder, vocab_size = cast("Duo", canvas.decoder), canvas.lm.vocab_size
     before, _ = decoder.alphas(step)
-    uniforms = canvas.uniforms(key)[:, 1:].unflatten(1, (-1, 2))
+    _, uniforms = canvas.uniforms(key)
     where = torch.zeros_like(canvas.tokens, dtype=torch.bool)
     where[:, canvas.start : canvas.stop] = True
     logits, old, u = canvas.read_logits(where, compute_time_input(before)), canvas.tokens[where], uniforms[where]
@@ -88,28 +85,28 @@ def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
     new, probs = [], []
     for part in _split(len(logits), vocab_size):
         proposal = canvas.propose(logits[part])
-        own = proposal.gather(1, old[part][:, None]).squeeze(1)
-        transition = decoder.transition_uniform(step, own, vocab_size)
+        present_prob = proposal.gather(1, old[part][:, None]).squeeze(1)
+        transition = decoder.transition_uniform(step, present_prob, vocab_size)
         if gumbel is None:
             token = draw_by_inversion(proposal, u[part][:, 1])
-            is_noise = u[part][:, 0] < transition.draw + transition.noise
+            changes = u[part][:, 0] < transition.draw + transition.noise
             token = torch.where(u[part][:, 0] < transition.draw, token, (u[part][:, 1] * vocab_size).long())
-            token = torch.where(is_noise, token, old[part])
+            token = torch.where(changes, token, old[part])
         else:
             noise = proposal.new_full((vocab_size,), 1 / vocab_size)
             token = draw_in_float32(compute_law(transition, proposal, old[part], noise), gumbel[part])
         new.append(token)
         probs.append(proposal.gather(1, token[:, None]).squeeze(1))
-    canvas.place(where, torch.cat(new), torch.cat(probs))
+    canvas.write_tokens(where, torch.cat(new), torch.cat(probs))
 
 
 def reveal_one(canvas: Canvas, step: int, key: int) -> None:
     """Reveal one masked position of each row, all equally likely."""
-    masked, uniforms = canvas.masked, canvas.uniforms(key)
-    where = choose_one(masked, uniforms[:, 0])
+    masked, (row_uniforms, uniforms) = canvas.masked, canvas.uniforms(key)
+    where = choose_one(masked, row_uniforms)
     alpha = step / (canvas.stop - canvas.start)
-    tokens, probs = _draw_proposed(canvas, where, uniforms[:, 1:].unflatten(1, (-1, 2)), key, alpha)
-    canvas.place(where, tokens, probs)
+    tokens, probs = _draw_proposed(canvas, where, uniforms, key, alpha)
+    canvas.write_tokens(where, tokens, probs)
 
 
 def reveal_most_confident(canvas: Canvas, step: int, key: int) -> None:
@@ -124,14 +121,14 @@ def reveal_most_confident(canvas: Canvas, step: int, key: int) -> None:
     count = count_revealed(last - first, steps, step % steps)
     if not count:
         return
-    where, uniforms = canvas.masked, canvas.uniforms(key)[:, 1:].unflatten(1, (-1, 2))
+    where, (_, uniforms) = canvas.masked, canvas.uniforms(key)
     where[:, :first] = False
     where[:, last:] = False
     tokens, probs = _draw_proposed(canvas, where, uniforms, key, first / length)
     confidence = torch.full_like(canvas.confidence, -math.inf)
     confidence[where] = probs if decoder.remasking == "low_confidence" else uniforms[where][:, 0]
     chosen = choose_most_confident(confidence, count)
-    canvas.place(chosen, tokens[chosen[where]], probs[chosen[where]])
+    canvas.write_tokens(chosen, tokens[chosen[where]], probs[chosen[where]])
 
 
 def _draw_proposed(canvas: Canvas, where: Tensor, uniforms: Tensor, key: int, alpha: float) -> tuple[Tensor, Tensor]:

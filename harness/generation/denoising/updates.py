@@ -123,29 +123,31 @@ def compute_kappa(mode: Mode, alpha_t: float, alpha_s: float, eta: float) -> flo
     return min(max(1 - sigma / (1 - alpha_s), 0.0), 1.0)
 
 
-def update_uniform(own_prob: Tensor, vocab_size: int, alpha_t: float, alpha_s: float, kappa: float = 1.0) -> Transition:
+def update_uniform(
+    present_prob: Tensor, vocab_size: int, alpha_t: float, alpha_s: float, kappa: float = 1.0
+) -> Transition:
     """Return the step of a uniform-state diffusion: Duo's posterior, mixed with its forward process.
 
     Args:
-        own_prob: Probability that the denoiser gives to the present token of each position, shape (rows, positions).
+        present_prob: Probability that the denoiser gives to the present token, shape (rows, positions).
         vocab_size: Number of tokens.
         alpha_t: Alpha before the step, below 1.
         alpha_s: Alpha after it, above `alpha_t`.
         kappa: Weight of the posterior.
     """
-    total = alpha_t * vocab_size * own_prob + (1 - alpha_t)
+    total = alpha_t * vocab_size * present_prob + (1 - alpha_t)
     draw = kappa * (alpha_s - alpha_t) / total + (1 - kappa) * alpha_s
     noise = kappa * (1 - alpha_t / alpha_s) * (1 - alpha_s) / total + (1 - kappa) * (1 - alpha_s)
     return Transition(draw, noise)
 
 
-def compute_law(transition: Transition, proposal: Tensor, own: Tensor, noise: Tensor) -> Tensor:
+def compute_law(transition: Transition, proposal: Tensor, present: Tensor, noise: Tensor) -> Tensor:
     """Return the distribution of each position after a step.
 
     Args:
         transition: The probabilities of a change, shape (…).
         proposal: The denoiser's distribution, shape (…, V).
-        own: The present token, shape (…).
+        present: The present token, shape (…).
         noise: The distribution of noise, shape (V,).
 
     Returns:
@@ -153,7 +155,7 @@ def compute_law(transition: Transition, proposal: Tensor, own: Tensor, noise: Te
     """
     law = transition.draw[..., None] * proposal + transition.noise[..., None] * noise
     keep = (1 - transition.draw - transition.noise).clamp_min(0)
-    return law.scatter_add(-1, own[..., None], keep[..., None])
+    return law.scatter_add(-1, present[..., None], keep[..., None])
 
 
 def count_revealed(num_masked: int, num_steps: int, step: int) -> int:

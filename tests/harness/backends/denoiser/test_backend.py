@@ -88,6 +88,13 @@ def test_a_model_with_a_time_input_reads_minus_log_alpha(folder):
     assert float(without.denoise(ids, 0.7).max()) == 0
 
 
+def test_logits_that_are_no_numbers_are_one_line(folder):
+    lm = DenoiserSpec(path=str(folder)).load()
+    lm.model.cls.predictions.bias.fill_(float("nan"))
+    with pytest.raises(DataError, match="its logits are not finite in float32; its weights are broken"):
+        texts(lm, Mdlm(steps=2))
+
+
 def test_a_time_input_that_the_model_lacks_is_refused(folder):
     with pytest.raises(SpecError, match="time_input=sigma, but its forward pass takes no `timesteps`"):
         DenoiserSpec(path=str(folder), time_input="sigma").load()

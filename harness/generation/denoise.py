@@ -37,7 +37,7 @@ def denoise_texts(
             canvas = Canvas(lm, decoder, prompts, request)
             size, key = lm.block_size or length, 0
             for start in range(0, length, size):
-                canvas.start, canvas.stop = start, min(start + size, length)
+                canvas.open_block(start, min(start + size, length))
                 for step in range(decoder.count_steps(canvas.stop - start)):
                     do_step(canvas, step, key)
                     key += 1
