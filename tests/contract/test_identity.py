@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from openended.harness.backends.denoiser.spec import DenoiserSpec
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core.errors import SpecError
@@ -37,7 +36,7 @@ ROLES = ("task", "model", "decoder", "scorer", "embedder", "metric")
 
 def made(cls: Any) -> Any:
     """A spec of the class; what has no default is a word."""
-    if cls in (ModelSpec, VllmSpec, DenoiserSpec):
+    if cls in (ModelSpec, VllmSpec):
         return cls(**HUB)
     if cls is ServerSpec:
         return cls(path="served", base_url="http://127.0.0.1:9", chat=True, revision=COMMIT)

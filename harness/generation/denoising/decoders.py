@@ -191,7 +191,7 @@ class Duo(DiffusionDecoder):
         """Refuse options out of range."""
         super().check()
         self.require(0 <= self.eta <= 1, "eta", "a number in [0, 1]")
-        self.require(0 <= self.last < self.first <= 1, "first", "a time above duo.last, at most 1")
+        self.require(0 <= self.last <= self.first <= 1, "first", "a time from duo.last to 1")
 
     def transition_uniform(self, step: int, present_prob: Tensor, vocab_size: int) -> Transition:
         """Return the probabilities of a change, from what the denoiser gives to the present tokens."""

@@ -109,7 +109,7 @@ def test_one_random_token_a_step_is_the_first_hitting_sampler():
     assert one < 1e-12 < two
 
 
-def test_remasking_by_confidence_and_the_most_confident_first_change_the_law():
+def test_the_most_confident_first_changes_the_law():
     confident, by_confidence = distances(Llada(temperature=1.0, steps=3, block_length=3), Mdlm(steps=256))
     assert confident > 10 * by_confidence
 
