@@ -120,18 +120,6 @@ def build_report(
     return Report(target, tuple(tables), final, *counts)
 
 
-<<<<<<< HEAD
-def _compare(results: Results, references: Sequence[str], baseline: str | None) -> list[Table]:
-    """Return the tables beside published values, and the tests against a baseline."""
-    from openended.harness.report.tables.compare import build_comparison
-    from openended.harness.report.tables.significance import build_significance_tables
-
-    tables = [build_comparison(results, reference) for reference in references]
-    return tables if baseline is None else [*tables, *build_significance_tables(results, baseline)]
-
-
-=======
->>>>>>> t-stress
 def _write_files(
     results: Results,
     tables: Sequence[Table],
@@ -163,8 +151,6 @@ def _write_files(
 
         written += write_page(results, tables, figure_paths, folder / "report.html", traces=traces)
     return written
-<<<<<<< HEAD
-=======
 
 
 def _compare(results: Results, references: Sequence[str], baseline: str | None) -> list[Table]:
@@ -174,7 +160,6 @@ def _compare(results: Results, references: Sequence[str], baseline: str | None) 
 
     tables = [build_comparison(results, reference) for reference in references]
     return tables if baseline is None else [*tables, *build_significance_tables(results, baseline)]
->>>>>>> t-stress
 
 
 def _layouts(
