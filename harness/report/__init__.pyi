@@ -10,6 +10,12 @@ from .build import (
 from .build import (
     write_table as write_table,
 )
+from .exports.formats import (
+    FORMATS as FORMATS,
+)
+from .exports.formats import (
+    export_results as export_results,
+)
 from .figures.drawing import (
     apply_style as apply_style,
 )
