@@ -40,3 +40,18 @@ from .tables.search_trials import (
 from .tables.table import (
     Table as Table,
 )
+from .trackers.track import (
+    TrackerOptions as TrackerOptions,
+)
+from .trackers.track import (
+    build_tracker_options as build_tracker_options,
+)
+from .trackers.track import (
+    require_tracker as require_tracker,
+)
+from .trackers.track import (
+    track_report as track_report,
+)
+from .trackers.track import (
+    track_runs as track_runs,
+)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FILES = ("tables", "figures", "results.parquet", "results.csv", "report.html", "page")
+FILES = ("tables", "figures", "results.parquet", "results.csv", "report.html", "index.html", "page")
 MAX_LISTED_RUNS = 5  # in an error message
 
 
@@ -123,9 +123,10 @@ def build_report(
     tables = add_summaries([replace(t, warnings=(*t.warnings, *results.remarks())) for t in tables], results)
     with replace_folder(target, FILES) as folder:
         written = [p for table in tables for p in write_table(table, folder / "tables")]
+        leaderboard = any(chosen_layout.kind == "leaderboard" for _, chosen_layout in layouts)
         figure_paths: list[Path] = []
         traces: dict[str, Any] = {}
-        if figures:
+        if figures and not leaderboard:
             from openended.harness.report.figures.draw import draw_all
 
             fair = next((chosen_layout for _, chosen_layout in layouts if chosen_layout.kind == "fair"), None)
@@ -135,7 +136,8 @@ def build_report(
         if page:
             from openended.harness.report.page.page import write_page
 
-            written += write_page(results, tables, figure_paths, folder / "report.html", traces=traces)
+            path = folder / ("index.html" if leaderboard else "report.html")
+            written += write_page(results, tables, figure_paths, path, traces=traces, leaderboard=leaderboard)
     final = tuple(target / path.relative_to(folder) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
     return Report(target, tuple(tables), final, *counts)
@@ -169,6 +171,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 
     makers = {
         "values": build_value_tables,
+        "leaderboard": build_value_tables,
         "correlation": build_correlation_tables,
         "embedders": build_embedder_tables,
         "variants": build_variant_tables,
