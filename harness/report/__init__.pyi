@@ -16,6 +16,12 @@ from .exports.formats import (
 from .exports.formats import (
     export_results as export_results,
 )
+from .exports.hub_folder import (
+    upload_folder as upload_folder,
+)
+from .exports.hub_folder import (
+    write_hub_folder as write_hub_folder,
+)
 from .figures.drawing import (
     apply_style as apply_style,
 )

@@ -158,7 +158,8 @@ def select_comparable(
         check_signatures(metric, items, table, layout.allow)
         return list(items), []
     others = select_minority(items)
-    return [item for item in items if item not in others], others
+    signatures = {item.signature for item in others}
+    return [item for item in items if item.signature not in signatures], others
 
 
 def check_signatures(metric: str, items: Sequence[SystemValue], table: str, allow: Sequence[str] = ()) -> None:
