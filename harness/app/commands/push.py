@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openended.harness.core import CommandParser, SpecError, print_line, run_command
-from openended.harness.report import build_value_tables, upload_folder, write_hub_folder
+from openended.harness.report import make_tables, upload_folder, write_hub_folder
 from openended.harness.results import load_layout, read_results, resolve_report_request
 
 _REPO_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
@@ -32,11 +32,9 @@ def _push(args: argparse.Namespace) -> None:
     request = resolve_report_request([args.name], args.outputs)
     folder = args.outputs / "exports" / f"{request.name}-push"
     report = args.outputs / "reports" / request.name
-    layout = load_layout("default")
-    tables = build_value_tables(read_results(request.paths), layout, "results")
-    files = write_hub_folder(
-        request.paths, folder, args.repo_id, tables=tables, report=report if report.is_dir() else None
-    )
+    results = read_results(request.paths)
+    tables = make_tables(results, load_layout("default"), "results")
+    files = write_hub_folder(results, folder, args.repo_id, tables=tables, report=report if report.is_dir() else None)
     size = sum(path.stat().st_size for path in files) / 1e6
     print_line(f"{folder}: {len(files):,} files, {size:,.1f} MB")
     if args.dry_run:

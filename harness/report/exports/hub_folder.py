@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from openended.harness.report.exports.hub_files import dump_yaml
 from openended.harness.report.tables.formats.markdown import to_markdown
 from openended.harness.report.tables.run_summary import commands_of, summarize_sources
 from openended.harness.report.tables.table import Table
-from openended.harness.results import Results, fold_seeds, read_results, write_frame
+from openended.harness.results import Results, fold_seeds, write_frame
 from openended.harness.storage import RECORD
 
 CARD = "README.md"
@@ -24,12 +24,12 @@ FILES = (CARD, "records", "generations", "report", METADATA, "results.parquet", 
 
 
 def write_hub_folder(
-    paths: Iterable[Path | str], folder: Path, repo_id: str, *, tables: Sequence[Table], report: Path | None = None
+    results: Results, folder: Path, repo_id: str, *, tables: Sequence[Table], report: Path | None = None
 ) -> list[Path]:
     """Write everything that `openended push` uploads.
 
     Args:
-        paths: Run folders, or folders that contain them.
+        results: The runs.
         folder: Replaced if it exists.
         repo_id: `owner/name` of the dataset repository.
         tables: Shown on the card.
@@ -39,9 +39,8 @@ def write_hub_folder(
         The files.
 
     Raises:
-        HarnessError: If there are no readable runs or the folder cannot be written.
+        StoreError: If the folder cannot be written.
     """
-    results = read_results(paths)
     with replace_folder(folder, FILES) as fresh:
         for run in results.runs:
             target = fresh / "records" / run.experiment / f"{run.folder.name}.json"
@@ -89,10 +88,8 @@ def _write_card(
     lines += ["- `records/`: the record of every run: options, versions, hardware, digests of the inputs"]
     lines += ["- `report/`: tables, figures and the page of the report"] if has_report else []
     lines += _describe_texts(files, repo_id)
-    commands = commands_of(results.runs)
-    lines += (
-        ["\n## Commands\n", "```", *(line.removeprefix("Command: ") for line in commands), "```"] if commands else []
-    )
+    commands = [line.removeprefix("Command: ") for line in commands_of(results.runs)]
+    lines += ["\n## Commands\n", "```", *commands, "```"] if commands else []
     return "\n".join([*lines, ""])
 
 
