@@ -15,6 +15,7 @@ from openended.harness.core.errors import SpecError
 from openended.harness.report.exports import croissant, every_eval_ever, generations, hub_files
 from openended.harness.report.exports.formats import FORMATS, export_results
 from openended.harness.results import read_results
+from openended.harness.results.tidy import FIXED
 from openended.harness.storage import read_record
 from tests.harness.report.page.made import make_report
 from tests.harness.report.synthetic import result, write_run
@@ -167,3 +168,8 @@ def test_equal_runs_give_equal_files_and_nothing_old_is_kept(runs, tmp_path):
 def test_an_unknown_format_is_one_line(runs, tmp_path):
     with pytest.raises(SpecError, match=r"--format: no format 'eeee'; did you mean 'eee'\?"):
         export_results([runs], tmp_path / "out", "eeee", name="a")
+
+
+def test_every_column_of_the_table_is_documented():
+    page = (Path(__file__).parents[4] / "docs/exchange.md").read_text(encoding="utf-8")
+    assert [name for name in FIXED if f"`{name}`" not in page] == []
