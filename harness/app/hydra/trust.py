@@ -47,6 +47,7 @@ _TYPED_ONLY = {
     "model.api_key_env": "would send a key from the environment",
     "scorer.api_key_env": "would send a key from the environment",
     "tracker.uri": "would send results to a server",
+    "tracker.mode": "would send results to a server",
     "runtime.ray_address": "connects to a Ray cluster, whose data can run code",
     "hydra.launcher.address": "connects to a Ray cluster, whose data can run code",
 }

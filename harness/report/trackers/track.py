@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -44,19 +45,19 @@ class TrackerOptions(Spec):
     """Project of Trackio and Weights & Biases, experiment of MLflow."""
     uri: str | None = None
     """`mlflow`: a folder or a tracking server; null: a folder below the outputs."""
-    mode: Literal["offline", "online"] = "offline"
-    """`wandb`: offline writes a folder for `wandb sync`; online sends everything at once."""
+    mode: Literal["offline", "online"] | None = None
+    """`wandb`: offline writes a folder for `wandb sync`; online sends everything at once; null: offline."""
 
     def check(self) -> None:
         """Check that the project has a name and that no option is given that the tracker does not have."""
         self.require(bool(self.project.strip()), "project", "a name")
         self.require(self.uri is None or self.kind == "mlflow", "uri", "null, unless tracker=mlflow")
-        self.require(self.mode == "offline" or self.kind == "wandb", "mode", "offline, unless tracker=wandb")
+        self.require(self.mode is None or self.kind == "wandb", "mode", "null, unless tracker=wandb")
 
 
 TRACKERS: dict[str, Callable[[TrackerOptions, Path], Tracker]] = {
     "trackio": lambda options, _: TrackioTracker(options.project),
-    "wandb": lambda options, folder: WandbTracker(options.project, options.mode, folder / "wandb"),
+    "wandb": lambda options, folder: WandbTracker(options.project, options.mode or "offline", folder / "wandb"),
     "mlflow": lambda options, folder: MlflowTracker(options.project, options.uri or str(folder / "mlflow")),
     "tensorboard": lambda _, folder: TensorboardTracker(folder / "tensorboard"),
 }
@@ -89,7 +90,7 @@ def track_runs(folders: Iterable[Path], options: TrackerOptions, outputs: Path) 
     if options.kind != "none":
         for folder in folders:
             job_id = f"{folder.parent.name}/{folder.name}"
-            _track(job_id, lambda folder=folder, job_id=job_id: describe_run(folder, job_id), options, outputs)
+            _track(job_id, partial(describe_run, folder, job_id), options, outputs)
 
 
 def track_report(folder: Path, options: TrackerOptions, outputs: Path) -> None:
@@ -98,7 +99,7 @@ def track_report(folder: Path, options: TrackerOptions, outputs: Path) -> None:
     if options.kind != "none" and table.is_file():
         name = folder.name if folder.name != "report" else folder.parent.parent.name
         job_id = f"{name}/report-{digest_file(table)[:8]}"
-        _track(job_id, lambda: describe_report(folder, name, job_id), options, outputs)
+        _track(job_id, partial(describe_report, folder, name, job_id), options, outputs)
 
 
 def _track(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOptions, outputs: Path) -> None:
