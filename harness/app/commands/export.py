@@ -36,7 +36,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--dataset", metavar="OWNER/NAME", help="with --format hub: the dataset's repository")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
     parser.add_argument("--no-store", action="store_true", help="records, reports and grids alone")
-    args = parser.parse_args(words)
+    args = parser.parse_intermixed_args(words)  # options may come before the archive
     if args.format is None and args.archive is None:
         parser.error("the following arguments are required: archive")
     export = _export_archive if args.format is None else _export_format

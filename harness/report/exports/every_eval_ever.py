@@ -195,10 +195,10 @@ def _describe_uncertainty(row: ResultRow, interval: Mapping[str, Any]) -> dict[s
 def _describe_generation(run: Run) -> dict[str, Any]:
     """Return the decoder's options; those without a field of the schema are text."""
     axes = {name: value for name, value in run.axes.items() if value is not None}
-    known: dict[str, Any] = {new: axes[old] for old, new in _DECODER_ARGUMENTS.items() if _is_number(axes.get(old))}
-    known |= {"max_tokens": axes["max_new_tokens"]} if isinstance(axes.get("max_new_tokens"), int) else {}
-    known |= {"execution_command": " ".join(run.command)} if run.command else {}
-    return {"generation_args": known, "additional_details": {name: format_axis_value(v) for name, v in axes.items()}}
+    arguments: dict[str, Any] = {new: axes[old] for old, new in _DECODER_ARGUMENTS.items() if _is_number(axes.get(old))}
+    arguments |= {"max_tokens": axes["max_new_tokens"]} if isinstance(axes.get("max_new_tokens"), int) else {}
+    arguments |= {"execution_command": " ".join(run.command)} if run.command else {}
+    return {"generation_args": arguments, "additional_details": {name: format_axis_value(v) for name, v in axes.items()}}
 
 
 def _is_number(value: object) -> bool:

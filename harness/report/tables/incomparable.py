@@ -11,7 +11,7 @@ NOT_COMPARABLE = "not comparable"
 
 def mark_incomparable(item: SystemValue, column: SystemValue) -> Cell:
     """Return a cell that says "not comparable" and in which fields its signature differs from the column's."""
-    here, there = parse_signature(item.signature), parse_signature(column.signature)
-    fields = compare_signatures(item.signature, column.signature)
-    differ = "; ".join(f"{name} ({here.get(name)}, the column has {there.get(name)})" for name in fields)
+    fields, usual = parse_signature(item.signature), parse_signature(column.signature)
+    names = compare_signatures(item.signature, column.signature)
+    differ = "; ".join(f"{name} ({fields.get(name)}, the column has {usual.get(name)})" for name in names)
     return Cell(words=NOT_COMPARABLE, note=f"Not comparable: its signature differs in {differ}.", source=item)

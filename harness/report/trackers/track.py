@@ -152,7 +152,7 @@ def describe_run(folder: Path, job_id: str) -> TrackedJob:
 def _name_run(run: Run) -> str:
     names = (run.titles["model"], run.titles["decoder"] or str(run.axes.get("system") or ""))
     seed = format_axis_value(run.axes.get("seed"))
-    return ", ".join(filter(None, (*names, f"seed {seed}" if seed else "")))
+    return ", ".join(filter(None, (*names, f"seed {seed}" if seed else ""))) or run.name
 
 
 def _list_values(run: Run) -> Iterator[tuple[str, float]]:

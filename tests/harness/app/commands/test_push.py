@@ -124,7 +124,7 @@ def test_what_is_uploaded_is_the_folder_and_is_read_back(outputs, hub, capsys, t
     pushed = folder / "exports" / f"{name}-push"
     files = {path.relative_to(pushed).as_posix(): path.read_bytes() for path in pushed.rglob("*") if path.is_file()}
     assert hub.files == files
-    assert hub.created["private"] is True
+    assert hub.created.get("visibility") == "private" or hub.created["private"] is True
     assert hub.created["type"] == "dataset"
     address = "hf://datasets/me/texts/generations/docs"
     monkeypatch.chdir(tmp_path)

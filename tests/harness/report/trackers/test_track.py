@@ -133,7 +133,7 @@ def test_options_are_checked_before_anything_runs(monkeypatch):
 
 def test_a_command_logs_its_run_and_an_absent_package_is_told_before_it(fake, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    small = ["num_examples=4", "max_new_tokens=4", "metric=[distinct_n]", "intervals=0", "tracker=mlflow"]
+    small = ["judgments=bundled:example_pairs.csv", "metric=[bradley_terry]", "intervals=0", "tracker=mlflow"]
     assert exit_code(cli.main, *small) == 0
     assert next(call[1] for call in fake.calls if call[0] == "start").startswith("default/")
     count = len(fake.calls)
