@@ -198,7 +198,10 @@ def _describe_generation(run: Run) -> dict[str, Any]:
     arguments: dict[str, Any] = {new: axes[old] for old, new in _DECODER_ARGUMENTS.items() if _is_number(axes.get(old))}
     arguments |= {"max_tokens": axes["max_new_tokens"]} if isinstance(axes.get("max_new_tokens"), int) else {}
     arguments |= {"execution_command": " ".join(run.command)} if run.command else {}
-    return {"generation_args": arguments, "additional_details": {name: format_axis_value(v) for name, v in axes.items()}}
+    return {
+        "generation_args": arguments,
+        "additional_details": {name: format_axis_value(v) for name, v in axes.items()},
+    }
 
 
 def _is_number(value: object) -> bool:

@@ -78,18 +78,15 @@ def write_page(
 
     from openended.harness.results import fold_seeds
 
-    sources = list(compared_results.items()) if compared_results else [("", results)]
-    page_texts = collect_page_texts([] if leaderboard else sources)
+    page_texts = collect_page_texts([] if leaderboard else list((compared_results or {"": results}).items()))
     tables = [order_columns(table) for table in tables]
     contents, named_parts = build_parts(page_texts)
     contents["styles"] = list_system_styles(results, tables)
     inside, reasons = fits_inside(page_texts), read_reasons(page_texts)
     parts = {name: to_script_json(part) for name, part in named_parts} if inside else {}
     written = [] if inside else write_beside(named_parts, path.parent)
-    parts |= {
-        "contents": to_script_json(contents),
-        "stories": to_script_json(to_json(Stories(results).collect(tables))),
-    }
+    parts["contents"] = to_script_json(contents)
+    parts["stories"] = to_script_json(to_json(Stories(results).collect(tables)))
     parts |= {"figures": to_script_json(to_json(traces))} if traces else {}
     parts |= {"why": to_script_json(reasons)} if reasons else {}
     pictures = [p for p in figures if p.suffix == ".png"]
