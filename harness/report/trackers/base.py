@@ -26,7 +26,7 @@ class TrackedJob:
     config: Mapping[str, Json]
     """Option → value."""
     values: Mapping[str, float]
-    """`metric/key` → value, with `metric/key/low` and `metric/key/high`; human values below `human/`."""
+    """`metric/key` → value, with `metric/key.low` and `metric/key.high`; human values below `human/`."""
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     figures: Mapping[str, Path] = field(default_factory=dict)
     """Name → PNG."""

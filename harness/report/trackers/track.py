@@ -161,7 +161,7 @@ def _list_values(run: Run) -> Iterator[tuple[str, float]]:
         prefix = "human/" if row.system == "human" else ""
         for key, value in row.values.items():
             interval: Mapping[str, Any] = row.intervals.get(key, {})
-            ends = {f"/{end}": interval.get(end, math.nan) for end in ("low", "high")}
+            ends = {f".{end}": interval.get(end, math.nan) for end in ("low", "high")}
             for suffix, number in {"": value, **ends}.items():
                 if math.isfinite(number):
                     yield f"{prefix}{row.metric}/{key}{suffix}", number

@@ -146,6 +146,7 @@ def test_croissant_describes_every_file_and_field(runs, tmp_path):
         assert [field["source"]["extract"]["column"] for field in records["field"]] == list(generations.FIELDS)
 
 
+@pytest.mark.filterwarnings("ignore")  # about its own dependencies
 def test_a_croissant_description_is_accepted_by_its_own_library(runs, tmp_path):
     mlcroissant = pytest.importorskip("mlcroissant", reason="reads Croissant: pip install mlcroissant")
     export_results([runs], tmp_path / "out", "croissant", name="a")

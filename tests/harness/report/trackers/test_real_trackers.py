@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 def job(tmp_path):
     (tmp_path / "curve.png").write_bytes(PNG)
     table = pd.DataFrame({"system": ["greedy", "human"], "value": [0.5, float("nan")]})
-    values = {"mauve/mauve": 0.5, "mauve/mauve/low": 0.4, "human/gen_ppl/gen_ppl": 32.0}
+    values = {"mauve/mauve": 0.5, "mauve/mauve.low": 0.4, "human/gen_ppl/gen_ppl": 32.0}
     config = {"decoder": "greedy", "seed": 0, "decoder.p": 0.9, "unused": None}
     return TrackedJob(
         "grid/run-1", "a run", "grid", config, values, {"values": table}, {"curve": tmp_path / "curve.png"}

@@ -69,7 +69,7 @@ def test_a_run_is_config_values_with_intervals_and_a_table(fake, run, tmp_path):
     assert start[1] == f"{run.parent.name}/{run.name}"
     assert start[2]["decoder"] == "nucleus"
     assert values[1] == {
-        "gen_ppl/gen_ppl": 35.0, "gen_ppl/gen_ppl/low": 30.0, "gen_ppl/gen_ppl/high": 40.0, "human/gen_ppl/gen_ppl": 32.0
+        "gen_ppl/gen_ppl": 35.0, "gen_ppl/gen_ppl.low": 30.0, "gen_ppl/gen_ppl.high": 40.0, "human/gen_ppl/gen_ppl": 32.0
     }  # fmt: skip
     assert table[1] == "values"
     assert {"value", "low", "high", "signature"} <= set(table[2])
