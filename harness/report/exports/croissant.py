@@ -13,8 +13,9 @@ from openended.harness.results import Results, fold_seeds
 
 METADATA = "croissant.json"
 _TERMS = (
-    "citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes isLiveDataset jsonPath "
-    "key md5 parentField path recordSet references regex repeated replace samplingRate separator source subField transform"
+    "citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes isLiveDataset "
+    "jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate separator source "
+    "subField transform"
 )
 # The context that Croissant 1.0 prescribes.
 _CONTEXT = {

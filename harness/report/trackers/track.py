@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -109,7 +110,8 @@ def _track(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOpti
         return
     try:
         marker.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(marker.with_suffix(".lock")):  # jobs of a grid in several processes may share a run
+        lock = FileLock(marker.with_suffix(".lock"))  # jobs of a grid in several processes may share a run
+        with lock, contextlib.redirect_stdout(sys.stderr):  # what packages print is no output of ours
             if not marker.exists():
                 _log_job(TRACKERS[options.kind](options, outputs / FOLDER), describe())
                 write_text(marker, f"{job_id}\n")
