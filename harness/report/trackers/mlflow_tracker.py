@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 JOB_TAG = "openended.job"
 _MAX_TEXT = 6000  # characters of a parameter that MLflow stores
+_OTHER = re.compile(r"[^\w\-. :/]", re.ASCII)  # characters that MLflow refuses in names
 _FILE_STORE = "MLFLOW_ALLOW_FILE_STORE"  # later versions ask for it
 
 
@@ -46,14 +48,14 @@ class MlflowTracker:
             self._client.delete_run(earlier.info.run_id)
         tags = {JOB_TAG: job.id, "openended.group": job.group}
         self._run = self._client.create_run(number, run_name=job.name, tags=tags).info.run_id
-        params = [Param(name, text[:_MAX_TEXT]) for name, text in flatten_config(job.config).items()]
+        params = [Param(_OTHER.sub("_", name), text[:_MAX_TEXT]) for name, text in flatten_config(job.config).items()]
         self._client.log_batch(self._run, params=params)
 
     def log_values(self, values: Mapping[str, float]) -> None:
-        """Log the values as metrics."""
+        """Log the values as metrics; `@` and the like become `_` in their names."""
         from mlflow.entities import Metric
 
-        metrics = [Metric(name, value, 0, 0) for name, value in values.items()]
+        metrics = [Metric(_OTHER.sub("_", name), value, 0, 0) for name, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
 
     def log_table(self, name: str, table: pd.DataFrame) -> None:

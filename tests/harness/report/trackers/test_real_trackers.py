@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 def job(tmp_path):
     (tmp_path / "curve.png").write_bytes(PNG)
     table = pd.DataFrame({"system": ["greedy", "human"], "value": [0.5, float("nan")]})
-    values = {"mauve/mauve": 0.5, "mauve/mauve.low": 0.4, "human/gen_ppl/gen_ppl": 32.0}
+    values = {"mauve/mauve": 0.5, "mauve/mauve.low": 0.4, "human/gen_ppl/gen_ppl": 32.0, "mauve/type_1@0.5": 0.3}
     config = {"decoder": "greedy", "seed": 0, "decoder.p": 0.9, "unused": None}
     return TrackedJob(
         "grid/run-1", "a run", "grid", config, values, {"values": table}, {"curve": tmp_path / "curve.png"}
@@ -42,7 +42,7 @@ def test_mlflow_has_one_run_with_params_metrics_and_artifacts(job, tmp_path):
     assert run.info.status == "FINISHED"
     assert run.data.tags[JOB_TAG] == job.id
     assert run.data.params["decoder"] == "greedy"
-    assert run.data.metrics == job.values
+    assert run.data.metrics == {name.replace("@", "_"): value for name, value in job.values.items()}
     names = {item.path for folder in ("tables", "figures") for item in client.list_artifacts(run.info.run_id, folder)}
     assert names == {"tables/values.csv", "figures/curve.png"}
 
