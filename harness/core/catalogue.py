@@ -22,6 +22,7 @@ GROUPS = (
     "metric",
     "report",
     "runtime",
+    "tracker",
     "experiment",
     "using",
     "compat",

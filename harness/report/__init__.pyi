@@ -10,6 +10,18 @@ from .build import (
 from .build import (
     write_table as write_table,
 )
+from .exports.formats import (
+    FORMATS as FORMATS,
+)
+from .exports.formats import (
+    export_results as export_results,
+)
+from .exports.hub_folder import (
+    upload_folder as upload_folder,
+)
+from .exports.hub_folder import (
+    write_hub_folder as write_hub_folder,
+)
 from .figures.drawing import (
     apply_style as apply_style,
 )
@@ -33,4 +45,19 @@ from .tables.search_trials import (
 )
 from .tables.table import (
     Table as Table,
+)
+from .trackers.track import (
+    TrackerOptions as TrackerOptions,
+)
+from .trackers.track import (
+    build_tracker_options as build_tracker_options,
+)
+from .trackers.track import (
+    require_tracker as require_tracker,
+)
+from .trackers.track import (
+    track_report as track_report,
+)
+from .trackers.track import (
+    track_runs as track_runs,
 )

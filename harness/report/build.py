@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "page")
+FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html", "page")
 MAX_LISTED_RUNS = 5  # in an error message
 
 
@@ -136,7 +136,8 @@ def _write_files(
     figure_paths: list[Path] = []
     traces: dict[str, Any] = {}
     kinds = {chosen_layout.kind for _, chosen_layout in layouts}
-    if figures:
+    leaderboard = "leaderboard" in kinds
+    if figures and not leaderboard:
         from openended.harness.report.figures.draw import draw_all
 
         fair = next((chosen_layout for _, chosen_layout in layouts if chosen_layout.kind == "fair"), None)
@@ -149,7 +150,8 @@ def _write_files(
     if page:
         from openended.harness.report.page.page import write_page
 
-        written += write_page(results, tables, figure_paths, folder / "report.html", traces=traces)
+        path = folder / ("index.html" if leaderboard else "report.html")
+        written += write_page(results, tables, figure_paths, path, traces=traces, leaderboard=leaderboard)
     return written
 
 
@@ -190,6 +192,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 
     makers = {
         "values": build_value_tables,
+        "leaderboard": build_value_tables,
         "correlation": build_correlation_tables,
         "embedders": build_embedder_tables,
         "variants": build_variant_tables,

@@ -31,13 +31,13 @@ class Layout(Spec):
 
     title: str = "Results"
     kind: Literal[
-        "values", "correlation", "embedders", "variants", "spread", "findings", "fair", "frontier", "stress"
+        "values", "correlation", "embedders", "variants", "spread", "findings", "fair", "frontier", "leaderboard", "stress"
     ] = "values"
     """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
     several embedders; `variants`: the scores under several options of a metric and their agreement; `spread`: standard
     deviations over seeds; `findings`: the papers' claims on these runs; `fair`: best of N settings, Pareto front,
-    wins and losses; `frontier`: all values, and Gen-PPL at equal entropy; `stress`: the smallest damage that each
-    metric detects."""
+    wins and losses; `frontier`: all values, and Gen-PPL at equal entropy; `leaderboard`: like `values`, as a page to
+    publish; `stress`: the smallest damage that each metric detects."""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics."""
     companions: bool = True
@@ -55,8 +55,9 @@ class Layout(Spec):
     """Axes that get one table per value; `auto`: the data axes in which the runs differ."""
     allow: tuple[str, ...] = ()
     """Signature fields that may differ within a column because they distinguish the rows."""
-    differing: Literal["refuse", "columns"] = "refuse"
-    """How to handle two signatures of one metric: raise an error that names the field, or give each a column."""
+    differing: Literal["refuse", "columns", "mark"] = "refuse"
+    """How to handle two signatures of one metric: raise an error that names the field, give each a column, or keep the
+    most frequent one and print "not comparable" for the others."""
     where: Mapping[str, Any] = field(default_factory=dict)
     """Axis → accepted value, or several joined by `|`."""
     targets: tuple[str, ...] = ("bradley_terry.*", "huse.huse", "discriminator_accuracy", "mauve")

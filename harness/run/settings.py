@@ -30,7 +30,7 @@ from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
 AUTO = "auto"  # path of a judge that is chosen by the task
 _JUDGE = f"{BUNDLED}docs-m"
 # Config keys of the tree that are not settings of a run: Hydra's own composition.
-_GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
+_GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "tracker")
 _NAME = "name"  # of the runs; becomes `experiment`
 
 

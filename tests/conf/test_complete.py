@@ -17,8 +17,11 @@ from openended.harness.core.signature import canonicalize
 from openended.harness.results.layout import Layout
 
 CONF = Path(__file__).parents[2] / "conf"
-GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime")
-CLASSES = {"runtime": "openended.harness.core.runtime.Runtime"}  # the one group whose YAML names no class
+GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "tracker")
+CLASSES = {  # the groups whose YAML names no class
+    "runtime": "openended.harness.core.runtime.Runtime",
+    "tracker": "openended.harness.report.trackers.track.TrackerOptions",
+}
 NOTHING = {("scorer", "none"), ("embedder", "none")}
 SETS = ("all", "distributional", "diversity", "paper", "stress", "text", "two_sample")  # of metrics
 FILES = [
@@ -59,7 +62,7 @@ def test_values_are_the_defaults_unless_the_file_is_a_variant_of_its_own_name(gr
     cls, node = read(group, name)
     known = defaults(cls)
     differ = {key for key in node if canonicalize(node[key]) != canonicalize(known[key])}
-    if name == cls.name or group == "runtime":
+    if name == cls.name or group == "runtime" or (group, name) == ("tracker", "none"):
         assert not differ
     else:
         assert differ, "a variant that varies nothing"

@@ -1,4 +1,4 @@
-"""`openended export NAME archive.zip`: pack runs, reports and grids of a name, with their store entries."""
+"""`openended export NAME archive.zip`: pack a name with its store entries; --format: results for other tools."""
 
 from __future__ import annotations
 
@@ -11,27 +11,63 @@ from openended.harness.app.commands.store import find_named_entries
 from openended.harness.core import (
     CommandParser,
     DataError,
+    SpecError,
     StoreError,
     open_for_replacement,
     print_line,
     run_command,
     suggest,
 )
-from openended.harness.results import read_grids
+from openended.harness.report import FORMATS, export_results
+from openended.harness.results import read_grids, resolve_report_request
+
+MAX_LISTED_FILES = 10
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
     parser = CommandParser(prog="openended export", description=__doc__, example="openended export p-sweep p-sweep.zip")
     parser.add_argument("name", help="of runs: name=…, experiment=…")
-    parser.add_argument("archive", type=Path, help="a .zip; one of this name is replaced")
+    target = "a .zip, or with --format a folder (default: outputs/exports/NAME-FORMAT); one of this name is replaced"
+    parser.add_argument("archive", type=Path, nargs="?", metavar="ARCHIVE|FOLDER", help=target)
+    formats = "; ".join(f"{name}: {text}" for name, text in FORMATS.items())
+    parser.add_argument("--format", metavar="FORMAT", help=f"results for other tools instead of an archive; {formats}")
+    parser.add_argument("--organization", metavar="NAME", help="with --format eee: who made the runs")
+    parser.add_argument("--dataset", metavar="OWNER/NAME", help="with --format hub: the dataset's repository")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
     parser.add_argument("--no-store", action="store_true", help="records, reports and grids alone")
-    args = parser.parse_args(words)
-    return run_command("openended export", lambda: _export(args), after_interrupt="no archive was written")
+    args = parser.parse_intermixed_args(words)  # options may come before the archive
+    if args.format is None and args.archive is None:
+        parser.error("the following arguments are required: archive")
+    export = _export_archive if args.format is None else _export_format
+    return run_command("openended export", lambda: export(args), after_interrupt="nothing was written")
 
 
-def _export(args: argparse.Namespace) -> None:
+def _export_format(args: argparse.Namespace) -> None:
+    """Write the results of a name, of a grid or of run folders in the format of another tool."""
+    for option, value, used_by in (
+        ("--organization", args.organization, "eee"),
+        ("--dataset", args.dataset, "hub"),
+        ("--no-store", args.no_store or None, "archive"),
+    ):
+        if value is not None and args.format != used_by:
+            raise SpecError(f"{option} has no effect with --format {args.format}; leave it out")
+    request = resolve_report_request([args.name], args.outputs)
+    folder = args.archive or args.outputs / "exports" / f"{request.name}-{args.format}"
+    options = {"organization": args.organization} if args.organization else {}
+    files = export_results(request.paths, folder, args.format, name=request.name, dataset=args.dataset, **options)
+    for path in files[:MAX_LISTED_FILES]:
+        print_line(str(path))
+    if len(files) > MAX_LISTED_FILES:
+        print_line(f"… and {len(files) - MAX_LISTED_FILES} more files in {folder}")
+    if args.format == "hub" and args.dataset is None:
+        print_line("no .eval_results: a Hub result names a dataset repository; add --dataset OWNER/NAME")
+
+
+def _export_archive(args: argparse.Namespace) -> None:
+    for option, value in (("--organization", args.organization), ("--dataset", args.dataset)):
+        if value is not None:
+            raise SpecError(f"{option} has no effect on an archive; add --format or leave it out")
     files = dict.fromkeys(list_files(args.name, args.outputs, store=not args.no_store))
     with (
         open_for_replacement(args.archive, "wb") as handle,

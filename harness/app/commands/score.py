@@ -22,6 +22,7 @@ Examples:
   openended score greedy.jsonl nucleus.jsonl --human human.jsonl --scoring gpt2-large
   openended score mine=outputs/ --human human.csv --human-field story --metrics zipf,self_bleu
   openended score mine.jsonl --human human.jsonl --features mine.npy --human-features human.npy
+  openended score hf://datasets/me/texts/nucleus.jsonl --human hf://datasets/me/texts/human.jsonl
 """
 
 
@@ -86,10 +87,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _score(args: argparse.Namespace) -> Sequence[str]:
     from openended.harness.app.api import evaluate
-    from openended.harness.imported import HUMAN_TEXTS, TEXTS
+    from openended.harness.imported import HUMAN_TEXTS, TEXTS, download_if_on_hub
 
     _configure_logging(verbose=args.verbose, quiet=args.quiet)
-    systems = parse_systems(args.systems)
+    systems = {name: download_if_on_hub(path) for name, path in parse_systems(args.systems).items()}
+    args.human = download_if_on_hub(args.human)
     if not args.quiet:
         _print_text_field("human", args.human, HUMAN_TEXTS, args.human_field, "--human-field ")
         for name, path in systems.items():

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.config_limits import limit_configuration
 from openended.harness.core import GROUPS, SpecError
+from openended.harness.report import TrackerOptions, build_tracker_options
 from openended.harness.results import build_layout
 from openended.harness.run import Settings, build_settings
 
@@ -49,6 +50,11 @@ def compose_settings(cfg: DictConfig, name: str) -> Settings:
     return _settings(to_plain(node), name)
 
 
+def compose_tracker(cfg: DictConfig) -> TrackerOptions:
+    """Return where the finished runs of a composed configuration are logged."""
+    return build_tracker_options(to_plain(cfg.get("tracker")))
+
+
 def iterate_settings(jobs: Sequence[Sequence[str]]) -> Iterator[Settings]:
     """Yield the settings of every job of a grid."""
     yield from map(JobComposer().compose_job, jobs)
@@ -78,6 +84,7 @@ def _settings(config: dict[str, Any], name: str) -> Settings:
     planned = config.get("plan_only")
     settings = build_settings({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
     build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
+    build_tracker_options(config.get("tracker"))
     return settings
 
 

@@ -14,7 +14,13 @@ from hydra.experimental.callback import Callback
 from hydra.utils import get_class
 from omegaconf import DictConfig
 
-from openended.harness.app.hydra.compose import choose_name, compose_settings, refuse_unused_options, to_plain
+from openended.harness.app.hydra.compose import (
+    choose_name,
+    compose_settings,
+    compose_tracker,
+    refuse_unused_options,
+    to_plain,
+)
 from openended.harness.app.hydra.grid_check import check_grid
 from openended.harness.app.hydra.grid_folder import (
     claim_report,
@@ -40,6 +46,7 @@ from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.simulation import needs_whole_grid, refuse_single_run, simulate_judgments
 from openended.harness.app.hydra.sweeper import LaunchingSweeper, compose_series, list_jobs
 from openended.harness.core import FAILED, HarnessError, format_error, show_progress, write_json
+from openended.harness.report import require_tracker, track_report, track_runs
 from openended.harness.results import read_search
 from openended.harness.run import Settings
 from openended.harness.storage import GRID
@@ -76,11 +83,15 @@ class Job:
             plan_jobs(cfg, [list(hydra.overrides.task)], single=True)
             return
         settings = compose_settings(cfg, choose_name(cfg, hydra))
+        require_tracker(compose_tracker(cfg))
         refuse_single_run(settings.judgments)
         with show_progress(settings.experiment, enabled=settings.runtime.progress):
             outcome, message = self._run(settings, list(hydra.overrides.task))
         log.info("run        %s  (%s)", outcome.folder, message)
         show_report([outcome.folder], outcome.folder / "report", settings.report, read_detail(hydra))
+        tracker = compose_tracker(cfg)
+        track_runs([outcome.folder], tracker, settings.outputs_dir)
+        track_report(outcome.folder / "report", tracker, settings.outputs_dir)
         if outcome.failed:
             raise SystemExit(FAILED)
 
@@ -104,6 +115,7 @@ class Job:
                     message, facts = "texts ready; its metrics wait for all jobs", {"overrides": watch.overrides}
                 else:
                     outcome, message = self._run(settings, watch.overrides)
+                    track_runs([outcome.folder], compose_tracker(cfg), settings.outputs_dir)
                     facts = {"folder": str(outcome.folder), "made": outcome.num_computed}
                     if outcome.failed:  # the others stand, and go into the report
                         state, facts["error"] = "failed", "; ".join(outcome.failed)
@@ -161,6 +173,7 @@ class Watch(Callback):  # type: ignore[misc]
             refuse_unused_options(list(config.hydra.overrides.task))
             jobs = prepare_jobs(config)
             if not config.plan_only:
+                require_tracker(compose_tracker(config))
                 choose_name(config, config.hydra)  # a name that fits no folder is refused before there is one
                 check_grid(config, jobs)
                 grid = create_grid_folder(config)
@@ -202,6 +215,9 @@ class Watch(Callback):  # type: ignore[misc]
         if folders:
             target, options = reports / choose_name(config, config.hydra, grid), to_plain(config.get("report"))
             show_report(sorted(folders), target, options, read_detail(config.hydra))
+            tracker = compose_tracker(config)
+            track_runs(sorted(folders), tracker, Path(config.outputs_dir))  # those that failed to be logged as well
+            track_report(target, tracker, Path(config.outputs_dir))
 
 
 def prepare_jobs(config: DictConfig) -> list[list[str]]:

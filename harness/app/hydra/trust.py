@@ -49,6 +49,8 @@ _TYPED_ONLY = {
     "scorer.api_key_env": "would send a key from the environment",
     "model.trust_remote_code": "runs the code of a model of the hub",
     "scorer.trust_remote_code": "runs the code of a model of the hub",
+    "tracker.uri": "would send results to a server",
+    "tracker.mode": "would send results to a server",
     "runtime.ray_address": "connects to a Ray cluster, whose data can run code",
     "hydra.launcher.address": "connects to a Ray cluster, whose data can run code",
 }

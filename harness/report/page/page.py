@@ -57,6 +57,7 @@ def write_page(
     *,
     traces: Mapping[str, Any] | None = None,
     compared_results: Mapping[str, Results] | None = None,
+    leaderboard: bool = False,
 ) -> list[Path]:
     """Write the page and, if there are many texts, a folder next to it; all text is escaped.
 
@@ -67,6 +68,7 @@ def write_page(
         path: The page.
         traces: Name of a figure → its content as plain data; such a figure is interactive.
         compared_results: Prefix of the systems' names → results whose texts are shown, where two reports are compared.
+        leaderboard: Whether the tables get a filter and the texts stay out.
 
     Returns:
         The page and what was written beside it.
@@ -76,17 +78,15 @@ def write_page(
 
     from openended.harness.results import fold_seeds
 
-    page_texts = collect_page_texts(list(compared_results.items()) if compared_results else [("", results)])
+    page_texts = collect_page_texts([] if leaderboard else list((compared_results or {"": results}).items()))
     tables = [order_columns(table) for table in tables]
     contents, named_parts = build_parts(page_texts)
     contents["styles"] = list_system_styles(results, tables)
     inside, reasons = fits_inside(page_texts), read_reasons(page_texts)
     parts = {name: to_script_json(part) for name, part in named_parts} if inside else {}
     written = [] if inside else write_beside(named_parts, path.parent)
-    parts |= {
-        "contents": to_script_json(contents),
-        "stories": to_script_json(to_json(Stories(results).collect(tables))),
-    }
+    parts["contents"] = to_script_json(contents)
+    parts["stories"] = to_script_json(to_json(Stories(results).collect(tables)))
     parts |= {"figures": to_script_json(to_json(traces))} if traces else {}
     parts |= {"why": to_script_json(reasons)} if reasons else {}
     pictures = [p for p in figures if p.suffix == ".png"]
@@ -105,6 +105,7 @@ def write_page(
         settings=list_settings(results.runs),
         parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `as_json` leaves no `<`
         beside=not inside,
+        leaderboard=leaderboard,
         style=Markup(style),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own files
         style_hash=_hash(style),

@@ -147,6 +147,22 @@ def suggest_filter(metric: str, field: str, value: str, items: Sequence[SystemVa
     return f"--where '{metric}.{field}={value}'"
 
 
+def select_comparable(
+    metric: str, items: Sequence[SystemValue], table: str, layout: Layout
+) -> tuple[list[SystemValue], list[SystemValue]]:
+    """Return the values that may share a column, and with `differing: mark` those that may not.
+
+    Raises:
+        IncomparableError: If there are others and the layout does not mark them.
+    """
+    if layout.differing != "mark" or not items:
+        check_signatures(metric, items, table, layout.allow)
+        return list(items), []
+    others = select_minority(items)
+    signatures = {item.signature for item in others}
+    return [item for item in items if item.signature not in signatures], others
+
+
 def check_signatures(metric: str, items: Sequence[SystemValue], table: str, allow: Sequence[str] = ()) -> None:
     """Check that values of one column have equal signatures.
 

@@ -13,11 +13,12 @@ from openended.harness.report.analysis.paired import equality_p_value
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.caveats import describe_resolution, list_run_notes, list_warnings
 from openended.harness.report.tables.human import NOT_HUMAN, build_ceiling_cell
+from openended.harness.report.tables.incomparable import mark_incomparable
 from openended.harness.report.tables.numbers import RULE
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.selection import (
-    check_signatures,
     name_files,
+    select_comparable,
     select_pairs,
     split_axes,
     split_items,
@@ -170,7 +171,7 @@ class _ValueTable:
         """Return (distinguishing options, values) per signature; a single group if signatures must not differ."""
         values = [i for i in items if (i.metric, i.key) == pair]
         models = [i for i in values if i.system == "model"]
-        if self.layout.differing == "refuse":
+        if self.layout.differing != "columns":
             return [("", values)]
         names = {s: format_options(pair[0], differ) for s, differ in find_differing_options(models, ignored=()).items()}
         order = sorted(names, key=lambda s: natural_sort_key(names[s]))
@@ -187,13 +188,14 @@ class _ValueTable:
         here = [i for i in candidates if all(i.axes.get(a, "") == v for a, v in where.items() if i.system == "model")]
         model_items = [i for i in here if i.system == "model"]
         humans = [i for i in here if i.system == "human"]
-        check_signatures(pair[0], model_items, self.name, self.layout.allow)
+        model_items, others = select_comparable(pair[0], model_items, self.name, self.layout)
         first = (model_items or here or candidates)[0]
         by_row: dict[RowKey, list[SystemValue]] = {key: [] for key in rows}
         for item in model_items:
             by_row[self._row_key(item)].append(item)
         gap = self.layout.gaps and first.direction == "match_human"
         cells = {key: self._cell(items, pair, humans, gap, key) for key, items in by_row.items()}
+        cells |= {key: mark_incomparable(i, first) for i in others if not by_row[key := self._row_key(i)]}
         digits = column_decimals([*cells.values(), *([] if gap else [Cell(h.mean) for h in humans])])
         labels = [v if a in self.layout.columns else format_option(a, v) for a, v in where.items()]
         title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*labels, fields) if v)])

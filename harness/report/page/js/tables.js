@@ -14,6 +14,7 @@ function startTables() {
     addSortButtons(table, number);
     addCellButtons(table, number);
     if (listHeadings(table).length > 3) table.closest(".wide").after(createColumnMenu(table));
+    if (table.hasAttribute("data-filter")) table.closest(".wide").before(createRowFilter(table));
   }
   addAddressFields(writeTableFields, readTableFields);
 }
@@ -122,12 +123,30 @@ function createColumnMenu(table) {
   return createElement("details", { class: "columns-menu" }, createElement("summary", {}, "Columns"), ...boxes);
 }
 
+// Shows the rows that contain every word; the human rows stay.
+function filterRows(table, words) {
+  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+  for (const row of table.tBodies[0].rows) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !row.classList.contains("human") && !wanted.every((word) => text.includes(word));
+  }
+}
+
+function createRowFilter(table) {
+  const field = createElement("input", { type: "search", class: "row-filter", placeholder: "filter rows", "aria-label": "filter rows" });
+  field.addEventListener("input", () => { filterRows(table, field.value); writeAddress(); });
+  return field;
+}
+
+const findRowFilter = (table) => $(".row-filter", table.closest(".table"));
+
 function writeTableFields() {
   return listTables().flatMap((table, number) => {
     const headings = listHeadings(table);
     const sorting = sortings.get(number);
     const sort = sorting ? [[`sort${number}`, (sorting.direction === "descending" ? "-" : "") + nameColumn(headings[sorting.column])]] : [];
-    return [...sort, ...headings.filter((heading) => heading.hidden).map((heading) => [`hide${number}`, nameColumn(heading)])];
+    const filter = findRowFilter(table)?.value ? [[`filter${number}`, findRowFilter(table).value]] : [];
+    return [...sort, ...filter, ...headings.filter((heading) => heading.hidden).map((heading) => [`hide${number}`, nameColumn(heading)])];
   });
 }
 
@@ -138,6 +157,8 @@ async function readTableFields(query) {
     const column = names.indexOf(sort.replace(/^-/, ""));
     const direction = sort.startsWith("-") ? "descending" : "ascending";
     if (column >= 0 || sortings.has(number)) await sortTable(table, number, column, column < 0 ? null : direction);
+    const field = findRowFilter(table);
+    if (field) filterRows(table, field.value = query.get(`filter${number}`) ?? "");
     const hidden = query.getAll(`hide${number}`);
     const boxes = table.closest(".wide").nextElementSibling?.querySelectorAll(".columns-menu input") ?? [];
     names.slice(1).forEach((name, index) => {

@@ -11,6 +11,7 @@ import pytest
 from openended.harness.app.commands import export
 from openended.harness.report.cli import main as report
 from openended.harness.storage import save_record
+from tests.harness.report.page.made import make_report
 from tests.harness.storage.test_record import RECORDED
 from tests.helpers import openended
 
@@ -79,3 +80,41 @@ def test_an_archive_is_never_written_onto_a_device(here, tmp_path, capsys):
     assert export.main(["p-sweep", str(tmp_path / "null")]) == 2
     assert "expected a new or a regular file, got a device" in capsys.readouterr().err
     assert (tmp_path / "null").is_symlink()
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("outputs")
+    return folder, next(make_report(folder, count=3, samples=1).iterdir()).name
+
+
+@pytest.mark.parametrize(
+    "words", [["--format", "eee", "--organization", "Some Lab"], ["--format", "hub"], ["--format", "parquet"]]
+)
+def test_a_format_is_written_to_a_folder_of_its_own(words, outputs, capsys):
+    folder, name = outputs
+    assert export.main([name, "--outputs", str(folder), *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    target = folder / "exports" / f"{name}-{words[1]}"
+    files = [path for path in target.rglob("*") if path.is_file()]
+    assert {line for line in lines if line.startswith(str(target))} == set(map(str, files))
+    assert ("--dataset OWNER/NAME" in lines[-1]) == ("hub" in words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--format", "eeee"], "--format: no format 'eeee'; did you mean 'eee'?"),
+        (["--format", "eee", "--dataset", "a/b"], "--dataset has no effect with --format eee; leave it out"),
+        (["a.zip", "--dataset", "a/b"], "--dataset has no effect on an archive; add --format or leave it out"),
+        ([], "missing archive, as in openended export p-sweep p-sweep.zip"),
+    ],
+)
+def test_options_that_do_nothing_are_refused(words, message, outputs, capsys):
+    folder, name = outputs
+    try:
+        code = export.main([name, "--outputs", str(folder), *words])
+    except SystemExit as left:
+        code = left.code
+    assert code == 2
+    assert message in capsys.readouterr().err

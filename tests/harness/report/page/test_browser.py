@@ -265,3 +265,21 @@ def test_two_reports_stand_side_by_side(opened, runs, tmp_path):
         "two · greedy",
     ]
     assert opened.faults == []
+
+
+def test_a_leaderboard_is_filtered_and_sorted_and_its_address_keeps_both(opened, runs, tmp_path):
+    build_report([runs], tmp_path, layout="leaderboard")
+    opened.faults.clear()
+    opened.goto((tmp_path / "index.html").as_uri())
+
+    def list_rows():
+        return opened.locator("table.data tbody tr:visible th").all_inner_texts()
+
+    assert list_rows() == ["human", "greedy", "nucleus p=0.95"]
+    opened.get_by_role("searchbox", name="filter rows").fill("nucl 0.95")
+    assert list_rows() == ["human", "nucleus p=0.95"]
+    opened.wait_for_function("location.hash.includes('filter0')")
+    opened.reload()
+    opened.wait_for_function("document.querySelectorAll('table.data tbody tr[hidden]').length === 1")
+    assert list_rows() == ["human", "nucleus p=0.95"]
+    assert opened.faults == []

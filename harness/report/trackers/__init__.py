@@ -1,0 +1,1 @@
+"""Experiment trackers that receive finished runs: Trackio, Weights & Biases, MLflow and TensorBoard."""

@@ -1,0 +1,176 @@
+"""Results in the formats of other tools: what each requires, and equal bytes from equal runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from openended.harness.core.errors import SpecError
+from openended.harness.report.exports import croissant, every_eval_ever, generations, hub_files
+from openended.harness.report.exports.formats import FORMATS, export_results
+from openended.harness.results import read_results
+from openended.harness.results.tidy import FIXED
+from openended.harness.storage import read_record
+from tests.harness.report.page.made import make_report
+from tests.harness.report.synthetic import result, write_run
+
+SCHEMA = json.loads((Path(__file__).parents[3] / "fixtures/every_eval_ever.schema.json").read_text())
+SPREAD = {"low": 30.0, "high": 40.0, "std_error": 2.5, "level": 0.95, "method": "bootstrap", "replicates": 200}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    return make_report(folder, count=3, samples=1)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """One run without texts: a perplexity with an interval and the human one, and a value that aims at 0.5."""
+    folder = tmp_path_factory.mktemp("measured")
+    ppl = result("model", "gen_ppl", {"gen_ppl": 35.0, "entropy": math.nan}, intervals={"gen_ppl": SPREAD})
+    accuracy = result(
+        "model", "accuracy", {"accuracy": 0.75}, bounds=(0.0, 1.0), directions={"accuracy": "nearest 0.5"}
+    )
+    human = result("human", "gen_ppl", {"gen_ppl": 32.0})
+    write_run(folder, "nucleus", 0, results=[ppl, human, accuracy])
+    return folder
+
+
+def read_evaluation(folder):
+    (path,) = folder.glob("data/openended/*/*/*[0-9a-f].json")
+    return json.loads(path.read_text())
+
+
+def test_a_value_that_aims_at_the_human_one_is_a_distance_and_a_value_without_polarity(measured, tmp_path):
+    export_results([measured], tmp_path / "out", "eee", name="a", organization="Some Lab")
+    evaluation = read_evaluation(tmp_path / "out")
+    assert evaluation["source_metadata"]["source_organization_name"] == "Some Lab"
+    by_id = {row["metric_config"]["metric_id"]: row for row in evaluation["evaluation_results"]}
+    assert set(by_id) == {f"openended.{name}" for name in (
+        "gen_ppl.gen_ppl", "gen_ppl.gen_ppl.distance", "accuracy.accuracy", "accuracy.accuracy.distance")}  # fmt: skip
+    raw, distance = by_id["openended.gen_ppl.gen_ppl"], by_id["openended.gen_ppl.gen_ppl.distance"]
+    assert raw["metric_config"]["additional_details"]["polarity"] == "unknown"
+    assert raw["score_details"]["score"] == 35.0
+    assert raw["score_details"]["details"]["human_value"] == "32.0"
+    assert raw["score_details"]["uncertainty"] == {
+        "confidence_interval": {"lower": 30.0, "upper": 40.0, "confidence_level": 0.95, "method": "bootstrap"},
+        "standard_error": {"value": 2.5, "method": "bootstrap"}, "num_samples": 500, "num_bootstrap_samples": 200,
+    }  # fmt: skip
+    assert distance["metric_config"]["lower_is_better"] is True
+    assert distance["score_details"]["score"] == pytest.approx(math.log(35 / 32))
+    ends = distance["score_details"]["uncertainty"]["confidence_interval"]
+    assert (ends["lower"], ends["upper"]) == (0.0, pytest.approx(math.log(40 / 32)))  # 30 to 40 contains 32
+    assert by_id["openended.accuracy.accuracy.distance"]["score_details"]["score"] == 0.25
+
+
+def test_an_evaluation_and_its_texts_follow_the_schema(runs, measured, tmp_path):
+    jsonschema = pytest.importorskip(
+        "jsonschema", reason="validates the JSON of Every Eval Ever: pip install jsonschema"
+    )
+    for source in (runs, measured):
+        files = export_results([source], tmp_path / "out", "eee", name="a")
+        for path in (path for path in files if path.suffix == ".json"):
+            jsonschema.validate(json.loads(path.read_text()), SCHEMA)
+    sample = {**SCHEMA["definitions"]["sample"], "definitions": SCHEMA["definitions"]}
+    files = export_results([runs], tmp_path / "out", "eee", name="a")
+    for path in (path for path in files if path.suffix == ".jsonl"):
+        for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
+            jsonschema.validate(json.loads(line), sample)
+
+
+def test_the_texts_of_an_evaluation_are_those_that_it_names(runs, tmp_path):
+    export_results([runs], tmp_path / "out", "eee", name="a")
+    for path in (tmp_path / "out").glob("data/*/*/*/*[0-9a-f].json"):
+        evaluation = json.loads(path.read_text())
+        details = evaluation["detailed_evaluation_results"]
+        data = (tmp_path / "out" / details["file_path"]).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == details["checksum"]
+        lines = [json.loads(line) for line in data.decode().split("\n")[:-1]]
+        assert len(lines) == details["total_rows"] == 3
+        assert {line["evaluation_id"] for line in lines} == {evaluation["evaluation_id"]}
+        assert all(line["input"]["reference"] for line in lines)
+
+
+def test_what_is_not_known_of_a_model_is_unknown(measured):
+    (run,) = read_results([measured]).runs
+    evaluation = every_eval_ever.describe_run(run, read_record(run.folder), "a")
+    assert evaluation["model_info"]["additional_details"]["model_availability"] == "unknown"
+    assert evaluation["evaluation_results"][0]["generation_config"]["generation_args"]["top_p"] == 0.95
+
+
+def test_a_model_index_is_read_by_the_hubs_library(runs, tmp_path):
+    repocard_data = pytest.importorskip("huggingface_hub.repocard_data", reason="reads a model-index: extra hub")
+    files = export_results([runs], tmp_path / "out", "hub", name="a", dataset="someone/texts")
+    (card,) = (path for path in files if path.name == "README.md")
+    front = yaml.safe_load(card.read_text(encoding="utf-8").split("---\n")[1])
+    title, found = repocard_data.model_index_to_eval_results(front["model-index"])
+    assert title == "docs-s"
+    values = {(value.metric_type, value.metric_name): value.metric_value for value in found}
+    assert values["mauve.mauve", "MAUVE (greedy)"] == 0.8
+    (greedy,) = (path for path in files if path.name == "greedy.yaml")
+    entries = yaml.safe_load(greedy.read_text())
+    assert [entry["dataset"] for entry in entries] == [
+        {"id": "someone/texts", "task_id": "gen_ppl"}, {"id": "someone/texts", "task_id": "mauve"}
+    ]  # fmt: skip
+    assert entries[1]["value"] == 0.8
+    assert "signature: mauve|" in entries[1]["notes"]
+
+
+def test_results_for_the_hub_need_the_name_of_a_dataset(runs, tmp_path):
+    files = export_results([runs], tmp_path / "out", "hub", name="a")
+    assert [path.name for path in files] == ["README.md"]
+    assert hub_files.dump_yaml({"b": 1, "a": "é"}) == "b: 1\na: é\n"
+
+
+def test_croissant_describes_every_file_and_field(runs, tmp_path):
+    export_results([runs], tmp_path / "out", "croissant", name="a")
+    described = json.loads((tmp_path / "out" / croissant.METADATA).read_text())
+    paths = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.jsonl")}
+    assert {entry["@id"] for entry in described["distribution"]} == paths
+    assert paths == {f"generations/docs/{name}.jsonl" for name in (
+        "human", "greedy", "nucleus_p=0.95-seed0", "nucleus_p=0.95-seed1")}  # fmt: skip
+    for entry in described["distribution"]:
+        data = (tmp_path / "out" / entry["contentUrl"]).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == entry["sha256"]
+        assert entry["contentSize"] == f"{len(data)} B"
+        row = json.loads(data.split(b"\n")[0])
+        assert list(row) == list(generations.FIELDS)
+    for records in described["recordSet"]:
+        assert [field["source"]["extract"]["column"] for field in records["field"]] == list(generations.FIELDS)
+
+
+@pytest.mark.filterwarnings("ignore")  # about its own dependencies
+def test_a_croissant_description_is_accepted_by_its_own_library(runs, tmp_path):
+    mlcroissant = pytest.importorskip("mlcroissant", reason="reads Croissant: pip install mlcroissant")
+    export_results([runs], tmp_path / "out", "croissant", name="a")
+    dataset = mlcroissant.Dataset(jsonld=tmp_path / "out" / croissant.METADATA)
+    rows = list(dataset.records("docs_human"))
+    assert len(rows) == 3
+    assert {key.rpartition("/")[2] for key in rows[0]} == set(generations.FIELDS)
+
+
+def test_equal_runs_give_equal_files_and_nothing_old_is_kept(runs, tmp_path):
+    for file_format in FORMATS:
+        first = export_results([runs], tmp_path / "out", file_format, name="a")
+        data = [path.read_bytes() for path in first]
+        assert export_results([runs], tmp_path / "out", file_format, name="a") == first
+        assert [path.read_bytes() for path in first] == data
+        assert sorted(first) == sorted(path for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert {"value", "low", "high", "signature"} <= set(pd.read_parquet(tmp_path / "out/results.parquet").columns)
+
+
+def test_an_unknown_format_is_one_line(runs, tmp_path):
+    with pytest.raises(SpecError, match=r"--format: no format 'eeee'; did you mean 'eee'\?"):
+        export_results([runs], tmp_path / "out", "eeee", name="a")
+
+
+def test_every_column_of_the_table_is_documented():
+    page = (Path(__file__).parents[4] / "docs/exchange.md").read_text(encoding="utf-8")
+    assert [name for name in FIXED if f"`{name}`" not in page] == []
