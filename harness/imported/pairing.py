@@ -23,6 +23,7 @@ from pathlib import Path
 
 from openended.harness.core import DataError, Generation, Stop, Tokenizer
 from openended.harness.imported.formats import ImportedText, read_generations, recognize_format
+from openended.harness.imported.framework_outputs import OUTPUT_TITLES
 from openended.harness.imported.memory_limit import load_within_memory
 from openended.harness.imported.token_ids import IdSource, decode_text, find_ids
 from openended.harness.models import cut_continuation, tokenize_continuation
@@ -90,7 +91,7 @@ class ImportedRows:
         tokenizer: As for `import_rows`.
         max_new_tokens: As for `import_rows`.
         notes: What a reader must know already.
-        file_format: Name of the format of a sample file; None for the other formats.
+        file_format: Name of the format of a sample file or of another framework's output; None for the other formats.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class ImportedRows:
     @property
     def id_source(self) -> IdSource | None:
         """Whether the ids of a sample file were kept; None for other formats and without a tokenizer."""
-        if self._format is None or self._tokenizer is None:
+        if self._format is None or self._format in OUTPUT_TITLES or self._tokenizer is None:
             return None
         count = self._count
         return "generated" if count["ids"] == count["rows"] else "mixed" if count["ids"] else "retokenized"
