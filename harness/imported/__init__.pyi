@@ -28,6 +28,9 @@ from .formats import (
 from .formats import (
     split_member as split_member,
 )
+from .framework_outputs import (
+    OUTPUT_TITLES as OUTPUT_TITLES,
+)
 from .naive import (
     NaiveSystem as NaiveSystem,
 )

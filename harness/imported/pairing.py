@@ -6,6 +6,7 @@
 | GPT-2 output dataset | `text`, `ended`, `length` | documents without a prompt | nothing: row by row |
 | Grover's generation files | `article`, `label` | the machine articles | `ind30k` |
 | output of Grover's generator | `gens_article` | each of its articles | `inst_index`, else line |
+| outputs of other frameworks, batch files | see `framework_outputs` | their responses | as any file of texts |
 | sample files of the papers on diffusion models | see `sample_files` | texts or token ids | as any file of texts |
 | MAUVE authors' archive | `.p`, or `ARCHIVE.tgz#MEMBER.p` | GPT-2 token ids, prompts included | line |
 

@@ -39,7 +39,7 @@ def _build_metric(name: str) -> Callable[..., Metric]:
             try:
                 sides = _collect_sides(scores, human)
             except HarnessError as err:
-                logger.error("openended: %s: %s", name, err)  # noqa: TRY400 - one line, as on the command line
+                logger.error("openended: %s: %s", name, err)
                 return dict.fromkeys(METRICS[name].list_labels(options.get("values")), math.nan)
             return measure_texts(name, human=sides[0], model=sides[1], source=SOURCE, **options)
 
