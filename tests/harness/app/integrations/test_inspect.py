@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    from inspect_ai import Task, eval
+    import inspect_ai
     from inspect_ai.dataset import Sample
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
     from inspect_ai.solver import generate
@@ -27,14 +27,14 @@ def log(tmp_path_factory):
     for output in outputs:
         output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
     inside = {"outputs_dir": str(folder / "inside")}
-    task = Task(
+    task = inspect_ai.Task(
         dataset=[Sample(input=f"prompt {i}", target=text) for i, text in enumerate(HUMAN)],
         solver=generate(),
         scorer=texts(),
         metrics=[mauve(embedder="docs-s", **inside), zipf(**inside), kid(embedder="no-such-model", **inside)],
     )
     model = get_model("mockllm/model", custom_outputs=outputs)
-    (done,) = eval(task, model=model, log_dir=str(folder), display="none", max_connections=1, max_samples=1)
+    (done,) = inspect_ai.eval(task, model=model, log_dir=str(folder), display="none", max_connections=1, max_samples=1)
     assert done.status == "success", done.error
     return {metric.name: metric.value for metric in done.results.scores[0].metrics.values()}, folder
 
