@@ -2,7 +2,7 @@
 
 | file | recognized by | texts | prompt, human text |
 | --- | --- | --- | --- |
-| lm-evaluation-harness, `samples_*.jsonl` | `doc_id`, `arguments`, `resps` | every response | `arg_0`, `target` |
+| lm-evaluation-harness, `samples_*.jsonl` | `arguments`, `resps` | every response | `arg_0`, `target` |
 | Inspect, `.eval` or `.json` log | see `inspect_logs` | the output of every sample and epoch | `input`, `target` |
 | AlpacaEval, `.json` list | `instruction`, `output` | `output` | `instruction` |
 | Arena-Hard and MT-Bench answers, JSON lines | `question_id`, `choices` | every turn of every choice | |
@@ -34,7 +34,8 @@ class OutputFormat:
     """A format of JSON lines, recognized by the fields of its first record."""
 
     title: str
-    fields: tuple[str, ...]
+    fields: Mapping[str, Callable[[Any], bool]]
+    """Name of a field that every record has → whether a value fits."""
     read_texts: Callable[[Cells, str], Iterator[dict[str, Any]]]
     """Takes a record and its file and line; yields the fields to add, for every text."""
 
@@ -98,7 +99,7 @@ def convert_outputs(rows: Iterator[tuple[int, Cells]], path: Path) -> Iterator[t
 
 
 def _recognize(first: Cells) -> OutputFormat | None:
-    return next((f for f in FORMATS if all(name in first for name in f.fields)), None)
+    return next((f for f in FORMATS if all(n in first and fits(first[n]) for n, fits in f.fields.items())), None)
 
 
 def _begins_like_json_file(path: Path, bracket: str) -> bool:
@@ -246,10 +247,26 @@ def _describe(value: object) -> str:
     return "null or nothing" if value is None else f"{value!r:.40}"
 
 
+def _is_name(value: object) -> bool:
+    return isinstance(value, (str, int))
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+def _is_object_or_null(value: object) -> bool:
+    return value is None or isinstance(value, dict)
+
+
+def _has_turns(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and "turns" in value[0]
+
+
 FORMATS = (
-    OutputFormat("lm-evaluation-harness samples", ("doc_id", "arguments", "resps"), _read_lm_eval),
-    OutputFormat("MT-Bench or Arena-Hard answers", ("question_id", "choices"), _read_answers),
-    OutputFormat("Arena-Hard 2 answers", ("uid", "messages"), _read_messages),
-    OutputFormat("batch output (OpenAI, vLLM)", ("custom_id", "response"), _read_batch),
+    OutputFormat("lm-evaluation-harness samples", {"arguments": _is_object_or_null, "resps": _is_list}, _read_lm_eval),
+    OutputFormat("MT-Bench or Arena-Hard answers", {"question_id": _is_name, "choices": _has_turns}, _read_answers),
+    OutputFormat("Arena-Hard 2 answers", {"uid": _is_name, "messages": _is_list}, _read_messages),
+    OutputFormat("batch output (OpenAI, vLLM)", {"custom_id": _is_name, "response": _is_object_or_null}, _read_batch),
 )
 OUTPUT_TITLES = frozenset({INSPECT_LOG, _ALPACA_EVAL, *(output_format.title for output_format in FORMATS)})

@@ -122,6 +122,10 @@ def test_other_files_are_read_as_before(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "x", "id": "1"}])
     assert describe_output_format(path) is None
     assert read(path) == [("1", None, None, "x", None)]
+    for row in ({"custom_id": "1", "response": "x"}, {"question_id": 1, "choices": ["a", "b"], "text": "x"}):
+        path = write_jsonl(tmp_path / "c.jsonl", [row])
+        assert recognize_format(path) is None
+        assert [text[3] for text in read(path)] == ["x"]
     one_item_lists = tmp_path / "b.json"
     one_item_lists.write_text('[{"text": "x"}]\n[{"text": "y"}]\n')
     assert [row[3] for row in read(one_item_lists)] == ["x", "y"]
