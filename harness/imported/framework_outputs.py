@@ -204,9 +204,7 @@ def _read_batch(row: Cells, where: str) -> Iterator[dict[str, Any]]:
         text = message.get("content") if isinstance(message, dict) else choice.get("text")
         reason = choice.get("finish_reason")
         if not isinstance(text, str):
-            raise DataError(
-                f"{where}: request {name!r}: expected a text, got {_describe(text)} (finish_reason: {reason})"
-            )
+            raise DataError(f"{where}: request {name!r} has no text (finish_reason: {reason}), got {_describe(text)}")
         stop = {"stop": _STOPS[reason]} if reason in _STOPS else {}
         yield {"id": str(name), "text": text, "sample": sample, **stop}
 
