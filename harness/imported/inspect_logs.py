@@ -111,14 +111,14 @@ def _make_sort_key(header: Mapping[str, Any]) -> Callable[[str], tuple[int, int,
     evaluation = header.get("eval")
     dataset = evaluation.get("dataset") if isinstance(evaluation, dict) else None
     ids = dataset.get("sample_ids") if isinstance(dataset, dict) else None
-    places = {str(name): place for place, name in enumerate(ids if isinstance(ids, list) else [])}
+    ranks = {str(name): rank for rank, name in enumerate(ids if isinstance(ids, list) else [])}
 
-    def find_place(name: str) -> tuple[int, int, str]:
+    def make_key(name: str) -> tuple[int, int, str]:
         identity, _, epoch = name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_")
         number = int(identity) if identity.isdecimal() else 0
-        return int(epoch) if epoch.isdecimal() else 0, places.get(identity, len(places) + number), identity
+        return int(epoch) if epoch.isdecimal() else 0, ranks.get(identity, len(ranks) + number), identity
 
-    return find_place
+    return make_key
 
 
 def _convert_sample(sample: Any, where: str) -> dict[str, Any]:  # noqa: ANN401

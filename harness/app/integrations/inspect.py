@@ -43,12 +43,13 @@ def _build_metric(name: str) -> Callable[..., Metric]:
                 return dict.fromkeys(METRICS[name].list_labels(options.get("values")), math.nan)
             return measure_texts(name, human=sides[0], model=sides[1], source=SOURCE, **options)
 
-        return compute  # type: ignore[return-value]
+        return compute
 
     build.__name__ = build.__qualname__ = name
     build.__module__ = __name__
     build.__doc__ = f"Return {name} with its interval ends: options of the metric, of the run, and `values`."
-    return metric(name=name)(build)
+    registered: Callable[..., Metric] = metric(name=name)(build)
+    return registered
 
 
 def _collect_sides(scores: list[SampleScore], human: str | None) -> tuple[list[str], list[str]]:
@@ -80,7 +81,7 @@ knn_precision_recall = _build_metric("knn_precision_recall")
 rep = _build_metric("rep")
 
 
-@scorer(metrics=[mauve()])
+@scorer(metrics=[mauve()])  # type: ignore[untyped-decorator]
 def texts() -> Scorer:
     """Collect the output of every sample and its target, the human text; the score is the number of words."""
 

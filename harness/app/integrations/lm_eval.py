@@ -24,7 +24,7 @@ from typing import Any
 from lm_eval.api.registry import register_aggregation, register_metric
 
 from openended.harness.app.integrations.measure_texts import METRICS, measure_texts
-from openended.harness.core import SpecError, construct, digest, load_members
+from openended.harness.core import SpecError, Task, construct, digest, load_members
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _results: dict[str, dict[str, float]] = {}
 """The numbers of a set of texts: the first value's aggregation computes them, the others' read them."""
 
 
-@register_aggregation("openended")
+@register_aggregation("openended")  # type: ignore[untyped-decorator]
 def aggregate(items: Sequence[Any]) -> float:
     """Compute a metric of all documents; NaN, with an error in the log, where it cannot be computed."""
     first = items[0]
@@ -66,8 +66,8 @@ def _register(name: str) -> Callable[..., dict[str, Any]]:
 
     collect.__name__ = collect.__qualname__ = name
     collect.__doc__ = f"Return both texts of a document for {name}."
-    known = {} if metric.higher_is_better is None else {"higher_is_better": metric.higher_is_better}
-    register_metric(metric=name, aggregation="openended", **known)(collect)
+    direction = {} if metric.higher_is_better is None else {"higher_is_better": metric.higher_is_better}
+    register_metric(metric=name, aggregation="openended", **direction)(collect)
     return collect
 
 
@@ -105,7 +105,7 @@ def load_examples(
     classes = load_members("task")
     if openended_task not in classes:
         raise SpecError(f"openended_task: no task {openended_task!r}; expected one of {', '.join(sorted(classes))}")
-    task = construct(classes[openended_task], dict(task_options or {}), f"task.{openended_task}")
+    task: Task = construct(classes[openended_task], dict(task_options or {}), f"task.{openended_task}")
     task.fetch()
     examples = islice(task.examples(None, Counter()), num_examples)
     return {"test": Dataset.from_list([{"id": e.id, "prompt": e.prompt, "human": e.human} for e in examples])}

@@ -116,5 +116,5 @@ def _evaluate(
 def _split_options(metric: IntegratedMetric, options: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     """Return the options of the run, and the metric with its own."""
     run_options = {name: value for name, value in options.items() if name in RUN_OPTIONS}
-    own = {name: value for name, value in options.items() if name not in RUN_OPTIONS and name != "values"}
-    return run_options, make_metric(metric.metric, own)
+    metric_options = {name: value for name, value in options.items() if name not in RUN_OPTIONS and name != "values"}
+    return run_options, make_metric(metric.metric, metric_options)
