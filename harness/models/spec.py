@@ -12,15 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from openended.harness.core import (
-    DataError,
-    Json,
-    UnavailableModelError,
-    read_json,
-    register,
-    require_package,
-    shorten_error,
-)
+from openended.harness.core import DataError, Json, UnavailableModelError, read_json, register, shorten_error
 from openended.harness.models.backend import Ability, BackendSpec
 from openended.harness.models.families import find_refusal
 from openended.harness.models.loading.files import TOKENIZERS, WEIGHTS, digest_files, model_files
@@ -179,7 +171,6 @@ class ModelSpec(BackendSpec):
 
     def check_ready(self) -> None:
         """Raise `DataError` if the model cannot be loaded; the message has the missing file and how to get it."""
-        require_package("torch", "local")
         folder = self.folder
         if folder is None:
             if is_offline() and (self.hub_file("config.json") is None or not self._hub_weights()):

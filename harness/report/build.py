@@ -101,25 +101,17 @@ def build_report(
     """
     from openended.harness.report.tables.abilities import build_ability_tables, drop_abilities
     from openended.harness.report.tables.run_summary import add_summaries
-    from openended.harness.results import check_axis, read_results, write_frame
+    from openended.harness.results import check_axes, read_results, write_frame
 
     layouts = _layouts(layout, options)
     results = read_results(paths, where)
-    for axis in required_axes:
-        check_axis(results, axis)
+    check_axes(results, required_axes)
     target = Path(out_dir)
     tables = build_ability_tables(results)
     rest = drop_abilities(results) if tables else results
     if rest is not None:
         tables += [t for name, chosen_layout in layouts for t in make_tables(rest, chosen_layout, name)]
-    for reference in compare:
-        from openended.harness.report.tables.compare import build_comparison
-
-        tables.append(build_comparison(results, reference))
-    if baseline is not None:
-        from openended.harness.report.tables.significance import build_significance_tables
-
-        tables += build_significance_tables(results, baseline)
+    tables += _compare(results, compare, baseline)
     tables = add_summaries([replace(t, warnings=(*t.warnings, *results.remarks())) for t in tables], results)
     with replace_folder(target, FILES) as folder:
         written = [p for table in tables for p in write_table(table, folder / "tables")]
@@ -139,6 +131,15 @@ def build_report(
     final = tuple(target / path.relative_to(folder) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
     return Report(target, tuple(tables), final, *counts)
+
+
+def _compare(results: Results, references: Sequence[str], baseline: str | None) -> list[Table]:
+    """Return the tables beside published values, and the tests against a baseline."""
+    from openended.harness.report.tables.compare import build_comparison
+    from openended.harness.report.tables.significance import build_significance_tables
+
+    tables = [build_comparison(results, reference) for reference in references]
+    return tables if baseline is None else [*tables, *build_significance_tables(results, baseline)]
 
 
 def _layouts(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,8 @@ def parser() -> CommandParser:
         "--intervals", action="store_true", help="print the 95 %% interval over examples next to every value"
     )
     command.add_argument("--side-by-side", action="store_true", help="compare two: settings, numbers and texts")
+    command.add_argument("--methods", action="store_true", help="write the settings as methods.tex and references.bib")
+    command.add_argument("--checklist", action="store_true", help="write checklist.md (REFORMS) as far as it is known")
     command.add_argument("--no-figures", action="store_true", help="draw no figures")
     command.add_argument("--no-page", action="store_true", help="write no HTML page")
     command.add_argument(
@@ -112,7 +114,23 @@ def _run(args: argparse.Namespace) -> None:
         required_axes=typed_axes,
         **options,
     )
+    if args.methods or args.checklist:
+        _write_texts(args, request.paths, where, report.folder)
     _show(report, args)
+
+
+def _write_texts(args: argparse.Namespace, paths: Sequence[Path], where: Mapping[str, str], folder: Path) -> None:
+    """Write what a paper says of its evaluation: the methods, the checklist, or both."""
+    from openended import __version__
+    from openended.harness.report.checklist import write_checklist
+    from openended.harness.report.methods import write_methods
+    from openended.harness.results import read_results
+
+    results = read_results(paths, where)
+    if args.methods:
+        write_methods(results, folder, __version__)
+    if args.checklist:
+        write_checklist(results, folder, __version__)
 
 
 def _side_by_side(args: argparse.Namespace) -> Report:

@@ -44,7 +44,7 @@ from .frame import (
     Results as Results,
 )
 from .frame import (
-    check_axis as check_axis,
+    check_axes as check_axes,
 )
 from .frame import (
     filter_results as filter_results,

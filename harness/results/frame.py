@@ -178,12 +178,13 @@ def _run_order(run: Run) -> tuple[str, str]:
     return canonical_axes(run.axes), run.created
 
 
-def check_axis(results: Results, name: str) -> None:
-    """Raise `DataError` if the runs have no axis and no column of this name."""
+def check_axes(results: Results, names: Iterable[str]) -> None:
+    """Raise `DataError` if the runs have no axis and no column of one of these names."""
     from openended.harness.core import suggest
 
-    if name not in results.frame.columns:
-        raise DataError(f"no axis {name!r} in these runs{suggest(name, [*results.axes, *FIXED])}")
+    for name in names:
+        if name not in results.frame.columns:
+            raise DataError(f"no axis {name!r} in these runs{suggest(name, [*results.axes, *FIXED])}")
 
 
 def filter_results(results: Results, where: Mapping[str, str]) -> Results:
@@ -199,7 +200,7 @@ def filter_results(results: Results, where: Mapping[str, str]) -> Results:
         if name not in frame.columns and option and (frame["metric"] == metric).any():
             frame = frame[_mask_option(frame, metric, option, options)]
             continue
-        check_axis(results, name)
+        check_axes(results, [name])
         text = frame[name].map(format_axis_value)
         keep = text.isin(options)
         if name in results.axes and not describes_human_side(name):

@@ -39,6 +39,9 @@ def check_extras(run: ResolvedRun) -> None:
     """Raise `ExtraNotInstalled` if a package is missing that a model of the run is loaded with."""
     embedder, needs = run.scoring.embedder, [need for metric in run.metrics.specs for need in metric.needs()]
     embeds = run.scoring.user_embeddings is None and any(need.kind == "embeddings" for need in needs)
+    models = [model for model in (run.generation.model, run.scoring.scorer) if model is not None]
+    if any(model.name != "openai" for model in models) or (embedder is not None and embeds):
+        require_package("torch", "local")
     if embedder is not None and embeds and embedder.kind == "sentence":
         require_package("sentence_transformers", "embedders")
     if run.runtime.options.device_map is not None:
