@@ -34,7 +34,9 @@ def log(tmp_path_factory):
         metrics=[mauve(embedder="docs-s", **inside), zipf(**inside), kid(embedder="no-such-model", **inside)],
     )
     model = get_model("mockllm/model", custom_outputs=outputs)
-    (done,) = inspect_ai.eval(task, model=model, log_dir=str(folder), display="none", max_connections=1, max_samples=1)
+    (done,) = inspect_ai.eval(
+        task, model=model, log_dir=str(folder), display="none", max_connections=1, max_samples=1, score_display=False
+    )
     assert done.status == "success", done.error
     return {metric.name: metric.value for metric in done.results.scores[0].metrics.values()}, folder
 
@@ -74,6 +76,9 @@ def test_other_scorers_need_human_texts(tmp_path, caplog):
     assert "sample 0 has no text or no human text; use scorer=texts()" in caplog.messages[-1]
     human = write_jsonl(tmp_path / "human.jsonl", ({"text": text} for text in HUMAN))
     assert 0 < distinct_n(human=str(human), outputs_dir=str(tmp_path))(scores)["distinct_2"] < 1
+    errors = len(caplog.messages)
+    assert math.isnan(distinct_n()([])["distinct_2"])
+    assert len(caplog.messages) == errors
     assert math.isnan(distinct_n(human="nothing.jsonl", outputs_dir=str(tmp_path))(scores)["distinct_2"])
     with pytest.raises(SpecError, match="no option 'order'; did you mean 'orders'"):
         distinct_n(order=2)
