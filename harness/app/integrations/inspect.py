@@ -36,11 +36,14 @@ def _build_metric(name: str) -> Callable[..., Metric]:
         check_options(name, options)
 
         def compute(scores: list[SampleScore]) -> dict[str, float]:
+            nothing = dict.fromkeys(METRICS[name].list_labels(options.get("values")), math.nan)
+            if not scores:  # Inspect asks so for the names of the numbers
+                return nothing
             try:
                 sides = _collect_sides(scores, human)
             except HarnessError as err:
                 logger.error("openended: %s: %s", name, err)
-                return dict.fromkeys(METRICS[name].list_labels(options.get("values")), math.nan)
+                return nothing
             return measure_texts(name, human=sides[0], model=sides[1], source=SOURCE, **options)
 
         return compute

@@ -46,6 +46,7 @@ def results(tmp_path_factory):
     """Evaluate a model that returns known texts."""
     from lm_eval import simple_evaluate
     from lm_eval.api.model import LM
+    from lm_eval.loggers import EvaluationTracker
     from lm_eval.tasks import TaskManager
 
     class KnownTexts(LM):
@@ -65,7 +66,11 @@ def results(tmp_path_factory):
     (folder / "tasks/mine.yaml").write_text(text)
     manager = TaskManager(include_path=str(folder / "tasks"), include_defaults=False)
     found = simple_evaluate(model=KnownTexts(), tasks=["mine"], task_manager=manager, log_samples=True)
-    write_jsonl(folder / "samples_mine.jsonl", json.loads(json.dumps(found["samples"]["mine"], default=str)))
+    tracker = EvaluationTracker(output_path=str(folder / "out"))
+    tracker.general_config_tracker.model_name_sanitized = "known"
+    tracker.date_id = "now"
+    tracker.save_results_samples(task_name="mine", samples=found["samples"]["mine"])
+    (folder / "out/known/samples_mine_now.jsonl").rename(folder / "samples_mine.jsonl")
     return found["results"]["mine"], folder
 
 
