@@ -10,7 +10,7 @@ from tests.harness.app.test_api import HUMAN, NUCLEUS
 from tests.helpers import openended, write_jsonl
 
 pytest.importorskip("inspect_ai", reason="needs the extra inspect: pip install 'openended[inspect]'")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tests.harness.app.test_api import HUMAN, NUCLEUS
 from tests.helpers import openended, write_jsonl
 
 pytest.importorskip("lm_eval", reason="needs the extra lm-eval: pip install 'openended[lm-eval]'")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]
 
 FUNCTION = "openended.harness.app.integrations.lm_eval"
 TASK = f"""\
