@@ -158,7 +158,7 @@ def measure(
     Raises:
         HarnessError: For everything that is about the input; one line.
     """
-    spec = metric if isinstance(metric, Metric) else _make_metric(metric, options)
+    spec = metric if isinstance(metric, Metric) else make_metric(metric, options)
     if human_texts is None and spec.sides != "one":
         raise SpecError(f"{spec.name} compares two sides: give human_texts=… beside model_texts=…")
     result = evaluate(
@@ -176,7 +176,12 @@ def _accept_old_name(scoring: str | None, judge: str | None) -> str | None:
     return scoring if judge is None else judge
 
 
-def _make_metric(name: str, options: Mapping[str, Any]) -> Metric:
+def make_metric(name: str, options: Mapping[str, Any]) -> Metric:
+    """Build a metric from its name and options.
+
+    Raises:
+        SpecError: If there is no such metric or option.
+    """
     (full_name,) = resolve_metric_names([name]) if name in load_members("metric") else (name,)
     cls = load_members("metric").get(full_name)
     if cls is None:
@@ -193,7 +198,7 @@ def _select_metrics(
 ) -> tuple[Metric, ...]:
     """Make the metrics, with a preset's options; None: all for which there is a scorer, an embedder or vectors."""
     if requested is None:
-        every_metric = [_make_metric(name, {}) for name in resolve_metric_names(["all"])]
+        every_metric = [make_metric(name, {}) for name in resolve_metric_names(["all"])]
         able = {"texts", "stops", *(["token_nll"] if has_scorer else []), *(["embeddings"] if has_vectors else [])}
         fed = [m for m in every_metric if {n.kind for n in m.needs()} <= {*able, "tokens"}]
         chosen: list[str | Metric] = [m.name for m in fed if m.least_samples == 1]  # files have a text a prompt
@@ -203,7 +208,7 @@ def _select_metrics(
         chosen = [requested] if isinstance(requested, str) else list(requested)
     by_name = {m.name: m for m in chosen if isinstance(m, Metric)}
     for name in resolve_metric_names([m for m in chosen if isinstance(m, str)]):
-        by_name.setdefault(name, _make_metric(name, preset.get("metric", {}).get(name, {})))
+        by_name.setdefault(name, make_metric(name, preset.get("metric", {}).get(name, {})))
     return tuple(by_name[name] for name in sorted(by_name))
 
 

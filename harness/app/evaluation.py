@@ -118,5 +118,5 @@ class Evaluation:
 def _result(row: ResultRow) -> MetricResult:
     return MetricResult(
         row.metric, row.signature, row.primary, row.values, row.n_human, row.n_model,
-        cast("Status", row.status), row.notes, sd=row.sd,
+        cast("Status", row.status), row.notes, sd=row.sd, intervals=row.intervals,
     )  # fmt: skip

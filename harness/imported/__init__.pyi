@@ -52,6 +52,9 @@ from .formats import (
 from .formats import (
     split_member as split_member,
 )
+from .framework_outputs import (
+    OUTPUT_TITLES as OUTPUT_TITLES,
+)
 from .hub_download import (
     download_if_on_hub as download_if_on_hub,
 )

@@ -7,6 +7,7 @@
 | `.parquet` | a row each |
 | `.txt` | a line each, or the blocks between lines of `=` or `-`; in a folder, a file each |
 | `.json`, `.npz` | the sample files of `sample_files`; other `.json` is read as JSON lines |
+| `.jsonl`, `.json`, `.eval` | the outputs of other frameworks, see `framework_outputs` |
 
 All but Parquet may be packed (`.gz`). The files of a folder are read in the order of their names.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import DataError, SpecError, digest, digest_file, open_text, read_csv, read_jsonl, suggest
+from openended.harness.imported.framework_outputs import convert_outputs, read_output_list
 from openended.harness.imported.sample_files import (
     IDS_FIELD,
     JSON_FIELDS,
@@ -160,7 +162,8 @@ def _read_file(file: Path, *, one_text_per_file: bool) -> Iterator[tuple[int, Ma
     elif is_npz(file):
         yield from read_npz_samples(file)
     else:
-        yield from read_json_samples(file) or read_jsonl(file, unwrap=True)
+        rows = read_json_samples(file) or read_output_list(file)
+        yield from rows or convert_outputs(read_jsonl(file, unwrap=True), file)
 
 
 def _read_plain(file: Path, *, one_text_per_file: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:

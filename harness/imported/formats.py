@@ -11,8 +11,9 @@ from typing import Any
 
 from openended.harness.core import DataError, Stop
 from openended.harness.imported import pickles as _pickles
-from openended.harness.imported.files import IDS, TEXTS, find_text_field, read_records
-from openended.harness.imported.sample_files import IDS_FIELD, describe_format, read_token_ids
+from openended.harness.imported.files import IDS, TEXTS, detect_kind, find_text_field, read_records
+from openended.harness.imported.framework_outputs import describe_output_format
+from openended.harness.imported.sample_files import IDS_FIELD, describe_format, is_npz, read_token_ids
 
 _ENDS = {"eos": "eos", "stop": "eos", "length": "length"}
 _GPT2_END = 50256
@@ -61,7 +62,7 @@ def read_generations(path: Path, field: str | None = None) -> Iterator[ImportedT
 
 
 def recognize_format(path: Path) -> str | None:
-    """Name the format of a sample file of `sample_files`; None for the other formats.
+    """Name the format of a file of `sample_files` or `framework_outputs`; None for the other formats.
 
     Raises:
         DataError: If the file cannot be read.
@@ -69,6 +70,9 @@ def recognize_format(path: Path) -> str | None:
     archive, member = split_member(path)
     if member is not None or archive.is_dir() or path.suffix in (".p", ".pkl", ".pickle"):
         return None
+    output_format = describe_output_format(path) if detect_kind(path) == ".jsonl" and not is_npz(path) else None
+    if output_format is not None:
+        return output_format
     first = next(read_records(path), None)
     return describe_format(path, first.cells) if first is not None else None
 

@@ -6,6 +6,7 @@
 | GPT-2 output dataset | `text`, `ended`, `length` | documents without a prompt | nothing: row by row |
 | Grover's generation files | `article`, `label` | the machine articles | `ind30k` |
 | output of Grover's generator | `gens_article` | each of its articles | `inst_index`, else line |
+| outputs of other frameworks, batch files | see `framework_outputs` | their responses | as any file of texts |
 | sample files of the papers on diffusion models | see `sample_files` | texts or token ids | as any file of texts |
 | MAUVE authors' archive | `.p`, or `ARCHIVE.tgz#MEMBER.p` | GPT-2 token ids, prompts included | line |
 
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from openended.harness.core import DataError, Generation, Stop, Tokenizer
 from openended.harness.imported.formats import ImportedText, read_generations, recognize_format
+from openended.harness.imported.framework_outputs import OUTPUT_TITLES
 from openended.harness.imported.memory_limit import load_within_memory
 from openended.harness.imported.token_ids import IdSource, decode_text, find_ids
 from openended.harness.models import cut_continuation, tokenize_continuation
@@ -90,7 +92,7 @@ class ImportedRows:
         tokenizer: As for `import_rows`.
         max_new_tokens: As for `import_rows`.
         notes: What a reader must know already.
-        file_format: Name of the format of a sample file; None for the other formats.
+        file_format: Name of the format of a sample file or of another framework's output; None for the other formats.
     """
 
     def __init__(
@@ -138,7 +140,7 @@ class ImportedRows:
     @property
     def id_source(self) -> IdSource | None:
         """Whether the ids of a sample file were kept; None for other formats and without a tokenizer."""
-        if self._format is None or self._tokenizer is None:
+        if self._format is None or self._format in OUTPUT_TITLES or self._tokenizer is None:
             return None
         count = self._count
         return "generated" if count["ids"] == count["rows"] else "mixed" if count["ids"] else "retokenized"

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +98,7 @@ def build_folder(folder: Path) -> Path:
         write_jsonl(folder / f"{name}.jsonl", rows)
     for name in ("greedy", "nucleus", "theirs", "SYSTEM", "model"):
         write_jsonl(folder / f"{name}.jsonl", texts)
+    write_framework_outputs(folder, [(row["prompt"], row["human"], text["text"]) for row, text in zip(rows, texts)])
     tiny_model(folder / "my-model")
     tiny_masked_model(folder / "my-denoiser", positions=256)
     write_jsonl(folder / "gaps.jsonl", [{"prompt": "The cat ____ on the mat.", "human": "sat"}])
@@ -119,3 +121,19 @@ def build_folder(folder: Path) -> Path:
     for name in ("arena", "judgments", "judge"):
         (folder / f"{name}.csv").write_bytes(pairs)
     return folder
+
+
+def write_framework_outputs(folder: Path, texts: list[tuple[str, str, str]]) -> None:
+    """Write samples of lm-evaluation-harness and a log of Inspect with (prompt, human text, model text)."""
+    samples = [
+        {"doc_id": i, "target": human, "resps": [[text]], "arguments": {"gen_args_0": {"arg_0": prompt}}}
+        for i, (prompt, human, text) in enumerate(texts)
+    ]
+    write_jsonl(folder / "samples.jsonl", samples)
+    (folder / "logs").mkdir()
+    with zipfile.ZipFile(folder / "logs" / "continuations.eval", "w") as archive:
+        archive.writestr("header.json", json.dumps({"status": "success", "eval": {}}))
+        for i, (prompt, human, text) in enumerate(texts, start=1):
+            output = {"choices": [{"stop_reason": "stop"}], "completion": text}
+            sample = {"id": i, "epoch": 1, "input": prompt, "target": human, "output": output}
+            archive.writestr(f"samples/{i}_epoch_1.json", json.dumps(sample))

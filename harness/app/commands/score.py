@@ -15,7 +15,9 @@ from openended.harness.core import FAILED, OK, CommandParser, RenamedOption, Spe
 COMMAND = "openended score"
 EPILOG = """\
 A file is .jsonl (or .csv, .tsv, .parquet, .txt; .gz allowed), a folder of them, or a sample file of a paper on
-diffusion models: .json with generated_seqs or text_samples, .npz with samples. Without a scoring model, only
+diffusion models: .json with generated_seqs or text_samples, .npz with samples. Recognized too: samples of
+lm-evaluation-harness, Inspect logs, AlpacaEval outputs, MT-Bench and Arena-Hard answers, batch output of vLLM and
+OpenAI; targets of the first two are human texts (--human the same file). Without a scoring model, only
 metrics of the texts are computed, over words; with one, all that need no people and no model under test.
 Examples:
   openended score greedy.jsonl nucleus.jsonl --human human.jsonl
@@ -162,14 +164,21 @@ def _parse_count(text: str) -> int | Literal["all"]:
 
 def _print_text_field(name: str, path: str, names: Sequence[str], field: str | None, option: str) -> None:
     """Say which field of a file holds its texts."""
-    from openended.harness.imported import GROVER_FIELDS, choose_text_field, detect_kind, recognize_format, split_member
+    from openended.harness.imported import (
+        GROVER_FIELDS,
+        OUTPUT_TITLES,
+        choose_text_field,
+        detect_kind,
+        recognize_format,
+        split_member,
+    )
 
     if split_member(Path(path))[1] is not None or Path(path).suffix in (".p", ".pkl", ".pickle"):
         return
     text_field = choose_text_field(Path(path), (*names, *GROVER_FIELDS), field, option)
     suffix = "" if detect_kind(Path(path)) == ".txt" else f", field {text_field!r}{'' if field else ' (guessed)'}"
     if (file_format := recognize_format(Path(path))) is not None:
-        suffix = f", {file_format}"
+        suffix = f", {file_format}" + (f", field {text_field!r}" if file_format in OUTPUT_TITLES else "")
     sys.stderr.write(f"{name:<10} {path}{suffix}\n")
 
 
