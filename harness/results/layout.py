@@ -31,7 +31,16 @@ class Layout(Spec):
 
     title: str = "Results"
     kind: Literal[
-        "values", "correlation", "embedders", "variants", "spread", "findings", "fair", "frontier", "leaderboard", "stress"
+        "values",
+        "correlation",
+        "embedders",
+        "variants",
+        "spread",
+        "findings",
+        "fair",
+        "frontier",
+        "leaderboard",
+        "stress",
     ] = "values"
     """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
     several embedders; `variants`: the scores under several options of a metric and their agreement; `spread`: standard

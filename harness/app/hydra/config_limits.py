@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra._internal.sources_registry import SourcesRegistry
 from hydra.plugins.config_source import ConfigResult
 from omegaconf.base import Container
 from omegaconf.errors import InterpolationResolutionError
@@ -56,7 +57,9 @@ def limit_configuration() -> None:
     """Limit the files and interpolations of the next configuration that this process composes or resolves."""
     global _counter  # noqa: PLW0603 - OmegaConf's methods have no place for it
     _counter = _Counter()
-    _wrap_once(FileConfigSource, "load_config", _load_limited)
+    # Hydra's scan for plug-ins may import the module a second time: the class that reads files is the registered one.
+    for source in {FileConfigSource, SourcesRegistry.instance().types.get("file", FileConfigSource)}:
+        _wrap_once(source, "load_config", _load_limited)
     _wrap_once(Container, "resolve_parse_tree", _resolve_limited)
 
 

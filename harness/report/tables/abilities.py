@@ -62,7 +62,8 @@ def _table(items: Sequence[SystemValue], name: str) -> Table:
     ]
     who = parse_signature(items[0].signature).get("raters", "people")
     title = f"Preferred by {who} ({items[0].axes.get('task', 'comparisons')})"
-    return Table(name, title, tuple(columns), tuple(rows), (REMARK,), head="Player", show_seeds=False)
+    notes = dict.fromkeys(item.note for item in items if item.note)  # how many comparisons, and which were left out
+    return Table(name, title, tuple(columns), tuple(rows), (*notes, REMARK), head="Player", show_seeds=False)
 
 
 def _parts(key: str) -> tuple[str, str]:

@@ -42,7 +42,7 @@ def test_json_with_a_list_of_texts(tmp_path: Path, field: str) -> None:
     assert [g.text for g in generations] == TEXTS
     assert imported.id_source == "retokenized"
     assert f"format: JSON, texts under {field!r}" in imported.notes
-    assert choose_text_field(path, HUMAN_TEXTS) == field
+    assert choose_text_field(path, HUMAN_TEXTS, None, "task.human_field=") == field
 
 
 def test_npz_of_token_ids(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_own_vectors(folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("greedy.jsonl",), "required: --human; see openended score --help"),
+        (("greedy.jsonl",), "missing --human, as in openended score greedy.jsonl"),
         (("gredy.jsonl", "--human", "human.jsonl"), "no such file: gredy.jsonl"),
         (("greedy.jsonl", "--human", "human.jsonl", "--field", "txt"), "no field 'txt'"),
         (("greedy.jsonl", "--human", "human.jsonl", "--metrics", "mauv"), "did you mean 'mauve'"),

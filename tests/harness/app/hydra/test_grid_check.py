@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 
 from openended.harness.app.hydra.grid_check import _refuse
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.run.forecast.forecast import Forecast
-from openended.harness.run.pipeline import check_metrics
 from tests.helpers import openended
 
 SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]
@@ -39,11 +40,14 @@ def test_an_option_that_is_wrong_in_every_job_stops_the_grid(tmp_path):
 
 
 def test_a_missing_package_is_found_before_the_first_job(tmp_path, monkeypatch):
-    monkeypatch.setattr(check_metrics, "find_spec", lambda _: None)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "sentence_transformers" else find(name)
+    )
     words = ["-m", "embedder=sentence", "seed=0,1", "num_examples=8", "max_new_tokens=4", "metric=[mauve]"]
     done = openended(*words, cwd=tmp_path, verbose=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
-    assert "sentence-transformers is not installed" in done.stderr
+    assert "sentence_transformers is not installed" in done.stderr
 
 
 def test_a_grid_starts_where_only_the_options_of_some_jobs_are_wrong():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -132,7 +133,8 @@ def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(run, caplog):
     with caplog.at_level(logging.DEBUG):
         got = measure.measure(probe(act=raising(ZeroDivisionError("by 0\nand more"))), "model", human, model)
     assert (got.result.status, got.artefact, got.result.n_human, got.result.n_model) == ("failed", None, 4, 4)
-    assert got.result.notes == ("failed with ZeroDivisionError: by 0",)
+    (note,) = got.result.notes
+    assert re.fullmatch(r"failed with ZeroDivisionError: by 0 \(test_measure\.py, line \d+\)", note)
     assert got.result.values["probe"] != got.result.values["probe"]  # no number
     assert "metric probe of model failed with ZeroDivisionError" in caplog.text
     assert "Traceback" in caplog.text
