@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_a_pipe_is_no_configuration(tmp_path):
     os.mkfifo(path)
     done = openended(*words, cwd=tmp_path)
     assert done.returncode == 2
-    assert "named pipe" in done.stderr
+    assert re.search("named pipe|no experiment 'x'", done.stderr)  # newer releases of Hydra see no file there
 
 
 def test_a_few_aliases_and_interpolations_are_read(tmp_path):

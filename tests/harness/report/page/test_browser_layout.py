@@ -111,7 +111,7 @@ def test_the_address_restores_sorting_search_filters_and_the_open_example(page, 
     page.get_by_label("find in prompts and texts").fill("nucleus")
     settled(page, f"{COUNT // 4} of {COUNT} examples")
     page.locator(".example").nth(2).locator("pre").first.click()
-    page.wait_for_function("() => location.hash.startsWith('#docs/')")
+    page.wait_for_function("() => location.hash.startsWith('#docs/') && /[?&][a-z]+=nucleus(&|$)/.test(location.hash)")
     address, first = page.url, names(page)[:3]
     current = page.locator(".example.here h3").inner_text()
     page.goto("about:blank")
