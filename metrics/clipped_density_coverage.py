@@ -40,7 +40,7 @@ from openended.harness.core import (
 from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics._embeddings.neighbors import DistancePoints, count_balls, prepare, radii
+from openended.metrics._embeddings.neighbors import DistancePoints, count_balls, median_radius, prepare, radii
 from openended.metrics._embeddings.resampled_neighbors import resample_clipped
 from openended.metrics.families import TwoSample
 
@@ -87,7 +87,7 @@ def _compute(human: DistancePoints, model: DistancePoints, k: int) -> ClippedRes
     if n < k + 2:
         raise UndefinedMetric(f"needs at least {k + 2} human texts; there are {n}")
     full, unused = radii(human, k), np.zeros(m)
-    clipped = np.minimum(full, np.median(full))
+    clipped = np.minimum(full, median_radius(full))
     model_share = _clip(count_balls(human, model, clipped, unused, closed=True).human_balls, k)
     human_share = _clip(count_balls(human, human, clipped, clipped, closed=True).human_balls - 1, k)
     if human_share == 0:

@@ -74,6 +74,13 @@ def radii(points: DistancePoints, k: int) -> F64:
     return distances
 
 
+def median_radius(squared: NDArray[np.float32] | F64) -> float:
+    """Return the square of the median distance; of an even number the two in the middle are averaged as distances."""
+    ranked = np.sort(np.asarray(squared, dtype=np.float64))
+    low, high = float(ranked[(len(ranked) - 1) // 2]), float(ranked[len(ranked) // 2])
+    return low if low == high else ((low**0.5 + high**0.5) / 2) ** 2
+
+
 def count_balls(
     human: DistancePoints, model: DistancePoints, human_radii: F64, model_radii: F64, *, closed: bool
 ) -> Counts:

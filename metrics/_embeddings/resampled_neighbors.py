@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64
-from openended.metrics._embeddings.neighbors import DistancePoints, distance_tables
+from openended.metrics._embeddings.neighbors import DistancePoints, distance_tables, median_radius
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +82,7 @@ def resample_clipped(
         if min(np.count_nonzero(in_human), np.count_nonzero(in_model)) <= k:
             continue
         radius = _find_radii(near, in_human, k)
-        clipped = np.where(in_human, np.minimum(radius, np.median(radius[in_human])), np.float32(-1.0))
+        clipped = np.where(in_human, np.minimum(radius, np.float32(median_radius(radius[in_human]))), np.float32(-1.0))
         inside = in_model[near.other] & (near.apart <= clipped[near.ball])
         model_share = _mean_of_clipped_counts(near.other[inside], in_model, k)
         in_ball = in_human[near.index] & (near.squared <= clipped[:, None])

@@ -7,7 +7,6 @@ of eight jobs and one run of imported generations, with their store, records and
 from __future__ import annotations
 
 import csv
-import json
 import tarfile
 from pathlib import Path
 
@@ -42,17 +41,15 @@ def entries(folder: Path) -> set[Path]:
     return {path.relative_to(folder) for path in (folder / "outputs/store").glob("[a-z]*/*/*")}
 
 
-def measured_metric(entry: Path) -> str:
-    return str(json.loads((entry / "result.json").read_text(encoding="utf-8"))["metric"])
-
-
 @pytest.mark.parametrize("words", [GRID, IMPORTED], ids=["grid", "imported"])
 def test_every_entry_of_an_earlier_store_is_found(folder: Path, words: tuple[str, ...]) -> None:
     before = entries(folder)
     done = openended(*words, cwd=folder)
     assert done.returncode == 0, done.stderr
     new = entries(folder) - before
-    unexpected = [p for p in new if p.parts[2] != "measure" or measured_metric(folder / p) not in RAISED]
+    # The version of resampling was raised since (degenerate intervals): results, which all have intervals, are measured
+    # again. Texts and features are not.
+    unexpected = [p for p in new if p.parts[2] != "measure"]
     assert not unexpected, f"computed again, although it is in the store: {sorted(map(str, unexpected))}"
 
 

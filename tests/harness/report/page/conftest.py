@@ -21,7 +21,7 @@ def report(runs, tmp_path_factory):
     return folder / "report.html"
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")  # Playwright's event loop runs until the end: tests of other modules need their own
 def browser():
     from playwright.sync_api import sync_playwright
 
@@ -31,7 +31,7 @@ def browser():
         made.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def opened(browser):
     """One tab for all; what it complains of and asks for is kept."""
     context = browser.new_context(accept_downloads=True)

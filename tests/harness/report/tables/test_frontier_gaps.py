@@ -15,7 +15,7 @@ from openended.harness.run.features.scorer_features import get_content
 from tests.helpers import openended
 
 WORDS = (
-    "-m", "decoder=temperature", "decoder.temperature=0.6,1.0,1.5", "model=docs-s", "scoring=docs-s", "num_examples=16",
+    "-m", "decoder=temperature", "decoder.temperature=0.6,1.0,1.5", "model=docs-m", "scoring=docs-m", "num_examples=16",
     "max_new_tokens=16",
     "metric=[gen_ppl,kl_to_scorer,entropy,rank_histogram,gradient_moment]", "metric.gradient_moment.size=64",
     "runtime.device=cpu", "name=front", "report=frontier", "intervals=40",
@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
     return where
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_table_and_figure(folder):
     results = read_results([folder / "outputs/runs/front"], None)
     items = fold_seeds(results)
@@ -55,7 +55,7 @@ def test_table_and_figure(folder):
     assert {("rank_histogram", "p_value"), ("gradient_moment", "gradient_moment")} <= measured
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_setting_is_no_frontier(folder):
     results = read_results([folder / "outputs/runs/front"], {"decoder.temperature": "0.6"})
     with pytest.raises(DataError, match="two or more settings"):
