@@ -35,6 +35,7 @@ LARGE_FOLDERS = {
     "harness/core": "small, independent modules that every other folder uses",
     "harness/backends/openai": "one protocol; each module handles one part of it",
     "harness/report/figures": "one module per figure",
+    "harness/imported": "one module per kind of file, and what they share",
 }
 MAX_TAKE_SETTINGS = 8
 HEAVY = (
