@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 
 import pytest
@@ -167,7 +168,7 @@ def test_ties_are_told_back_is_possible_and_time_counts_only_while_visible(page,
         assert page.locator("#ties").is_hidden()  # of fewer than ten answers, no share is told
         answer(page, key, {**dict.fromkeys(key.protocol.questions, 1), "sensible": tie}, "keys")
     page.keyboard.press("3")
-    assert "Ties so far: 20 %" in page.locator("#ties").text_content()
+    assert re.match(r"Ties so far: [12]0 %", page.locator("#ties").text_content())  # by the question that has the key
     page.keyboard.press("Backspace")
     assert page.locator('input[name="sensible"]:checked').get_attribute("value") == "1"
     page.keyboard.press("Enter")

@@ -118,6 +118,7 @@ def test_a_dry_run_writes_the_folder_with_a_card_and_uploads_nothing(outputs, hu
     assert (pushed / "croissant.json").is_file()
 
 
+@pytest.mark.long
 def test_what_is_uploaded_is_the_folder_and_is_read_back(outputs, hub, capsys, tmp_path, monkeypatch):
     folder, name = outputs
     assert push.main([name, "me/texts", "--outputs", str(folder)]) == 0
