@@ -83,6 +83,8 @@ def hub(monkeypatch, tmp_path):
     thread.start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
     api = huggingface_hub.HfApi(endpoint=endpoint, token="hf_fake")
+    # A test before it may have found the Hub unreachable, which switches the client off for the process.
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda: api)
 
     def download(*words, **options):
@@ -118,7 +120,6 @@ def test_a_dry_run_writes_the_folder_with_a_card_and_uploads_nothing(outputs, hu
     assert (pushed / "croissant.json").is_file()
 
 
-@pytest.mark.long
 def test_what_is_uploaded_is_the_folder_and_is_read_back(outputs, hub, capsys, tmp_path, monkeypatch):
     folder, name = outputs
     assert push.main([name, "me/texts", "--outputs", str(folder)]) == 0
