@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -41,6 +42,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         tests[item.path] = tests.get(item.path, 0) + 1
     items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
+
+
+@pytest.fixture(autouse=True)
+def keep_loggers() -> Iterator[None]:
+    """Undo what a test changes of the loggers: Hydra disables those that exist, and `score` replaces the handlers."""
+    logger = logging.getLogger("openended")
+    before = logger.handlers[:], logger.level, logger.propagate
+    yield
+    logging.disable(logging.NOTSET)
+    logger.handlers[:], level, logger.propagate = before
+    logger.setLevel(level)
+    for name, one in list(logging.root.manager.loggerDict.items()):
+        if name.split(".")[0] == "openended" and isinstance(one, logging.Logger):
+            one.disabled = False
 
 
 @pytest.fixture(scope="session", autouse=True)

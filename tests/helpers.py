@@ -45,7 +45,7 @@ def features(metric: Metric, *, human: Any, model: Any, n_human: int, n_model: i
     )
 
 
-def tiny_model(where: Path) -> Path:
+def tiny_model(where: Path, positions: int = 64) -> Path:
     """Write a model folder: GPT-2 shape, one layer, a token a byte, generation settings that must not leak."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -58,8 +58,9 @@ def tiny_model(where: Path) -> Path:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = GPT2Config(
-            vocab_size=len(letters) + 1, n_positions=64, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
-        )
+            vocab_size=len(letters) + 1, n_positions=positions, n_embd=16, n_layer=1, n_head=2, bos_token_id=0,
+            eos_token_id=0,
+        )  # fmt: skip
         GPT2LMHeadModel(config).save_pretrained(where)
     settings = json.loads((where / "generation_config.json").read_text()) | {"top_k": 7, "do_sample": True}
     (where / "generation_config.json").write_text(json.dumps(settings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html", "page")
+TEXTS = ("methods.tex", "references.bib", "checklist.md")  # of `openended report --methods --checklist`
 MAX_LISTED_RUNS = 5  # in an error message
 
 
@@ -38,6 +39,8 @@ class Report:
     superseded: int
     left_out: int = 0
     """Number of runs with damaged records."""
+    results: Results | None = field(default=None, repr=False, compare=False)
+    """What the report was built from; None if it puts two reports side by side."""
 
     def show(self, console: Console | None = None, *, verbose: bool = False) -> None:
         """Print the tables and the paths of the files; if verbose, also rules, dates, commands and signatures."""
@@ -64,6 +67,8 @@ class Report:
         out = [f"report     {pages[0] if pages else self.folder}  ({', '.join(counts)})"]
         out += [f"tables     {self.folder / 'tables'}  ({names}: .md .tex .csv)"]
         out += [f"figures    {self.folder / 'figures'}  ({', '.join(figures)}: .pdf .png)"] if figures else []
+        texts = [str(path) for path in self.paths if path.name in TEXTS]
+        out += [f"texts      {', '.join(texts)}"] if texts else []
         return out
 
 
@@ -117,7 +122,7 @@ def build_report(
         written = _write_files(results, tables, layouts, folder, figures=figures, page=page)
     final = tuple(target / path.relative_to(folder) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
-    return Report(target, tuple(tables), final, *counts)
+    return Report(target, tuple(tables), final, *counts, results=results)
 
 
 def _write_files(

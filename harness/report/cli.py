@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,22 +116,19 @@ def _run(args: argparse.Namespace) -> None:
         **options,
     )
     if args.methods or args.checklist:
-        _write_texts(args, request.paths, where, report.folder)
+        report = replace(report, paths=(*report.paths, *_write_texts(args, report)))
     _show(report, args)
 
 
-def _write_texts(args: argparse.Namespace, paths: Sequence[Path], where: Mapping[str, str], folder: Path) -> None:
-    """Write what a paper says of its evaluation: the methods, the checklist, or both."""
+def _write_texts(args: argparse.Namespace, report: Report) -> list[Path]:
+    """Write what a paper says of its evaluation: the methods, the checklist, or both; returns their paths."""
     from openended import __version__
     from openended.harness.report.checklist import write_checklist
     from openended.harness.report.methods import write_methods
-    from openended.harness.results import read_results
 
-    results = read_results(paths, where)
-    if args.methods:
-        write_methods(results, folder, __version__)
-    if args.checklist:
-        write_checklist(results, folder, __version__)
+    assert report.results is not None  # noqa: S101 - this report was built from runs
+    paths = write_methods(report.results, report.folder, __version__) if args.methods else []
+    return [*paths, write_checklist(report.results, report.folder, __version__)] if args.checklist else paths
 
 
 def _side_by_side(args: argparse.Namespace) -> Report:

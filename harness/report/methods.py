@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,8 +69,14 @@ def read_entry(key: str) -> str:
     Raises:
         KeyError: If there is none.
     """
+    return _read_entries()[key]
+
+
+@cache
+def _read_entries() -> dict[str, str]:
+    """Return key → entry of all of references.bib."""
     lines = (files("openended.harness") / "reference" / "references.bib").read_text(encoding="utf-8").splitlines()
-    return {line.partition("{")[2].partition(",")[0]: line for line in lines if line}[key]
+    return {line.partition("{")[2].partition(",")[0]: line for line in lines if line}
 
 
 def _cite(name: str, title: str) -> str:

@@ -99,7 +99,7 @@ def build_folder(folder: Path) -> Path:
     for name in ("greedy", "nucleus", "theirs", "SYSTEM", "model"):
         write_jsonl(folder / f"{name}.jsonl", texts)
     write_framework_outputs(folder, [(row["prompt"], row["human"], text["text"]) for row, text in zip(rows, texts)])
-    tiny_model(folder / "my-model")
+    tiny_model(folder / "my-model", positions=256)
     tiny_masked_model(folder / "my-denoiser", positions=256)
     write_jsonl(folder / "gaps.jsonl", [{"prompt": "The cat ____ on the mat.", "human": "sat"}])
     done = openended(*GRID, cwd=folder)

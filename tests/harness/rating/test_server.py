@@ -229,7 +229,7 @@ def test_words_of_the_command(tmp_path, monkeypatch):
         serve.work(parse([str(tmp_path), "--host", "0.0.0.0"]))
     with pytest.raises(SpecError, match="--raters: expected 1 or more"):
         serve.work(parse([str(tmp_path), "--raters", "0"]))
-    monkeypatch.setattr(serve.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(ExtraNotInstalled, match=r"pip install 'openended\[rate\]'"):
         serve.work(parse([str(tmp_path)]))
     assert "uvicorn" not in vars(sys.modules["openended.harness.rating.cli.serve"])

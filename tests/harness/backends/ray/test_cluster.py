@@ -207,7 +207,6 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ExtraNotInstalled, match=r"ray is not installed; pip install 'openended\[ray\]'"):
         engine.load_ray()
-    monkeypatch.setattr("openended.harness.core.runtime.find_spec", lambda _: None)
     for asked in ({"engine": "ray"}, {"workers": 8}):
         with pytest.raises(ExtraNotInstalled, match=r"pip install 'openended\[ray\]'"):
             Runtime(**asked)
