@@ -26,7 +26,7 @@ _HERE = os.path.dirname(__file__)
 if not os.path.isdir(os.path.join(_HERE, "harness")):
     __path__.append(os.path.dirname(_HERE))
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Evaluation", "__version__", "evaluate", "measure", "metrics"]
 
 _HOMES = {

@@ -2,14 +2,14 @@
 # Usage: source scripts/_venv.sh [EXTRAS], for example `test`. A finished install is repeated only if its inputs change.
 
 find_python() {
-  for name in python3.11 python3.12 python3.13 python3 python; do
+  for name in python3.11 python3.12 python3.13 python3.14 python3 python; do
     if command -v "$name" >/dev/null 2>&1 &&
-      "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+      "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
       echo "$name"
       return
     fi
   done
-  echo "openended needs Python 3.11, 3.12 or 3.13, and none is on the PATH; install one of them" >&2
+  echo "openended needs Python 3.11 to 3.14, and none is on the PATH; install one of them" >&2
   exit 2
 }
 
