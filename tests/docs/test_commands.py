@@ -91,13 +91,12 @@ def is_small(words: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("words", list(filter(is_small, ALL_RUNS)), ids=shlex.join)
 def test_a_run_of_bundled_parts_runs(folder, words):
-    searches = "hydra/sweeper=optuna" in words
-    options = [
-        word for word in words if not word.startswith(("metric=", "metric.", "hydra.sweeper.", "maximize=", "rungs="))
-    ]
-    small = [*SMALL, *(("maximize=[distinct_2]", "trials=2") if searches else ())]
-    given = list(words) if any(word.startswith("judgments=") for word in words) else options
-    done = openended(*given, *([] if given == list(words) else small), cwd=folder, verbose=False)
+    options = list(words)
+    if not any(word.startswith("judgments=") for word in words):  # a run of judgments generates nothing
+        replaced = ("metric=", "metric.", "hydra.sweeper.", "maximize=", "rungs=")
+        options = [*(word for word in words if not word.startswith(replaced)), *SMALL]
+        options += ["maximize=[distinct_2]", "trials=2"] if "hydra/sweeper=optuna" in words else []
+    done = openended(*expand(tuple(options), folder), cwd=folder, verbose=False)
     assert done.returncode == 0, done.stderr
 
 
