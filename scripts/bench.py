@@ -42,12 +42,12 @@ PACKAGES = (
     "prdc",
     "fast-bleu",
 )
-TITLE = """# How fast
+TITLE = """# Performance benchmarks
 
-Written by `python scripts/bench.py --write docs/benchmarks.md`. The harness and the peer run in turn, each in a fresh
-process; times are medians of the repeats. The machine was shared, so trust the ratios more than the seconds. `CPU`
-marks single-threaded work, timed by CPU time on both sides. Peak memory is the memory that the work adds to its input
-data.
+Written by `python scripts/bench.py --write docs/benchmarks.md`. The harness and a reference implementation (the peer)
+run in turn, each in a fresh process; times are medians of the repeats. The machine was shared, so ratios are more
+reliable than seconds. `CPU` marks single-threaded work, timed by CPU time on both sides. Peak memory is the memory that
+the work adds to its input data.
 """
 _MIB = 1 << 20
 

@@ -157,7 +157,7 @@ def _t_test(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 def format_table(rows: Sequence[Shares]) -> str:
     """Format the shares as Markdown; shares outside the bands are bold."""
     lines = [
-        "| metric | value | draws | n | coverage of 95 % | false positives at 5 % | s.e. / true s.d. |",
+        "| metric | value | method | n | coverage of 95 % | false positives at 5 % | s.e. / true s.d. |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for r in rows:

@@ -58,7 +58,7 @@ def format_metric(name: str, rows: Sequence[StressRow]) -> str:
     damages = list(dict.fromkeys(row.damage for row in mine if row.strength))
     values = list(dict.fromkeys((row.metric, row.embedder) for row in mine))
     labels = [f"`{metric}`{f', {embedder}' if embedder else ''}" for metric, embedder in values]
-    lines = ["## What it sees", ""]
+    lines = ["## What it detects", ""]
     lines += ["Smallest strength of a damage to human text that is detected at 5 %, in percent, n = 500 on `docs`"]
     lines[-1] += " ([all metrics](../stress.md)); no: not at any strength measured."
     lines += ["", f"| damage | {' | '.join(labels)} |", "| --- |" + " ---: |" * len(labels)]

@@ -138,7 +138,7 @@ def main() -> None:
     write("contributing.md", rewrite_links((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
     write("security.md", rewrite_links((ROOT / "SECURITY.md").read_text(encoding="utf-8")))
     nav += [
-        "* Project", "    * [Published values](published.md)", "    * [How fast](benchmarks.md)",
+        "* Project", "    * [Published values](published.md)", "    * [Performance](benchmarks.md)",
         "    * [Contributing](contributing.md)", "    * [Security](security.md)", "    * [Changes](changelog.md)",
     ]  # fmt: skip
     write("SUMMARY.md", "\n".join(nav) + "\n")

@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parents[3] / "docs" / "families.md"
-HEAD = """# Families of models
+HEAD = """# Model families
 
-Every family that `AutoModelForCausalLM` of transformers {version} knows, and how the harness runs it. Each was tried as a
-tiny random model: a few tokens one by one against one pass over all of them. The same check runs whenever a model is
-loaded, so nothing here is taken on trust, and what came out otherwise is an error then.
+Every family that `AutoModelForCausalLM` of transformers {version} supports, and how the harness runs it. Each was tested
+as a tiny random model: single steps were compared with one pass over all tokens. The same check runs whenever a model
+is loaded, and a difference is an error.
 
-- **fixed**: keys and values are kept in a cache of a fixed size; rows of different lengths share a pass.
-- **equal**: the same, for rows of one length at a time (attention with a soft cap or with sinks).
-- **reread**: the family keeps its past in a way of its own (recurrent and hybrid models among them); each step reads the
-  whole text again. Right, and slower the longer the text; a line says so when the model is loaded.
-- **refused**: its name and the reason are the error.
-- **not tried**: no tiny model of it could be made here; the check when it is loaded decides.
+- **fixed**: keys and values are stored in a cache of fixed size, and rows of different lengths share a forward pass.
+- **equal**: the same, but only rows of equal length share a forward pass (attention with a soft cap or with sinks).
+- **reread**: the family stores its state in another way (recurrent and hybrid models, for example), so each step
+  recomputes the whole text. This is correct, but slower for longer texts; a message appears when the model is loaded.
+- **refused**: loading fails with the name of the family and the reason.
+- **not tried**: no tiny model could be built here; the check at load time decides.
 
-`python -m tests.harness.models.tiny_families` makes this table anew.
+`python -m tests.harness.models.tiny_families` regenerates this table.
 
 | family | how |
 | --- | --- |"""
