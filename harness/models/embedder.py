@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 _TOKENIZE = 1024
 
 
+_LAYER_COUNTS = ("num_hidden_layers", "n_layer", "num_layers")
+
+
 @dataclass(frozen=True, kw_only=True)
 class EmbedderSpec(Spec):
     """An embedder of texts: a model, a layer, a pooling and a maximum length."""
@@ -110,6 +113,22 @@ class EmbedderSpec(Spec):
                 f"embedder {self.path}: no modules.json in the folder (expected a sentence-transformers model)"
             )
         return {"dtype": self.dtype, "files": digest_files(folder, sentence_files(folder))}
+
+    def check_options(self) -> None:
+        """Check `layer` and `max_length` against config.json, as far as it states them.
+
+        Raises:
+            SpecError: If the model has no such layer or cannot read so many tokens.
+        """
+        if self.kind == "sentence":
+            return
+        spec = self.model_spec()
+        config = spec.config()
+        num_layers = next((config[key] for key in _LAYER_COUNTS if isinstance(config.get(key), int)), None)
+        if num_layers is not None:  # the states are the embeddings and those after each layer
+            low, high = -num_layers - 1, num_layers
+            self.require(low <= self.layer <= high, "layer", f"{low} … {high}")
+        self.limit(spec.context_length())
 
     def limit(self, context_length: int | None) -> int | None:
         """Return the length at which texts are cut.

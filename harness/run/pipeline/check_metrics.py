@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from openended.harness.core import SpecError, require_package
+from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.dataset import Dataset
-from openended.harness.run.resolve import MetricsPart, ResolvedRun
+from openended.harness.run.resolve import MetricsPart, ResolvedRun, digest_model
 from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_file
 
 
@@ -46,6 +48,18 @@ def check_extras(run: ResolvedRun) -> None:
         require_package("sentence_transformers", "embedders")
     if run.runtime.options.device_map is not None:
         require_package("accelerate", "large")
+
+
+def check_scoring_models(run: ResolvedRun, builder: ArtifactBuilder) -> None:
+    """Check that the scorer and the embedder are there, if a metric reads them; a plan notes what is missing."""
+    scoring = run.scoring
+    read = {need.by for metric in run.metrics.specs for need in metric.needs() if need.kind != "tokens"}
+    if scoring.scorer is not None and "scorer" in read:
+        in_process = scoring.scorer.runs_in_process  # a server is asked when it is needed
+        builder.try_or_note(partial(digest_model, scoring.scorer) if in_process else scoring.scorer.check_ready)
+    embedder = scoring.embedder if scoring.user_embeddings is None and "embedder" in read else None
+    if embedder is not None and builder.try_or_note(partial(digest_model, embedder)) is not None:
+        builder.try_or_note(embedder.check_options)
 
 
 def check_sizes(run: ResolvedRun, dataset: Dataset) -> None:

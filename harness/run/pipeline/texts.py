@@ -14,7 +14,12 @@ from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.features import FOR_DECODER, Featurizer
 from openended.harness.run.generate import check_model, generate, import_generations
 from openended.harness.run.naive_texts import make_naive_texts
-from openended.harness.run.pipeline.check_metrics import check_extras, check_judgments, check_sizes
+from openended.harness.run.pipeline.check_metrics import (
+    check_extras,
+    check_judgments,
+    check_scoring_models,
+    check_sizes,
+)
 from openended.harness.run.pipeline.measure import list_text_needs
 from openended.harness.run.resolve import ResolvedRun
 
@@ -48,6 +53,7 @@ def make_texts(run: ResolvedRun, builder: ArtifactBuilder) -> RunTexts:
     check_extras(run)
     fingerprint = fetch_task(run.data.task, builder)
     check_model(run.generation, builder)
+    check_scoring_models(run, builder)
     dataset = load_dataset(run.data, fingerprint, builder)
     check_sizes(run, dataset)
     runtime = run.runtime.options
