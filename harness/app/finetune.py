@@ -126,7 +126,7 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
     except ImportError as err:
         raise ExtraNotInstalled("accelerate", "finetune") from err
     lm = load_model(model, device=device)
-    size = _block_size(lm, spec)
+    size = _choose_block_size(lm, spec)
     data = cut_into_blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids), lm.start_id), size=size)
     if not len(data):
         raise DataError(f"the texts do not fill one block of {size} tokens; set block_size")
@@ -136,7 +136,7 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
     return output
 
 
-def _block_size(lm: LanguageModel, spec: FinetuneSpec) -> int:
+def _choose_block_size(lm: LanguageModel, spec: FinetuneSpec) -> int:
     context = lm.context_length
     if spec.block_size is None:
         return min(_BLOCK, context or _BLOCK)

@@ -65,7 +65,7 @@ def make_shareable(value: Json) -> Json:
         return [make_shareable(item) for item in value]
     if not isinstance(value, str):
         return value
-    home = _home()
+    home = _compile_home_pattern()
     return redact_keys(home.sub("~", value) if home is not None else value)
 
 
@@ -75,7 +75,7 @@ def redact_keys(text: str) -> str:
 
 
 @cache
-def _home() -> re.Pattern[str] | None:
+def _compile_home_pattern() -> re.Pattern[str] | None:
     try:
         home = str(Path.home()).rstrip("/")
     except RuntimeError:

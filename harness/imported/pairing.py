@@ -280,15 +280,15 @@ def _make_row(
 
 def sort_pairs(pairs: Sequence[tuple[Row, ImportedText]]) -> list[tuple[Row, ImportedText]]:
     """Sort by example id and sample; refuse two texts with the same id and sample."""
-    times = Counter(map(_key, pairs))
-    twice = next((pair for pair in pairs if times[_key(pair)] > 1), None)
+    times = Counter(map(_make_sort_key, pairs))
+    twice = next((pair for pair in pairs if times[_make_sort_key(pair)] > 1), None)
     if twice is not None:
         raise DataError(
-            f"{twice[1].where}: duplicate id: a second text for {_key(twice)[0]!r}; "
+            f"{twice[1].where}: duplicate id: a second text for {_make_sort_key(twice)[0]!r}; "
             "number several texts of one prompt by `sample`: 0, 1, …"
         )
-    return sorted(pairs, key=_key)
+    return sorted(pairs, key=_make_sort_key)
 
 
-def _key(pair: tuple[Row, ImportedText]) -> tuple[str, int]:
+def _make_sort_key(pair: tuple[Row, ImportedText]) -> tuple[str, int]:
     return pair[0].generation.example_id, pair[1].sample or 0

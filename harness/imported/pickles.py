@@ -43,7 +43,7 @@ def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
         DataError: As `read_plain_pickle`.
     """
     try:
-        with limit_memory(FREE + RATIO * _size(stream)):
+        with limit_memory(FREE + RATIO * _count_remaining_bytes(stream)):
             value = _PlainUnpickler(stream).load()
     except pickle.UnpicklingError as err:
         raise DataError(f"{path}: refused, no pickle of plain lists ({err})") from err
@@ -55,7 +55,7 @@ def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
     return value
 
 
-def _size(stream: IO[bytes]) -> int:
+def _count_remaining_bytes(stream: IO[bytes]) -> int:
     """Return how many bytes a stream has left."""
     here = stream.tell()
     end = stream.seek(0, 2)

@@ -97,9 +97,9 @@ class EmbedderSpec(Spec):
         """Return what identifies the embedder: the model's identity, layer, pooling and length."""
         options: dict[str, Json] = {"kind": self.kind, "layer": self.layer, "pooling": self.pooling}
         together: dict[str, Json] = {"lengths": list(self.lengths)} if self.lengths else {}
-        return {**self._weights(), **options, "max_length": self.max_length, **together}
+        return {**self._identify_weights(), **options, "max_length": self.max_length, **together}
 
-    def _weights(self) -> dict[str, Json]:
+    def _identify_weights(self) -> dict[str, Json]:
         """Identity of the model alone; of a sentence model's folder all files, those of its modules included."""
         model = self.model_spec()
         folder = model.folder

@@ -119,14 +119,14 @@ class ModelSpec(BackendSpec):
         config = self.config()
         parts = (config, config.get("text_config") or {})
         lengths = [part[key] for part in parts for key in _POSITIONS if isinstance(part.get(key), int)]
-        original = [n for part in parts for n in _original_lengths(part)]
+        original = [n for part in parts for n in _find_original_lengths(part)]
         return min([int(lengths[0]), *original]) if lengths else None
 
     def end_ids(self) -> tuple[int, ...]:
         """The tokens that end a text: all that config.json and generation_config.json name, each once."""
         config = self.config()
         named = [config.get("eos_token_id"), (config.get("text_config") or {}).get("eos_token_id")]
-        named.append(self._optional("generation_config.json").get("eos_token_id"))
+        named.append(self._read_optional("generation_config.json").get("eos_token_id"))
         flat = [i for value in named for i in (value if isinstance(value, list) else [value])]
         return tuple(dict.fromkeys(i for i in flat if isinstance(i, int)))
 
@@ -156,9 +156,9 @@ class ModelSpec(BackendSpec):
 
     def tokenizer_config(self) -> dict[str, Any]:
         """tokenizer_config.json, empty where there is none."""
-        return self._optional("tokenizer_config.json")
+        return self._read_optional("tokenizer_config.json")
 
-    def _optional(self, name: str) -> dict[str, Any]:
+    def _read_optional(self, name: str) -> dict[str, Any]:
         folder = self.folder
         path = folder / name if folder is not None else self.hub_file(name, optional=True)
         config = _read_json_object(path) if path is not None and path.is_file() else {}
@@ -173,7 +173,7 @@ class ModelSpec(BackendSpec):
         """Raise `DataError` if the model cannot be loaded; the message has the missing file and how to get it."""
         folder = self.folder
         if folder is None:
-            if is_offline() and (self.hub_file("config.json") is None or not self._hub_weights()):
+            if is_offline() and (self.hub_file("config.json") is None or not self._has_hub_weights()):
                 raise UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
             return
         if not folder.is_dir():
@@ -227,7 +227,7 @@ class ModelSpec(BackendSpec):
                 f"model {self.path}: cannot fetch {name} ({shorten_error(err)}); {_format_download_advice(self)}"
             ) from err
 
-    def _hub_weights(self) -> bool:
+    def _has_hub_weights(self) -> bool:
         from huggingface_hub import try_to_load_from_cache
 
         return any(isinstance(try_to_load_from_cache(self.path, w, revision=self.revision), str) for w in WEIGHTS)
@@ -245,13 +245,13 @@ def check_config(config: Mapping[str, Any], path: Path) -> None:
         if isinstance(value, Mapping):
             check_config(value, path)
         if (most := _MOST.get(name)) and isinstance(value, int) and not 0 <= value <= most:
-            raise DataError(f"{path}: {name}: expected at most {most}, got {_short(value)}")
+            raise DataError(f"{path}: {name}: expected at most {most}, got {_format_size(value)}")
         for token in value if isinstance(value, list) else [value]:
             if name in _TOKENS and isinstance(token, int) and (isinstance(token, bool) or token < 0):
-                raise DataError(f"{path}: {name}: expected a token's number, 0 or more, got {_short(token)}")
+                raise DataError(f"{path}: {name}: expected a token's number, 0 or more, got {_format_size(token)}")
 
 
-def _original_lengths(config: Mapping[str, Any]) -> list[int]:
+def _find_original_lengths(config: Mapping[str, Any]) -> list[int]:
     """Return the original context lengths of rotary embeddings whose frequencies depend on the length of the text."""
     field = "original_max_position_embeddings"
     ropes = [config.get(name) for name in ("rope_parameters", "rope_scaling")]
@@ -265,7 +265,7 @@ def _original_lengths(config: Mapping[str, Any]) -> list[int]:
     return [n for n in lengths if isinstance(n, int) and n > 0]
 
 
-def _short(value: int) -> str:
+def _format_size(value: int) -> str:
     return str(value) if abs(value) < 1 << 64 else "a number of more than 64 bits"
 
 

@@ -63,18 +63,18 @@ def find_distinguishing_axes(rows: Sequence[Row], names: Iterable[str]) -> list[
     no other axis does.
     """
     every = list(names)
-    out = [n for n in every if is_readable(n) and _differs(rows, n)]
+    out = [n for n in every if is_readable(n) and _has_several_values(rows, n)]
     return select_fewest_axes(rows, sorted((n for n in every if not is_readable(n)), key=_rank), out)
 
 
 def select_fewest_axes(rows: Sequence[Row], names: Iterable[str], selected: Sequence[str] = ()) -> list[str]:
     """Extend `selected` by the axes, in order, that distinguish rows which the axes before them do not."""
     out = list(selected)
-    count = _distinct(rows, out)
+    count = _count_distinct(rows, out)
     for name in names:
-        if count < len(rows) and _distinct(rows, [*out, name]) > count:
+        if count < len(rows) and _count_distinct(rows, [*out, name]) > count:
             out.append(name)
-            count = _distinct(rows, out)
+            count = _count_distinct(rows, out)
     return out
 
 
@@ -93,12 +93,12 @@ def _rank(axis: str) -> int:
     return UNREADABLE.index(last) if last in UNREADABLE else -1
 
 
-def _differs(rows: Sequence[Row], axis: str) -> bool:
+def _has_several_values(rows: Sequence[Row], axis: str) -> bool:
     head, groups = parent_axis(axis), dict[str, set[str]]()
     for row in rows:
         groups.setdefault(row.get(head, ""), set()).add(row.get(axis, ""))
     return any(len(values) > 1 for values in groups.values())
 
 
-def _distinct(rows: Sequence[Row], names: Sequence[str]) -> int:
+def _count_distinct(rows: Sequence[Row], names: Sequence[str]) -> int:
     return len({tuple(row.get(n, "") for n in names) for row in rows})

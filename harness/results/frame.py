@@ -137,13 +137,13 @@ def _walk(folder: Path) -> Iterator[Path]:
         yield record
         return
     children = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-    if not children and _looks_like_a_run(folder.name):
+    if not children and _is_run_name(folder.name):
         yield folder
     for child in children:
         yield from _walk(child)
 
 
-def _looks_like_a_run(name: str) -> bool:
+def _is_run_name(name: str) -> bool:
     stamp, _, key = name.rpartition("-")
     return bool(stamp) and len(key) == 8 and all(c in "0123456789abcdef" for c in key)
 

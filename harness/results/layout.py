@@ -101,7 +101,7 @@ def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: A
     """
     if isinstance(name, Layout):
         return dataclasses.replace(name, **changes)
-    text, where = _layout_text(str(name))
+    text, where = _read_layout_text(str(name))
     node = dict(read_options(text, where, shorten_error))
     node.pop("defaults", None)  # present in copies of built-in layouts; the dataclass has the defaults of `_base`
     return build_layout(node, where, changes)
@@ -114,7 +114,7 @@ def build_layout(node: Mapping[str, Any], where: str, changes: Mapping[str, Any]
     return construct(Layout, {**node, **(changes or {})}, where)
 
 
-def _layout_text(name: str) -> tuple[str, str]:
+def _read_layout_text(name: str) -> tuple[str, str]:
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
         if not path.is_file():

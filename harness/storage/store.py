@@ -106,7 +106,7 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
             raise DataError(f"{MANIFEST}: expected objects as files, meta and maker")
         if only is not None and only not in files:
             raise DataError(f"it holds no {only}")
-        wrong = [name for name, sha in files.items() if only in (None, name) and not _matches(folder / name, sha)]
+        wrong = [name for name, sha in files.items() if only in (None, name) and not _has_digest(folder / name, sha)]
     except (DataError, PermissionError) as err:
         cause = err.__cause__ or err
         if isinstance(cause, PermissionError):
@@ -294,5 +294,5 @@ class Store:
             lock.release()
 
 
-def _matches(path: Path, sha: str) -> bool:
+def _has_digest(path: Path, sha: str) -> bool:
     return path.is_file() and digest_file(path) == sha

@@ -100,7 +100,7 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
             _print_text_field(name, path, TEXTS, args.field, "--field ")
     result = evaluate(
         human=args.human, systems=systems, metrics=args.metrics.split(",") if args.metrics else None,
-        scoring=args.scoring, scorer=args.scorer, embedder=args.embedder, features=_features(args, list(systems)),
+        scoring=args.scoring, scorer=args.scorer, embedder=args.embedder, features=_pair_features(args, list(systems)),
         human_field=args.human_field, generations_field=args.field, num_examples=_parse_count(args.num_examples),
         max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir, device=args.device,
         compat=args.compat,
@@ -143,7 +143,7 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, (path for _, path in pairs), strict=True))
 
 
-def _features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, str] | None:
+def _pair_features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, str] | None:
     if args.features is None and args.human_features is None:
         return None
     if args.human_features is None or len(args.features or ()) != len(names):

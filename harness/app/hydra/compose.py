@@ -47,7 +47,7 @@ def choose_name(cfg: DictConfig, hydra: DictConfig, grid: Path | None = None) ->
 def compose_settings(cfg: DictConfig, name: str) -> Settings:
     """Return the typed settings of a composed configuration; `name` is that of its runs."""
     node = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-    return _settings(to_plain(node), name)
+    return _build_settings(to_plain(node), name)
 
 
 def compose_tracker(cfg: DictConfig) -> TrackerOptions:
@@ -80,7 +80,7 @@ def refuse_unused_options(words: Sequence[str]) -> None:
         )
 
 
-def _settings(config: dict[str, Any], name: str) -> Settings:
+def _build_settings(config: dict[str, Any], name: str) -> Settings:
     planned = config.get("plan_only")
     settings = build_settings({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
     build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
@@ -123,7 +123,7 @@ class JobComposer:
         ConfigLoaderImpl._apply_overrides_to_config(
             [override for override in parsed if _is_value(override)], job_config
         )
-        return _settings(to_plain(job_config), choose_name(job_config, hydra))
+        return _build_settings(to_plain(job_config), choose_name(job_config, hydra))
 
 
 def _is_value(override: Override) -> bool:

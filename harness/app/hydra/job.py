@@ -75,9 +75,9 @@ class Job:
         if str(hydra.mode).endswith("MULTIRUN"):
             self._run_grid_job(cfg, hydra)
         else:
-            leave_with_code("openended", lambda: self._single(cfg, hydra))
+            leave_with_code("openended", lambda: self._run_single(cfg, hydra))
 
-    def _single(self, cfg: DictConfig, hydra: DictConfig) -> None:
+    def _run_single(self, cfg: DictConfig, hydra: DictConfig) -> None:
         refuse_unused_options(list(hydra.overrides.task))
         if cfg.plan_only:
             plan_jobs(cfg, [list(hydra.overrides.task)], single=True)
@@ -111,7 +111,7 @@ class Job:
                 if any(metric.reads_grid for metric in settings.metrics) or needs_whole_grid(settings.judgments):
                     from openended.harness.run import prepare
 
-                    prepare(settings, self._session(settings.outputs_dir, locking=settings.runtime.locking))
+                    prepare(settings, self._get_session(settings.outputs_dir, locking=settings.runtime.locking))
                     message, facts = "texts ready; its metrics wait for all jobs", {"overrides": watch.overrides}
                 else:
                     outcome, message = self._run(settings, watch.overrides)
@@ -129,16 +129,16 @@ class Job:
         else:
             watch.write(state, **facts, name=name)
         log.info("grid       %s; %s: %s", format_progress(watch.grid), watch.title or "run", message)
-        self._report_of(name, watch.grid, cfg)
+        self._write_report_early(name, watch.grid, cfg)
 
-    def _report_of(self, name: str, grid: Path, cfg: DictConfig) -> None:
+    def _write_report_early(self, name: str, grid: Path, cfg: DictConfig) -> None:
         """Write the report of an experiment of a series as soon as its last job has ended, by whichever process."""
         folders = find_finished_runs(grid, name)
         if folders and claim_report(grid, name):
             write_report(folders, Path(str(cfg.outputs_dir)) / "reports" / name, to_plain(cfg.get("report")))
             mark_report_complete(grid, name)
 
-    def _session(self, outputs_dir: Path, *, locking: bool) -> Session:
+    def _get_session(self, outputs_dir: Path, *, locking: bool) -> Session:
         key = str(outputs_dir)
         if key not in self._sessions:
             self._sessions[key] = _open_session(outputs_dir, locking=locking)
@@ -150,7 +150,7 @@ class Job:
         from openended.harness.storage import check_writable
 
         check_writable(settings.outputs_dir)
-        session = self._session(settings.outputs_dir, locking=settings.runtime.locking)
+        session = self._get_session(settings.outputs_dir, locking=settings.runtime.locking)
         started = time.monotonic()
         settings = select_metrics_for_file(settings, overrides)
         if settings.is_judgments_only(overrides):
@@ -192,13 +192,13 @@ class Watch(Callback):  # type: ignore[misc]
             jobs = read_jobs(grid)
             failed = 0
             try:
-                self._report(config, jobs, grid)
+                self._write_reports(config, jobs, grid)
             finally:
                 failed = show_failed(jobs)
             if failed:
                 raise SystemExit(FAILED)
 
-    def _report(self, config: DictConfig, jobs: list[dict[str, Any]], grid: Path) -> None:
+    def _write_reports(self, config: DictConfig, jobs: list[dict[str, Any]], grid: Path) -> None:
         """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
         folders = {Path(job["folder"]) for job in jobs if job.get("folder")}
         search = read_search(grid)

@@ -80,7 +80,7 @@ class Probe:
         """Run all checks that the dialect allows."""
         sampling = make_sampling(self.decoder) if self.decoder is not None else None
         stochastic = self.decoder is not None and self.decoder.stochastic
-        await self._check("prompt", self._prompt)
+        await self._check("prompt", self._check_prompt)
         if self.report.faults:  # results for a wrong prompt are meaningless
             return self.report
         if self.server.dialect.listed:
@@ -114,7 +114,7 @@ class Probe:
         elif fault is None:
             self.report.passed.append(name)
 
-    async def _prompt(self) -> str | None:
+    async def _check_prompt(self) -> str | None:
         """Check that the server reads the whole prompt and returns a text of the requested length."""
         text = " ".join([KNOWN_TEXT] * 8)
         if self.tokenizer is not None and self.context is not None:

@@ -64,7 +64,7 @@ class GeneralRunner:
         layers = lm.model.config.get_text_config(decoder=True).num_hidden_layers
         self.keys = KeyValues(layers, rows, length, padded=not self._steady, once=once)
 
-    def _full(self, rows: int) -> int:
+    def _round_up_count(self, rows: int) -> int:
         """Return the number of tokens to run for a number of requested tokens."""
         return max(round_up_to_tiles(rows, TILE), FLOOR) if self._steady else rows
 
@@ -75,7 +75,7 @@ class GeneralRunner:
         del every
         states: dict[int, Tensor] = {}
         for part in split_prompts(prompts, self._device.type):
-            size = self._full(sum(len(prompts[i]) for i in part))
+            size = self._round_up_count(sum(len(prompts[i]) for i in part))
             batch = plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], size, self._device)
             states.update(zip(part, torch.split(self._run(batch), [len(prompts[i]) for i in part]), strict=True))
         self.lengths[list(rows)] = [len(p) for p in prompts]
@@ -84,7 +84,7 @@ class GeneralRunner:
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
         """See `Runner`."""
         index = np.asarray(rows)
-        hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], self._full(len(rows))))
+        hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], self._round_up_count(len(rows))))
         self.lengths[index] += 1
         return hidden
 
@@ -98,7 +98,7 @@ class GeneralRunner:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `Runner`."""
-        return compute_logits(self._lm, self._head, hidden, self._full)
+        return compute_logits(self._lm, self._head, hidden, self._round_up_count)
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         """See `Runner`."""

@@ -80,20 +80,20 @@ class Gpt2Runner:
             x = nn.embedding(batch.ids, w.tokens).add_(nn.embedding(batch.positions, w.positions))
             for depth, layer in enumerate(w.blocks):
                 h = nn.layer_norm(x, (w.width,), layer.ln_1_w, layer.ln_1_b, w.eps)
-                qkv = self._affine(layer.attn_b, h, layer.attn_w).view(len(x), 3, w.heads, w.head_size)
+                qkv = self._apply_affine(layer.attn_b, h, layer.attn_w).view(len(x), 3, w.heads, w.head_size)
                 query, key, value = qkv.unbind(1)
                 h = self.keys.attend(depth, query, key, value, batch, _attend)
                 if not every and depth == w.layers - 1:  # only the last position is needed in the last layer
                     last = batch.last(self._tile)
                     x, h = x[last], h[last]
-                x.add_(self._affine(layer.proj_b, h, layer.proj_w))
+                x.add_(self._apply_affine(layer.proj_b, h, layer.proj_w))
                 h = nn.layer_norm(x, (w.width,), layer.ln_2_w, layer.ln_2_b, w.eps)
-                h = nn.gelu(self._affine(layer.fc_b, h, layer.fc_w), approximate="tanh")
-                x.add_(self._affine(layer.out_b, h, layer.out_w))
+                h = nn.gelu(self._apply_affine(layer.fc_b, h, layer.fc_w), approximate="tanh")
+                x.add_(self._apply_affine(layer.out_b, h, layer.out_w))
             size = batch.size if every else len(batch.rows)
             return nn.layer_norm(x[:size], (w.width,), w.ln_f_w, w.ln_f_b, w.eps)
 
-    def _affine(self, bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    def _apply_affine(self, bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
         import torch
 
         if not self._steady:

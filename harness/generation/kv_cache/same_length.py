@@ -29,7 +29,7 @@ class SameLengthRunner:
         self.lengths = np.zeros(rows, dtype=np.int64)
         self._cache: Any = None
 
-    def _full(self, rows: int) -> int:
+    def _round_up_count(self, rows: int) -> int:
         """Return the number of rows to run for a number of requested rows."""
         return max(round_up_to_tiles(rows, TILE), FLOOR) if self._steady else rows
 
@@ -42,11 +42,11 @@ class SameLengthRunner:
         for length in sorted({len(p) for p in prompts}, reverse=True):
             part = [i for i, p in enumerate(prompts) if len(p) == length]
             if not self._once:
-                full = self._full(len(self.lengths))
+                full = self._round_up_count(len(self.lengths))
                 self._cache = make_fixed_cache(self._model.config, full, self._room)
             ids = torch.tensor([tuple(prompts[i]) for i in part], dtype=torch.int64, device=self._lm.device)
             states.update(zip(part, self._run(ids, 0).unbind(0), strict=True))
-            for layer in self._layers():
+            for layer in self._list_layers():
                 layer.move([rows[i] for i in part], list(range(len(part))))
         self.lengths[list(rows)] = [len(p) for p in prompts]
         return [states[i] for i in range(len(prompts))]
@@ -62,11 +62,11 @@ class SameLengthRunner:
         import torch
 
         n, t = ids.shape
-        missing = self._full(n) - n
+        missing = self._round_up_count(n) - n
         if missing:
             ids = torch.cat([ids, ids[:1].expand(missing, t)])
         at = torch.arange(start, start + t, device=ids.device)
-        for layer in self._layers():
+        for layer in self._list_layers():
             layer.used = start
         with torch.inference_mode():
             out = self._body(
@@ -81,16 +81,16 @@ class SameLengthRunner:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See `Runner`."""
-        return compute_logits(self._lm, self._head, hidden, self._full)
+        return compute_logits(self._lm, self._head, hidden, self._round_up_count)
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         """See `Runner`."""
         if len(source):
             self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
-            for layer in self._layers():
+            for layer in self._list_layers():
                 layer.move(list(target), list(source), since)
 
-    def _layers(self) -> list[Any]:
+    def _list_layers(self) -> list[Any]:
         return [] if self._cache is None else list(self._cache.layers)
 
 

@@ -24,7 +24,7 @@ def model_files(folder: Path, *, chat: bool) -> list[Path]:
         DataError: If the index names a shard that is not there, or is damaged.
     """
     named = (*_CONFIGS, *TOKENIZERS, *_WITH_THEM, *(("chat_template.jinja",) if chat else ()))
-    return sorted([p for name in named if (p := folder / name).is_file()] + _weights(folder))
+    return sorted([p for name in named if (p := folder / name).is_file()] + _list_weight_files(folder))
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
@@ -40,10 +40,10 @@ def sentence_files(folder: Path) -> list[Path]:
 
 def digest_files(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
     """Return path in the folder → SHA-256 (hex); kept while size and time of a file stay."""
-    return {p.relative_to(folder).as_posix(): _cached(*_fingerprint(p)) for p in files}
+    return {p.relative_to(folder).as_posix(): _digest_cached(*_read_stat(p)) for p in files}
 
 
-def _weights(folder: Path) -> list[Path]:
+def _list_weight_files(folder: Path) -> list[Path]:
     """Return the weight files that transformers would load: the one file, else the shards of the index."""
     single_file, index = folder / WEIGHTS[0], folder / INDEX
     if single_file.is_file() or not index.is_file():
@@ -59,11 +59,11 @@ def _weights(folder: Path) -> list[Path]:
     return [index, *files]
 
 
-def _fingerprint(path: Path) -> tuple[str, int, int]:
+def _read_stat(path: Path) -> tuple[str, int, int]:
     stat = path.stat()
     return str(path), stat.st_size, stat.st_mtime_ns
 
 
 @lru_cache(maxsize=256)
-def _cached(path: str, size: int, mtime: int) -> str:  # noqa: ARG001 - part of the cache's key
+def _digest_cached(path: str, size: int, mtime: int) -> str:  # noqa: ARG001 - part of the cache's key
     return digest_file(Path(path))

@@ -102,11 +102,11 @@ def build_judgment_rows(gathered: StudyAnswers) -> list[dict[str, Any]]:
     for sheet in gathered.sheets:
         for item in sheet.items:
             if not key.by_id[item.task].is_control:
-                rows += _rows(key, sheet.rater, item)
+                rows += _build_rows(key, sheet.rater, item)
     return sorted(rows, key=lambda row: [str(row[name]) for name in ("example_id", "criterion", "rater", "order")])
 
 
-def _rows(key: StudyKey, rater: str, item: AnsweredItem) -> list[dict[str, Any]]:
+def _build_rows(key: StudyKey, rater: str, item: AnsweredItem) -> list[dict[str, Any]]:
     task = key.by_id[item.task]
     rows = []
     for criterion, number in item.choices.items():

@@ -93,10 +93,10 @@ def choose_setting(
     seeds = [s for s in measured[0][1].values if all(s in v.values for _, v in measured)]
     splits = halves(len(seeds))
     choosing, scoring = splits[0] if splits else (tuple(range(len(seeds))), ())
-    best = min(measured, key=lambda pair: _cost(pair[1], [seeds[i] for i in choosing], cost))
+    best = min(measured, key=lambda pair: _compute_cost(pair[1], [seeds[i] for i in choosing], cost))
     return best[0], tuple(seeds[i] for i in scoring)
 
 
-def _cost(item: SystemValue, seeds: Sequence[str], cost: Mapping[str, float]) -> float:
+def _compute_cost(item: SystemValue, seeds: Sequence[str], cost: Mapping[str, float]) -> float:
     mean = math.fsum(item.values[s] for s in seeds) / len(seeds) if seeds else item.mean
     return cost["sign"] * (mean if math.isnan(cost["target"]) else abs(mean - cost["target"]))

@@ -178,7 +178,7 @@ def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> S
 
 def _test_over_seeds(a: SystemValue, b: SystemValue) -> SystemComparison:
     """Test differences paired by seed; a system without seeds has the same value for each."""
-    left, right = _by_seed(a, b), _by_seed(b, a)
+    left, right = _list_values_by_seed(a, b), _list_values_by_seed(b, a)
     seeds = [s for s in left if s in right and math.isfinite(left[s]) and math.isfinite(right[s])]
     apart = np.array([left[s] - right[s] for s in seeds])
     p_value = sign_flip_p(apart, a.metric, a.key) if len(seeds) >= LEAST_SEEDS else math.nan
@@ -252,7 +252,7 @@ def mean_interval(values: F64, level: float = LEVEL) -> tuple[float, float]:
     return mean - away, mean + away
 
 
-def _by_seed(item: SystemValue, other: SystemValue) -> Mapping[str, float]:
+def _list_values_by_seed(item: SystemValue, other: SystemValue) -> Mapping[str, float]:
     single = len(item.values) == 1 and len(other.values) > 1
     return dict.fromkeys(other.values, next(iter(item.values.values()))) if single else item.values
 

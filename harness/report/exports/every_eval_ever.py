@@ -120,7 +120,7 @@ def _describe_value(run: Run, row: ResultRow, key: str, direction: str, human: f
     config = {
         "metric_id": f"openended.{row.metric}.{key}", "metric_name": row.titles.get(key, key),
         "lower_is_better": direction == "lower", "score_type": "continuous",
-        "min_score": _bound(low), "max_score": _bound(high),
+        "min_score": _format_bound(low), "max_score": _format_bound(high),
     }  # fmt: skip
     if direction not in ("higher", "lower"):
         config["additional_details"] = {"polarity": _UNKNOWN, "direction": direction}
@@ -208,7 +208,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _bound(value: float) -> float | str:
+def _format_bound(value: float) -> float | str:
     return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
 
 

@@ -33,11 +33,11 @@ def best_of_n(results: Results, items: Sequence[SystemValue], metrics: Sequence[
     """Draw the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
     figures: dict[FigureKey, Figure | None] = {}
     for task, part in group_by_data(items).items():
-        figures[task, ""] = _figure(part, metrics, read_styles(results))
+        figures[task, ""] = _draw_figure(part, metrics, read_styles(results))
     return name_figures("best_of_n", {key: figure for key, figure in figures.items() if figure is not None})
 
 
-def _figure(items: Sequence[SystemValue], metrics: Sequence[str], system_styles: SystemStyles) -> Figure | None:
+def _draw_figure(items: Sequence[SystemValue], metrics: Sequence[str], system_styles: SystemStyles) -> Figure | None:
     from matplotlib.ticker import MaxNLocator
 
     pairs = [

@@ -67,7 +67,7 @@ def people_figures(results: Results, items: Sequence[SystemValue]) -> Mapping[st
         halves[key] = huse_parts(both, styles) if both else None
     agreement: dict[tuple[str, ...], Figure | None] = {}
     for task, part in group_by_data(items).items():
-        values = _primary_values(part)
+        values = _collect_primary_values(part)
         enough = len(values) > 1 and _have_enough_shared(values)
         agreement[(task,)] = agreement_map(values) if enough else None
     return {
@@ -103,7 +103,7 @@ def _draw_huse(results: Results, system: System) -> tuple[Figure | None, Figure 
     return huse_regions(rated, rule), huse_stability(rated, rule) if rated.n <= _MANY else None
 
 
-def _primary_values(items: Sequence[SystemValue]) -> dict[str, list[float]]:
+def _collect_primary_values(items: Sequence[SystemValue]) -> dict[str, list[float]]:
     """Metric → its primary value (and recall) of every system, where five systems or more have it."""
     models = [i for i in items if i.system == "model"]
     systems = list(dict.fromkeys(tuple(i.axes.items()) for i in models))

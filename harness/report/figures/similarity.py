@@ -36,10 +36,10 @@ class TextSetSimilarity:
 def system_similarity(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
     """Draw the mean cosine of two systems' texts for the same prompt; the diagonal is between seeds of one system."""
     parts = group_by_task_and_options(items, METRIC)
-    return name_figures("similarity", {key: _similarity(results, part) for key, part in parts.items()})
+    return name_figures("similarity", {key: _draw_similarity(results, part) for key, part in parts.items()})
 
 
-def _similarity(results: Results, items: Sequence[SystemValue]) -> Figure | None:
+def _draw_similarity(results: Results, items: Sequence[SystemValue]) -> Figure | None:
     systems, runs = group_systems(items), []
     for number, system in enumerate(systems):
         value = system.value(METRIC, METRIC)

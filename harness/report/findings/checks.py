@@ -141,7 +141,7 @@ def check_ranking(field: str, metric: str, *keys: str, least: float = ALIKE, axi
         agreements = [
             agreement
             for key in keys
-            if (agreement := _agreement(select_values(items, metric, key), field, axis or field)) is not None
+            if (agreement := _measure_agreement(select_values(items, metric, key), field, axis or field)) is not None
         ]
         if not agreements:
             return None
@@ -151,7 +151,7 @@ def check_ranking(field: str, metric: str, *keys: str, least: float = ALIKE, axi
     return check
 
 
-def _agreement(items: Sequence[SystemValue], field: str, axis: str) -> tuple[float, int, int] | None:
+def _measure_agreement(items: Sequence[SystemValue], field: str, axis: str) -> tuple[float, int, int] | None:
     """Return (lowest rank correlation, number of values of the field, largest number of shared systems)."""
     from openended.metrics.correlation import rank_correlation
 

@@ -119,9 +119,11 @@ def select_human_rated(items: Sequence[SystemValue]) -> list[SystemValue]:
     """Return the HUSE values that are based on human ratings."""
     huse_values = [i for i in items if i.metric == "huse" and i.system == "model"]
     return [
-        i for i in huse_values if not any(name in (i.axes.get("task", ""), *_judgment_files(i)) for name in INVENTED)
+        i
+        for i in huse_values
+        if not any(name in (i.axes.get("task", ""), *_read_judgment_file(i)) for name in INVENTED)
     ]
 
 
-def _judgment_files(item: SystemValue) -> tuple[str, ...]:
+def _read_judgment_file(item: SystemValue) -> tuple[str, ...]:
     return (parse_signature(item.signature).get("judgments", "").partition("@")[0],)

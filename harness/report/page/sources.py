@@ -85,7 +85,7 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
             axes.setdefault(key, run)
             side.prompts = prompts | side.prompts if set(prompts) != set(side.prompts) else side.prompts
             if human is not None:
-                sources += _human_source(prefix, side_number, human, results, run, sources)
+                sources += _make_human_source(prefix, side_number, human, results, run, sources)
             sources.append(TextSource(prefix + label, side_number, seed, model_rows, results, runs))
             labels[label] = None
     _name_sides(sides, axes)
@@ -107,7 +107,7 @@ def _find_side_key(run: Run, prompts: Mapping[str, str], sides: Mapping[str, Tex
     return key
 
 
-def _human_source(
+def _make_human_source(
     prefix: str, side_number: int, rows: RowFile, results: Results, run: Run, sources: Sequence[TextSource]
 ) -> list[TextSource]:
     """Return the human side if it is not among the sources yet; a second one of other texts has its report's name."""

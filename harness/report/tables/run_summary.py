@@ -29,11 +29,11 @@ def summarize_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     """Summarize runs: data, date and commands."""
     if not runs:
         return ()
-    lines = (_data(runs), _imported(runs), f"Newest run: {date_of(runs)}.", *commands_of(runs))
+    lines = (_describe_data(runs), _describe_imported(runs), f"Newest run: {date_of(runs)}.", *commands_of(runs))
     return tuple(filter(None, lines))
 
 
-def _imported(runs: Sequence[Run]) -> str:
+def _describe_imported(runs: Sequence[Run]) -> str:
     """Return the note on artifacts that were imported; empty if there are none."""
     stages = sorted({stage for run in runs for stage in run.imported_stages})
     count = sum(bool(run.imported_stages) for run in runs)
@@ -60,20 +60,20 @@ def date_of(runs: Sequence[Run]) -> str:
 def commands_of(runs: Sequence[Run]) -> list[str]:
     """Return the distinct command lines of the runs, newest first."""
     newest_first = sorted(runs, key=lambda run: run.created, reverse=True)
-    lines = list(dict.fromkeys(_command(run.command) for run in newest_first if run.command))
+    lines = list(dict.fromkeys(_format_command(run.command) for run in newest_first if run.command))
     rest = len(lines) - MAX_COMMANDS
     more = [f"{rest} more {'command' if rest == 1 else 'commands'}: see the runs' records."] if rest > 0 else []
     return [*(f"Command: {line}" for line in lines[:MAX_COMMANDS]), *more]
 
 
-def _command(words: Sequence[str]) -> str:
+def _format_command(words: Sequence[str]) -> str:
     """Format a command as typed by the user, with the program name instead of its path."""
     path = Path(words[0])
     program = f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name
     return shlex.join([*program.split(), *words[1:]])
 
 
-def _data(runs: Sequence[Run]) -> str:
+def _describe_data(runs: Sequence[Run]) -> str:
     """Describe the task and the number and length of texts; of judgments alone, only their file."""
     if all(run.axes.get("decoder") == RATED for run in runs):
         return f"Judgments {format_axis_values(runs, 'judgments')}."

@@ -93,7 +93,9 @@ def select_pairs(items: Sequence[SystemValue], layout: Layout) -> list[tuple[str
     for pattern in layout.metrics or tuple(have):
         metric, _, key = pattern.partition(".")
         if metric in have:
-            out |= dict.fromkeys((metric, k) for k in _keys(metric, key, have[metric], primary, layout.companions))
+            out |= dict.fromkeys(
+                (metric, k) for k in _select_keys(metric, key, have[metric], primary, layout.companions)
+            )
     requested = {tuple(pattern.split(".", 1)) for pattern in layout.metrics}
     named = [p for p in out if p in requested or (p[0], "*") in requested or p[1] not in COMPANIONS.get(p[0], ())]
     return [p for p in out if p in named or not _is_repeated(p, out, items)]
@@ -113,7 +115,7 @@ def _is_repeated(pair: tuple[str, str], others: Iterable[tuple[str, str]], items
     )
 
 
-def _keys(metric: str, key: str, have: Sequence[str], primary: Mapping[str, str], companions: bool) -> list[str]:
+def _select_keys(metric: str, key: str, have: Sequence[str], primary: Mapping[str, str], companions: bool) -> list[str]:
     first = [primary[metric]] if metric in primary else list(have[:1])
     if key == "*":
         return [*first, *(k for k in have if k not in first)]

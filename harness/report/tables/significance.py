@@ -41,15 +41,15 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
     tests = {(s.label, p): compare_systems(results, items, s, labels[baseline], p) for s in others for p in pairs}
     corrected = holm_of({k: t.p_value for k, t in tests.items() if t is not None})
     return [
-        _differences(items, others, pairs, tests, corrected, baseline),
-        _p_values(items, others, pairs, corrected, baseline),
+        _build_difference_table(items, others, pairs, tests, corrected, baseline),
+        _build_p_value_table(items, others, pairs, corrected, baseline),
     ]
 
 
 Key = tuple[str, tuple[str, str]]
 
 
-def _differences(
+def _build_difference_table(
     items: Sequence[SystemValue],
     others: Sequence[System],
     pairs: Sequence[tuple[str, str]],
@@ -59,7 +59,7 @@ def _differences(
 ) -> Table:
     columns, blocks = [], []
     for pair in pairs:
-        cells = [_cell(tests[s.label, pair], corrected.get((s.label, pair), math.nan)) for s in others]
+        cells = [_make_cell(tests[s.label, pair], corrected.get((s.label, pair), math.nan)) for s in others]
         first = select_values(items, *pair)[0]
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
@@ -83,7 +83,7 @@ def _differences(
     )
 
 
-def _cell(test: SystemComparison | None, p_value: float) -> Cell:
+def _make_cell(test: SystemComparison | None, p_value: float) -> Cell:
     if test is None:
         return Cell(note="One of the two systems has no value, or there is no human value to compare with.")
     if not math.isfinite(p_value):
@@ -93,7 +93,7 @@ def _cell(test: SystemComparison | None, p_value: float) -> Cell:
     return Cell(test.difference, n=test.n, signed=True, suffix=sign + unsure)
 
 
-def _p_values(
+def _build_p_value_table(
     items: Sequence[SystemValue],
     others: Sequence[System],
     pairs: Sequence[tuple[str, str]],

@@ -185,10 +185,10 @@ class Table:
             parts.append("± std over seeds")
         if any(math.isfinite(cell.metric_error) for cell in cells):
             parts.append("(…) metric's own std")
-        lines = ("; ".join(parts), self._bold_rules())
+        lines = ("; ".join(parts), self._explain_bold())
         return tuple(f"{line}." for line in lines if line)
 
-    def _bold_rules(self) -> str:
+    def _explain_bold(self) -> str:
         """Say which cells are bold; if the columns differ in the rule, name the columns of all rules but the first."""
         marked = [c for i, c in enumerate(self.columns) if any(row.cells[i].best for row in self.rows)]
         parts: list[str] = []

@@ -91,14 +91,14 @@ class Featurizer(ScorerFeatures):
         Raises:
             UndefinedMetric: If a feature does not exist for this system (a decoder without Q, say).
         """
-        return {_label(need): self._feature(source, need).content for need in needs}
+        return {_label(need): self._get_feature(source, need).content for need in needs}
 
     def side(self, source: TextRows, needs: Iterable[Need]) -> Side:
         """Return the `Side` that a metric reads, with these features loaded.
 
         Sides are cached by the content of their features, so that values derived from one are shared between metrics.
         """
-        features = {need: self._feature(source, need) for need in needs}
+        features = {need: self._get_feature(source, need) for need in needs}
         contents = sorted([_label(need), str(feature.content)] for need, feature in features.items())
         key = digest([source.role, source.digest, contents])
 
@@ -110,7 +110,7 @@ class Featurizer(ScorerFeatures):
 
     def value(self, source: TextRows, need: Need) -> Any:  # noqa: ANN401 - each kind has its own
         """Return one feature, or None if it is not computed yet."""
-        feature = self._feature(source, need)
+        feature = self._get_feature(source, need)
         return feature.value if feature.content is not None else None
 
     def make(self, requests: Sequence[tuple[TextRows, Sequence[Need]]], decoder: Decoder | None) -> None:
@@ -155,7 +155,7 @@ class Featurizer(ScorerFeatures):
     def _store(self, source: TextRows, need: Need, content: str | None, load: Callable[[], Any]) -> None:
         self._features[source.identity, need] = FeatureHandle(content, load)
 
-    def _feature(self, source: TextRows, need: Need) -> FeatureHandle:
+    def _get_feature(self, source: TextRows, need: Need) -> FeatureHandle:
         feature = self._features[source.identity, need]
         if feature.reason:
             raise UndefinedMetric(feature.reason)

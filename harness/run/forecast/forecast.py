@@ -57,10 +57,10 @@ class Forecast:
         """Add one job's plan."""
         self.jobs += 1
         self._add_needs(run, outcome)
-        human, model = _sides(run)
+        human, model = _make_placeholders(run)
         for line in outcome.plan:
             rows = model if line.work.role == "model" else human
-            reader = _bare(line.work.model) if line.stage in PASSES and line.work.model is not None else None
+            reader = _drop_label(line.work.model) if line.stage in PASSES and line.work.model is not None else None
             key = line.key or digest([line.stage, line.what, rows, reader])
             if key in self._steps:
                 continue
@@ -83,7 +83,7 @@ class Forecast:
         used |= {"embedder"} if any(need.kind == "embeddings" for need in needs) else set()
         for role, spec in roles.items():
             if spec is not None and (role in used or role not in ("scorer", "embedder")):
-                self.models.setdefault(_bare(spec), set()).add(role)
+                self.models.setdefault(_drop_label(spec), set()).add(role)
         for file in run.data.task.files():
             self.files[str(file.path)] = FileNeed(file.name, file.present, str(file.path), file.url)
         urls = {file.url for file in self.files.values()} - {""}
@@ -153,11 +153,11 @@ def forecast_plans(plans: Iterable[tuple[ResolvedRun, Outcome]]) -> Forecast:
     return total
 
 
-def _sides(run: ResolvedRun) -> tuple[str, str]:
+def _make_placeholders(run: ResolvedRun) -> tuple[str, str]:
     """Return placeholders for the rows of both sides while their digests are unknown."""
     data, generation = run.data, run.generation
     cuts = generation.model if generation.model is not None else run.scoring.scorer
-    name = canonicalize(_bare(cuts)) if cuts is not None else None
+    name = canonicalize(_drop_label(cuts)) if cuts is not None else None
     human = digest([canonicalize(data.task), data.num_examples, data.max_new_tokens, name])
     decoder = generation.decoder
     seed = generation.seed if decoder is not None and decoder.stochastic else None
@@ -165,6 +165,6 @@ def _sides(run: ResolvedRun) -> tuple[str, str]:
     return human, digest([human, generation.file or maker])
 
 
-def _bare(spec: BackendSpec) -> BackendSpec:
+def _drop_label(spec: BackendSpec) -> BackendSpec:
     """Return a model without its name in tables: one under two names is one."""
     return spec.without_label()

@@ -47,20 +47,20 @@ def write_explanations(
         arrays = load_result_arrays(store / result.artefact)
         if not any(name.endswith("_rows") for name in arrays):
             continue
-        names = names or {"human": _names(human), "model": _names(model)}
+        names = names or {"human": _name_rows(human), "model": _name_rows(model)}
         head = {"metric": result.result.metric, "signature": result.result.signature}
-        lines += [{**head, **line} for line in _lines(arrays, names)]
+        lines += [{**head, **line} for line in _iterate_lines(arrays, names)]
     if lines:
         write_text(folder / EXPLAIN, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
 
-def _names(source: TextRows) -> list[str]:
+def _name_rows(source: TextRows) -> list[str]:
     """Return `id#sample` of each row, in the order that two-sample metrics read them."""
     rows = RowFile(source.path)
     return [f"{example}#{sample}" for example, sample in sorted(zip(rows.ids, rows.samples, strict=True))]
 
 
-def _lines(arrays: Arrays, names: Names) -> Iterator[Mapping[str, Json]]:
+def _iterate_lines(arrays: Arrays, names: Names) -> Iterator[Mapping[str, Json]]:
     if "cell" in arrays:
         for index, cell in enumerate(arrays["cell"]):
             shares = arrays["cell_shares"][index]

@@ -117,7 +117,7 @@ class OptunaSweeper(LaunchingSweeper):
         trial, chosen = setting
         title = f"search     trial {trial.number}: {' '.join(f'{k}={v}' for k, v in chosen.items())}"
         try:
-            values = [self._values(options, job) for job in jobs]
+            values = [self._read_values(options, job) for job in jobs]
         except DataError as err:
             searching.fail(trial, format_error(err))
             log.info("%s: failed: %s", title, format_error(err))
@@ -136,7 +136,7 @@ class OptunaSweeper(LaunchingSweeper):
         log.info("%s: %s", title, values_text)
         return False
 
-    def _values(self, options: SearchOptions, job: Mapping[str, Any]) -> Values:
+    def _read_values(self, options: SearchOptions, job: Mapping[str, Any]) -> Values:
         if job["state"] != "done":
             raise DataError(str(job.get("error") or f"its job is {job['state']}"))
         record = read_record(Path(str(job["folder"])))
@@ -163,7 +163,7 @@ class OptunaSweeper(LaunchingSweeper):
             jobs = self._run([options.plan.space.words(tried.setting, seed) for seed in missing])
             for seed, job in zip(missing, jobs, strict=True):
                 try:
-                    values = self._values(options, job)
+                    values = self._read_values(options, job)
                     searching.record_confirmation(tried.number, seed, values, tried.setting, str(job["folder"]))
                 except HarnessError as err:
                     log.warning("search     trial %d with seed %s: %s", tried.number, seed, format_error(err))

@@ -147,9 +147,9 @@ class StudyRunner:
         Batches begin at multiples of `count`: one that was interrupted is filled up to what it was.
         """
         number = len(self.study.get_trials(deepcopy=False))
-        return [self._next() for _ in range(len(self._left) + -number % count or count)]
+        return [self._get_next_trial() for _ in range(len(self._left) + -number % count or count)]
 
-    def _next(self) -> tuple[Trial, dict[str, str]]:
+    def _get_next_trial(self) -> tuple[Trial, dict[str, str]]:
         from optuna.trial import Trial
 
         if self._left:

@@ -151,7 +151,7 @@ def test_a_model_under_test_reads_its_chat_prompts_by_name(tmp_path, passes):
     chats = replace(SPEC, chat_template=True)
     own = source(tmp_path, tokenizer=tokenizer_digest(chats), chat=True)
     with pytest.raises(SpecError, match="chat template were not made yet"):
-        passes._ids(replace(own, chat=None), chats, ScoringOptions(scope="continuation"))
-    prompts, texts = passes._ids(own, chats, ScoringOptions(scope="continuation"))
+        passes._read_ids(replace(own, chat=None), chats, ScoringOptions(scope="continuation"))
+    prompts, texts = passes._read_ids(own, chats, ScoringOptions(scope="continuation"))
     assert [ids.tolist() for ids in prompts] == [[7, 8, 9], [8, 8, 9], [9, 8, 9]]
     assert texts.lengths.tolist() == [3, 4, 5]
