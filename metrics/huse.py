@@ -36,20 +36,20 @@ from openended.metrics._common.choices import check_choice
 from openended.metrics._common.values import Values
 from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, PairRatings, join
 from openended.metrics._huse.nearest_neighbors import Ties, VoteTie
-from openended.metrics._huse.stability import affordable, bootstrap_huse, example_curve, rater_curve
-from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
+from openended.metrics._huse.stability import bootstrap_huse, count_affordable_draws, example_curve, rater_curve
+from openended.metrics._huse.statistic import HusePoints, Rule, compute_huse
 from openended.metrics.judgments import (
     LOG_PROB,
     Empty,
     FileRow,
     JudgmentMetric,
     Judgments,
+    add_raters_fact,
     agreement,
     are_ratings,
     build_file_features,
     get_judgments,
     read_judgments,
-    with_raters,
 )
 
 __all__ = [
@@ -128,7 +128,7 @@ def huse(
     rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
     own_copies = None if copies is None else np.asarray(copies, dtype=np.int64)
     errors, errors_q = HusePoints.build(ratings, logp, sizes, labels, rule).errors(rule, own_copies)
-    value, quality = huse_of(errors), huse_of(errors_q)
+    value, quality = compute_huse(errors), compute_huse(errors_q)
     return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
 
 
@@ -250,12 +250,12 @@ class Huse(JudgmentMetric):
         rule = Rule(k=self.k, ties=self.ties, vote_tie=self.vote_tie, log_prob_floor=self.log_prob_floor)
         scores = huse(**rated.columns(), **dataclasses.asdict(rule))
         values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
-        draws = affordable(self.draws, rated.n)
+        draws = count_affordable_draws(self.draws, rated.n)
         if draws:
             low, high = bootstrap_huse(rated, rule, draws=draws, level=self.level, seed=self.seed).interval()
             values |= {"huse_low": low, "huse_high": high}
         values["agreement"] = agreement(rated.ratings)
-        features, who = with_raters(features, judged.raters, judged.calibration)
+        features, who = add_raters_fact(features, judged.raters, judged.calibration)
         return self.result(
             features,
             "huse",

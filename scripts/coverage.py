@@ -60,7 +60,7 @@ def simulate(
     metric: Metric, n: int, worlds: int, seed: int = 0, *, texts: str = "made-up", samples: int | None = None
 ) -> list[Shares]:
     """Draw worlds, and return the shares of every value of the metric."""
-    samples = samples or samples_of(metric)
+    samples = samples or count_needed_samples(metric)
     if not samples:
         return []
     values: dict[str, list[float]] = defaultdict(list)
@@ -118,7 +118,7 @@ def _count(
     return Shares(metric, key, method, n, float(np.mean(covered)), wrong, ratio, len(values))
 
 
-def samples_of(metric: Metric) -> int:
+def count_needed_samples(metric: Metric) -> int:
     """Return how many texts a prompt the metric needs; 0 if it has no value for one system alone."""
     for samples in (1, 3):
         (features,) = draw(np.random.default_rng(0), 60, metric, MODEL, samples=samples)

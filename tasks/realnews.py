@@ -75,16 +75,16 @@ class RealNews(FileTask):
         text = read_usable_text(row, "article" if "article" in row else "text", where, skipped)
         if text is None:
             return None
-        prompt = metadata_prompt(row)
+        prompt = render_metadata_prompt(row)
         if not prompt:
             skipped["no title, domain, date or author"] += 1
             return None
         return Example(
-            f"realnews/{record_number(row, number - 1):06d}", prompt, text, {"domain": str(row.get("domain"))}
+            f"realnews/{read_record_number(row, number - 1):06d}", prompt, text, {"domain": str(row.get("domain"))}
         )
 
 
-def record_number(row: Mapping[str, Any], fallback: int) -> int:
+def read_record_number(row: Mapping[str, Any], fallback: int) -> int:
     """Return the number that pairs a human and a machine article: `ind30k`, `inst_index`, else the line, from 0."""
     for field in ("ind30k", "inst_index"):
         value = row.get(field)
@@ -93,7 +93,7 @@ def record_number(row: Mapping[str, Any], fallback: int) -> int:
     return fallback
 
 
-def metadata_prompt(row: Mapping[str, Any]) -> str:
+def render_metadata_prompt(row: Mapping[str, Any]) -> str:
     """Render what is known of an article before its text, in Grover's order; ends with an empty line."""
     authors = row.get("authors")
     fields = {

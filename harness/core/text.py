@@ -46,7 +46,7 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def csv_cell(text: str) -> str:
+def escape_csv_cell(text: str) -> str:
     """Return text that no spreadsheet reads as a formula: a leading apostrophe is added where needed."""
     if not text.lstrip(" ").startswith(_FORMULA):
         return text

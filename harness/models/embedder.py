@@ -28,7 +28,7 @@ from openended.harness.models import forward
 from openended.harness.models.backend import EmbeddingRequest, TextVectors
 from openended.harness.models.check_finite import check_finite
 from openended.harness.models.forward import ForwardRow, Pool, Pooling
-from openended.harness.models.loading.files import digest_files, sentence_files
+from openended.harness.models.loading.files import digest_files, list_sentence_files
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
@@ -109,7 +109,7 @@ class EmbedderSpec(Spec):
             raise DataError(
                 f"embedder {self.path}: no modules.json in the folder (expected a sentence-transformers model)"
             )
-        return {"dtype": self.dtype, "files": digest_files(folder, sentence_files(folder))}
+        return {"dtype": self.dtype, "files": digest_files(folder, list_sentence_files(folder))}
 
     def limit(self, context_length: int | None) -> int | None:
         """Return the length at which texts are cut.

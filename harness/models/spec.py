@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from openended.harness.core import DataError, Json, UnavailableModelError, read_json, register, shorten_error
 from openended.harness.models.backend import Ability, BackendSpec
 from openended.harness.models.families import find_refusal
-from openended.harness.models.loading.files import TOKENIZERS, WEIGHTS, digest_files, model_files
+from openended.harness.models.loading.files import TOKENIZERS, WEIGHTS, digest_files, list_model_files
 from openended.harness.models.loading.hub import is_offline
 from openended.harness.models.sizes import ModelSize, describe_model_size
 
@@ -62,7 +62,7 @@ class ModelSpec(BackendSpec):
         """Refuse an empty path, a revision of a folder and an unknown bundled model."""
         self.require(bool(self.path.strip()), "path", "a hub id, a folder or bundled:<name>")
         if self.path.startswith(BUNDLED):
-            names = bundled_models()
+            names = list_bundled_models()
             self.require(self.path.removeprefix(BUNDLED) in names, "path", f"bundled: one of {', '.join(names)}")
         self.require(not Path(self.path).expanduser().is_file(), "path", "a folder or a hub id, not a file")
         self.require(self.revision is None or self.folder is None, "revision", "null for a folder")
@@ -77,7 +77,7 @@ class ModelSpec(BackendSpec):
     def folder(self) -> Path | None:
         """The folder of the model, or None for a hub id."""
         if self.path.startswith(BUNDLED):
-            return assets_folder() / self.path.removeprefix(BUNDLED)
+            return find_assets_folder() / self.path.removeprefix(BUNDLED)
         path = Path(self.path).expanduser()
         looks_local = self.path.startswith((".", "/", "~")) or self.path.count("/") > 1
         return path if path.is_dir() or looks_local else None
@@ -108,7 +108,7 @@ class ModelSpec(BackendSpec):
         if folder is None:
             return {**fields, "hub": self.path, "commit": self.commit()}
         self.check_ready()
-        return {**fields, "files": digest_files(folder, model_files(folder, chat=self.chat_template))}
+        return {**fields, "files": digest_files(folder, list_model_files(folder, chat=self.chat_template))}
 
     def context_length(self) -> int | None:
         """Number of positions by config.json; None where the config has no such limit.
@@ -269,13 +269,13 @@ def _format_size(value: int) -> str:
     return str(value) if abs(value) < 1 << 64 else "a number of more than 64 bits"
 
 
-def bundled_models() -> tuple[str, ...]:
+def list_bundled_models() -> tuple[str, ...]:
     """Names of the models that come with the harness."""
-    root = assets_folder()
+    root = find_assets_folder()
     return tuple(sorted(p.name for p in root.iterdir() if (p / "config.json").is_file())) if root.is_dir() else ()
 
 
-def assets_folder() -> Path:
+def find_assets_folder() -> Path:
     """Return the folder of the bundled models."""
     from importlib.resources import files
 
@@ -294,4 +294,4 @@ def _format_download_advice(spec: ModelSpec) -> str:
     return f"get it where there is a network with `hf download {spec.path}{pin}`, or set model.path to a folder"
 
 
-__all__ = ["BUNDLED", "ModelSpec", "bundled_models"]
+__all__ = ["BUNDLED", "ModelSpec", "list_bundled_models"]

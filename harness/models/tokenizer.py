@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openended.harness.core import DataError, Ragged, Tokenizer, digest, require_package, shorten_error
-from openended.harness.models.loading.files import TOKENIZERS, digest_files, tokenizer_files
+from openended.harness.models.loading.files import TOKENIZERS, digest_files, list_tokenizer_files
 from openended.harness.models.loading.tokenizer_checks import check_normalizer
 from openended.harness.models.piecewise_tokenization import PieceTokens, is_exact
 
@@ -121,7 +121,7 @@ def tokenizer_digest(spec: ModelSpec) -> str:
         return digest(["tokenizer", spec.path, spec.commit()])
     if not any((folder / name).is_file() for name in TOKENIZERS):
         raise DataError(f"model {spec.path}: no tokenizer in the folder (expected tokenizer.json)")
-    return digest(digest_files(folder, tokenizer_files(folder)))
+    return digest(digest_files(folder, list_tokenizer_files(folder)))
 
 
 def number_words(texts: Iterable[str]) -> Ragged:

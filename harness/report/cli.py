@@ -29,12 +29,12 @@ Examples:
 
 def parser() -> CommandParser:
     """Return the argument parser of the command."""
-    from openended.harness.results import layout_names
+    from openended.harness.results import list_layouts
 
     command = CommandParser(
         prog="openended report",
         description="Tables (.md, .tex, .csv), figures (.pdf, .png), one tidy frame and a page from finished runs.",
-        epilog=EPILOG.format(layouts=", ".join(layout_names())),
+        epilog=EPILOG.format(layouts=", ".join(list_layouts())),
         example="openended report quickstart",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -12,7 +12,7 @@ from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.build import FILES, Report, write_table
 from openended.harness.report.tables.run_summary import format_axis_values
 from openended.harness.report.tables.selection import select_pairs
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     INTERNAL,
     Layout,
@@ -128,10 +128,12 @@ def _build_number_tables(
             signature = next((i.signature for row in rows_by_label.values() if (i := row[index]) is not None), "")
             title = f"{like.title} ({name})"
             columns.append(
-                Column(*pair, title, like.direction, column_decimals(column_cells), signature, target=like.target)
+                Column(
+                    *pair, title, like.direction, choose_column_decimals(column_cells), signature, target=like.target
+                )
             )
         gaps = [_make_difference_cell(*row) for row in rows_by_label.values()]
-        columns.append(Column(*pair, f"Δ {like.title}", "none", column_decimals(gaps)))
+        columns.append(Column(*pair, f"Δ {like.title}", "none", choose_column_decimals(gaps)))
         for label, row, gap in zip(labels, rows_by_label.values(), gaps, strict=True):
             cells[label] += [*(_make_cell(item) for item in row), gap]
     rows = tuple(TableRow(label, "human" if label == "human" else "model", tuple(cells[label])) for label in labels)

@@ -14,20 +14,20 @@ SHORT_LABELS = {"max_new_tokens": "length", "num_examples": "N", "embedder.max_l
 UNREADABLE = ("path", "revision", "reference", "generations", "judgments", "texts", "digest")
 
 
-def parent_axis(axis: str) -> str:
+def get_parent_axis(axis: str) -> str:
     """Return the axis that an option belongs to: `model` for `model.dtype`; empty if the axis is not an option."""
     return axis.partition(".")[0] if "." in axis else ""
 
 
 def describes_human_side(axis: str) -> bool:
     """Return whether an axis also applies to the human text (it does not describe the model)."""
-    return axis not in MODEL_AXES and parent_axis(axis) not in MODEL_AXES
+    return axis not in MODEL_AXES and get_parent_axis(axis) not in MODEL_AXES
 
 
 def add_options(axes: Iterable[str], names: Iterable[str]) -> list[str]:
     """Return axes followed by all their options: `embedder` adds `embedder.path`, `embedder.layer`, …."""
     requested = list(axes)
-    return list(dict.fromkeys([*requested, *(n for n in names if parent_axis(n) in requested)]))
+    return list(dict.fromkeys([*requested, *(n for n in names if get_parent_axis(n) in requested)]))
 
 
 def order_axes(names: Iterable[str]) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def format_axis_value(value: Any) -> str:  # noqa: ANN401
 
 def format_option(axis: str, value: str) -> str:
     """Format an option for a label; options of scorer and embedder keep their prefix."""
-    label = axis if parent_axis(axis) in {"scorer", "embedder"} else axis.rpartition(".")[2]
+    label = axis if get_parent_axis(axis) in {"scorer", "embedder"} else axis.rpartition(".")[2]
     return f"{SHORT_LABELS.get(axis, label)}={value or 'none'}"
 
 
@@ -94,7 +94,7 @@ def _rank(axis: str) -> int:
 
 
 def _has_several_values(rows: Sequence[Row], axis: str) -> bool:
-    head, groups = parent_axis(axis), dict[str, set[str]]()
+    head, groups = get_parent_axis(axis), dict[str, set[str]]()
     for row in rows:
         groups.setdefault(row.get(head, ""), set()).add(row.get(axis, ""))
     return any(len(values) > 1 for values in groups.values())

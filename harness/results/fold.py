@@ -126,20 +126,20 @@ def _compute_root_mean_square(spreads: Sequence[float]) -> float:
     return math.sqrt(math.fsum(s * s for s in finite) / len(finite)) if finite else math.nan
 
 
-def natural_sort_key(text: str) -> tuple[tuple[int, float, str], ...]:
+def make_natural_sort_key(text: str) -> tuple[tuple[int, float, str], ...]:
     """Return a sort key that compares numbers by value: `top_k k=5` before `top_k k=40`."""
     parts = re.split(r"(\d+(?:\.\d+)?)", text)
     return tuple((0, float(p), "") if i % 2 else (1, 0.0, p) for i, p in enumerate(parts))
 
 
-def order_key(axis: str, item: SystemValue) -> tuple[Any, ...]:
+def make_order_key(axis: str, item: SystemValue) -> tuple[Any, ...]:
     """Return the sort key of a value by one axis."""
     value = item.axes.get(axis, "")
     if axis == "decoder":
-        return (_get_table_rank(value), natural_sort_key(value), natural_sort_key(item.titles[1]))
+        return (_get_table_rank(value), make_natural_sort_key(value), make_natural_sort_key(item.titles[1]))
     if axis == "model":
-        return (0, natural_sort_key(item.titles[0]), natural_sort_key(value))
-    return (0, natural_sort_key(value), ())
+        return (0, make_natural_sort_key(item.titles[0]), make_natural_sort_key(value))
+    return (0, make_natural_sort_key(value), ())
 
 
 def _get_table_rank(decoder: str) -> int:

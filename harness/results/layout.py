@@ -88,7 +88,7 @@ class Layout(Spec):
             raise SpecError(f"report: axis {min(both)!r} is in more than one of rows, columns and split")
 
 
-def layout_names() -> list[str]:
+def list_layouts() -> list[str]:
     """Return the names of the built-in layouts."""
     return list_names("report")
 
@@ -120,7 +120,7 @@ def _read_layout_text(name: str) -> tuple[str, str]:
         if not path.is_file():
             raise SpecError(f"no such layout file: {path}")
         return path.read_text(encoding="utf-8"), name
-    names = layout_names()
+    names = list_layouts()
     if name not in names:
         raise SpecError(f"no layout {name!r}{suggest(name, names)}, or the path of a .yaml")
     return read_full_yaml("report", name), f"layout {name}"

@@ -27,7 +27,7 @@ INTERNAL = "at"  # column with the index into `Results.runs`; not exported
 Key = tuple[str, ...]
 
 
-def canonical_axes(axes: Mapping[str, Any]) -> str:
+def serialize_axes(axes: Mapping[str, Any]) -> str:
     """Serialize axes to a text that does not depend on their order."""
     return json.dumps({k: v for k, v in axes.items() if v is not None}, sort_keys=True, default=str)
 
@@ -65,7 +65,7 @@ def _serialize_values(result: ResultRow) -> str:
 
 
 def _make_side_key(run: Run, result: ResultRow) -> Key:
-    human = canonical_axes({k: v for k, v in run.axes.items() if describes_human_side(k)})
+    human = serialize_axes({k: v for k, v in run.axes.items() if describes_human_side(k)})
     return human, result.system, result.metric, result.signature
 
 
@@ -74,7 +74,7 @@ def _find_superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
     seen: set[Key] = set()
     old: set[tuple[int, str]] = set()
     for at in sorted(range(len(runs)), key=lambda i: (runs[i].created, runs[i].folder.name), reverse=True):
-        axes = canonical_axes(runs[at].axes)
+        axes = serialize_axes(runs[at].axes)
         for result in (r for r in runs[at].results if r.system == "model"):
             key = (axes, result.metric, result.signature)
             if key in seen:
@@ -86,7 +86,7 @@ def _find_superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
 def _iterate_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any]]:
     system, primary = result.system, result.primary
     axes = run.axes if system == "model" else {k: v for k, v in run.axes.items() if describes_human_side(k)}
-    setting = canonical_axes({k: v for k, v in axes.items() if k != "seed"})
+    setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
     shared = {
         INTERNAL: at,
         "run": run.name,

@@ -32,7 +32,7 @@ class Row:
     generation: Generation
 
 
-def row_schema() -> pa.Schema:
+def make_row_schema() -> pa.Schema:
     """Return the Arrow schema of generations."""
     import pyarrow as pa
 
@@ -61,7 +61,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> int:
             "text": g.text, "token_ids": list(g.token_ids), "stop": g.stop, "log_prob": g.log_prob,
         }  # fmt: skip
 
-    return _write(path, row_schema(), (record(row) for row in rows))
+    return _write(path, make_row_schema(), (record(row) for row in rows))
 
 
 def write_examples(path: Path, examples: Iterable[Example]) -> int:
@@ -145,7 +145,7 @@ def check_rows(path: Path, *, examples: bool = False) -> None:
     """
     import pyarrow as pa
 
-    expected = _make_example_schema() if examples else row_schema()
+    expected = _make_example_schema() if examples else make_row_schema()
     try:
         for batch in _open(path):
             batch.validate(full=True)
@@ -188,7 +188,7 @@ class RowFile:
     def _table(self) -> pa.Table:
         import pyarrow as pa
 
-        return pa.Table.from_batches(list(_open(self.path)), schema=row_schema())
+        return pa.Table.from_batches(list(_open(self.path)), schema=make_row_schema())
 
     def __len__(self) -> int:
         return int(self._table.num_rows)

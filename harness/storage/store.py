@@ -172,7 +172,7 @@ class Store:
         self._locking = locking
         self._verified: dict[str, Entry] = {}
 
-    def entry_path(self, recipe: Recipe) -> Path:
+    def get_entry_path(self, recipe: Recipe) -> Path:
         """Return the path of a recipe's entry, which may not exist."""
         return self.root / recipe.stage / recipe.key[:2] / recipe.key
 
@@ -182,7 +182,7 @@ class Store:
         Raises:
             StoreError: If it exists and may not be read.
         """
-        folder = self.entry_path(recipe)
+        folder = self.get_entry_path(recipe)
         result = self._check_entry(recipe, folder)
         if isinstance(result, str):
             log.warning("store entry %s is not usable (%s); it will be computed again", folder, result)
@@ -199,7 +199,7 @@ class Store:
         Raises:
             StoreError: If the store cannot be read or written.
         """
-        folder = self.entry_path(recipe)
+        folder = self.get_entry_path(recipe)
         result = self._check_entry(recipe, folder)
         if isinstance(result, Entry):
             return result

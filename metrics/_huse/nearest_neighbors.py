@@ -19,7 +19,7 @@ TIE = 1e-9
 """Distances within this of each other are equal (features have standard deviation 1)."""
 
 
-def scale_of(values: F64, name: str) -> tuple[float, float]:
+def compute_scale(values: F64, name: str) -> tuple[float, float]:
     """Return mean and population standard deviation of a column, shape (n,).
 
     Raises:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, UndefinedMetric, make_random_stream
 from openended.metrics._huse.join import PairRatings
-from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
+from openended.metrics._huse.statistic import HusePoints, Rule, compute_huse
 
 _MOST_TEXTS = 600_000  # texts scored over all bootstrap draws: some ten seconds
 
 
-def affordable(draws: int, examples: int) -> int:
+def count_affordable_draws(draws: int, examples: int) -> int:
     """Return the number of bootstrap draws, fewer (but at least 25) where there are many examples."""
     return min(draws, max(25, _MOST_TEXTS // (2 * examples)))
 
@@ -88,7 +88,7 @@ def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) ->
         errors = HusePoints.build(**resampled, rule=rule).errors(rule, copies)
     except UndefinedMetric:
         return np.full(2, np.nan)
-    return np.array([huse_of(error) for error in errors], dtype=np.float64)
+    return np.array([compute_huse(error) for error in errors], dtype=np.float64)
 
 
 def rater_curve(

@@ -154,7 +154,7 @@ def fit_quantizer(
             "expected 0 < explained_variance <= 1 and restarts, max_iter >= 1, got "
             f"{explained_variance}, {restarts}, {max_iter}"
         )
-    buckets = bucket_count(num_buckets, min(len(side) for side in fit), quantizer)
+    buckets = choose_bucket_count(num_buckets, min(len(side) for side in fit), quantizer)
     return QUANTIZERS[quantizer](fit, QuantizerSettings(buckets, explained_variance, restarts, max_iter)), buckets
 
 
@@ -163,7 +163,7 @@ def counts_seen_cells(quantizer: QuantizerName) -> bool:
     return quantizer in _CODES
 
 
-def bucket_count(num_buckets: Buckets, n: int, quantizer: QuantizerName = "kmeans") -> int:
+def choose_bucket_count(num_buckets: Buckets, n: int, quantizer: QuantizerName = "kmeans") -> int:
     """Return the number of cells for n texts on the smaller side.
 
     Raises:

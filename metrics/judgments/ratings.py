@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, HUMAN, DataError
 from openended.metrics._common.choices import check_choice
-from openended.metrics.judgments.raters import calibration_of
-from openended.metrics.judgments.rows import FileRow, as_number, pick, read_rows, select_kind, source_of
+from openended.metrics.judgments.raters import read_calibration
+from openended.metrics.judgments.rows import FileRow, as_number, format_source, pick, read_rows, select_kind
 
 Empty = Literal["refuse", "skip"]
 
@@ -127,7 +127,7 @@ def read_judgments(
             table.add_long(row, key, "rater" in columns)
     named = bool(wide) or "rater" in columns
     judgments = table.finish(_first(columns, LOG_PROB), _first(columns, _LENGTH), named=named)
-    return replace(judgments, calibration=calibration_of(rows))
+    return replace(judgments, calibration=read_calibration(rows))
 
 
 def _first(columns: Sequence[str], names: Sequence[str]) -> str | None:
@@ -238,7 +238,7 @@ class _Table:
                 ratings[i, number_of[rater]] = value
         extra = {c: np.array([self.numbers[key][c] for key in keys]) for c in (log_prob, length) if c}
         return Judgments(
-            source=source_of(self.path),
+            source=format_source(self.path),
             example_ids=tuple(key[0] for key in keys),
             systems=tuple(key[1] for key in keys),
             ratings=ratings,

@@ -54,7 +54,7 @@ class Benchmark:
     """Seconds after which a process is stopped."""
 
 
-def max_gap(harness: dict[str, float], peer: dict[str, float]) -> str:
+def format_max_gap(harness: dict[str, float], peer: dict[str, float]) -> str:
     """Format the largest absolute difference over the shared keys."""
     gap = max(abs(harness[key] - peer[key]) for key in harness.keys() & peer.keys())
     return "equal" if gap == 0 else f"≤ {gap:.0e}"

@@ -230,10 +230,10 @@ def hide_shared_files() -> None:
 
     original = ConfigLoaderImpl.get_group_options
 
-    def choosable(self: ConfigLoaderImpl, *args: object, **options: object) -> list[str]:
+    def list_choosable(self: ConfigLoaderImpl, *args: object, **options: object) -> list[str]:
         return [name for name in original(self, *args, **options) if not is_shared(name)]
 
-    ConfigLoaderImpl.get_group_options = choosable
+    ConfigLoaderImpl.get_group_options = list_choosable
 
 
 def explain_missing_choice(file: str, message: str = "") -> str | None:

@@ -17,7 +17,7 @@ _CONFIGS = ("config.json", "generation_config.json")
 _UNREAD = (".md", ".lock", ".gitattributes")
 
 
-def model_files(folder: Path, *, chat: bool) -> list[Path]:
+def list_model_files(folder: Path, *, chat: bool) -> list[Path]:
     """Weights (the shards that the index names, and the index), configs, tokenizer, with `chat` its template.
 
     Raises:
@@ -27,12 +27,12 @@ def model_files(folder: Path, *, chat: bool) -> list[Path]:
     return sorted([p for name in named if (p := folder / name).is_file()] + _list_weight_files(folder))
 
 
-def tokenizer_files(folder: Path) -> list[Path]:
+def list_tokenizer_files(folder: Path) -> list[Path]:
     """List only the files of the tokenizer."""
     return sorted(p for name in (*TOKENIZERS, *_WITH_THEM) if (p := folder / name).is_file())
 
 
-def sentence_files(folder: Path) -> list[Path]:
+def list_sentence_files(folder: Path) -> list[Path]:
     """All files of a sentence-transformers folder, its modules' folders included."""
     paths = [p for p in folder.rglob("*") if p.is_file() and p.suffix not in _UNREAD]
     return sorted(p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts))

@@ -149,7 +149,7 @@ class ItemPool:
             base.executemany("INSERT OR REPLACE INTO raters VALUES (?, ?)", [(n, _digest(t)) for n, t in new_tokens])
         return new_tokens
 
-    def rater_of(self, token: str) -> str | None:
+    def find_rater(self, token: str) -> str | None:
         """Return the rater with this token, or None."""
         with closing(sqlite3.connect(self.path, timeout=60)) as base:
             row = base.execute("SELECT name FROM raters WHERE token = ?", (_digest(token),)).fetchone()

@@ -13,9 +13,9 @@ from openended.harness.report.figures.drawing import (
     MOST,
     PAGE,
     compute_legend_height,
+    create_figure,
     draw_legend_below,
     hide_unused_axes,
-    new_figure,
 )
 from openended.harness.report.figures.naming import FigureKey, name_figures
 from openended.harness.report.figures.styles import SystemStyles, read_styles
@@ -53,7 +53,7 @@ def _draw_figure(items: Sequence[SystemValue], metrics: Sequence[str], system_st
     columns = min(PER_ROW, len(pairs))
     rows = math.ceil(len(pairs) / columns)
     width = COLUMN if columns == 1 else PAGE
-    figure, axes = new_figure(width, 2.0 * rows + 0.1 + compute_legend_height(names, width, 4), rows, columns)
+    figure, axes = create_figure(width, 2.0 * rows + 0.1 + compute_legend_height(names, width, 4), rows, columns)
     for panel, (pair, curves) in zip(axes, pairs, strict=False):
         most = min(c.settings for c in curves)
         for curve in (c for c in curves if c.name in names):

@@ -38,7 +38,7 @@ STYLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def new_figure(
+def create_figure(
     width: float,
     height: float,
     rows: int = 1,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from openended.harness.core import parse_signature
 from openended.harness.report.tables.agreement import orient_value
-from openended.harness.results import SystemValue, parent_axis, select_values
+from openended.harness.results import SystemValue, get_parent_axis, select_values
 
 SIZES = ("xs", "s", "small", "base", "m", "medium", "l", "large", "xl", "xxl")
 
@@ -59,7 +59,7 @@ def group_values(items: Sequence[SystemValue], *vary: str) -> list[list[SystemVa
     """Group values with equal signature and axes, ignoring the axes in `vary` and their options."""
     groups: dict[tuple[str, ...], list[SystemValue]] = {}
     for item in items:
-        rest = (v for a, v in item.axes.items() if a not in vary and parent_axis(a) not in vary)
+        rest = (v for a, v in item.axes.items() if a not in vary and get_parent_axis(a) not in vary)
         groups.setdefault((item.signature, *rest), []).append(item)
     return list(groups.values())
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from openended.harness.report.tables.formats.latex import format_latex_rows
-from openended.harness.report.tables.run_summary import commands_of
+from openended.harness.report.tables.run_summary import collect_commands
 from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Results, SystemValue
 
@@ -55,7 +55,7 @@ class Stories:
             "signature": self._share(item.signature),
             "seeds": {seed: value if math.isfinite(value) else None for seed, value in item.values.items()},
             "settings": self._settings.setdefault(settings, len(self._settings)),
-            "commands": [self._share(line.removeprefix("Command: ")) for line in commands_of(runs)],
+            "commands": [self._share(line.removeprefix("Command: ")) for line in collect_commands(runs)],
             "runs": [self._share(run.name) for run in runs],
         }
         facts |= {"sd": item.sd} if math.isfinite(item.sd) else {}

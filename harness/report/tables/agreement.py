@@ -16,7 +16,7 @@ from openended.harness.report.tables.selection import (
     split_items,
 )
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     Layout,
     Pair,
@@ -30,9 +30,9 @@ from openended.harness.results import (
     fold_seeds,
     format_option,
     format_options,
+    get_parent_axis,
     group_systems,
-    natural_sort_key,
-    parent_axis,
+    make_natural_sort_key,
     select_values,
 )
 
@@ -133,10 +133,10 @@ def _build_agreement_table(items: Sequence[SystemValue], layout: Layout, name: s
     pairs = select_pairs(items, layout)
     values = [i for i in items if i.system == "model" and (i.metric, i.key) in set(pairs)]
     names = _name_embedders(values)
-    embedders = sorted(set(names.values()), key=natural_sort_key)
+    embedders = sorted(set(names.values()), key=make_natural_sort_key)
     scores: dict[tuple[Pair, str], dict[tuple[tuple[str, str], ...], float]] = {}
     for item in values:
-        system = tuple(sorted((a, v) for a, v in item.axes.items() if "embedder" not in (a, parent_axis(a))))
+        system = tuple(sorted((a, v) for a, v in item.axes.items() if "embedder" not in (a, get_parent_axis(a))))
         scores_by_system = scores.setdefault(((item.metric, item.key), names[_identify_embedder(item)]), {})
         if system in scores_by_system:
             raise SpecError(
@@ -160,7 +160,7 @@ def _build_agreement_table(items: Sequence[SystemValue], layout: Layout, name: s
 
 
 def _identify_embedder(item: SystemValue) -> tuple[tuple[str, str], ...]:
-    return tuple((a, v) for a, v in item.axes.items() if "embedder" in (a, parent_axis(a)))
+    return tuple((a, v) for a, v in item.axes.items() if "embedder" in (a, get_parent_axis(a)))
 
 
 def _name_embedders(items: Sequence[SystemValue]) -> dict[tuple[tuple[str, str], ...], str]:
@@ -193,7 +193,7 @@ def _build_seed_std_table(items: Sequence[SystemValue], layout: Layout, name: st
                 *pair,
                 f"sd {_find_title(items, pair)}",
                 "none",
-                min(4, column_decimals(column) + 1),
+                min(4, choose_column_decimals(column) + 1),
                 _find_signature(items, pair),
             )
         )

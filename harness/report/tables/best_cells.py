@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from openended.harness.report.analysis.holm import holm_of
+from openended.harness.report.analysis.holm import correct_by_holm
 from openended.harness.report.tables.numbers import round_as_printed
 from openended.harness.report.tables.table import BoldRule, Cell, Column
 
@@ -54,7 +54,7 @@ def _find_equals(
 ) -> tuple[BoldRule, set[K]]:
     """Return the rule that applies to a column, and the cells that it does not separate from the best one."""
     others = [key for key in cells if key != best]
-    p_values = holm_of({key: compare(cells[key], cells[best]) for key in others}) if compare is not None else {}
+    p_values = correct_by_holm({key: compare(cells[key], cells[best]) for key in others}) if compare is not None else {}
     if p_values:
         return "tests", {key for key, p in p_values.items() if p >= LEVEL}
     if best in spans and len(spans) > 1:

@@ -18,19 +18,19 @@ from openended.harness.report.analysis.decoder_sweeps import (
     group_sweeps,
     is_gap,
 )
-from openended.harness.report.analysis.holm import holm_of
+from openended.harness.report.analysis.holm import correct_by_holm
 from openended.harness.report.analysis.paired import compare_systems
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.selection import (
     check_signatures,
+    make_slug,
     name_files,
     select_pairs,
-    slug,
     split_axes,
     split_items,
 )
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     Layout,
     Pair,
@@ -113,7 +113,7 @@ def _build_best_of_n_table(items: Sequence[SystemValue], pair: Pair, stem: str) 
     blocks = [[Cell(c.settings, decimals=0) for c in curves]]
     for n in counts:
         value = [Cell((c.fresh if fresh else c.seen)[n - 1]) for c in curves]
-        digits = max(column_decimals(value), 3 if most > 1 and direction == "higher" else 0)
+        digits = max(choose_column_decimals(value), 3 if most > 1 and direction == "higher" else 0)
         spread = [c.half[n - 1] for c in curves]
         cells = [_append_interval(cell, h, digits) for cell, h in zip(value, spread, strict=True)]
         column = Column(*pair, f"N={n}", direction, digits, first.signature)
@@ -126,7 +126,7 @@ def _build_best_of_n_table(items: Sequence[SystemValue], pair: Pair, stem: str) 
     rows = [TableRow(c.name, "model", tuple(b[i] for b in blocks)) for i, c in enumerate(curves)]
     remarks = [_DRAWN, _FRESH if fresh else _SEEN]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
-    name, title = f"{stem}-best-{slug(pair[1])}", f"Best of N settings: {title}"
+    name, title = f"{stem}-best-{make_slug(pair[1])}", f"Best of N settings: {title}"
     return Table(name, title, tuple(columns), tuple(rows), tuple(remarks), head="Decoder", show_seeds=False)
 
 
@@ -158,14 +158,16 @@ def _build_pareto_table(items: Sequence[SystemValue], pairs: tuple[Pair, Pair], 
             for _, v in settings
         ]
         title, direction = describe_printed_value(first)
-        columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, is_gap(first)))
+        columns.append(Column(*pair, title, direction, choose_column_decimals(cells), first.signature, is_gap(first)))
         blocks.append(cells)
     columns.append(Column("", "pareto", "dominated by", "none"))
     blocks.append([Cell(words="none (Pareto)" if i is None else settings[i][0].name) for i in by])
     rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, (s, _) in enumerate(settings)]
     remark = "Dominated: another setting is at least as good in both values and better in one, by the means over seeds."
     title = "Quality and diversity: Pareto front"
-    return Table(f"{stem}-pareto-{slug(pairs[0][0])}", title, tuple(columns), tuple(rows), (remark,), show_seeds=False)
+    return Table(
+        f"{stem}-pareto-{make_slug(pairs[0][0])}", title, tuple(columns), tuple(rows), (remark,), show_seeds=False
+    )
 
 
 def _compute_displayed_value(value: SystemValue, cost: dict[str, float] | None) -> float:
@@ -182,7 +184,7 @@ def _build_win_table(results: Results, items: Sequence[SystemValue], pairs: Sequ
     if len(sweeps) < 2:
         return None
     tests = {pair: _test_pairs(results, items, sweeps, pair) for pair in pairs}
-    corrected = holm_of(
+    corrected = correct_by_holm(
         {(pair, key): p for pair, pair_results in tests.items() for key, (_, p) in pair_results.items()}
     )
     columns, blocks = [], []

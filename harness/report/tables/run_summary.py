@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from openended.harness.report.tables.table import Table
-from openended.harness.results import Results, Run, SystemValue, fold_seeds, format_axis_value, natural_sort_key
+from openended.harness.results import Results, Run, SystemValue, fold_seeds, format_axis_value, make_natural_sort_key
 
 MAX_LISTED_VALUES = 5  # of more values, only the first and last are listed
 MAX_COMMANDS = 3
@@ -29,7 +29,12 @@ def summarize_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     """Summarize runs: data, date and commands."""
     if not runs:
         return ()
-    lines = (_describe_data(runs), _describe_imported(runs), f"Newest run: {date_of(runs)}.", *commands_of(runs))
+    lines = (
+        _describe_data(runs),
+        _describe_imported(runs),
+        f"Newest run: {find_newest_date(runs)}.",
+        *collect_commands(runs),
+    )
     return tuple(filter(None, lines))
 
 
@@ -48,7 +53,7 @@ def add_summaries(tables: Iterable[Table], results: Results) -> list[Table]:
     return [table if table.about else replace(table, about=whole) for table in tables]
 
 
-def date_of(runs: Sequence[Run]) -> str:
+def find_newest_date(runs: Sequence[Run]) -> str:
     """Return the date and time of the newest run."""
     newest = max(run.created for run in runs)
     try:
@@ -57,7 +62,7 @@ def date_of(runs: Sequence[Run]) -> str:
         return newest
 
 
-def commands_of(runs: Sequence[Run]) -> list[str]:
+def collect_commands(runs: Sequence[Run]) -> list[str]:
     """Return the distinct command lines of the runs, newest first."""
     newest_first = sorted(runs, key=lambda run: run.created, reverse=True)
     lines = list(dict.fromkeys(_format_command(run.command) for run in newest_first if run.command))
@@ -94,7 +99,7 @@ def _describe_data(runs: Sequence[Run]) -> str:
 
 def format_axis_values(runs: Iterable[Run], axis: str) -> str:
     """List the values of an axis; of many, the first, the last and their number; empty if there are none."""
-    values = sorted({format_axis_value(run.axes.get(axis)) for run in runs} - {""}, key=natural_sort_key)
+    values = sorted({format_axis_value(run.axes.get(axis)) for run in runs} - {""}, key=make_natural_sort_key)
     if len(values) > MAX_LISTED_VALUES:
         return f"{values[0]} to {values[-1]} ({len(values)} values)"
     return ", ".join(values)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from openended.harness.report.analysis.seeds import half_width, sample_std
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.analysis.seeds import compute_half_width, sample_std
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 
 SHOWN = 5  # rows of the table of best settings with one objective
@@ -83,11 +83,11 @@ def _add(
     seeds: Sequence[Sequence[float]],
 ) -> None:  # fmt: skip
     direction = "higher" if objective.direction == "maximize" else "lower"
-    digits = column_decimals(cells)
+    digits = choose_column_decimals(cells)
     columns.append(Column("", title, title, direction, digits))
     blocks.append(cells)
     if any(len(s) > 1 for s in seeds):
-        halves = [half_width(s) for s in seeds]
+        halves = [compute_half_width(s) for s in seeds]
         ends = [
             Cell(words=f"{c.value - h:.{digits}f} to {c.value + h:.{digits}f}")
             if math.isfinite(h)

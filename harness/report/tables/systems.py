@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from openended.harness.core import DataError, SpecError, parse_signature
 from openended.harness.report.analysis.intervals import choose_interval
-from openended.harness.report.analysis.paired import equality_p_value
+from openended.harness.report.analysis.paired import compute_equality_p_value
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.caveats import describe_resolution, list_run_notes, list_warnings
 from openended.harness.report.tables.human import NOT_HUMAN, build_ceiling_cell
@@ -23,7 +23,7 @@ from openended.harness.report.tables.selection import (
     split_axes,
     split_items,
 )
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     Layout,
     Results,
@@ -38,11 +38,11 @@ from openended.harness.results import (
     fold_seeds,
     format_option,
     format_options,
+    get_parent_axis,
     has_same_data,
     label_systems,
-    natural_sort_key,
-    order_key,
-    parent_axis,
+    make_natural_sort_key,
+    make_order_key,
 )  # fmt: skip
 
 NO_HUMAN = "No human value was measured."
@@ -99,15 +99,14 @@ class _ValueTable:
         self.axes = [a for a in find_varying_axes(models) if a not in self._list_outer_axes(models[0])]
         rows = self._group_by_row(models)
         # The reason for a missing metric is shown in the cells of all its values.
-        self.reasons = {
-            (i.metric, self._make_row_key(i)): i.reason for i in self.items if i.system == "model" and i.reason
-        }
+        failed = [i for i in self.items if i.system == "model" and i.reason]
+        self.reasons = {(i.metric, self._make_row_key(i)): i.reason for i in failed}
         humans = [i for i in selected if i.system != "model"]
         built = [
             self._build_column(pair, where, fields, part, rows)
             for pair in pairs
             for where in self._list_column_axes(models)
-            for fields, part in self._group_variants(pair, selected)
+            for fields, part in self._get_variants(pair, selected)
         ]
         columns, cells = [b[0] for b in built], [b[1] for b in built]
         first = [row_items[0] for row_items in rows.values()]
@@ -142,7 +141,7 @@ class _ValueTable:
     def _make_row_key(self, item: SystemValue) -> RowKey:
         out = self._list_outer_axes(item)
         # Decoder options are included because beam search with another option is another row.
-        names = add_options(self.layout.rows or [a for a in item.axes if not parent_axis(a)], item.axes)
+        names = add_options(self.layout.rows or [a for a in item.axes if not get_parent_axis(a)], item.axes)
         return tuple((a, item.axes.get(a, "")) for a in names if a not in out)
 
     def _list_outer_axes(self, item: SystemValue) -> set[str]:
@@ -153,7 +152,7 @@ class _ValueTable:
         outer = [a for a in (self.layout.rows or ("model", "decoder")) if a not in self.layout.columns]
         axes = list(dict.fromkeys([*outer, *self.axes, *(models[0].axes if models else ())]))
         rows: dict[RowKey, list[SystemValue]] = {}
-        for item in sorted(models, key=lambda i: tuple(order_key(a, i) for a in axes)):
+        for item in sorted(models, key=lambda i: tuple(make_order_key(a, i) for a in axes)):
             rows.setdefault(self._make_row_key(item), []).append(item)
         return rows
 
@@ -169,16 +168,14 @@ class _ValueTable:
         combos = {tuple(i.axes.get(a, "") for a in self.columns): None for i in models}
         return [dict(zip(self.columns, c, strict=True)) for c in sorted(combos)]
 
-    def _group_variants(
-        self, pair: tuple[str, str], items: Sequence[SystemValue]
-    ) -> list[tuple[str, list[SystemValue]]]:
+    def _get_variants(self, pair: tuple[str, str], items: Sequence[SystemValue]) -> list[tuple[str, list[SystemValue]]]:
         """Return (distinguishing options, values) per signature; a single group if signatures must not differ."""
         values = [i for i in items if (i.metric, i.key) == pair]
         models = [i for i in values if i.system == "model"]
         if self.layout.differing != "columns":
             return [("", values)]
         names = {s: format_options(pair[0], differ) for s, differ in find_differing_options(models, ignored=()).items()}
-        order = sorted(names, key=lambda s: natural_sort_key(names[s]))
+        order = sorted(names, key=lambda s: make_natural_sort_key(names[s]))
         return [(names[s], [i for i in values if i.signature == s or i.system == "ceiling"]) for s in order]
 
     def _build_column(
@@ -200,7 +197,7 @@ class _ValueTable:
         gap = self.layout.gaps and first.direction == "match_human"
         cells = {key: self._build_cell(items, pair, humans, gap, key) for key, items in by_row.items()}
         cells |= {key: mark_incomparable(i, first) for i in others if not by_row[key := self._make_row_key(i)]}
-        digits = column_decimals([*cells.values(), *([] if gap else [Cell(h.mean) for h in humans])])
+        digits = choose_column_decimals([*cells.values(), *([] if gap else [Cell(h.mean) for h in humans])])
         labels = [v if a in self.layout.columns else format_option(a, v) for a, v in where.items()]
         title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*labels, fields) if v)])
         direction = "lower" if gap else first.direction
@@ -215,7 +212,7 @@ class _ValueTable:
         """Return the p-value of the test that a cell is as good as the best one; NaN without a test."""
         if cell.source is None or best.source is None:
             return math.nan
-        return equality_p_value(self.results, self.items, cell.source, best.source)
+        return compute_equality_p_value(self.results, self.items, cell.source, best.source)
 
     def _build_cell(
         self, items: Sequence[SystemValue], pair: tuple[str, str], humans: Sequence[SystemValue], gap: bool, key: RowKey
@@ -244,7 +241,7 @@ class _ValueTable:
     def _describe_crowded_cell(self, items: Sequence[SystemValue], key: RowKey) -> str:
         """Return the error message for two values in one cell."""
         axes = find_differing_fields([i.axes for i in items])
-        rows = ", ".join(a for a, _ in key if not parent_axis(a))
+        rows = ", ".join(a for a, _ in key if not get_parent_axis(a))
         if axes:
             fields_text = "; ".join(
                 f"{a} ({' and '.join(i.axes.get(a) or 'none' for i in items[:2])})" for a in axes[:3]
@@ -273,7 +270,7 @@ class _ValueTable:
         aside = set(add_options(self.layout.columns, models[0].axes)) if models else set()
         axes = [a for a in models[0].axes if describes_human_side(a) and a not in aside] if models else []
         groups: dict[tuple[str, ...], list[SystemValue]] = {}
-        for item in sorted(humans, key=lambda i: tuple(order_key(a, i) for a in (*self.axes, *axes))):
+        for item in sorted(humans, key=lambda i: tuple(make_order_key(a, i) for a in (*self.axes, *axes))):
             groups.setdefault(tuple(item.axes.get(a, "") for a in axes), []).append(item)
         rows: dict[tuple[Cell, ...], SystemValue] = {}
         for items in groups.values():

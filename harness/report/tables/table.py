@@ -136,7 +136,7 @@ class Table:
 
     def mark(self, cell: Cell) -> str:
         """Return the mark of a cell's note."""
-        return letters(self.notes().index(cell.note)) if cell.note else ""
+        return format_letters(self.notes().index(cell.note)) if cell.note else ""
 
     def signatures(self) -> list[str]:
         """Return the distinct signatures of the columns."""
@@ -199,7 +199,7 @@ class Table:
         return "; ".join(parts)
 
 
-def letters(index: int) -> str:
+def format_letters(index: int) -> str:
     """Return a, b, …, z, aa, ab, …."""
     text = ""
     index += 1
@@ -209,6 +209,6 @@ def letters(index: int) -> str:
     return text
 
 
-def column_decimals(cells: Sequence[Cell]) -> int:
+def choose_column_decimals(cells: Sequence[Cell]) -> int:
     """Choose the decimals of a column from its cells."""
     return choose_decimals([c.value for c in cells], [c.sd for c in cells])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from openended.harness.core import DataError, HarnessError, digest, read_json
-from openended.harness.models import BUNDLED, BackendSpec, ModelSpec, bundled_models
+from openended.harness.models import BUNDLED, BackendSpec, ModelSpec, list_bundled_models
 from openended.harness.storage import MANIFEST
 
 Certainty = Literal["measured", "scaled", "unknown"]
@@ -98,4 +98,4 @@ def _digest_spec(spec: BackendSpec) -> str | None:
 
 
 def _list_bundled_models() -> list[ModelSpec]:
-    return [ModelSpec(path=f"{BUNDLED}{name}") for name in bundled_models()]
+    return [ModelSpec(path=f"{BUNDLED}{name}") for name in list_bundled_models()]

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 
-from openended.harness.core import csv_cell
+from openended.harness.core import escape_csv_cell
 from openended.harness.report.tables.formats.clean import clean_table
 from openended.harness.report.tables.formats.split import pieces
 from openended.harness.report.tables.table import Cell, Column, Table
@@ -92,20 +92,20 @@ def to_csv(table: Table) -> str:
     names = [c.title if n in twice else n for n, c in zip(names, table.columns, strict=True)]
     about = ("", " sd", " own sd", " seeds", " note")
     heads = [table.head.lower(), "kind", *(f"{n}{word}" for n in names for word in about)]
-    writer.writerow(map(csv_cell, heads))
+    writer.writerow(map(escape_csv_cell, heads))
     for row in table.rows:
         cells = (
             x
             for c in row.cells
             for x in (
-                csv_cell(c.words) or _format_number(c.value),
+                escape_csv_cell(c.words) or _format_number(c.value),
                 _format_number(c.sd),
                 _format_number(c.metric_error),
                 c.n or "",
-                csv_cell(c.note),
+                escape_csv_cell(c.note),
             )
         )
-        writer.writerow([csv_cell(row.label), row.system, *cells])
+        writer.writerow([escape_csv_cell(row.label), row.system, *cells])
     return out.getvalue()
 
 

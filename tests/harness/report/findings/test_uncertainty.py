@@ -9,7 +9,7 @@ import pytest
 
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.analysis.holm import holm
-from openended.harness.report.analysis.paired import sign_flip_p
+from openended.harness.report.analysis.paired import compute_sign_flip_p
 from openended.harness.report.findings.claim_values import Verdict
 from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_replicate_errors
 from openended.harness.report.findings.verdicts import _combine
@@ -104,7 +104,7 @@ def test_holm_keeps_the_family_wise_error_of_a_grid_of_equal_systems():
         prompt = rng.normal(size=12)
         rows = {name: prompt + rng.normal(size=12) for name in names}
         pairs = list(itertools.combinations(names, 2))
-        p_values = [sign_flip_p(rows[a] - rows[b]) for a, b in pairs]
+        p_values = [compute_sign_flip_p(rows[a] - rows[b]) for a, b in pairs]
         corrected = dict(zip(pairs, holm(p_values), strict=True))
         wrong += min(corrected.values()) < 0.05
         sweeps = [type("Sweep", (), {"name": name}) for name in names]
