@@ -61,7 +61,7 @@ def frechet_distance(
     9.0
     """
     human, model = _prepare_sides(human, model, shrinkage, pca_share)
-    return _distance(human, model, shrinkage)
+    return _compute_distance(human, model, shrinkage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +117,19 @@ def frechet_infinity(
         raise ValueError(f"expected sizes of at least 2 and draws of at least 1, got {sizes} and {draws}")
     human, model = _prepare_sides(human, model, shrinkage, pca_share, least=_FEWEST)
     rng = np.random.default_rng(seed)
-    shares = np.linspace(_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
-    distance = _distance(human, model, shrinkage)
+    shares = np.linspace(_choose_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
+    distance = _compute_distance(human, model, shrinkage)
     at_zero = np.empty(draws)
     for i in range(draws):
         parts = [(_subsample_rows(human, share, rng), _subsample_rows(model, share, rng)) for share in shares[:-1]]
-        distances = [*(_distance(*part, shrinkage) for part in parts), distance]
+        distances = [*(_compute_distance(*part, shrinkage) for part in parts), distance]
         at_zero[i] = np.polyfit(1 / shares, distances, 1)[1]
     return Extrapolated(
         float(at_zero.mean()), float(at_zero.std(ddof=1)) if draws > 1 else float("nan"), tuple(at_zero.tolist())
     )
 
 
-def _least_share(n: int, dim: int) -> float:  # of the texts, that the extrapolation starts from
+def _choose_least_share(n: int, dim: int) -> float:  # of the texts, that the extrapolation starts from
     return max(0.1, min(0.5, 2 * dim / n))
 
 
@@ -150,7 +150,7 @@ def _prepare_sides(
     return project_pair(human=human, model=model, share=pca_share, rows="none", option="pca_share")
 
 
-def _distance(human: Floats, model: Floats, shrinkage: Shrinkage) -> float:
+def _compute_distance(human: Floats, model: Floats, shrinkage: Shrinkage) -> float:
     """Return the distance of prepared sides."""
     a, b = gaussian(human, shrinkage), gaussian(model, shrinkage)
     gap = a.mean - b.mean
@@ -218,7 +218,7 @@ class Frechet(TwoSample):
         """Compute the distance; a note shows n and d if the covariance is singular."""
         human, model = self.pair(features)
         sides = prepared or self.prepare(features)
-        distance = _distance(sides.human, sides.model, self.shrinkage)
+        distance = _compute_distance(sides.human, sides.model, self.shrinkage)
         notes, least, dim = [], min(len(human), len(model)), human.shape[1]
         if least <= dim and self.shrinkage == "none" and self.pca_share is None:
             notes.append(
@@ -230,7 +230,7 @@ class Frechet(TwoSample):
             values["frechet_infinity"] = sides.extrapolated.frechet_infinity
             if self.draws > 1:
                 sd["frechet_infinity"] = sides.extrapolated.spread
-            smallest = round(least * _least_share(least, dim))
+            smallest = round(least * _choose_least_share(least, dim))
             if smallest <= dim and self.pca_share is None:
                 notes.append(f"the extrapolation starts from {smallest} texts; up to d={dim} it still holds bias")
         return self.result(features, "frechet", values, notes=notes, sd=sd)

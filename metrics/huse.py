@@ -122,7 +122,7 @@ def huse(
     """
     check_choice("ties", ties, Ties)
     check_choice("vote_tie", vote_tie, VoteTie)
-    ratings, logp, sizes, labels = _columns(judgments, log_probs, lengths, is_model)
+    ratings, logp, sizes, labels = _convert_columns(judgments, log_probs, lengths, is_model)
     if isinstance(k, bool) or k != int(k) or k < 1:
         raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
     rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
@@ -132,7 +132,7 @@ def huse(
     return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
 
 
-def _columns(
+def _convert_columns(
     judgments: ArrayLike, log_probs: ArrayLike, lengths: ArrayLike, is_model: ArrayLike
 ) -> tuple[F64, F64, F64, NDArray[np.bool_]]:
     """Check and convert the four columns."""
@@ -260,12 +260,12 @@ class Huse(JudgmentMetric):
             features,
             "huse",
             values,
-            notes=[*who, *rated.notes, *self._warnings(rated.n, draws, judged.empty)],
+            notes=[*who, *rated.notes, *self._list_warnings(rated.n, draws, judged.empty)],
             per_example=rated.align_errors(scores.errors, scores.errors_q, features.model.ids),
             arrays=rated.arrays() | {"errors": scores.errors, "errors_q": scores.errors_q},
         )
 
-    def _warnings(self, n: int, draws: int, empty: int) -> list[str]:
+    def _list_warnings(self, n: int, draws: int, empty: int) -> list[str]:
         """What the reader of a table must know about the sample and the interval."""
         notes = [f"{empty} rows without a rating left out"] if empty else []
         if n < 100:  # the paper's number of examples a task

@@ -69,11 +69,11 @@ def rep_l(stats: NextToken, *, lengths: tuple[int, ...] = (16, 32, 128, 512)) ->
 
     Source: Welleck et al. 2020, section 6.1.
     """
-    shares = _shares(stats, lengths)
+    shares = _compute_shares(stats, lengths)
     return {name: float(values.mean()) for name, values in shares.items()}
 
 
-def _shares(stats: NextToken, lengths: tuple[int, ...]) -> dict[str, NDArray[Any]]:
+def _compute_shares(stats: NextToken, lengths: tuple[int, ...]) -> dict[str, NDArray[Any]]:
     """Per position, the share of the lengths at which it counts."""
     best = distance_back(stats.argmax, stats.gold, stats.offsets, stats.context)
     true = distance_back(stats.gold, stats.gold, stats.offsets, stats.context)
@@ -107,7 +107,7 @@ class RepL(TeacherForced):
     def compute(self, features: Features) -> MetricResult:
         """Compute the shares."""
         stats = self.statistics(features)
-        shares = _shares(stats, self.lengths)
+        shares = _compute_shares(stats, self.lengths)
         values = {name: float(v.mean()) for name, v in shares.items()}
         by_row = {name: mean_by_row(v, stats.offsets) for name, v in shares.items()}
         return self.result(features, self.name, values, per_example=by_row)

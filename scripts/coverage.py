@@ -139,13 +139,13 @@ def simulate_near_human(worlds: int = 2000, n: int = 200) -> str:
         rows = rng.standard_normal((worlds, 3, n))
         rows[:, 1] += away * np.sqrt(2 / n)
         a, b, human = rows[:, 0], rows[:, 1], rows[:, 2]
-        differ, middle = (_t_test(x) for x in (a - b, a + b - 2 * human))
+        differ, middle = (_compute_t_test(x) for x in (a - b, a + b - 2 * human))
         shares = (np.mean(p < 0.05) for p in (differ, np.maximum(differ, middle)))
         lines.append(f"| {away:g} | " + " | ".join(f"{100 * s:.1f} %" for s in shares) + " |")
     return "\n".join(lines)
 
 
-def _t_test(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _compute_t_test(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     from scipy.special import stdtr
 
     n = rows.shape[1]

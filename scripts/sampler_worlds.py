@@ -154,7 +154,7 @@ def _list_moves(
         count = masked.sum(dim=1).clamp_min(1)
         for number in range(world.length):
             chosen = choose_one(masked, ((number + 0.5) / count).clamp(max=1 - 1e-9))
-            yield weights * (number < count) / count, _law_of_chosen(chosen, proposal, ids, noise)
+            yield weights * (number < count) / count, _compute_law_of_chosen(chosen, proposal, ids, noise)
     elif isinstance(decoder, Llada) and decoder.remasking == "random":
         count = count_revealed(world.length, decoder.steps, step)
         for subset in itertools.combinations(range(world.length), count):
@@ -162,7 +162,7 @@ def _list_moves(
             chosen[:, list(subset)] = True
             possible = (masked | ~chosen).all(dim=1)
             ways = [max(math.comb(m, count), 1) for m in masked.sum(dim=1).tolist()]
-            yield weights * possible / torch.tensor(ways), _law_of_chosen(chosen & masked, proposal, ids, noise)
+            yield weights * possible / torch.tensor(ways), _compute_law_of_chosen(chosen & masked, proposal, ids, noise)
     else:
         yield from _list_confident_moves(world, decoder, step, ids, proposal, weights)
 
@@ -184,7 +184,7 @@ def _list_confident_moves(
         yield weights[number] * torch.where(masked, probs, 1.0).prod(dim=1), law
 
 
-def _law_of_chosen(chosen: Tensor, proposal: Tensor, ids: Tensor, noise: Tensor) -> Tensor:
+def _compute_law_of_chosen(chosen: Tensor, proposal: Tensor, ids: Tensor, noise: Tensor) -> Tensor:
     """Return the law of each position where the chosen ones are revealed."""
     return compute_law(Transition(chosen.double(), torch.zeros_like(chosen, dtype=torch.float64)), proposal, ids, noise)
 

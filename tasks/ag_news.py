@@ -62,7 +62,7 @@ class AgNews(FileTask):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield news of the topics, by a hash of the line: the topics come in equal shares, as in the file."""
         del tokenizer
-        yield from self._news(self.topics, skipped, system=False)
+        yield from self._select_news(self.topics, skipped, system=False)
 
     def open_bundled_system(self, name: str) -> Callable[[], list[str]] | None:
         """Return the reader of `topics:world+business`: news of these topics as a system.
@@ -83,9 +83,9 @@ class AgNews(FileTask):
         """
         replace(self, topics=topics)  # refuses what is no topic
         counts = Counter[str]() if skipped is None else skipped
-        return [example.human for example in self._news(topics, counts, system=True)]
+        return [example.human for example in self._select_news(topics, counts, system=True)]
 
-    def _news(self, topics: Sequence[Topic], skipped: Counter[str], *, system: bool) -> list[Example]:
+    def _select_news(self, topics: Sequence[Topic], skipped: Counter[str], *, system: bool) -> list[Example]:
         path = self.data_paths()[0]
         candidates = (
             e for e in self._read(path, skipped) if e.meta["topic"] in topics and _is_system_half(e.id) == system

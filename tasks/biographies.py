@@ -99,7 +99,7 @@ class Biographies(Task):
         # The order does not depend on which lines were skipped.
         for at in sort_by_hash(range(len(biographies)), lambda i: str(biographies[i].number)):
             biography = biographies[at]
-            user, assistant = self._prompt(
+            user, assistant = self._build_prompt(
                 [biographies[i] for i in self._draw_examples(at, biography.number, len(biographies))]
             )
             human = f" {biography.title}:\n\n{biography.content}"
@@ -117,7 +117,7 @@ class Biographies(Task):
         chosen = generator.choice(count - 1, size=self.num_in_context, replace=False)
         return [int(i) + (int(i) >= at) for i in chosen]
 
-    def _prompt(self, shots: list[_Biography]) -> tuple[str, str]:
+    def _build_prompt(self, shots: list[_Biography]) -> tuple[str, str]:
         parts = [self.header.strip()] if self.header.strip() else []
         for biography in shots:
             title = " ".join(biography.title.split()[: self.max_title_words])

@@ -103,14 +103,14 @@ class Creative(Task):
             DataError: If a text of the reference answers no draw, or another instruction than the draw's.
         """
         del tokenizer
-        instructions = self._instructions()
+        instructions = self._read_instructions()
         draws = make_random_stream(self.seed, "creative").integers(0, len(instructions), self.num_draws)
-        references = self._references()
+        references = self._read_references()
         for number, draw in enumerate(draws):
             if references is not None and not references:
                 return
             identity = f"creative/{number:06d}"
-            prompt, request = self._prompt(instructions[int(draw)])
+            prompt, request = self._build_prompt(instructions[int(draw)])
             meta: dict[str, Json] = {"user": request, "assistant": "", "instruction": int(draw)}
             if references is None:
                 yield Example(identity, prompt, "", meta)
@@ -130,12 +130,12 @@ class Creative(Task):
                 f"{left.where}: answers none of the {self.num_draws} draws; use the options of the task of that run"
             )
 
-    def _prompt(self, instruction: str) -> tuple[str, str]:
+    def _build_prompt(self, instruction: str) -> tuple[str, str]:
         """Return the prompt for a language model, and the bare request, which is the user's turn in a chat."""
         request = f"{instruction} Use between {self.min_words} and {self.max_words} words."
         return f"Instruction: {request}\n\nText:\n\n", request
 
-    def _instructions(self) -> list[str]:
+    def _read_instructions(self) -> list[str]:
         if self.path is None:
             lines = _read_builtin().decode().splitlines()
         else:
@@ -151,7 +151,7 @@ class Creative(Task):
             raise DataError(f"{self.path}: holds no instruction")
         return instructions
 
-    def _references(self) -> dict[str, list[_ReferenceText]] | None:
+    def _read_references(self) -> dict[str, list[_ReferenceText]] | None:
         """Return the reference's texts by id, or by prompt where lines have no id."""
         if self.reference is None:
             return None

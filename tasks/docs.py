@@ -88,7 +88,7 @@ class Docs(Task):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield passages of the split; the shorter ones are counted in `skipped`."""
         cutter = _prompts.Cutter(self.prompt_unit, self.prompt_length, None, tokenizer)
-        for passage in self._passages(skipped):
+        for passage in self._iterate_passages(skipped):
             cut = cutter.cut(passage.text)
             if cut is not None:
                 words = len(passage.text.split())
@@ -96,9 +96,9 @@ class Docs(Task):
 
     def documents(self, skipped: Counter[str]) -> Iterator[tuple[int, str]]:
         """Yield number and whole text of the same passages, for training."""
-        yield from ((number, passage.text) for number, passage in enumerate(self._passages(skipped)))
+        yield from ((number, passage.text) for number, passage in enumerate(self._iterate_passages(skipped)))
 
-    def _passages(self, skipped: Counter[str]) -> Iterator[_docstrings.Passage]:
+    def _iterate_passages(self, skipped: Counter[str]) -> Iterator[_docstrings.Passage]:
         passages = (p for p in _load_corpus(self.fingerprint()) if p.split == self.split)
         for passage in sort_by_hash(passages, lambda p: p.id):
             if len(passage.text.split()) < self.min_words:

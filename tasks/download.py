@@ -196,7 +196,7 @@ def _download(remote: Remote, path: Path, *, progress: bool) -> None:
             reason = err
         else:
             part.replace(path)
-            _metadata_path(part).unlink(missing_ok=True)
+            _get_metadata_path(part).unlink(missing_ok=True)
             return
         log.warning("%s: attempt %d of %d failed (%s)", remote.url, attempt, _ATTEMPTS, reason)
         if attempt < _ATTEMPTS:
@@ -206,7 +206,7 @@ def _download(remote: Remote, path: Path, *, progress: bool) -> None:
     )
 
 
-def _metadata_path(part: Path) -> Path:
+def _get_metadata_path(part: Path) -> Path:
     return part.with_name(part.name + ".json")
 
 
@@ -214,7 +214,7 @@ def _attempt(url: str, part: Path, *, progress: bool) -> None:
     if urlsplit(url).scheme not in ("http", "https"):
         raise DataError(f"{url}: only http and https addresses are fetched")
     begun = part.stat().st_size if part.is_file() else 0
-    tag = read_json(_metadata_path(part)).get("tag") if begun and _metadata_path(part).is_file() else None
+    tag = read_json(_get_metadata_path(part)).get("tag") if begun and _get_metadata_path(part).is_file() else None
     request = urllib.request.Request(url, headers={"User-Agent": "openended"})  # noqa: S310 - checked above
     if begun and tag:
         request.add_header("Range", f"bytes={begun}-")
@@ -228,7 +228,7 @@ def _attempt(url: str, part: Path, *, progress: bool) -> None:
         _check_space(part, total - begun if total is not None else 0)
         strong = response.headers.get("ETag", "")
         tag = strong if strong and not strong.startswith("W/") else response.headers.get("Last-Modified")
-        write_json(_metadata_path(part), {"url": url, "tag": tag})
+        write_json(_get_metadata_path(part), {"url": url, "tag": tag})
         with (
             part.open("ab" if resumed else "wb") as handle,
             _show_progress(part.stem, total, visible=progress) as advance,

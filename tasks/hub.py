@@ -95,21 +95,21 @@ class Hub(Task):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield rows as examples; what has no text is counted."""
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer) if self.text_field else None
-        for number, row, id_column in self._rows():
-            example = self._example(row, number, id_column, cutter, skipped)
+        for number, row, id_column in self._iterate_rows():
+            example = self._make_example(row, number, id_column, cutter, skipped)
             if example is not None:
                 yield example
 
     def documents(self, skipped: Counter[str]) -> Iterator[tuple[str, str]]:
         """Yield id and text of the rows, without prompts; what has no text is counted."""
         field = str(self.text_field)
-        for number, row, id_column in self._rows():
+        for number, row, id_column in self._iterate_rows():
             where = f"dataset {self.path}, split {self.split}, row {number}"
             text = read_usable_text(row, field, where, skipped)
             if text is not None:
                 yield (read_id(row, id_column, where) if id_column else f"{number:06d}"), text
 
-    def _rows(self) -> Iterator[tuple[int, dict[str, Any], str | None]]:
+    def _iterate_rows(self) -> Iterator[tuple[int, dict[str, Any], str | None]]:
         """Yield number, row, and the column of the ids, in order."""
         rows = self._load(None if self._folder else self._commit(ask=False))
         id_column = choose_id_field(dict.fromkeys(rows.column_names, True), self.id_field)
@@ -125,7 +125,7 @@ class Hub(Task):
         for number in numbers:
             yield number, rows[number], id_column
 
-    def _example(
+    def _make_example(
         self, row: dict[str, Any], number: int, id_column: str | None, cutter: Cutter | None, skipped: Counter[str]
     ) -> Example | None:
         where = f"dataset {self.path}, split {self.split}, row {number}"

@@ -55,7 +55,7 @@ class RealNews(FileTask):
         """Yield human articles; machine articles and unpaired training articles are another system's."""
         del tokenizer
         path = self.data_paths()[0]
-        rows = (self._example(row, path, number, skipped) for number, row in read_jsonl(path))
+        rows = (self._make_example(row, path, number, skipped) for number, row in read_jsonl(path))
         examples: Iterator[Example] = (example for example in rows if example is not None)
         if self.order == "hash":
             examples = iter(sort_by_hash(examples, lambda e: e.id))
@@ -66,7 +66,7 @@ class RealNews(FileTask):
         if not count:
             raise DataError(f"{path}: holds no human article of split {self.split!r}; set task.split")
 
-    def _example(self, row: Mapping[str, Any], path: Path, number: int, skipped: Counter[str]) -> Example | None:
+    def _make_example(self, row: Mapping[str, Any], path: Path, number: int, skipped: Counter[str]) -> Example | None:
         chosen = self.split in ("any", row.get("split"))
         paired = row.get("orig_split", "gen") == "gen" or row.get("label") is None
         if not chosen or not paired or row.get("label", "human") != "human":

@@ -85,10 +85,10 @@ def cross_root_trace(a: Gaussian, b: Gaussian) -> float:
             lost = float(np.sum(rounding / (2 * np.sqrt(np.maximum(values, rounding)))))
             if lost <= _MOST_LOST * (a.trace + b.trace):
                 return float(np.sqrt(np.maximum(values, 0.0)).sum())
-    return float(np.linalg.svd(_root(a).T @ _root(b), compute_uv=False).sum())
+    return float(np.linalg.svd(_compute_root(a).T @ _compute_root(b), compute_uv=False).sum())
 
 
-def _root(side: Gaussian) -> F64:
+def _compute_root(side: Gaussian) -> F64:
     """Some r with r r^T = covariance: triangular where it is regular, from eigenvalues where it is not."""
     if side.root is not None or side.lower is None:
         return np.empty((len(side.mean), 0)) if side.root is None else side.root

@@ -112,7 +112,7 @@ def rater_curve(
             columns["judgments"] = subsample_means(rated.ratings, int(count), rng)
             plain[i, j] = _score(columns, np.arange(rated.n), rule)
             spread[i, j] = _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]
-    return _curve(counts, plain, spread, level)
+    return _build_curve(counts, plain, spread, level)
 
 
 def example_curve(
@@ -133,10 +133,10 @@ def example_curve(
                 rated.n, size=int(size), replace=False
             )
             values[i, j] = _score(columns, picked, rule)
-    return _curve(sizes, values, values[..., 0], level)
+    return _build_curve(sizes, values, values[..., 0], level)
 
 
-def _curve(sizes: Sequence[int], values: F64, spread: F64, level: float) -> Curve:
+def _build_curve(sizes: Sequence[int], values: F64, spread: F64, level: float) -> Curve:
     bands = np.array([percentiles(row, level) for row in spread])
     means = np.array(
         [row[~np.isnan(row).any(axis=1)].mean(axis=0) if _has_rating(row) else [np.nan] * 2 for row in values]

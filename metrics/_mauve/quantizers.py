@@ -68,9 +68,9 @@ def fit_kmeans_l1(fit: Sequence[Floats], settings: QuantizerSettings) -> Callabl
 
 def fit_residual_kmeans(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[[int], Assign]:
     """L2 rows, PCA without whitening, k-means of what each level leaves over."""
-    codes = _codes(fit, settings)
+    codes = _choose_code_count(fit, settings)
     projection = fit_pca(fit, share=settings.explained_variance)
-    points, project = projection.apply(fit), _last_projected(projection)
+    points, project = projection.apply(fit), _make_projector(projection)
 
     def cluster(seed: int) -> Assign:
         with limit_to_one_thread():
@@ -78,21 +78,21 @@ def fit_residual_kmeans(fit: Sequence[Floats], settings: QuantizerSettings) -> C
                 points, codes, restarts=settings.restarts, max_iter=settings.max_iter, seed=seed
             )
             fit_cells = clustering.cells(points)
-        return _assigner(fit, fit_cells, lambda side: clustering.cells(project(side)))
+        return _make_assigner(fit, fit_cells, lambda side: clustering.cells(project(side)))
 
     return cluster
 
 
 def fit_drmm(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[[int], Assign]:
     """Train a deep residual mixture model on raw rows (the MAUVE paper's second quantizer)."""
-    codes = _codes(fit, settings)
+    codes = _choose_code_count(fit, settings)
     check_range(human=fit[-1], model=fit[0])
 
     def cluster(seed: int) -> Assign:
         with limit_to_one_thread():
             clustering = fit_mixture(fit, codes, restarts=settings.restarts, seed=seed)
             fit_cells = clustering.cells(fit)
-        return _assigner(fit, fit_cells, lambda side: clustering.cells([side]))
+        return _make_assigner(fit, fit_cells, lambda side: clustering.cells([side]))
 
     return cluster
 
@@ -102,13 +102,13 @@ def fit_lattice(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[
     if n_rows(fit) < 3:
         raise UndefinedMetric(f"a spreading network needs at least 3 texts, got {n_rows(fit)}")
     projection = fit_pca(fit, share=settings.explained_variance)
-    points, project = projection.apply(fit), _last_projected(projection)
+    points, project = projection.apply(fit), _make_projector(projection)
 
     def cluster(seed: int) -> Assign:
         with limit_to_one_thread():
             net = train_spreading_net(points, seed=seed)
             fit_cells = lattice_cells(net.images(points))
-        return _assigner(fit, fit_cells, lambda side: lattice_cells(net.images(project(side))))
+        return _make_assigner(fit, fit_cells, lambda side: lattice_cells(net.images(project(side))))
 
     return cluster
 
@@ -198,7 +198,7 @@ def _count_codes(num_buckets: int) -> int:
     return codes
 
 
-def _codes(fit: Sequence[Floats], settings: QuantizerSettings) -> int:
+def _choose_code_count(fit: Sequence[Floats], settings: QuantizerSettings) -> int:
     """Codes a level."""
     codes = _count_codes(settings.num_buckets)
     if n_rows(fit) < codes:
@@ -210,7 +210,7 @@ def _fit(fit: Sequence[Floats], settings: QuantizerSettings, *, rows: Rows, whit
     if n_rows(fit) < settings.num_buckets:
         raise UndefinedMetric(f"{settings.num_buckets} buckets need as many texts to be fitted on, got {n_rows(fit)}")
     projection = fit_pca(fit, share=settings.explained_variance, rows=rows, whiten=whiten)
-    points, project = projection.apply(fit), _last_projected(projection)
+    points, project = projection.apply(fit), _make_projector(projection)
 
     def cluster(seed: int) -> Assign:
         clustering: KMeansFit = kmeans(
@@ -220,12 +220,12 @@ def _fit(fit: Sequence[Floats], settings: QuantizerSettings, *, rows: Rows, whit
             max_iter=settings.max_iter,
             seed=seed + _KMEANS_SEED,
         )
-        return _assigner(fit, clustering.assign(points), lambda side: clustering.assign(project(side)))
+        return _make_assigner(fit, clustering.assign(points), lambda side: clustering.assign(project(side)))
 
     return cluster
 
 
-def _assigner(fit: Sequence[Floats], fit_cells: I64, cells: Callable[[Floats], I64]) -> Assign:
+def _make_assigner(fit: Sequence[Floats], fit_cells: I64, cells: Callable[[Floats], I64]) -> Assign:
     """Return a function that knows the cells of the rows of the fit and finds those of others."""
     parts = np.split(fit_cells, np.cumsum([len(side) for side in fit])[:-1])
 
@@ -238,7 +238,7 @@ def _assigner(fit: Sequence[Floats], fit_cells: I64, cells: Callable[[Floats], I
     return assign
 
 
-def _last_projected(projection: Projection) -> Callable[[Floats], NDArray[np.float32]]:
+def _make_projector(projection: Projection) -> Callable[[Floats], NDArray[np.float32]]:
     """Project a side, once where it comes again: every clustering seed assigns the same system."""
     last: list[tuple[Floats, NDArray[np.float32]]] = []
 

@@ -19,12 +19,12 @@ def compute_loss(scores: F64, matrix: F64) -> float:
 def _compute_gradient(scores: F64, matrix: F64) -> F64:
     """Expected less observed wins of each player."""
     games = matrix + matrix.T
-    expected = games * _win_probabilities(scores)
+    expected = games * _compute_win_probabilities(scores)
     out: F64 = (expected - matrix).sum(axis=1)
     return out
 
 
-def _win_probabilities(scores: F64) -> F64:
+def _compute_win_probabilities(scores: F64) -> F64:
     """P(i beats j), without overflow at any score."""
     out: F64 = np.exp(-np.logaddexp(0.0, scores[None, :] - scores[:, None]))
     return out
@@ -32,7 +32,7 @@ def _win_probabilities(scores: F64) -> F64:
 
 def compute_information(matrix: F64, scores: F64) -> F64:
     """Observed information: a graph Laplacian with weights games × p × (1 − p)."""
-    p = _win_probabilities(scores)
+    p = _compute_win_probabilities(scores)
     weights = (matrix + matrix.T) * p * p.T
     out: F64 = np.diag(weights.sum(axis=1)) - weights
     return out

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 
-def _no_data() -> None:
+def _prepare_nothing() -> None:
     """Prepare nothing."""
 
 
@@ -23,7 +23,7 @@ class Benchmark:
     name: str
     """The task and its size, for example `self_bleu, 5,000 texts × 500 tokens, order 4`; unique in its area."""
     harness: Callable[[Any], Any]
-    prepare: Callable[[], Any] = _no_data
+    prepare: Callable[[], Any] = _prepare_nothing
     """Makes the input of `harness`, the same in every process (seeded)."""
     against: str = "–"
     """The peer and the function that is called."""

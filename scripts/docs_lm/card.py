@@ -27,7 +27,7 @@ minutes on one core: it writes local phrases and no coherent text.""",
 def format_card(run: TrainingRun) -> str:
     """Format the model card, with everything needed to reproduce the weights."""
     options, facts, size = run.options, run.facts, SIZES[run.options.model]
-    table = "\n".join(f"| {name} | {value} |" for name, value in _rows(run).items())
+    table = "\n".join(f"| {name} | {value} |" for name, value in _collect_rows(run).items())
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     splits = "\n".join(
         f"| {name} | {facts[name]['passages']:,} | {facts[name]['words']:,} |" for name in ("train", "valid", "test")
@@ -68,7 +68,7 @@ library; BSD, Apache-2.0, PSF-like for the packages) and are not redistributed h
 """
 
 
-def _rows(run: TrainingRun) -> dict[str, str]:
+def _collect_rows(run: TrainingRun) -> dict[str, str]:
     options, facts, size, done = run.options, run.facts, SIZES[run.options.model], run.progress
     command = ["python", "scripts/train_docs_lm.py", "--model", options.model]
     for name in ("tokens", "batch_tokens", "lr", "decay", "dropout", "seed"):
