@@ -278,7 +278,7 @@ class Mauve(Quantized):
             features,
             _VALUE[self.summary],
             values,
-            notes=ratio_notes(self.estimator, scores.clipped, float(ceiling), counted=self.self == "counted"),
+            notes=ratio_notes(self.estimator, scores.clipped, float(ceiling), counts_own=self.self == "counted"),
             arrays={
                 "divergence_curves": scores.divergence_curve[None],
                 **find_distinguishing_texts(ratios.human, ratios.model),

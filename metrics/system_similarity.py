@@ -82,7 +82,7 @@ def _compute_means(rows: Floats, ids: Sequence[str]) -> _Means:
 
 
 def _compute_by_prompt(first: _Means, other: _Means) -> tuple[NDArray[np.intp], F64]:
-    """Return the prompts of `one` that `other` has too, and the mean cosine of each, shape (c,)."""
+    """Return the prompts of `first` that `other` has too, and the mean cosine of each, shape (c,)."""
     _, at, in_other = np.intersect1d(first.names, other.names, assume_unique=True, return_indices=True)
     return at, np.clip(np.einsum("ij,ij->i", first.vectors[at], other.vectors[in_other]), -1.0, 1.0)
 

@@ -69,7 +69,7 @@ def _compute_distances(human: F64, model: F64) -> tuple[F64, F64]:
     """Return the squared Mahalanobis distances of human and of model rows from the human mean."""
     center = human.mean(axis=0)
     values, axes = np.linalg.eigh(ledoit_wolf(human))
-    scale = np.where(values > 1e-12 * max(float(values[-1]), 1e-300), values, np.inf)  # no spread: no distance
+    scale = np.where(values > 1e-12 * max(float(values[-1]), 1e-300), values, np.inf)  # no variance: no distance
     first, second = (((side - center) @ axes) ** 2 @ (1 / scale) for side in (human, model))
     return first, second
 

@@ -194,8 +194,8 @@ def main() -> None:
         print("\n".join(format_table([row]).splitlines()[-1] for row in shares), flush=True)
     if options.write:
         page = options.write.read_text(encoding="utf-8")
-        measured = "measured" if options.texts == "made-up" else "measured on docs"
-        for mark, content in ((measured, format_table(rows)), ("near", simulate_near_human())):
+        heading = "measured" if options.texts == "made-up" else "measured on docs"
+        for mark, content in ((heading, format_table(rows)), ("near", simulate_near_human())):
             page = re.sub(f"<!-- {mark} -->.*?{END}", f"<!-- {mark} -->\n{content}\n{END}", page, flags=re.DOTALL)
         options.write.write_text(page, encoding="utf-8")
 

@@ -88,7 +88,7 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
         refuse_missing(remote, path, offline=offline)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # One lock a file: a second process waits, and finds the file there.
+        # One lock per file: a second process waits and then finds the file.
         with FileLock(f"{path}.lock"):
             if not path.is_file():
                 _download(remote, path, progress=progress)
@@ -99,7 +99,7 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
 
 
 def refuse_missing(remote: Remote, path: Path, *, offline: bool = False, planning: bool = False) -> None:
-    """Raise `MissingFileError` if a missing file cannot be fetched: which one, from where, and where to put it."""
+    """Raise `UnavailableFileError` if a missing file cannot be fetched: which one, from where, and where to put it."""
     off = is_offline(offline=offline)
     how = remote.by_hand or f"get it from {remote.url}"
     if remote.by_hand or off or planning:

@@ -96,7 +96,7 @@ def load_plugins(group: str) -> Mapping[str, tuple[str, type]]:
 
 
 def find_broken_plugin(group: str, name: str) -> str | None:
-    """Return why a plug-in could not be imported; None if there is none of this name, or it could."""
+    """Return why a plug-in could not be imported; None if it was imported or does not exist."""
     if group in _PACKAGES:
         load_plugins(group)
     return _broken.get((group, name))

@@ -53,7 +53,7 @@ class Beam(Decoder):
         self.require(self.no_repeat_ngram_size >= 0, "no_repeat_ngram_size", "0 (off) or a positive integer")
 
     def scores(self, log_probs: Tensor, least: int) -> Tensor:  # noqa: ARG002
-        """Log-probabilities that hypotheses add up, of (n, V) after penalties; a cut leaves `least` tokens."""
+        """Return the log-probabilities that hypotheses sum up, (n, V) after penalties; a cut leaves `least` tokens."""
         return log_probs
 
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
@@ -192,7 +192,7 @@ class _Search:
         return (rows * beams + beam).reshape(-1)
 
     def _compute_log_probs(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of the next tokens after penalties, (rows, V)."""
+        """Return log-probabilities of the next tokens after penalties, (rows, V)."""
         import torch
 
         from openended.harness.decoders import apply_penalties, forbid_end
@@ -210,7 +210,7 @@ class _Search:
         return log_probs
 
     def _select_candidates(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The best continuations of each text: scores, beams and tokens, shape (n, 2 · num_beams) for one end token."""
+        """Return each text's best continuations: scores, beams and tokens, (n, 2 · num_beams) for one end token."""
         import torch
 
         n, beams, size = len(self.slots), self.spec.num_beams, log_probs.shape[-1]
@@ -251,7 +251,7 @@ class _Search:
         return text
 
     def _is_done(self, i: int) -> bool:
-        """True where no running hypothesis can become better than the finished ones, by transformers' estimate."""
+        """Return true where no running hypothesis can surpass the finished ones, by transformers' estimate."""
         spec, text, length = self.spec, self._get_text(i), int(self.slots.new_tokens[i])
         if length == self.request.max_new_tokens:
             return True

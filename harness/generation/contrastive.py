@@ -227,20 +227,20 @@ class ContrastiveDecoding(Decoder):
 
 @dataclass(frozen=True, slots=True)
 class _DifferenceChooser:
-    """See `Chooser`; nothing is remembered."""
+    """See `TokenChooser`; nothing is remembered."""
 
     lm: CausalModel
     alpha: float
     temperature: float
 
     def begin(self, slot: int, prompt: Prompt) -> None:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
 
     def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
         import torch
 
         strong, weak = logits
@@ -252,6 +252,6 @@ class _DifferenceChooser:
         return (expert - other).masked_fill_(low, float("-inf")).argmax(-1)
 
     def log_prob(self, slot: int) -> float:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
         del slot
         return math.nan

@@ -23,7 +23,7 @@ class PieceTokens(dict[str, tuple[int, ...]]):
     """Remembers the token ids of pieces of text.
 
     Args:
-        inner: A `tokenizers.Tokenizer` for which `are_exact` holds.
+        inner: A `tokenizers.Tokenizer` for which `is_exact` is true.
     """
 
     def __init__(self, inner: Any) -> None:  # noqa: ANN401

@@ -88,7 +88,7 @@ class ModelSpec(BackendSpec):
         return self.path.startswith(BUNDLED)
 
     def describe_size(self) -> ModelSize:
-        """See `models.sizes.model_size`."""
+        """See `models.sizes.describe_model_size`."""
         return describe_model_size(self)
 
     def without_label(self) -> ModelSpec:

@@ -212,7 +212,7 @@ def tokenize_pairs(tokenizer: Tokenizer, prompts: Sequence[str], texts: Iterable
 
 
 def get_bos_prefix(bos_prefix: tuple[int, ...], ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-    """Return what stands before a text of these ids: `lead`, unless it is there already."""
+    """Return the tokens that precede a text of these ids: `bos_prefix`, unless the text has it already."""
     return () if tuple(ids[: len(bos_prefix)]) == bos_prefix else bos_prefix
 
 

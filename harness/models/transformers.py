@@ -70,7 +70,7 @@ class LanguageModel:
         batch_size: int,
         advance: Advance | None = None,
     ) -> None:
-        """See `models.forward.run`."""
+        """See `models.forward.run_forward`."""
         run_forward(self, jobs, rows=rows, pool=pool, nll=nll, batch_size=batch_size, advance=advance)
 
     @property
@@ -81,7 +81,7 @@ class LanguageModel:
 
 
 def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> LanguageModel:
-    """Load weights and tokenizer; eval mode, no gradients, the model's own generation_config put aside.
+    """Load weights and tokenizer; eval mode, no gradients, the model's own generation_config is ignored.
 
     Args:
         spec: Which model.

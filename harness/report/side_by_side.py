@@ -119,10 +119,10 @@ def _build_number_tables(
     cells: dict[str, list[Cell]] = {label: [] for label in labels}
     for pair in pairs:
         rows_by_label = {label: [side.get((label, *pair)) for side in sides] for label in labels}
-        measured = [item for row in rows_by_label.values() for item in row if item is not None]
-        if not measured:
+        present = [item for row in rows_by_label.values() for item in row if item is not None]
+        if not present:
             continue
-        like = measured[0]
+        like = present[0]
         for index, name in enumerate(names):
             column_cells = [_make_cell(row[index]) for row in rows_by_label.values()]
             signature = next((i.signature for row in rows_by_label.values() if (i := row[index]) is not None), "")

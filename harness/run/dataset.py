@@ -53,7 +53,7 @@ class Dataset:
         return TextRows(role, self.human, file, self.tokenizer, chat, num_texts=count, num_tokens=count * length)
 
     def explain_no_ceiling(self, needed: int) -> str:
-        """Say why there is no human ceiling beside a system of `wanted` texts; empty where there is one.
+        """Say why there is no human ceiling for a system of `needed` texts; empty if there is one.
 
         A metric of two sides moves with their sizes, so that the ceiling is of as many texts as the system has.
         """

@@ -100,15 +100,15 @@ def knn_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     mid-point is about exp(-c / neighbors). Left out, half a count is added to both sides, which errs upwards as much.
     """
     both = _project(human, model, settings.explained_variance, most=None)
-    total, counted = len(both.rows), settings.own_point == "counted"
-    others = settings.neighbors - counted
+    total, has_own = len(both.rows), settings.own_point == "counted"
+    others = settings.neighbors - has_own
     if total - 1 < others:
         raise UndefinedMetric(f"neighbors={settings.neighbors} need more texts than the {total} of both sides")
     counts = np.empty((total, 2))
     # Left out with its own prompt: the other side's text for that prompt is no independent neighbor either.
-    for start, table in _iterate_distances(both.rows, np.arange(total) if counted else _number_groups(both, settings)):
+    for start, table in _iterate_distances(both.rows, np.arange(total) if has_own else _number_groups(both, settings)):
         counts[start : start + len(table)] = _count_nearest(table, both, others)
-    if counted:
+    if has_own:
         for column, side in enumerate(both.sides):
             counts[side, column] += 1
     else:

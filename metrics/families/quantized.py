@@ -184,7 +184,7 @@ class Quantized(TwoSample):
         """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells.
 
         What is fitted on the grid or on the human side does not depend on the system under test: the human side, which
-        a whole grid shares, caches it (`Side.derived`).
+        a whole grid shares, caches it (`Side.compute_once`).
         """
         if cluster_fit == "pair":
             return self._fit([model, human])

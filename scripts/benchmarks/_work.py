@@ -1,4 +1,4 @@
-"""The definition of a benchmark. Each area is a module of this folder with a list `WORKS` of `Work`.
+"""The definition of a benchmark. Each area is a module of this folder with a list `WORKS` of `Benchmark`.
 
 The runner (`scripts/bench.py`) runs the harness and the peer in turn, each in a fresh process. `prepare` makes the data
 and imports the libraries and is not timed; `harness(data)` and `peer(data)` are timed. Both return small JSON values

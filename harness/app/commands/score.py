@@ -111,13 +111,13 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
 
 
 def convert_preset(words: Sequence[str]) -> list[str]:
-    """Return the words with `compat=PAPER` as `--compat=PAPER`, unless it names a file: then it is a system."""
+    """Rewrite `compat=PAPER` as `--compat=PAPER`, unless it names an existing file, which is a system."""
     is_preset = [word.startswith("compat=") and not Path(word.partition("=")[2]).exists() for word in words]
     return [f"--{word}" if preset else word for word, preset in zip(words, is_preset, strict=True)]
 
 
 def parse_systems(words: Sequence[str]) -> dict[str, str]:
-    """Return name → file of `FILE` and `NAME=FILE`; files of one name are told apart by their folders.
+    """Return name → file of `FILE` and `NAME=FILE`; equal file names get their folders as prefixes.
 
     Raises:
         SpecError: If a name comes twice, or is `human`.

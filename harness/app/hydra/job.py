@@ -117,7 +117,7 @@ class Job:
                     outcome, message = self._run(settings, watch.overrides)
                     track_runs([outcome.folder], compose_tracker(cfg), settings.outputs_dir)
                     facts = {"folder": str(outcome.folder), "made": outcome.num_computed}
-                    if outcome.failed:  # the others stand, and go into the report
+                    if outcome.failed:  # the run's other metrics are valid and go into the report
                         state, facts["error"] = "failed", "; ".join(outcome.failed)
         except HarnessError as err:
             message = f"failed: {watch.find_same_error(format_error(err))}"
@@ -202,7 +202,7 @@ class Watch(Callback):  # type: ignore[misc]
         """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
         folders = {Path(job["folder"]) for job in jobs if job.get("folder")}
         search = read_search(grid)
-        if search is not None:  # a search that went on has runs of its earlier jobs too
+        if search is not None:  # a resumed search also has runs of its earlier jobs
             folders |= {Path(run) for trial in search.trials for run in trial.runs if Path(run).is_dir()}
         folders |= measure_grid([job for job in jobs if job.get("overrides")])
         reports = Path(config.outputs_dir) / "reports"
@@ -216,7 +216,7 @@ class Watch(Callback):  # type: ignore[misc]
             target, options = reports / choose_name(config, config.hydra, grid), to_plain(config.get("report"))
             show_report(sorted(folders), target, options, read_detail(config.hydra))
             tracker = compose_tracker(config)
-            track_runs(sorted(folders), tracker, Path(config.outputs_dir))  # those that failed to be logged as well
+            track_runs(sorted(folders), tracker, Path(config.outputs_dir))  # also those that could not be logged before
             track_report(target, tracker, Path(config.outputs_dir))
 
 
@@ -247,7 +247,7 @@ def measure_grid(jobs: list[dict[str, Any]]) -> set[Path]:
         settings = compose_settings(compose("config", overrides=overrides), str(job["name"]))
         session = session or _open_session(settings.outputs_dir, locking=settings.runtime.locking)
         prepared.append((settings, overrides, prepare(settings, session)))
-    # One system stands once in the pool, however many jobs lead to it (a greedy decoder and its seeds).
+    # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
     pool = {texts.model_rows.digest: texts.model_rows for _, _, texts in prepared}
     judged = simulate_judgments([texts for _, _, texts in prepared])
     for settings, overrides, _ in prepared:

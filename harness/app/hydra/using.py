@@ -36,7 +36,7 @@ def sections(experiment: str) -> tuple[str, ...]:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Return (experiment, option of `using`) of the name of a section, `mauve_table3_docs`; of others (name, "")."""
+    """Split the name of a section, `mauve_table3_docs`, into (experiment, option of `using`); else (name, "")."""
     experiment, _, using = name.rpartition("_")
     return (experiment, using) if using in sections(experiment) else (name, "")
 

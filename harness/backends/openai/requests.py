@@ -170,7 +170,7 @@ def _build_transformers(builder: RequestBuilder, request: CompletionRequest) -> 
     }  # fmt: skip
     if builder.end_ids:
         config |= {"eos_token_id": list(builder.end_ids), "pad_token_id": builder.end_ids[0]}
-    # What a request leaves out is the model's own generation_config, its top-k of 50 included: all goes in here.
+    # The server takes missing options from the model's generation_config, such as a top-k of 50: send all of them.
     return {"generation_config": json.dumps(config), "max_tokens": request.max_tokens, "stream": False}
 
 

@@ -1,8 +1,9 @@
 """Keys and values of rows of any lengths, and attention over them.
 
-Each layer has one buffer, allocated once: (rows, heads, positions, size). A `Pass` lists the tokens to run now; its
-groups are adjacent rows of equal length. On a CPU each group is one call of the kernel, so that a row sees only its own
-positions. On a GPU one call serves all rows: shorter rows are masked, and a row's last bits may depend on the others.
+Each layer has one buffer, allocated once: (rows, heads, positions, size). A `ForwardPass` lists the tokens to run now;
+its groups are adjacent rows of equal length. On a CPU each group is one call of the kernel, so that a row sees only its
+own positions. On a GPU one call serves all rows: shorter rows are masked, and a row's last bits may depend on the
+others.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class KeyValues:
         kernel: Kernel,
         window: int | None = None,
     ) -> Tensor:
-        """Keep the new keys and values and attend.
+        """Store the new keys and values and attend.
 
         Args:
             layer: Which layer.
@@ -221,7 +222,7 @@ class KeyValues:
 
 
 def _build_window_mask(fed: int, length: int, window: int, rows: int, device: torch.device) -> Tensor:
-    """True where one of the last `fed` positions sees another: shape (rows, 1, fed, length)."""
+    """Return a mask, true where one of the last `fed` positions sees another: shape (rows, 1, fed, length)."""
     import torch
 
     at = torch.arange(length, device=device)

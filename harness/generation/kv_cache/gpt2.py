@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401 - a transformers model
-    """True where the model does what `Gpt2Runner` does."""
+    """Return whether the model does exactly what `Gpt2Runner` does."""
     config = model.config
     return (
         config.model_type == "gpt2"
@@ -34,7 +34,7 @@ def is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401 - a transformers model
 
 
 class Gpt2Runner:
-    """See `Runner`."""
+    """See `CacheRunner`."""
 
     ragged = True
 
@@ -49,7 +49,7 @@ class Gpt2Runner:
         self.keys = KeyValues(self.weights.layers, rows, length, padded=lm.device.type != "cpu", once=once)
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         import torch
 
         states: dict[int, Tensor] = {}
@@ -64,7 +64,7 @@ class Gpt2Runner:
         return [states[i] for i in range(len(prompts))]
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         index = np.asarray(rows)
         hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], round_up_to_tiles(len(rows), self._tile)))
         self.lengths[index] += 1
@@ -105,7 +105,7 @@ class Gpt2Runner:
         return output
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         import torch
 
         head = self.weights.head
@@ -122,14 +122,14 @@ class Gpt2Runner:
         return check_logits(scores[: len(flat)].float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         if len(source):
             self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
             self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """See `Kernel`."""
+    """See `Kernel` in `buffers`."""
     import torch.nn.functional as nn
 
     attend = nn.scaled_dot_product_attention

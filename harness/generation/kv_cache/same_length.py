@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SameLengthRunner:
-    """See `Runner`; all rows have one length, and those in use are the first ones."""
+    """See `CacheRunner`; all rows have one length, and those in use are the first ones."""
 
     ragged = False
 
@@ -34,7 +34,7 @@ class SameLengthRunner:
         return max(round_up_to_tiles(rows, TILE), FLOOR) if self._steady else rows
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """See `Runner`; the prompts that share a length go through together."""
+        """See `CacheRunner`; the prompts that share a length go through together."""
         import torch
 
         del every
@@ -52,7 +52,7 @@ class SameLengthRunner:
         return [states[i] for i in range(len(prompts))]
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         hidden = self._run(ids[:, None], int(self.lengths[0]))[:, 0]
         self.lengths[: len(rows)] += 1
         return hidden
@@ -80,11 +80,11 @@ class SameLengthRunner:
         return hidden[:n]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         return compute_logits(self._lm, self._head, hidden, self._round_up_count)
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         if len(source):
             self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
             for layer in self._list_layers():
@@ -95,7 +95,7 @@ class SameLengthRunner:
 
 
 def make_fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN401
-    """A transformers cache whose layers are allocated once for `rows` and `length` positions."""
+    """Make a transformers cache whose layers are allocated once for `rows` and `length` positions."""
     import torch
     from transformers.cache_utils import Cache, DynamicLayer
 
@@ -131,5 +131,5 @@ def make_fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN40
 
 
 def _allocate(states: Tensor, rows: int, length: int) -> Tensor:
-    """Zeros for the final length; they must be finite, for rows beside the live ones are run along."""
+    """Allocate zeros for the final length; they must be finite, because unused rows are computed too."""
     return states.new_zeros((rows, states.shape[1], length, states.shape[3]))

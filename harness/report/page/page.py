@@ -103,7 +103,7 @@ def write_page(
         counts=_format_counts(results),
         about=summarize_sources(fold_seeds(results), results.runs),
         settings=list_settings(results.runs),
-        parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `as_json` leaves no `<`
+        parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `to_script_json` leaves no `<`
         beside=not inside,
         leaderboard=leaderboard,
         style=Markup(style),  # noqa: S704 - our own file

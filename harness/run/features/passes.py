@@ -179,7 +179,7 @@ def load_texts(source: TextRows, scope: Scope) -> list[str]:
 
 
 def iterate_texts(source: TextRows, scope: Scope) -> Iterator[str]:
-    """Yield what `texts_of` holds, a bounded number of texts in memory."""
+    """Yield the texts of `load_texts`, with a bounded number of them in memory."""
     rows = RowFile(source.path)
     if scope == "continuation":
         return rows.each("text")

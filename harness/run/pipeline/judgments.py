@@ -59,7 +59,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     run = resolve_run(replace(settings, model=None, decoder=None, scorer=None, embedder=None))
     columns = run.metrics.judgment_columns
     sha = digest_judgments(path, columns)
-    measured = []
+    results = []
     for metric in run.metrics.specs:
         if not isinstance(metric, JudgmentMetric):
             raise UndefinedMetric(f"{metric.name} needs texts, not judgments")
@@ -75,8 +75,8 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         request = ArtifactRequest("measure", f"{metric.name} {path.name}", spec, {"judgments": sha}, work)
         entry = builder.build(request, write)
         if entry is not None:
-            measured.append(SystemResult("model", metric, stages.load_result(entry.path), entry.name))
+            results.append(SystemResult("model", metric, stages.load_result(entry.path), entry.name))
     if settings.plan_only:
         return Outcome(settings.outputs_dir, 0, tuple(builder.plan))
-    folder = write_record(run, builder, measured, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
+    folder = write_record(run, builder, results, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
     return Outcome(folder, builder.num_computed, tuple(builder.plan))

@@ -53,22 +53,22 @@ def run(
     """
     builder = ArtifactBuilder(session, plan_only=False)
     texts = make_texts(resolve_run(settings), builder)
-    measured = measure_all(texts, others)
+    results = measure_all(texts, others)
     session.sides.end_run()
     folder = write_record(
         texts.run,
         builder,
-        measured,
+        results,
         decoder=texts.decoder,
         human=texts.dataset.human,
         task=str(texts.dataset.fingerprint),
         notes=[*_list_notes(texts), *_list_scoring_notes(texts, session)],
         overrides=overrides,
     )
-    write_explanations(folder, session.store.root, measured, texts.human_rows, texts.model_rows)
+    write_explanations(folder, session.store.root, results, texts.human_rows, texts.model_rows)
     if warning := _warn_of_few_texts(texts):
         session.warn_once(warning)
-    broken = [m.result for m in measured if m.result.status == "failed"]
+    broken = [m.result for m in results if m.result.status == "failed"]
     failed = dict.fromkeys(f"metric {result.metric} {'; '.join(result.notes)}" for result in broken)
     return Outcome(folder, builder.num_computed, tuple(builder.plan), failed=tuple(failed))
 

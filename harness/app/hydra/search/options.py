@@ -81,7 +81,7 @@ def parse_search_options(config: DictConfig) -> SearchOptions:
 
 
 def check_search(config: DictConfig) -> None:
-    """Check, before any model is loaded, that the bounds of every space give valid runs that measure every objective.
+    """Check, before any model is loaded, that the bounds of every space give valid runs with every objective.
 
     Raises:
         SpecError: If a run is invalid or lacks an objective.

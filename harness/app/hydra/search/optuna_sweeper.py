@@ -40,13 +40,13 @@ class OptunaSweeper(LaunchingSweeper):
     __module__ = PLUGINS
 
     def __init__(self, **_: Any) -> None:  # noqa: ANN401
-        # The options are read by `options_of`.
+        # `parse_search_options` reads the options.
         super().__init__()
         self._jobs = 0
 
     @classmethod
     def prepare_jobs(cls, config: DictConfig) -> Jobs:
-        """Check every end of every space; no job is known before the search has chosen it.
+        """Check the bounds of every space; return no jobs, because the search chooses them later.
 
         Raises:
             SpecError: Says what is wrong in one line.
@@ -143,7 +143,7 @@ class OptunaSweeper(LaunchingSweeper):
         return tuple(objective.value(record) for objective in options.plan.objectives)
 
     def _run(self, jobs: list[list[str]]) -> list[Mapping[str, Any]]:
-        """Launch jobs; returns what each wrote of itself, in their order."""
+        """Launch jobs; return the content of their job files, in their order."""
         if not jobs:
             return []
         first, self._jobs = self._jobs, self._jobs + len(jobs)
@@ -154,7 +154,7 @@ class OptunaSweeper(LaunchingSweeper):
         return list(states[first:])
 
     def _confirm(self, searching: StudyRunner, options: SearchOptions) -> None:
-        """Run the best settings with seeds that chose nothing: the best of many is the luckiest of them too."""
+        """Run the best settings with fresh seeds, because the best of many values is partly luck."""
         if not options.confirm_seeds:
             return
         best = summarize_study(searching).front()
@@ -170,7 +170,7 @@ class OptunaSweeper(LaunchingSweeper):
 
 
 def plan_search(config: DictConfig, options: SearchOptions) -> None:
-    """Print what a search would take; the settings themselves depend on what the first ones give."""
+    """Print the plan of a search, with random settings: the real ones depend on the first results."""
     with describe_study_errors(options.storage):
         done = count_finished(options.storage, options.plan.name)
     left = max(options.total - done, 0)
