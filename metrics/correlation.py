@@ -162,7 +162,7 @@ def _compute_permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int)
 
 
 def _permute_products(a: F64, b: F64, orders: Any) -> F64:  # noqa: ANN401
-    """Inner products of `a` with `b` in each order, shape (orders,)."""
+    """Return inner products of `a` with `b` in each order, shape (orders,)."""
     if a.ndim == 1:
         out: F64 = b[orders] @ a
         return out

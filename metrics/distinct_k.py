@@ -80,7 +80,7 @@ def _count_joined(embeddings: Floats, prompts: PromptGroups, threshold: float) -
         joined = (cosine >= threshold) | np.eye(size, dtype=np.bool_)
         for _ in range(size.bit_length()):  # chains of 2, 4, 8, … pairs
             joined = (joined.astype(np.float32) @ joined.astype(np.float32)) > 0
-        out[at] = (joined.argmax(axis=2) == np.arange(size)).sum(axis=1)  # who is the first of a class
+        out[at] = (joined.argmax(axis=2) == np.arange(size)).sum(axis=1)  # texts that are the first of their class
     return out
 
 

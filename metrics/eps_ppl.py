@@ -74,7 +74,7 @@ class EpsPPL(TeacherForced):
     grid: tuple[float, ...] = ()  # Pillutla et al. 2021, released code: 1e-1 to 1e-7
 
     def check(self) -> None:
-        """Refuse floors that are none."""
+        """Refuse floors that are not positive."""
         self.require(0 < self.eps < float("inf"), "eps", "a number above 0")
         self.require(all(0 < e < float("inf") for e in self.grid), "grid", "numbers above 0")
 

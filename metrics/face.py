@@ -1,4 +1,4 @@
-"""FACE: how alike the spectra of surprise are, from token losses alone.
+"""FACE: similarity of the spectra of surprisal, from token losses alone.
 
     spectrum of a text = |FFT(its token NLLs)| at the frequencies 0 to 1/2 a token, interpolated to 1,000 of them
     SO = sum_f min(h(f), m(f)) / sum_f max(h(f), m(f)),  h and m: mean spectra of human and of model texts

@@ -34,7 +34,7 @@ from openended.metrics._embeddings.pca import project_pair
 from openended.metrics._embeddings.resampled_moments import frechet_influence
 from openended.metrics.families import TwoSample
 
-_FEWEST = 20  # texts a side for an extrapolation: a tenth of them must have a variance
+_FEWEST = 20  # texts per side for an extrapolation: a tenth of them must have a variance
 
 
 def frechet_distance(
@@ -185,7 +185,7 @@ class Frechet(TwoSample):
     shrinkage: Shrinkage = "none"  # Heusel et al. 2017
     pca_share: float | None = None  # Heusel et al. 2017: raw features
     extrapolate: int = 0  # number of subset sizes for FD-infinity; Chong and Forsyth 2020: 15; 0: none
-    draws: int = 5  # subsets a size; their spread stands beside FD-infinity
+    draws: int = 5  # subsets per size; their standard deviation is reported beside FD-infinity
     seed: int = 25  # draws the subsets; as MAUVE
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
 
@@ -245,6 +245,6 @@ class Frechet(TwoSample):
         replicates = plan.linear(result.values["frechet"], *zip(ids, influences, strict=True))
         out = {"frechet": replicates}
         if sides.extrapolated is not None:
-            # Less the bias it is the same distance: what one text adds is the same, but for the draws of the subsets.
+            # It is the same distance without the bias, so a text's influence is the same, except for the subsets drawn.
             out["frechet_infinity"] = Replicates(replicates.draws, np.array(sides.extrapolated.at_zero))
         return out

@@ -266,7 +266,7 @@ class Huse(JudgmentMetric):
         )
 
     def _list_warnings(self, n: int, draws: int, empty: int) -> list[str]:
-        """What the reader of a table must know about the sample and the interval."""
+        """Return what the reader of a table must know about the sample and the interval."""
         notes = [f"{empty} rows without a rating left out"] if empty else []
         if n < 100:  # the paper's number of examples a task
             notes.append(f"{n} examples with both texts rated; the paper uses 100")

@@ -76,7 +76,7 @@ def kid(
     human, model = check_sides(human=human, model=model)
     check_range(human=human, model=model)
     n, m = len(human), len(model)
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
+    with np.errstate(over="ignore", invalid="ignore"):  # values that are not finite are refused below
         hh, mm = _sum_kernel_rows(human, human, degree), _sum_kernel_rows(model, model, degree)
         hm, mh = _sum_kernel_rows(human, model, degree), _sum_kernel_rows(model, human, degree)
         # A point with itself is left out of the means within a side.

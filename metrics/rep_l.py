@@ -25,7 +25,7 @@ from openended.metrics.families import TeacherForced, mean_by_row
 
 
 def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> I64:
-    """How many tokens before each position its candidate came last.
+    """Return how many tokens before each position its candidate last occurred.
 
     Args:
         candidates: A token a position, shape (n,).
@@ -74,7 +74,7 @@ def rep_l(stats: NextToken, *, lengths: tuple[int, ...] = (16, 32, 128, 512)) ->
 
 
 def _compute_shares(stats: NextToken, lengths: tuple[int, ...]) -> dict[str, NDArray[Any]]:
-    """Per position, the share of the lengths at which it counts."""
+    """Return, for each position, the share of lengths at which it counts."""
     best = distance_back(stats.argmax, stats.gold, stats.offsets, stats.context)
     true = distance_back(stats.gold, stats.gold, stats.offsets, stats.context)
     limits = np.asarray(lengths)[:, None]

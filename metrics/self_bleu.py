@@ -108,7 +108,7 @@ def bleu_by_text(index: NgramIndex, highest: int, *, num_references: int | None 
         return _compute_bleu(index, highest, np.ones(n, dtype=np.bool_))
     if not 1 <= num_references < n:
         raise ValueError(f"expected num_references from 1 to {n - 1}, got {num_references}")
-    # everyone has exactly k references: the first k of the pool, or, for a text among them, the other k of k + 1
+    # every text has exactly k references: the first k of the pool or, for one of these, the others of the first k + 1
     pool = make_random_stream(seed, "self_bleu", "references").permutation(n)[: num_references + 1]
     first = np.zeros(n, dtype=np.bool_)
     first[pool[:-1]] = True
@@ -118,7 +118,7 @@ def bleu_by_text(index: NgramIndex, highest: int, *, num_references: int | None 
 
 
 def _compute_bleu(index: NgramIndex, highest: int, is_reference: NDArray[np.bool_]) -> F64:
-    """BLEU of every text against the references without itself, shape (highest, n)."""
+    """Return BLEU of every text against the references without itself, shape (highest, n)."""
     matches = np.stack([_count_matches(index, order, is_reference) for order in range(1, highest + 1)])
     sizes = np.stack([np.maximum(index.sizes(order), 1) for order in range(1, highest + 1)])
     precision = np.where(matches > 0, matches, _EPSILON) / sizes
@@ -128,7 +128,7 @@ def _compute_bleu(index: NgramIndex, highest: int, is_reference: NDArray[np.bool
 
 
 def _count_matches(index: NgramIndex, order: int, is_reference: NDArray[np.bool_]) -> I64:
-    """N-grams of each text found in the other references, clipped, shape (n,)."""
+    """Count n-grams of each text found in the other references, clipped, shape (n,)."""
     out = np.zeros(len(index), dtype=np.int64)
     for runs in index.run_blocks(order):
         if len(runs.text):
@@ -138,7 +138,7 @@ def _count_matches(index: NgramIndex, order: int, is_reference: NDArray[np.bool_
 
 
 def _find_limits(runs: RunLengths, is_reference: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """The largest count of each run's n-gram in a reference other than the run's text, shape (runs,)."""
+    """Return the largest count of each run's n-gram in a reference other than the run's text, shape (runs,)."""
     count = np.where(is_reference[runs.text], runs.count, 0)
     largest = np.maximum.reduceat(count, runs.first)
     at_top = count == largest[runs.group]
@@ -153,7 +153,7 @@ def _find_limits(runs: RunLengths, is_reference: NDArray[np.bool_]) -> NDArray[n
 
 
 def _compute_brevity(lengths: I64, is_reference: NDArray[np.bool_]) -> F64:
-    """Brevity penalty of each text with the closest length of a reference other than itself, shape (n,)."""
+    """Return each text's brevity penalty from the closest length of a reference other than itself, shape (n,)."""
     lengths_seen, times = np.unique(lengths[is_reference], return_counts=True)
     at = np.searchsorted(lengths_seen, lengths)
     at_known = np.minimum(at, len(lengths_seen) - 1)
@@ -239,7 +239,7 @@ class SelfBleu(TextMetric):
 def _average_subsets(
     index: NgramIndex, highest: int, subsets: NDArray[np.bool_], pool: NDArray[np.bool_], scored: F64
 ) -> F64:
-    """Mean BLEU of the scored texts of each subset, shape (highest, subsets)."""
+    """Return mean BLEU of the scored texts of each subset, shape (highest, subsets)."""
     first = np.ascontiguousarray(subsets.T, dtype=np.float64)
     brevity = _compute_brevity(index.lengths, pool)[:, None]
     weight = first * scored[:, None]

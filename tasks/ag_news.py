@@ -51,7 +51,7 @@ class AgNews(FileTask):
     topics: tuple[Topic, ...] = ("world", "sports")  # the reference
 
     def check(self) -> None:
-        """Topics are given, each once."""
+        """Check that topics are given, each once."""
         self.require(len(self.topics) >= 1, "topics", f"some of {', '.join(TOPICS)}")
         self.require(len(set(self.topics)) == len(self.topics), "topics", "each topic once")
 
@@ -77,7 +77,7 @@ class AgNews(FileTask):
         return lambda: self.system(*topics)
 
     def system(self, *topics: Topic, skipped: Counter[str] | None = None) -> list[str]:
-        """Return the texts of a system of which precision and recall are known: news of `topics`.
+        """Return the texts of a system with known precision and recall: news of `topics`.
 
         No text is on both sides: the reference takes one half of the news, by a hash of the line, systems the other.
         """

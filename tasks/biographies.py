@@ -67,7 +67,7 @@ class Biographies(Task):
     seed: int = 0  # draws the examples of each prompt
 
     def check(self) -> None:
-        """Counts are not negative, words are in order."""
+        """Check that counts are not negative and numbers of words are in order."""
         self.require(self.path != "", "path", "a JSON-lines file with title and content")
         self.require(self.num_in_context >= 0, "num_in_context", "0 or more")
         self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")
@@ -80,7 +80,7 @@ class Biographies(Task):
         return [SourceFile(path.name, "" if self.path else self.source, path)]
 
     def fingerprint(self) -> str:
-        """SHA-256 of the file.
+        """Return the SHA-256 of the file.
 
         Raises:
             DataError: If there is none; the message explains how to create it.
@@ -112,7 +112,7 @@ class Biographies(Task):
         return Path(self.path)
 
     def _draw_examples(self, at: int, number: int, count: int) -> list[int]:
-        """Return the places of the examples in a prompt: others than the one at `at`, each once."""
+        """Return the positions of the examples in a prompt: each once, without the one at `at`."""
         generator: np.random.Generator = make_random_stream(self.seed, "biographies", number)
         chosen = generator.choice(count - 1, size=self.num_in_context, replace=False)
         return [int(i) + (int(i) >= at) for i in chosen]

@@ -66,7 +66,7 @@ class Creative(Task):
     seed: int = 0  # draws the instructions
 
     def check(self) -> None:
-        """Counts are positive and in order."""
+        """Check that counts are positive and in order."""
         self.require(self.num_draws >= 1, "num_draws", "1 or more")
         self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")
 
@@ -79,7 +79,7 @@ class Creative(Task):
         return [SourceFile(Path(p).name, "", Path(p)) for p in (self.path, self.reference) if p is not None]
 
     def fingerprint(self) -> str:
-        """Digest of instructions and reference."""
+        """Return the digest of instructions and reference."""
         parts = [
             digest_user_file(Path(self.path), "task creative", "task.path")
             if self.path
@@ -209,7 +209,7 @@ def _read_lines(path: Path) -> Iterator[_ReferenceText]:
 
 
 def _take(references: dict[str, list[_ReferenceText]], *keys: str) -> _ReferenceText | None:
-    """Take the next text of a draw out of the references."""
+    """Remove the next text of a draw from the references and return it."""
     for key in keys:
         if key in references:
             text = references[key].pop(0)

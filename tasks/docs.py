@@ -51,12 +51,12 @@ class Docs(Task):
     command: ClassVar[str] = "openended task=docs"
 
     split: Literal["train", "valid", "test"] = "test"
-    min_words: int = 60  # of a passage, prompt included: what DESIGN measured as long enough for a continuation
+    min_words: int = 60  # words of a passage, prompt included: enough for a continuation
     prompt_unit: _prompts.PromptUnit = "tokens"  # of the model under test; `words` for models of other tokenizers
     prompt_length: int = 20  # leaves 48 words or more; prompts of one length also make full batches
 
     def check(self) -> None:
-        """Prompts and continuations hold at least a token or a word each."""
+        """Check that prompts and continuations have at least one token or word each."""
         self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
         self.require(self.min_words > self.prompt_length, "min_words", f"more than prompt_length {self.prompt_length}")
 
@@ -65,11 +65,11 @@ class Docs(Task):
         return True
 
     def needs_tokenizer(self) -> bool:
-        """Prompts counted in tokens are those of the model under test."""
+        """Return whether prompts are counted in tokens, which are those of the model under test."""
         return self.prompt_unit == "tokens"
 
     def fingerprint(self) -> str:
-        """Digest of what decides the corpus: the installed files by their RECORDs, and the extraction's version.
+        """Return a digest of what decides the corpus: installed files by their RECORDs, and the extraction's version.
 
         Parsing takes half a minute and planning must not, so the passages themselves are not read here.
 
@@ -127,7 +127,7 @@ def _load_corpus(fingerprint: str) -> list[_docstrings.Passage]:
 
 
 def _read_corpus(path: Path) -> list[_docstrings.Passage] | None:
-    """Return kept passages, or None where there are none or they are not what was written."""
+    """Return cached passages, or None if there are none or they were changed."""
     try:
         head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         passages = [_docstrings.Passage(*line) for line in lines]

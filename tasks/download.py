@@ -50,7 +50,7 @@ class Remote:
     """How to get it where no program can; then it is never fetched."""
 
     def cache_path(self, cache_dir: str | None = None) -> Path:
-        """Return where the file belongs.
+        """Return the path of the file in the cache.
 
         Raises:
             SpecError: If that is not inside the cache folder.
@@ -109,7 +109,7 @@ def refuse_missing(remote: Remote, path: Path, *, offline: bool = False, plannin
 
 
 def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False) -> str:
-    """Compare a file with its checksum and return its SHA-256 (hex); recorded if it is seen for the first time.
+    """Compare a file with its checksum and return its SHA-256 (hex), which is recorded the first time.
 
     Args:
         remote: Which file.
@@ -180,7 +180,7 @@ def _compute_digests(path: Path, kinds: set[str]) -> dict[str, str]:
 
 
 def _download(remote: Remote, path: Path, *, progress: bool) -> None:
-    """Fetch into `.part`, going on where an earlier attempt stopped, then rename."""
+    """Download into `.part`, resuming an earlier attempt, then rename."""
     part = path.with_name(path.name + ".part")
     for attempt in range(1, _ATTEMPTS + 1):
         try:

@@ -44,7 +44,7 @@ class RealNews(FileTask):
     order: Literal["hash", "file"] = "hash"  # of the ids: the first N are a fair sample; `file` holds nothing in memory
 
     def check(self) -> None:
-        """The file has a name."""
+        """Check that the file has a name."""
         self.require(bool(self.file) and "/" not in self.file, "file", "the name of a generation file")
 
     def remotes(self) -> list[Remote]:

@@ -134,7 +134,7 @@ class _Search:
         """Search until every text is done."""
         slots, run = self.slots, self.slots.runs[0]
         while True:
-            self._take_turn()
+            self._refill_slots()
             n = len(slots)
             if not n:
                 return
@@ -147,7 +147,7 @@ class _Search:
             run.copy([old for old, _ in moved], [new for _, new in moved])
             self._emit_finished(done)
 
-    def _take_turn(self) -> None:
+    def _refill_slots(self) -> None:
         """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
         import torch
 

@@ -79,7 +79,7 @@ class _Search:
 
         slots, run = self.slots, self.slots.runs[0]
         while True:
-            self._take_turn()
+            self._refill_slots()
             n = len(slots)
             if not n or self.hidden is None or self.seen is None:
                 return
@@ -113,7 +113,7 @@ class _Search:
             close[at] = torch.einsum("nkd,ntd->nkt", new[at], self.seen[at, :length]).amax(-1)
         return close
 
-    def _take_turn(self) -> None:
+    def _refill_slots(self) -> None:
         """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
         import torch
 

@@ -171,7 +171,7 @@ def _pair_by_id(
 ) -> tuple[list[tuple[Row, ImportedText]], list[str]]:
     keys = {key: e for e in examples for key in _list_names(e.generation.example_id)}
     pairs = [(keys[text.identity], text) for text in texts if text.identity in keys]
-    # Ids that count from elsewhere would pair wrongly: where prompts are given, they decide.
+    # Ids that count from another start would pair wrongly, so prompts decide if they are given.
     other = next((pair for pair in pairs if pair[1].prompt not in (None, pair[0].prompt)), None)
     if _can_pair_by_prompt(texts, examples) and (other or not pairs):
         return _pair_by_prompt(texts, examples, path), ["its ids are not those of the task: paired by prompt"]
@@ -186,7 +186,7 @@ def _pair_by_id(
             f"{path}: no text for {len(missing)} of {len(examples)} examples: {_format_ids(missing)}{of_file}; "
             "give both files the same ids (task.id_field names the task's)"
         )
-    by_line = all(_is_line(e.generation.example_id) for e in examples)
+    by_line = all(_is_record_number(e.generation.example_id) for e in examples)
     return pairs, ["its ids were taken for numbers of the task's records, counted from 0"] if by_line else []
 
 
@@ -195,7 +195,7 @@ def _pair_in_order(
 ) -> tuple[list[tuple[Row, ImportedText]], list[str]]:
     if _can_pair_by_prompt(texts, examples):
         return _pair_by_prompt(texts, examples, path), []
-    if not all(_is_line(e.generation.example_id) for e in examples):
+    if not all(_is_record_number(e.generation.example_id) for e in examples):
         raise DataError(
             f"{path}: the examples have ids ({_format_ids([e.generation.example_id for e in examples])}), its "
             "lines have neither `id` nor `prompt`; add `id` to each line"
@@ -234,8 +234,8 @@ def _format_ids(ids: Sequence[str]) -> str:
     return ", ".join(repr(i) for i in ids[:3]) + (", …" if len(ids) > 3 else "")
 
 
-def _is_line(example_id: str) -> bool:
-    """Return true if an id is the number of a record."""
+def _is_record_number(example_id: str) -> bool:
+    """Return whether an id is the number of a record."""
     tail = example_id.rpartition("/")[2]
     return len(tail) >= LINE_DIGITS and tail.isdigit()
 

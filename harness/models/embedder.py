@@ -100,7 +100,7 @@ class EmbedderSpec(Spec):
         return {**self._identify_weights(), **options, "max_length": self.max_length, **together}
 
     def _identify_weights(self) -> dict[str, Json]:
-        """Identity of the model alone; of a sentence model's folder all files, those of its modules included."""
+        """Return the identity of the model alone; for a sentence model's folder, of all files with its modules'."""
         model = self.model_spec()
         folder = model.folder
         if self.kind != "sentence" or folder is None:
@@ -208,7 +208,7 @@ def _embed(
 
 
 def collect_vectors(lm: CausalModel, pool: Pool, lengths: I64, limits: Sequence[int | None]) -> list[TextVectors]:
-    """Take the vectors of a pass, checked; `lengths` are those of the texts before they were cut."""
+    """Check and return the vectors of a pass; `lengths` are those of the texts before truncation."""
     if empty := int((lengths == 0).sum()):
         log.warning("%d of %d texts have no token; the start token stands for each", empty, len(lengths))
     vectors = pool.vectors or [np.zeros((0, 0), dtype=np.float32) for _ in limits]
@@ -219,7 +219,7 @@ def collect_vectors(lm: CausalModel, pool: Pool, lengths: I64, limits: Sequence[
 
 
 def join_rows(prompts: Ragged, continuations: Ragged, find_prefix: Callable[[I64], Sequence[int]]) -> Ragged:
-    """Put what stands before a text, its prompt and its continuation together, row by row.
+    """Concatenate prefix, prompt and continuation, row by row.
 
     All rows lie in one array: as arrays of their own those of a million texts would leave gigabytes in small pieces.
     """

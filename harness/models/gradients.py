@@ -77,7 +77,7 @@ def _compute_mean_loss(lm: CausalModel, ids: torch.Tensor, first: int) -> torch.
 
 
 def _sketch(gradients: tuple[torch.Tensor | None, ...], parameters: list[torch.Tensor], size: int) -> torch.Tensor:
-    """Add every number of the gradients to its place of the sketch with its sign."""
+    """Add each entry of the gradients, with its sign, to its position in the sketch."""
     import torch
 
     out = torch.zeros(size, dtype=torch.float32, device=parameters[0].device)

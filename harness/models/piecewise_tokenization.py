@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-# The border: Python's \s holds all that the pattern's does, so what stands before is whitespace for neither.
+# The border: Python's \s includes the pattern's, so the character before is whitespace for neither.
 _BORDER = re.compile(r"(?<=\S)(?=[ \n\r\t])")
 # Pieces whose tokens are remembered, and the longest of them: bounds the memory of a long file.
 _REMEMBERED = 200_000

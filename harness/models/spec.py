@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BUNDLED = "bundled:"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"
 _POSITIONS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "seq_length")
-# What a config may ask for, far above any model: memory is taken, and time spent, before weights could disagree.
+# Limits on a config, far above any model: it takes memory and time before the weights could contradict it.
 _MOST = {
     "num_hidden_layers": 1 << 10, "n_layer": 1 << 10, "num_layers": 1 << 10, "hidden_size": 1 << 17, "n_embd": 1 << 17,
     "d_model": 1 << 17, "vocab_size": 1 << 23, "num_attention_heads": 1 << 12, "n_head": 1 << 12,
@@ -92,7 +92,7 @@ class ModelSpec(BackendSpec):
         return describe_model_size(self)
 
     def without_label(self) -> ModelSpec:
-        """Return what decides the weights and the prompts; `bos` goes with the label."""
+        """Return the spec without its label and `bos`, so that models with equal weights and prompts are equal."""
         return dataclasses.replace(self, label=None, bos=None)
 
     def identity(self) -> dict[str, Json]:
@@ -123,7 +123,7 @@ class ModelSpec(BackendSpec):
         return min([int(lengths[0]), *original]) if lengths else None
 
     def end_ids(self) -> tuple[int, ...]:
-        """The tokens that end a text: all that config.json and generation_config.json name, each once."""
+        """Return the tokens that end a text: all that config.json and generation_config.json name, each once."""
         config = self.config()
         named = [config.get("eos_token_id"), (config.get("text_config") or {}).get("eos_token_id")]
         named.append(self._read_optional("generation_config.json").get("eos_token_id"))
@@ -135,7 +135,7 @@ class ModelSpec(BackendSpec):
         return self
 
     def config(self) -> dict[str, Any]:
-        """config.json as a dict.
+        """Read config.json as a dict.
 
         Raises:
             DataError: If it is missing or no JSON object.
@@ -155,7 +155,7 @@ class ModelSpec(BackendSpec):
         return config
 
     def tokenizer_config(self) -> dict[str, Any]:
-        """tokenizer_config.json, empty where there is none."""
+        """Read tokenizer_config.json; empty if there is none."""
         return self._read_optional("tokenizer_config.json")
 
     def _read_optional(self, name: str) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class ModelSpec(BackendSpec):
             raise DataError(f"model {self.path}: no tokenizer in the folder (expected tokenizer.json)")
 
     def commit(self) -> str:
-        """The commit that the revision names: from the local cache, else from the hub."""
+        """Return the commit that the revision names: from the local cache, else from the hub."""
         if self.revision is not None and _COMMIT.fullmatch(self.revision):
             return self.revision
         cached = self.hub_file("config.json")
@@ -204,7 +204,7 @@ class ModelSpec(BackendSpec):
             raise DataError(f"model {self.path}: the hub does not answer for it ({shorten_error(err)})") from err
 
     def hub_file(self, name: str, *, optional: bool = False) -> Path | None:
-        """A file of the hub model in the local cache; fetched if the hub may be asked; None if there is none.
+        """Return the path of a file of the hub model in the local cache, fetched if allowed; None if there is none.
 
         Raises:
             DataError: If it cannot be fetched; where it is `optional`, not because the hub has none of this name.
@@ -270,7 +270,7 @@ def _format_size(value: int) -> str:
 
 
 def list_bundled_models() -> tuple[str, ...]:
-    """Names of the models that come with the harness."""
+    """List the names of the models that come with the harness."""
     root = find_assets_folder()
     return tuple(sorted(p.name for p in root.iterdir() if (p / "config.json").is_file())) if root.is_dir() else ()
 

@@ -115,7 +115,7 @@ def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
 
 
 def tokenizer_digest(spec: ModelSpec) -> str:
-    """SHA-256 (hex) that identifies the tokenizer: of its files for a folder, of hub id and commit otherwise."""
+    """Return the SHA-256 (hex) that identifies the tokenizer: of its files, or of hub id and commit."""
     folder = spec.folder
     if folder is None:
         return digest(["tokenizer", spec.path, spec.commit()])

@@ -57,7 +57,7 @@ class LanguageModel:
         return decode_continuation(self.tokenizer, prompt, ids)
 
     def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-        """Return what stands before a text of these ids: the beginning-of-text token, unless it is there already."""
+        """Return the tokens that precede a text of these ids: the beginning-of-text token, unless the text has it."""
         return get_bos_prefix(self.tokenizer.bos_prefix, ids)
 
     def forward(
@@ -122,7 +122,7 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
 
 
 def _read_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401 - a transformers model
-    """Read the weights, all of them and no others, with the attention that we choose."""
+    """Read the weights, all of them and no others, with the selected attention."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -40,7 +40,7 @@ def label_systems(items: Sequence[SystemValue], skip: Iterable[str] = ()) -> lis
     names = [n for n in dict.fromkeys(n for i in items for n in i.axes) if n not in left]
     options = [n for n in names if n not in _TITLE_AXES and get_parent_axis(n) != "decoder" and is_readable(n)]
     axes = find_distinguishing_axes([i.axes for i in items], options)
-    # An option that some systems do not have, and the others have in common, tells no two of them apart.
+    # An option that some systems lack and that is equal for the others does not distinguish two systems.
     axes = [a for a in axes if len({i.axes[a] for i in items if i.axes.get(a)}) > 1]
     labels = [label_system(i, axes, several_models=several) for i in items]
     for label in [label for label, count in Counter(labels).items() if count > 1]:

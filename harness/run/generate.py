@@ -28,7 +28,7 @@ def check_model(part: GenerationPart, builder: ArtifactBuilder) -> None:
 def generate(
     part: GenerationPart, runtime: Runtime, builder: ArtifactBuilder, dataset: Dataset, decoder: Decoder | None
 ) -> TextRows:
-    """Generate with the model under test.
+    """Generate texts with the model under test.
 
     Args:
         part: Model, seed, number and length of the texts.
@@ -87,7 +87,7 @@ def generate(
 
 
 def check_start_token(model: BackendSpec) -> None:
-    """Check that the model has a token to start from where the prompt is empty.
+    """Check that the model has a token to start from if a prompt is empty.
 
     Raises:
         SpecError: If it has none; names what to set.

@@ -41,7 +41,7 @@ LONG = 12  # of a digest in an axis
 def collect_facts(
     run: ResolvedRun, metric: Metric, human: TextRows, model: TextRows, fingerprint: str | None
 ) -> dict[str, str]:
-    """Facts of the data that identify a number beside the metric's options; same for all systems of a column.
+    """Return the data's facts that identify a number beside the metric's options; equal for all systems of a column.
 
     Args:
         run: The run.
@@ -88,7 +88,7 @@ def collect_facts(
 
 
 def describe_columns(metrics: MetricsPart) -> dict[str, str]:
-    """The user's mapping of the columns of a file of judgments."""
+    """Describe the user's mapping of the columns of a file of judgments."""
     pairs = sorted(metrics.judgment_columns.items())
     return {"columns": "+".join(f"{name}={column}" for name, column in pairs)} if pairs else {}
 
@@ -107,7 +107,7 @@ def _count(source: TextRows) -> str:
 
 
 def digest_texts(human: Entry | None) -> str | None:
-    """Digest of prompts and human continuations as they were cut; None while they are still to be made.
+    """Return the digest of prompts and truncated human continuations; None while they are only planned.
 
     Of texts, not of token ids: two tokenizers that cut alike give one human side, whatever they are called. GPT-2 small
     and large are two repositories on the hub.
@@ -124,7 +124,7 @@ def _digest_texts_cached(path: Path, content: str) -> str:  # noqa: ARG001 - par
 def collect_axes(
     run: ResolvedRun, decoder: Decoder | None, *, fingerprint: str | None = None, human: Entry | None = None
 ) -> dict[str, Json]:
-    """Flat identity of the run: everything that can change a text or a number.
+    """Return the flat identity of the run: everything that can change a text or a number.
 
     Args:
         run: The run.
@@ -156,7 +156,7 @@ def collect_axes(
     length, least = generation.max_new_tokens, generation.min_new_tokens
     out |= {"num_examples": run.data.num_examples, "max_new_tokens": length, "samples": generation.samples}
     if decoder is not None and generation.model is not None:
-        # One word for "always full length": a sweep over lengths then differs in the length alone.
+        # One word for "always full length", so that a sweep over lengths differs only in the length.
         out["min_new_tokens"] = "max_new_tokens" if least == length else least
     if decoder is not None and generation.continue_after_end:
         out["continue_after_end"] = True
@@ -170,7 +170,7 @@ def collect_axes(
 def _collect_system_axes(
     generation: GenerationPart, task: Task, decoder: Decoder | None, fingerprint: str | None
 ) -> dict[str, Json]:
-    """The axes of who wrote the texts: a model with its decoder, or a file."""
+    """Return the axes of the texts' source: a model with its decoder, or a file."""
     if generation.file is not None:
         name = generation.system or derive_system_name(Path(generation.file))
         content = _digest_generations(generation.file, task, fingerprint)
@@ -183,15 +183,15 @@ def _collect_system_axes(
 
 
 def derive_system_name(path: Path) -> str:
-    """What tables call the system of a file or folder."""
+    """Return the name of a file's or folder's system in tables."""
     return Path(path.name.removesuffix(".gz")).stem if detect_kind(path) in path.name else path.name.removesuffix(".gz")
 
 
 def _collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, Json]:
-    """The axes of a model with its role: title, options, and a digest of the weights (independent of the path)."""
+    """Return the axes of a model in a role: title, options, and a digest of the weights, independent of the path."""
     if spec is None:
         return {role: None}
-    options = _collect_option_axes(role, spec, without=("label", *spec.connection_fields))  # the title says the label
+    options = _collect_option_axes(role, spec, without=("label", *spec.connection_fields))  # the title has the label
     option_names = {f.removeprefix(f"{role}.") for f in options}
     content = {name: value for name, value in spec.identity().items() if name not in option_names}
     return {role: spec.title, **options, f"{role}.digest": digest(content)[:LONG]}
@@ -204,7 +204,7 @@ def _collect_option_axes(role: str, spec: Spec, without: Iterable[str] = ()) -> 
 
 
 def _digest_generations(name: str, task: Task, fingerprint: str | None) -> str:
-    """Digest of the imported texts, wherever their file lies."""
+    """Return the digest of the imported texts, independent of their path."""
     from openended.harness.imported import compute_fingerprint
     from openended.tasks.published_generations import find_generations
 

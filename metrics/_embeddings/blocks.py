@@ -57,7 +57,7 @@ def blocks(rows: Floats, scale: Rows, size: int = _BLOCK) -> Iterator[tuple[slic
         block = np.array(rows[part], dtype=np.float64)
         if scale != "none":
             length = _compute_lengths(block, scale)
-            # Squares beyond float64, or below: such rows get a length only after their largest number is taken out.
+            # Squares above or below the range of float64: divide such rows by their largest number first.
             if not (length.min() > _TINY and length.max() < np.inf):
                 odd = ~((length > _TINY) & (length < np.inf))
                 largest = np.abs(block[odd]).max(axis=1)

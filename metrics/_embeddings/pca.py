@@ -100,7 +100,7 @@ def moments(sides: Sequence[Floats], rows: Rows) -> tuple[F64, F64]:
     for side in sides:
         for _, block in blocks(side, rows, _BLOCK):
             if first:
-                # Anything near the mean does: what it is off by is taken out below, with nothing large to cancel.
+                # Any vector near the mean will do: its error is subtracted below, without canceling large numbers.
                 shift, first = block.mean(axis=0), False
             block -= shift
             sums += block.sum(axis=0)

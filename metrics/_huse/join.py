@@ -172,7 +172,7 @@ def _read_columns(judged: Judgments, rows: NDArray[np.int64]) -> tuple[F64, F64]
 
 
 def _sum_log_probs(side: Side, rows: NDArray[np.int64]) -> F64:
-    """Total log-probability a text, nats."""
+    """Return the total log-probability of each text, nats."""
     nll = side.token_nll(NLL)
     totals = np.array([-float(np.sum(nll[int(i)], dtype=np.float64)) for i in rows])
     if np.isnan(totals).any():

@@ -171,13 +171,13 @@ def _compute_kernel_odds(squares: F64, both: SidePair, others: F64, width: float
 
 
 def _compute_loss(odds: F64, is_human: NDArray[np.bool_]) -> float:
-    """Mean log-loss of classifying sides by these log-odds; both sides have equal weight."""
+    """Return the mean log-loss of classifying sides by these log-odds; both sides have equal weight."""
     losses = np.logaddexp(0, np.where(is_human, -odds, odds))
     return float(sum(losses[side].mean() for side in (is_human, ~is_human) if side.any()))
 
 
 def _sum_kernels(squares: F64, width: float) -> F64:
-    """Log of the sum of kernels along each row."""
+    """Return the log of the sum of kernels along each row."""
     exponents = squares * (-0.5 / width**2)
     most = exponents.max(axis=1)
     return np.asarray(most + np.log(np.exp(exponents - most[:, None]).sum(axis=1)))
@@ -228,7 +228,7 @@ def _compute_log_density(fit: F64, at: F64) -> F64:
 
 
 def _project(human: Floats, model: Floats, share: float, *, most: int | None) -> SidePair:
-    """Joint PCA of unscaled rows, in float64."""
+    """Project unscaled rows by a joint PCA, in float64."""
     projection = fit_pca([human, model], share=share, rows="none")
     rows = np.empty((len(human) + len(model), min(projection.axes.shape[1], most or projection.axes.shape[1])))
     axes = projection.axes[:, : rows.shape[1]]

@@ -194,7 +194,7 @@ def loss_and_slope(images: F32, spread: float) -> tuple[float, F32]:
 
 
 def _normalize_rows(rows: F32) -> tuple[F32, F32]:
-    """Rows of length 1, and their lengths as a column."""
+    """Return rows of length 1, and the original lengths as a column."""
     lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
     return rows / lengths, lengths
 

@@ -1,4 +1,4 @@
-"""From the features of two sides to cells; what MAUVE and the precision-recall curve count.
+"""Quantizers: from the features of two sides to the cells that MAUVE and the precision-recall curve count.
 
 A quantizer is fitted once (what does not depend on the seed) and then gives one set of cells a seed. Another one joins
 by a function of type `Quantizer` in `QUANTIZERS`.
@@ -199,7 +199,7 @@ def _count_codes(num_buckets: int) -> int:
 
 
 def _choose_code_count(fit: Sequence[Floats], settings: QuantizerSettings) -> int:
-    """Codes a level."""
+    """Return the number of codes per level."""
     codes = _count_codes(settings.num_buckets)
     if n_rows(fit) < codes:
         raise UndefinedMetric(f"{codes} codes a level need as many texts to be fitted on, got {n_rows(fit)}")
@@ -226,7 +226,7 @@ def _fit(fit: Sequence[Floats], settings: QuantizerSettings, *, rows: Rows, whit
 
 
 def _make_assigner(fit: Sequence[Floats], fit_cells: I64, cells: Callable[[Floats], I64]) -> Assign:
-    """Return a function that knows the cells of the rows of the fit and finds those of others."""
+    """Return a function that looks up the cells of fitted rows and computes those of others."""
     parts = np.split(fit_cells, np.cumsum([len(side) for side in fit])[:-1])
 
     def assign(sides: Sequence[Floats]) -> list[I64]:
@@ -239,7 +239,7 @@ def _make_assigner(fit: Sequence[Floats], fit_cells: I64, cells: Callable[[Float
 
 
 def _make_projector(projection: Projection) -> Callable[[Floats], NDArray[np.float32]]:
-    """Project a side, once where it comes again: every clustering seed assigns the same system."""
+    """Return a function that projects a side and keeps the last result: all clustering seeds assign the same system."""
     last: list[tuple[Floats, NDArray[np.float32]]] = []
 
     def project(side: Floats) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from openended.harness.core import F64, I64, Replicates
 from openended.metrics._mauve.histograms import Curve, f_beta, mixture_weights, slopes
 from openended.metrics._mauve.smoothing import Smoothing, smooth
 
-ANGLES = 101  # of the precision-recall curve behind F8 and F1/8: a tenth of those of the value, for the spread enough
+ANGLES = 101  # angles of the precision-recall curve of F8 and F1/8: a tenth of the value's, enough for a standard error
 
 
 def count_half_histograms(cells: I64, halves: NDArray[np.bool_], num_buckets: int) -> F64:

@@ -53,7 +53,7 @@ def smooth(hist: F64, n: float, rule: Smoothing = "kt") -> F64:
 
 
 def _compute_good_turing(counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> F64:
-    """Weights that do not sum to 1 yet."""
+    """Return Good-Turing weights, which do not sum to 1 yet."""
     cells = np.bincount(counts, minlength=int(counts.max()) + 2)  # φ
     here, above = cells[counts], cells[counts + 1]
     weights: F64 = np.where(counts > above, counts, (above + 1) * (counts + 1) / here) / counts.sum()

@@ -194,7 +194,7 @@ def _pad(rows: Ragged) -> tuple[NDArray[np.int32], int]:
 
 def _subtract_lowest(values: NDArray[Any], low: int) -> I64:
     """Return ids minus the lowest id; the result must fit in int64."""
-    if values.dtype.kind == "u":  # an id of uint64 may not be, so its distance is taken first
+    if values.dtype.kind == "u":  # a uint64 id may not fit, so subtract the lowest id first
         values, low = values - values.dtype.type(low), 0
     out: I64 = values.astype(np.int64)
     return out if low == 0 else out - low
@@ -205,7 +205,7 @@ def _sort_unigrams(index: NgramIndex) -> Level:
     tokens, counts = index.tokens, np.concatenate([[0], index.frequencies])
     repeated = counts > 1
     bounds = np.concatenate([[0], np.cumsum(np.where(repeated, counts, 0))])
-    free = bounds[:-1].copy()  # the next free place of each token
+    free = bounds[:-1].copy()  # the next free position of each token
     positions = np.empty(bounds[-1], dtype=np.int32 if len(tokens) < 1 << 31 else np.int64)
     bits = CHUNK.bit_length() - 1
     for low in range(0, len(tokens), CHUNK):

@@ -74,7 +74,7 @@ def _collect_rows(run: TrainingRun) -> dict[str, str]:
     for name in ("tokens", "batch_tokens", "lr", "decay", "dropout", "seed"):
         command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
     command += ["--bfloat16"] * options.bfloat16
-    # A run that was continued with other options says so: its command makes a like model, not the same.
+    # A run continued with other options says so: its command gives a similar model, not the same one.
     changes = "; ".join(
         f"from step {segment['step']}: " + ", ".join(f"{k} {v:,}" for k, v in segment.items() if k != "step")
         for segment in done.segments

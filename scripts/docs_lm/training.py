@@ -107,7 +107,7 @@ class TrainingRun:
         return self.objective.make_batches(sequences, self.options.batch_tokens, rng, self.tokenizer)
 
     def _compute_lr(self) -> float:
-        """Trapezoid over the token budget."""
+        """Compute the learning rate: a trapezoid over the token budget."""
         done = self.progress.tokens / self.options.tokens
         falling = (1 - done) / self.options.decay
         warm = (self.progress.step + 1) / self.options.warmup

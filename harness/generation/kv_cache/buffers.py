@@ -67,7 +67,7 @@ class KeyValues:
         return out
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int, end: int) -> None:
-        """Copy positions since … end of rows."""
+        """Copy the positions from `since` to `end` of rows `source` to rows `target`."""
         import torch
 
         if not len(source):

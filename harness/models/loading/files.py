@@ -18,7 +18,7 @@ _UNREAD = (".md", ".lock", ".gitattributes")
 
 
 def list_model_files(folder: Path, *, chat: bool) -> list[Path]:
-    """Weights (the shards that the index names, and the index), configs, tokenizer, with `chat` its template.
+    """List weights (shards that the index names, and the index), configs and tokenizer; with `chat` its template.
 
     Raises:
         DataError: If the index names a shard that is not there, or is damaged.
@@ -33,13 +33,13 @@ def list_tokenizer_files(folder: Path) -> list[Path]:
 
 
 def list_sentence_files(folder: Path) -> list[Path]:
-    """All files of a sentence-transformers folder, its modules' folders included."""
+    """List all files of a sentence-transformers folder, those of its modules included."""
     paths = [p for p in folder.rglob("*") if p.is_file() and p.suffix not in _UNREAD]
     return sorted(p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts))
 
 
 def digest_files(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
-    """Return path in the folder → SHA-256 (hex); kept while size and time of a file stay."""
+    """Return path in the folder → SHA-256 (hex); cached while a file's size and time stay the same."""
     return {p.relative_to(folder).as_posix(): _digest_cached(*_read_stat(p)) for p in files}
 
 

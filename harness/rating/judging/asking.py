@@ -12,7 +12,7 @@ import httpx
 from openended.harness.backends import Client, ServerSpec
 from openended.harness.core import DataError, SpecError, construct
 
-MOST_TOKENS = 512  # of a reply: an answer to each question, and a word of reasoning before it
+MOST_TOKENS = 512  # tokens of a reply: an answer to each question, after a word of reasoning
 _BACKEND = "openai"
 
 

@@ -92,7 +92,7 @@ def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels
 
 
 def kappa(x: F64, y: F64, levels: Sequence[float], *, linear: bool = False) -> float:
-    """Cohen's κ; NaN where chance alone agrees.
+    """Return Cohen's κ; NaN if chance alone gives full agreement.
 
     Args:
         x: One rater's levels, shape (n,).
@@ -117,7 +117,7 @@ def kappa(x: F64, y: F64, levels: Sequence[float], *, linear: bool = False) -> f
 
 
 def _bootstrap_interval(x: F64, y: F64, measure: Callable[[F64, F64], float]) -> tuple[float, float]:
-    """Percentile bootstrap over judgments, 95 %."""
+    """Compute the 95 % percentile bootstrap interval over judgments."""
     values = []
     for i in range(_DRAWS):
         picked = make_random_stream(0, "kappa", i).integers(len(x), size=len(x))

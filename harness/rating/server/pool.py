@@ -117,7 +117,7 @@ class ItemPool:
 
     @contextmanager
     def _open_transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open, begin, and commit where the block ends well; the commit is on the disk when this returns."""
+        """Open a transaction, which is committed to the disk if the block succeeds."""
         with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as base:
             base.execute("PRAGMA synchronous = FULL")
             base.execute("BEGIN IMMEDIATE")

@@ -88,7 +88,7 @@ def _list_results(
 
 
 def _describe_uncertainty(item: SystemValue, humans: Sequence[SystemValue]) -> dict[str, Any]:
-    """Return what a value is read with: direction, interval or deviation, human value, signature."""
+    """Return the facts that a reader of a value needs: direction, interval or deviation, human value, signature."""
     facts: dict[str, Any] = {"direction": item.direction}
     if item.ends is not None:
         facts["confidence_interval_95"] = [_round(end) for end in item.ends]

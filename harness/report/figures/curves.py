@@ -79,7 +79,7 @@ def _draw_divergence(results: Results, items: Sequence[SystemValue]) -> Figure |
 
 
 def mean_curve(runs: Sequence[F64]) -> Band:
-    """Average divergence curves height by height: the area under the mean is the mean of their areas.
+    """Average divergence curves at each height, so that the area under the mean is the mean of the areas.
 
     Args:
         runs: The curves of each seed's clusterings, shape (clusterings, points, 2); every seed weighs the same.

@@ -95,7 +95,7 @@ def _name_decoder(entry: tuple[System, SystemValue, SystemValue]) -> str:
 
 
 def _format_option(value: SystemValue) -> str:
-    """Say the parameter of a decoder, without its name where that is the decoder's own (`0.6` of temperature)."""
+    """Format the parameter of a decoder, without its name if that is the decoder's (`0.6` for temperature)."""
     option = value.titles[1].rpartition(" ")[2]
     return option.removeprefix(f"{value.axes.get('decoder', '')}=")
 

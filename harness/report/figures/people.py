@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from openended.metrics.huse import HusePoints, PairRatings, Rule, Ties, VoteTie
 
 MODEL_COLOR = COLORS[0]
-RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
+RECALL = ("knn_precision_recall", "recall")  # not a primary value, but the counterpart of one
 GRID = 160  # points a side of the picture of the regions
 LEAST_SYSTEMS = 5  # of a cell of the agreement map; see `agreement_map`
 _WHY = (
@@ -104,7 +104,7 @@ def _draw_huse(results: Results, system: System) -> tuple[Figure | None, Figure 
 
 
 def _collect_primary_values(items: Sequence[SystemValue]) -> dict[str, list[float]]:
-    """Metric → its primary value (and recall) of every system, where five systems or more have it."""
+    """Return metric → its primary value (and recall) for every system, if five systems or more have it."""
     models = [i for i in items if i.system == "model"]
     systems = list(dict.fromkeys(tuple(i.axes.items()) for i in models))
     primary = [i for i in models if i.primary or (i.metric, i.key) == RECALL]

@@ -44,7 +44,7 @@ def search_figures(searched: SearchResult) -> Mapping[str, Figure]:
 
 
 def _draw_history(searched: SearchResult) -> Figure:
-    """The value of every trial, and the best so far; trials that ended at a smaller size are hollow."""
+    """Draw the value of every trial and the best so far; trials that ended at a smaller size are hollow."""
     from matplotlib.ticker import MaxNLocator
 
     count = len(searched.objectives)
@@ -158,7 +158,7 @@ def _parse_number(text: str) -> float | None:
 
 
 def _draw_front(searched: SearchResult) -> Figure:
-    """The two objectives against each other, with the Pareto front."""
+    """Draw the two objectives against each other, with the Pareto front."""
     figure, (panel,) = create_figure(COLUMN, 2.8)
     done, front = searched.complete, searched.front()
     panel.plot(

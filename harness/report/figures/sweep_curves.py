@@ -178,7 +178,7 @@ def _read_swept_value(item: SystemValue, axis: str) -> str:
 
 def _read_fixed_values(item: SystemValue, axis: str) -> tuple[tuple[str, str], ...]:
     """Return the values that are fixed along a line, without signature fields that follow the axis."""
-    # Who cut the texts, and how, is in the axes; with the length, or what the task takes, all of them change.
+    # The axes show who truncated the texts and how; all of these fields change with the length or the task's options.
     skip = {
         axis.removeprefix("option."),
         FIELDS.get(axis, ""),

@@ -30,7 +30,7 @@ from openended.harness.report.tables.table import Cell, Table
 if TYPE_CHECKING:
     from openended.harness.results import Results
 
-SCALE = 0.7  # pixels of the page for a pixel of a figure: letters as large as the text, and sharp on fine screens
+SCALE = 0.7  # page pixels per figure pixel: letters have the size of the text, and are sharp on fine screens
 SCRIPTS = (
     "core",
     "address",

@@ -37,7 +37,7 @@ class TextSource:
 
     @property
     def role(self) -> str:
-        """Whose rows of a record are about it: `human` or `model`."""
+        """Which rows of a record are about these texts: `human` or `model`."""
         return HUMAN if self.system.endswith(HUMAN) and not self.seed else "model"
 
 
@@ -96,8 +96,8 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
 
 
 def _find_side_key(run: Run, prompts: Mapping[str, str], sides: Mapping[str, TextSide], *, shared: bool) -> str:
-    """Return the key of a run's side; of two reports that of one with the same prompts, as far as both have them."""
-    key = human_side(run)
+    """Return the key of a run's side; of two shared reports, that of the side with the same prompts."""
+    key = make_side_key(run)
     if key in sides or not shared:
         return key
     for other, side in sides.items():
@@ -117,7 +117,7 @@ def _make_human_source(
     name = prefix + HUMAN if humans else HUMAN
     if any(s.system == name for s in humans):
         return []
-    about = tuple(at for at, other in enumerate(results.runs) if human_side(other) == human_side(run))
+    about = tuple(at for at, other in enumerate(results.runs) if make_side_key(other) == make_side_key(run))
     return [TextSource(name, side_number, "", rows, results, about)]
 
 
@@ -137,8 +137,8 @@ def _iterate_systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ..
             yield system.name, seed, tuple(run_numbers)
 
 
-def human_side(run: Run) -> str:
-    """Name what prompts and human texts of a run depend on."""
+def make_side_key(run: Run) -> str:
+    """Return a key of everything that the prompts and human texts of a run depend on."""
     names = (n for n in run.axes if "task" in (n, get_parent_axis(n)) or n in ("max_new_tokens", "num_examples"))
     return str(run.axes.get("task.texts") or sorted((n, str(run.axes[n])) for n in names))
 

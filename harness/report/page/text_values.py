@@ -40,7 +40,7 @@ def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, Tex
 
 
 def _sum_rows(rows: Ragged) -> F64:
-    """Sum of each row, as differences of the running sum of all; a bounded number of values at a time."""
+    """Sum each row, as differences of the running sum of all rows; a bounded number of values at a time."""
     sums, so_far = np.empty(len(rows)), 0.0
     for start in range(0, len(rows), ROWS):
         ends = rows.offsets[start : start + ROWS + 1]

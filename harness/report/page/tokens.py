@@ -103,7 +103,7 @@ def _find_tokenizer_file(where: str, revision: str | None) -> Path | None:
         return folder / "tokenizer.json"
     from huggingface_hub import try_to_load_from_cache
 
-    path = try_to_load_from_cache(where, "tokenizer.json", revision=revision)  # looks on the disk alone
+    path = try_to_load_from_cache(where, "tokenizer.json", revision=revision)  # searches only the disk
     return Path(path) if isinstance(path, str) else None
 
 

@@ -17,7 +17,7 @@ LEGEND = {
     "lower": "↓ lower",
     "match_human": "≈ closer to human",
 }
-DAGGER = "†"  # on the headings of columns that nobody should trust
+DAGGER = "†"  # marks the headings of columns that should not be trusted
 BoldRule = Literal["", "tests", "intervals", "printed"]
 BOLD = {
     "tests": "best, or not separated from it by a paired test (Holm, p ≥ 0.05)",
@@ -189,7 +189,7 @@ class Table:
         return tuple(f"{line}." for line in lines if line)
 
     def _explain_bold(self) -> str:
-        """Say which cells are bold; if the columns differ in the rule, name the columns of all rules but the first."""
+        """Explain which cells are bold; if columns differ in the rule, name the columns of all rules but the first."""
         marked = [c for i, c in enumerate(self.columns) if any(row.cells[i].best for row in self.rows)]
         parts: list[str] = []
         for rule, text in BOLD.items():
@@ -200,7 +200,7 @@ class Table:
 
 
 def format_letters(index: int) -> str:
-    """Return a, b, …, z, aa, ab, …."""
+    """Format an index as a, b, …, z, aa, ab, …."""
     text = ""
     index += 1
     while index:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from openended.harness.models import Backend, LanguageModel
 
 
-# Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: its matrix products round in another way at other
-# sizes (2e-8), which would move the features and every key after them. The option's default.
+# Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: matrix products of other sizes round differently
+# (2e-8), which would change the features and every key after them. Equal to the option's default.
 CPU_ROWS = 64
 
 
@@ -160,7 +160,7 @@ class ModelPasses:
         return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
 
     def _read_ids(self, source: TextRows, spec: BackendSpec, score_options: ScoringOptions) -> tuple[Ragged, Ragged]:
-        """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""
+        """Read token ids of prompts and continuations under a model's tokenizer; stored ids if it is the same one."""
         rows, tokenizer_spec = RowFile(source.path), spec.tokenizer_spec()
         if tokenizer_spec is None:
             raise SpecError(f"model {spec.title}: it has no tokenizer to score with")
@@ -208,7 +208,7 @@ def _remove(text: str, ends: Sequence[str]) -> str:
 
 
 def _read_prompt_ids(source: TextRows, spec: BackendSpec) -> Ragged:
-    """Prompt ids as a model reads them: through its chat template where it is the model under test and has one."""
+    """Read prompt ids as the model sees them: through its chat template if it has one and is the model under test."""
     rows = RowFile(source.path)
     if not spec.chat_template:
         return rows.prompt_ids

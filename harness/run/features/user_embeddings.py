@@ -55,7 +55,7 @@ def _load_rows(path: Path, numbers: list[int], *, whole: bool) -> NDArray[np.flo
             f"features: {path}: {len(array)} rows for {needed} texts; expected a row a text, in their order"
         )
     rows = np.asarray(numbers, dtype=np.int64)
-    # The texts of a file as they stand: then the vectors are read from the disk as they are needed.
+    # All texts of a file in its order: the vectors are then read from the disk as needed.
     selected = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
     vectors: NDArray[np.float32] = np.asarray(selected, dtype=np.float32)
     return vectors

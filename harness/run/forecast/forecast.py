@@ -1,4 +1,4 @@
-"""What a grid would find, make and need: its jobs' plans, added up, what several jobs share counted once."""
+"""Forecast of a grid: what is cached, computed and missing; artifacts that jobs share count once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from openended.harness.run.pipeline import Outcome
 from openended.harness.run.resolve import ResolvedRun
 
 PASSES = ("score", "embed", "next_token")  # stages in which a model reads texts
-# Bytes a token of generations and scores, and a text of embeddings, as the store keeps them: texts and ids, float64,
-# a thousand float32.
+# Bytes per token of generations and of scores, and per text of embeddings, in the store: texts and ids, float64, a
+# thousand float32.
 _TOKEN_BYTES, _SCORE_BYTES, _VECTOR_BYTES = 16, 8, 4096
 
 
@@ -117,16 +117,16 @@ class Forecast:
 
     @property
     def disk(self) -> int:
-        """Bytes that the store grows by, about."""
+        """Approximate number of bytes by which the store grows."""
         scored = sum(tokens for (stage, _, _), (_, tokens) in self.reads.items() if stage != "embed")
         return self.tokens * _TOKEN_BYTES + scored * _SCORE_BYTES + self.read("embed") * _VECTOR_BYTES
 
     def sizes(self) -> dict[BackendSpec, ModelSize]:
-        """Return model of this machine → what is known of it."""
+        """Return model → size, for the models that run on this machine."""
         return {spec: size for spec in self.models if (size := spec.describe_size()) is not None}
 
     def time(self, rates: Rates) -> tuple[float | None, Certainty]:
-        """Return seconds and how sure they are; None where a model's rate is not known.
+        """Return the seconds and their certainty; None if the rate of a model is unknown.
 
         Where scorer and embedder are one model, one pass makes both.
         """

@@ -19,7 +19,7 @@ MOST = 2000  # entries of a stage that are read
 
 @dataclass
 class Rates:
-    """Tokens a second of what was made here, by the largest entry of each kind: loading a model counts too."""
+    """Tokens per second on this machine, from the largest entry of each kind; loading a model is included."""
 
     generate: dict[tuple[str, str], float] = field(default_factory=dict)
     """(digest of the model, decoder) → tokens a second."""
@@ -57,7 +57,7 @@ class Rates:
 
 
 def read_rates(store: Path) -> Rates:
-    """Return the rates of a store; empty where nothing was made."""
+    """Read the rates of a store; empty if nothing was computed there."""
     rates = Rates()
     best: dict[object, tuple[int, float]] = {}
     seconds: dict[str, list[float]] = defaultdict(list)

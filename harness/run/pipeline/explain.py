@@ -30,7 +30,7 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 def write_explanations(
     folder: Path, store: Path, measured: Sequence[SystemResult], human: TextRows, model: TextRows
 ) -> None:
-    """Write what the metrics of the system under test left; nothing where none did.
+    """Write the explanations of the metrics of the system under test; nothing if there are none.
 
     Args:
         folder: Of the run.

@@ -1,4 +1,4 @@
-"""A file of human judgments scored by itself: no examples, no model, no generation."""
+"""Score a file of human judgments by itself, without examples, model or generation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from openended.metrics.judgments import JudgmentMetric, check_judgments_file, re
 
 
 def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
-    """Return settings with the metrics that the file of judgments can feed, where it is all that the user names.
+    """Return settings with the metrics that a file of judgments supports, if the user names nothing else.
 
     Args:
         settings: Settings of the run; returned unchanged unless only judgments are given.

@@ -44,7 +44,7 @@ from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_fi
 log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
-RESAMPLING_VERSION = 3  # raised when draws are made differently; enters the keys of results that have any
+RESAMPLING_VERSION = 3  # increased when replicates are drawn differently; enters the keys of results that have any
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class SystemResult:
         return ResultRow.from_result(self.system, self.metric, self.result, self.artefact)
 
 
-# Texts of a side from which on nothing derived is kept for the next metric: indexes of a million texts fill the memory.
+# From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
 MANY = 200_000
 
 
@@ -253,7 +253,7 @@ def add_intervals(
 
 
 def _collect_replicates(metric: Metric, result: MetricResult, replicates: Mapping[str, Replicates]) -> dict[str, Any]:
-    """Return the fields of a result that hold the draws and the intervals of the values that have them."""
+    """Return the fields of a result for replicates and intervals of the values that have them."""
     values, prompts = result.values, result.arrays.get("prompts")
     sound = {
         k: r for k, r in replicates.items() if math.isfinite(values.get(k, math.nan)) and np.isfinite(r.draws).all()

@@ -110,7 +110,7 @@ def _format_caption(table: Table) -> str:
 
 
 def _list_comments(table: Table) -> list[str]:
-    """Return what does not belong into a paper but to the numbers: warnings, notes, rules, runs and signatures."""
+    """Return what a paper omits but the numbers need: warnings, notes, rules, runs and signatures."""
     lines = [*(f"Warning: {line}" for line in table.warnings)]
     for note in table.notes():
         cells = [
