@@ -7,7 +7,7 @@ recall and lower precision, the same topics both. Texts have no prompt: title, l
     openended -m task=ag_news generations=topics:world,topics:world+sports metric=[knn_precision_recall]
 
 Source: AG's corpus of news articles (Gulli), in the form of Zhang et al. 2015 (character-level convolutional networks):
-CSV of class (1 to 4), title, description. Licence: non-commercial use.
+CSV of class (1 to 4), title, description. License: non-commercial use.
 """
 
 from __future__ import annotations

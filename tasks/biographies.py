@@ -7,7 +7,7 @@ Prompt: a header, n biographies drawn at random, and the beginning of the next: 
 biography that is not among them. The wording of header and instruction is an option; the default is ours. A model with
 `chat_template` gets the last line as the beginning of the assistant's turn.
 
-Source: https://github.com/AlexVerine/pr-4-llm. Licence: text of Wikipedia, CC BY-SA.
+Source: https://github.com/AlexVerine/pr-4-llm. License: text of Wikipedia, CC BY-SA.
 """
 
 from __future__ import annotations

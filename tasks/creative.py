@@ -11,7 +11,7 @@ Texts of any other origin come as JSON lines with `id` or `prompt`, and the text
 instruction as the user's turn.
 
 The instructions here are our own; the paper's 50, or any others, come by `path`, one a line.
-Source: https://github.com/AlexVerine/pr-4-llm. Licence: ours, Apache-2.0.
+Source: https://github.com/AlexVerine/pr-4-llm. License: ours, Apache-2.0.
 """
 
 from __future__ import annotations

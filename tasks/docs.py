@@ -3,7 +3,7 @@
 Prompt: the first tokens of a passage; human: the rest of it, its leading space kept. The passages, their clean-up and
 the split by module are made in `openended.tasks._docstrings`; the bundled models have seen the train split alone.
 
-Licence: the text stays where it is installed; nothing is copied. The packages are under the PSF, BSD, Apache-2.0 and
+License: the text stays where it is installed; nothing is copied. The packages are under the PSF, BSD, Apache-2.0 and
 Matplotlib licenses.
 """
 

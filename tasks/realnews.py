@@ -4,7 +4,7 @@ Two official forms are read, line by line: Grover's generation files (`article`,
 machine articles are a ready system (`generations=` the same file), and the metadata sets (`april2019_set*.jsonl`,
 RealNews: `text`, `authors` as a list, `publish_date`). The corpus itself is given on request only: pass it as `path`.
 
-Prompt: domain, date, authors and title in Grover's order, one labelled line each, those that are known; human: the
+Prompt: domain, date, authors and title in Grover's order, one labeled line each, those that are known; human: the
 article. MAUVE (Table 2): prompts of varying length, texts of at most 1,024 tokens.
 
 Source: https://github.com/rowanz/grover, Apache-2.0 (code and generations); the articles are their publishers'.

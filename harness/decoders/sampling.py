@@ -278,7 +278,7 @@ class Entmax(SamplingDecoder):
     name: ClassVar[str] = "entmax"
     title_fields: ClassVar[tuple[str, ...]] = ("alpha",)
 
-    alpha: float = 1.2  # Martins et al. 2020: 1.2 for language modelling on WikiText
+    alpha: float = 1.2  # Martins et al. 2020: 1.2 for language modeling on WikiText
 
     def check(self) -> None:
         """Refuse alpha outside (1, 4] and a temperature after it."""

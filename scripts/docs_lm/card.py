@@ -61,9 +61,9 @@ Fingerprint `{facts["fingerprint"]}`; versions: {versions}.
 Splits are a hash of package and module path; no paragraph occurs in two of them. The models have seen
 the train split only; validation chose the checkpoint.
 
-## Licence
+## License
 
-Weights and tokenizer: Apache-2.0. The source texts keep their own licences (PSF for the standard
+Weights and tokenizer: Apache-2.0. The source texts keep their own licenses (PSF for the standard
 library; BSD, Apache-2.0, PSF-like for the packages) and are not redistributed here.
 """
 
@@ -85,7 +85,7 @@ def _collect_rows(run: TrainingRun) -> dict[str, str]:
         "weights": "stored as float16, to be loaded and computed with as float32",
         "training": f"{done.best_step:,} steps, {done.best_tokens:,} tokens "
         f"({done.best_tokens / facts['train_tokens']:.1f} epochs of {facts['train_tokens']:,})",
-        "optimiser": f"Muon (hidden matrices) and AdamW (the rest), peak {options.lr:g}, dropout {options.dropout:g}",
+        "optimizer": f"Muon (hidden matrices) and AdamW (the rest), peak {options.lr:g}, dropout {options.dropout:g}",
         "command": f"`{shlex.join(command)}`" + (", then again with `--calibrate`" if done.temperature != 1 else ""),
         "options, as they changed": changes,
     }

@@ -1,7 +1,7 @@
 """Launchers of a grid beside Hydra's own: `hydra/launcher=joblib` (processes) and `hydra/launcher=submitit` (Slurm).
 
 A worker process keeps its models from job to job: joblib's workers take the next job of the grid when they are free, a
-submitit job takes a run of neighbours. That is why these are not Hydra's plug-ins of the same names, which carry a
+submitit job takes a run of neighbors. That is why these are not Hydra's plug-ins of the same names, which carry a
 fresh task function to every job and would load every model again for each (and have seen no release since 2022).
 
 A worker is sent one thing, the composed configuration; what it makes it leaves in the store, and how it went in its
@@ -166,7 +166,7 @@ class Submitit(GridLauncher):
     """Jobs of a cluster (Slurm), or processes on this machine, by submitit.
 
     Args:
-        processes: Into how many cluster jobs the grid is cut, each a run of neighbouring jobs of the grid.
+        processes: Into how many cluster jobs the grid is cut, each a run of neighboring jobs of the grid.
         cluster: `slurm`, `local`, or `auto`: slurm where there is one.
         folder: Where submitit keeps its logs.
         parameters: What submitit's executor takes (`timeout_min`, `gpus_per_node`, `slurm_partition`, …); null is not

@@ -137,14 +137,14 @@ def _build_sglang_scoring(request: CompletionRequest) -> Body:
 
 def _build_llama_cpp(builder: RequestBuilder, request: CompletionRequest) -> Body:  # noqa: ARG001 - all dialects are called alike
     s = request.sampling
-    penalised = s.repetition_penalty != 1
+    penalized = s.repetition_penalty != 1
     cut = [_LLAMA[name] for name in s.truncations]
     order = [*cut, "temperature"] if s.order == "after" else ["temperature", *cut]
     return {
         "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": s.min_p, "typical_p": s.typical_p,
         "top_n_sigma": s.n_sigma or -1.0, "repeat_penalty": s.repetition_penalty, **_make_neutral_penalties(),
-        "repeat_last_n": -1 if penalised else 0, "dry_multiplier": 0.0, "xtc_probability": 0.0, "dynatemp_range": 0.0,
-        "mirostat": 0, "samplers": [*(["penalties"] if penalised else []), *order], "max_tokens": request.max_tokens,
+        "repeat_last_n": -1 if penalized else 0, "dry_multiplier": 0.0, "xtc_probability": 0.0, "dynatemp_range": 0.0,
+        "mirostat": 0, "samplers": [*(["penalties"] if penalized else []), *order], "max_tokens": request.max_tokens,
         "ignore_eos": request.min_tokens > 0, "stop": [], "cache_prompt": False, "return_tokens": True,
         "post_sampling_probs": False, "stream": False,
     }  # fmt: skip

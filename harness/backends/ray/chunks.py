@@ -1,6 +1,6 @@
 """Split the rows of a stage into chunks for workers, and merge their results.
 
-No cut moves a byte: a generated text does not depend on its neighbours; a pass of a model over given texts rounds by
+No cut moves a byte: a generated text does not depend on its neighbors; a pass of a model over given texts rounds by
 the batch that a text stands in, so it is cut between whole batches of the order that it would have in one piece.
 """
 
@@ -35,7 +35,7 @@ def cut_chunks(count: int, *, unit: int, workers: int, most: int) -> list[slice]
 def sort_for_batching(prompts: Sequence[Prompt]) -> list[Prompt]:
     """Sort prompts as batches take them: longest first, the samples of one prompt side by side.
 
-    Neighbours then have one length, so that a chunk fills its batches, and the chunks that take longest come first.
+    Neighbors then have one length, so that a chunk fills its batches, and the chunks that take longest come first.
     """
     seen: dict[tuple[int, ...], int] = {}
     for i, prompt in enumerate(prompts):

@@ -1,7 +1,7 @@
 """Write the ids of the texts behind a low score to `explain.jsonl` in the run folder.
 
 A line is a cell that one side fills more than the other (`kind: cell`, with both shares and the texts nearest to its
-centre), the texts that no ball of k-NN precision and recall holds (`kind: missed`, all counted, the first of them
+center), the texts that no ball of k-NN precision and recall holds (`kind: missed`, all counted, the first of them
 named), or those that an estimate of density ratios holds for the least likely on the other side (`kind: ratio`, nats).
 A text is named `id#sample`; its content is in the run's rows, not here.
 """
