@@ -28,7 +28,14 @@ from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, UndefinedMetric, register
 from openended.metrics._common.values import Values
-from openended.metrics.judgments import Empty, FileRow, JudgmentMetric, build_file_features, get_judgments, with_raters
+from openended.metrics.judgments import (
+    Empty,
+    FileRow,
+    JudgmentMetric,
+    add_raters_fact,
+    build_file_features,
+    get_judgments,
+)
 from openended.metrics.judgments.comparisons import (
     ComparisonFile,
     TieRule,
@@ -38,7 +45,7 @@ from openended.metrics.judgments.comparisons import (
     read_comparisons,
 )
 from openended.metrics.judgments.item_errors import estimate_std_errors
-from openended.metrics.judgments.layouts import kind_of, map_columns
+from openended.metrics.judgments.layouts import detect_layout, map_columns
 from openended.metrics.judgments.likelihood import (
     compute_information,
     compute_loss,
@@ -165,7 +172,7 @@ class BradleyTerry(JudgmentMetric):
     @classmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
         """Say whether there are comparisons, counts or a matrix of wins."""
-        return kind_of(map_columns(columns)) is not None or is_matrix(columns, rows)
+        return detect_layout(map_columns(columns)) is not None or is_matrix(columns, rows)
 
     def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> ComparisonFile:
         """Read and check the file of comparisons."""
@@ -186,7 +193,7 @@ class BradleyTerry(JudgmentMetric):
         """
         comparisons = get_judgments(features.model, PAIRS, ComparisonFile)
         player = self._find_player(comparisons.players, features.model.system)
-        features, notes = with_raters(features, (row.rater for row in comparisons.rows), comparisons.calibration)
+        features, notes = add_raters_fact(features, (row.rater for row in comparisons.rows), comparisons.calibration)
         criteria = [self.criterion] if self.criterion is not None else [c or None for c in comparisons.criteria]
         values: dict[str, float] = {}
         sd: dict[str, float] = {}

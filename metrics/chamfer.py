@@ -38,10 +38,10 @@ def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
     >>> chamfer(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]), ["a", "a", "a"])
     0.3333333333333333
     """
-    return float(_by_prompt(embeddings, prompts_of(ids)).mean())
+    return float(_compute_by_prompt(embeddings, prompts_of(ids)).mean())
 
 
-def _by_prompt(embeddings: Floats, prompts: PromptGroups) -> F64:
+def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups) -> F64:
     out = np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
         others = np.where(mask_off_diagonal(cosine.shape[1]), cosine, -np.inf)
@@ -63,4 +63,4 @@ class Chamfer(SamplesMetric):
 
     def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> Mapping[str, F64]:
         """Return the distance of each prompt."""
-        return {"chamfer": _by_prompt(embeddings, prompts)}
+        return {"chamfer": _compute_by_prompt(embeddings, prompts)}

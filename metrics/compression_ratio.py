@@ -36,7 +36,7 @@ from openended.harness.core import (
 
 _WINDOW = 1 << 15  # bytes that DEFLATE looks back
 _BLOCKS = 100  # of texts, for the interval
-_LEAST = 5  # prompts in a block, where there are ten blocks: smaller ones add less than what a window hides
+_LEAST = 5  # prompts per block, if there are ten blocks: smaller blocks add less than DEFLATE's window hides
 _GZIP = 16 + zlib.MAX_WBITS  # zlib's way to ask for a gzip frame
 
 

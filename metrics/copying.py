@@ -1,4 +1,4 @@
-"""Copying of the human texts in an embedder's space: per cent authentic, and the three-sample test C_T.
+"""Copying of the human texts in an embedder's space: percent authentic, and the three-sample test C_T.
 
     AuthPct = 100 * share of model texts y with |y - x| > |x - x'|,  x: human text nearest to y, x': nearest to x
     C_T     = sum over cells of p(cell) z(cell) / sum of p(cell),  z: Mann-Whitney z of the distances to training texts
@@ -161,7 +161,7 @@ def _compare_ranks(test: F64, model: F64) -> float:
 @register("metric")
 @dataclass(frozen=True, kw_only=True)
 class Copying(TwoSample):
-    """Per cent authentic and C_T of the model's texts, with the human side as training texts."""
+    """Percent authentic and C_T of the model's texts, with the human side as training texts."""
 
     name: ClassVar[str] = "copying"
     version: ClassVar[int] = 1

@@ -59,10 +59,10 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
     0.8
     """
     check_choice("method", method, Method)
-    left, right = _finite(x, "x"), _finite(y, "y")
+    left, right = _check_finite(x, "x"), _check_finite(y, "y")
     if len(left) != len(right):
         raise ValueError(f"expected as many values on both sides, got {len(left)} and {len(right)}")
-    return float(_cosines(_to_scores(left[None], method), _to_scores(right[None], method))[0])
+    return float(_compute_cosines(_to_scores(left[None], method), _to_scores(right[None], method))[0])
 
 
 def correlate(
@@ -103,12 +103,12 @@ def correlate(
     if math.isnan(value):
         return Correlation(math.nan, math.nan, math.nan, math.nan, n, n <= _MOST_EXACT)
     scored = [_to_scores(side[None], method)[0] for side in (left, right)]
-    p_value = _permutation_p(scored[0], scored[1], n, permutations, seed)
-    low, high = _bootstrap(left, right, method, draws, level, seed)
+    p_value = _compute_permutation_p(scored[0], scored[1], n, permutations, seed)
+    low, high = _bootstrap_interval(left, right, method, draws, level, seed)
     return Correlation(value, p_value, low, high, n, n <= _MOST_EXACT)
 
 
-def _finite(values: ArrayLike, name: str) -> F64:
+def _check_finite(values: ArrayLike, name: str) -> F64:
     rows = np.asarray(values, dtype=np.float64)
     if rows.ndim != 1 or len(rows) < 2 or not np.isfinite(rows).all():
         raise ValueError(f"{name}: expected at least 2 finite numbers, got {values!r}")
@@ -130,7 +130,7 @@ def _to_scores(rows: F64, method: Method) -> F64:
     return centered
 
 
-def _cosines(a: F64, b: F64) -> F64:
+def _compute_cosines(a: F64, b: F64) -> F64:
     """Cosine of each row of two arrays of one shape, shape (m,); NaN where a row is zero."""
     axes = tuple(range(1, a.ndim))
     norms = np.sqrt(np.sum(a * a, axis=axes) * np.sum(b * b, axis=axes))
@@ -139,7 +139,7 @@ def _cosines(a: F64, b: F64) -> F64:
     return out
 
 
-def _permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int) -> float:
+def _compute_permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int) -> float:
     """Share of orders of one side that correlate at least as strongly, in either direction."""
     norm = math.sqrt(float(np.sum(a * a)) * float(np.sum(b * b)))
     observed = abs(float(np.sum(a * b))) / norm
@@ -162,7 +162,7 @@ def _permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int) -> floa
 
 
 def _permute_products(a: F64, b: F64, orders: Any) -> F64:  # noqa: ANN401
-    """Inner products of `a` with `b` in each order, shape (orders,)."""
+    """Return inner products of `a` with `b` in each order, shape (orders,)."""
     if a.ndim == 1:
         out: F64 = b[orders] @ a
         return out
@@ -170,11 +170,11 @@ def _permute_products(a: F64, b: F64, orders: Any) -> F64:  # noqa: ANN401
     return np.asarray(np.einsum("mij,ij->m", moved, a), dtype=np.float64)
 
 
-def _bootstrap(x: F64, y: F64, method: Method, draws: int, level: float, seed: int) -> tuple[float, float]:
+def _bootstrap_interval(x: F64, y: F64, method: Method, draws: int, level: float, seed: int) -> tuple[float, float]:
     """Percentile interval over resampled systems; NaN if most resamples have no correlation."""
     n = len(x)
     picks = make_random_stream(seed, "bootstrap", n).integers(n, size=(draws, n))
-    values = _cosines(_to_scores(x[picks], method), _to_scores(y[picks], method))
+    values = _compute_cosines(_to_scores(x[picks], method), _to_scores(y[picks], method))
     good = values[~np.isnan(values)]
     if not len(good) or 2 * len(good) < draws:
         return math.nan, math.nan

@@ -50,7 +50,7 @@ def distinct_k(classes: Sequence[Hashable], ids: Sequence[str]) -> float:
     >>> distinct_k(["yes", "no", "yes"], ["p", "p", "p"])
     2.0
     """
-    return float(_by_class(classes, prompts_of(ids)).mean())
+    return float(_count_classes(classes, prompts_of(ids)).mean())
 
 
 def distinct_k_by_threshold(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> float:
@@ -64,23 +64,23 @@ def distinct_k_by_threshold(embeddings: Floats, ids: Sequence[str], *, threshold
     Raises:
         UndefinedMetric: If no prompt has two texts or a row is all zero.
     """
-    return float(_by_threshold(embeddings, prompts_of(ids), threshold).mean())
+    return float(_count_joined(embeddings, prompts_of(ids), threshold).mean())
 
 
-def _by_class(classes: Sequence[Hashable], prompts: PromptGroups) -> F64:
+def _count_classes(classes: Sequence[Hashable], prompts: PromptGroups) -> F64:
     pairs = zip(prompts.starts[:-1].tolist(), prompts.starts[1:].tolist(), strict=True)
     rows = prompts.rows.tolist()
     return np.array([len({classes[r] for r in rows[a:b]}) for a, b in pairs], dtype=np.float64)
 
 
-def _by_threshold(embeddings: Floats, prompts: PromptGroups, threshold: float) -> F64:
+def _count_joined(embeddings: Floats, prompts: PromptGroups, threshold: float) -> F64:
     out = np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
         size = cosine.shape[1]
         joined = (cosine >= threshold) | np.eye(size, dtype=np.bool_)
         for _ in range(size.bit_length()):  # chains of 2, 4, 8, … pairs
             joined = (joined.astype(np.float32) @ joined.astype(np.float32)) > 0
-        out[at] = (joined.argmax(axis=2) == np.arange(size)).sum(axis=1)  # who is the first of a class
+        out[at] = (joined.argmax(axis=2) == np.arange(size)).sum(axis=1)  # texts that are the first of their class
     return out
 
 
@@ -146,11 +146,11 @@ class DistinctK(SamplesMetric, ReadsFile):
         """Count the classes of each prompt."""
         side, prompts = features.model, prompts_of(features.model.ids)
         if self.partition == "threshold":
-            classes = _by_threshold(side.embeddings(self.needs()[0]), prompts, self.threshold)
+            classes = _count_joined(side.embeddings(self.needs()[0]), prompts, self.threshold)
         elif self.partition == "file":
-            classes = _by_class(_read_classes(side.data[_FILE], side.ids), prompts)
+            classes = _count_classes(_read_classes(side.data[_FILE], side.ids), prompts)
         else:
-            classes = _by_class(side.texts(self.needs()[0]), prompts)
+            classes = _count_classes(side.texts(self.needs()[0]), prompts)
         values = {"distinct_k": classes, "distinct_share": classes / prompts.sizes}
         return average_over_prompts(self, features, prompts, values)
 

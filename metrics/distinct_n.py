@@ -133,12 +133,12 @@ class DistinctN(TextMetric):
             return {f"distinct_{n}": Replicates(1.0 - compute_half_repeats(index, n, halves)) for n in self.orders}
         corpus, ids = self.corpus_and_prompts(features)
         subsets = plan.subsets(ids, SUBSET_SHARE)
-        shares = {f"distinct_{n}": self._subset_shares(corpus.index, n, subsets) for n in self.orders}
+        shares = {f"distinct_{n}": self._compute_subset_shares(corpus.index, n, subsets) for n in self.orders}
         if self.variant == "ngd":
             shares["ngram_diversity"] = np.nansum(list(shares.values()), axis=0)
         return {name: plan.build_subset_replicates(ids, SUBSET_SHARE, values) for name, values in shares.items()}
 
-    def _subset_shares(self, index: NgramIndex, order: int, subsets: NDArray[np.bool_]) -> F64:
+    def _compute_subset_shares(self, index: NgramIndex, order: int, subsets: NDArray[np.bool_]) -> F64:
         total, types, once = count_types(index, order, subsets)
         if self.variant == "li":
             total = np.asarray(subsets @ index.lengths.astype(np.float64), dtype=np.float64)

@@ -58,12 +58,12 @@ def energy_distance(*, human: Floats, model: Floats) -> float:
     1.0
     """
     human, model = check_sides(human=human, model=model, least=1)
-    table, first = _distances(human, model), np.zeros((1, len(human) + len(model)))
+    table, first = _compute_distances(human, model), np.zeros((1, len(human) + len(model)))
     first[:, : len(human)] = 1.0
-    return float(_energies(table, first, 1.0 - first)[0])
+    return float(_compute_energies(table, first, 1.0 - first)[0])
 
 
-def _distances(human: Floats, model: Floats) -> F64:
+def _compute_distances(human: Floats, model: Floats) -> F64:
     """Return Euclidean distances of all rows of both sides, human rows first."""
     from scipy.spatial.distance import cdist
 
@@ -72,7 +72,7 @@ def _distances(human: Floats, model: Floats) -> F64:
     return table
 
 
-def _energies(distances: F64, first: F64, second: F64) -> F64:
+def _compute_energies(distances: F64, first: F64, second: F64) -> F64:
     """Return the energy distance for each row of indicators of two sets of texts, shapes (draws, texts)."""
     n, m = first.sum(axis=1), second.sum(axis=1)
     to_first, to_second = first @ distances, second @ distances
@@ -104,18 +104,18 @@ class EnergyDistance(FeatureSpaceMetric):
 
     def prepare(self, features: Features) -> F64:
         """Return the distances of all pairs of texts."""
-        return _distances(*self.pair(features))
+        return _compute_distances(*self.pair(features))
 
     def compute(self, features: Features, prepared: F64 | None = None) -> MetricResult:
         """Compute the distance and its p-value."""
         distances = self.prepare(features) if prepared is None else prepared
         is_human = np.arange(len(distances)) < len(features.human)
-        value = float(_energies(distances, *_indicators(is_human[None]))[0])
+        value = float(_compute_energies(distances, *_make_indicators(is_human[None]))[0])
         values = {"energy_distance": value}
         ids = self.sort_ids(features.human), self.sort_ids(features.model)
         labels = relabel_rows(*ids, self.permutations) if self.permutations else None
         if labels is not None:
-            values["p_value"] = permutation_p_value(value, _energies(distances, *_indicators(labels)))
+            values["p_value"] = permutation_p_value(value, _compute_energies(distances, *_make_indicators(labels)))
         return self.result(features, "energy_distance", values)
 
     def replicates(
@@ -132,9 +132,9 @@ class EnergyDistance(FeatureSpaceMetric):
         for first, second in ((human, model), (~human, ~model)):
             none_human, none_model = np.zeros(first.shape), np.zeros(second.shape)
             sides = np.concatenate([first, none_model], axis=1), np.concatenate([none_human, second], axis=1)
-            draws.append(_energies(distances, *(side.astype(np.float64) for side in sides)))
+            draws.append(_compute_energies(distances, *(side.astype(np.float64) for side in sides)))
         return {"energy_distance": Replicates(np.stack(draws))}
 
 
-def _indicators(is_human: NDArray[np.bool_]) -> tuple[F64, F64]:
+def _make_indicators(is_human: NDArray[np.bool_]) -> tuple[F64, F64]:
     return is_human.astype(np.float64), (~is_human).astype(np.float64)

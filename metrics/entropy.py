@@ -53,14 +53,14 @@ def ngram_entropy(
     """
     check_choice("average", average, Average)
     index = index_of(sequences)
-    compute_entropy = corpus_entropy if average == "corpus" else _mean_text_entropy
+    compute_entropy = corpus_entropy if average == "corpus" else _average_text_entropy
     values = {order: compute_entropy(index, order) for order in orders}
     if all(math.isnan(value) for value in values.values()):
         raise UndefinedMetric(f"no text has an n-gram of order {min(orders)}")
     return values
 
 
-def _mean_text_entropy(index: NgramIndex, order: int) -> float:
+def _average_text_entropy(index: NgramIndex, order: int) -> float:
     return mean_without_nan(entropy_by_text(index, order))
 
 

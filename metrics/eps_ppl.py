@@ -45,10 +45,10 @@ def eps_ppl(gold_prob: ArrayLike, *, vocab_size: int, eps: float) -> float:
     4.0
     """
     with np.errstate(over="ignore"):
-        return float(np.exp(_nll(probabilities(gold_prob, "gold_prob"), vocab_size, eps).mean()))
+        return float(np.exp(_compute_nll(probabilities(gold_prob, "gold_prob"), vocab_size, eps).mean()))
 
 
-def _nll(q: F64, vocab_size: int, eps: float) -> F64:
+def _compute_nll(q: F64, vocab_size: int, eps: float) -> F64:
     if vocab_size < 1 or not 0 <= eps < np.inf:
         raise ValueError(f"expected vocab_size >= 1 and eps >= 0, got {vocab_size} and {eps}")
     zeros = int(np.count_nonzero(q == 0))
@@ -74,7 +74,7 @@ class EpsPPL(TeacherForced):
     grid: tuple[float, ...] = ()  # Pillutla et al. 2021, released code: 1e-1 to 1e-7
 
     def check(self) -> None:
-        """Refuse floors that are none."""
+        """Refuse floors that are not positive."""
         self.require(0 < self.eps < float("inf"), "eps", "a number above 0")
         self.require(all(0 < e < float("inf") for e in self.grid), "grid", "numbers above 0")
 
@@ -84,7 +84,7 @@ class EpsPPL(TeacherForced):
         values = {self.name: eps_ppl(stats.gold_prob, vocab_size=stats.vocab_size, eps=self.eps)}
         for eps in self.grid:
             values[f"{self.name}_{eps:g}"] = eps_ppl(stats.gold_prob, vocab_size=stats.vocab_size, eps=eps)
-        nll = _nll(probabilities(stats.gold_prob, "gold_prob"), stats.vocab_size, self.eps)
+        nll = _compute_nll(probabilities(stats.gold_prob, "gold_prob"), stats.vocab_size, self.eps)
         with np.errstate(over="ignore"):
             by_row = np.exp(mean_by_row(nll, stats.offsets))
         return self.result(features, self.name, values, per_example={self.name: by_row})
@@ -93,6 +93,6 @@ class EpsPPL(TeacherForced):
         """Return the perplexity of each text at each eps."""
         stats, out = self.statistics(features), dict(result.per_example)
         for eps in self.grid:
-            nll = _nll(probabilities(stats.gold_prob, "gold_prob"), stats.vocab_size, eps)
+            nll = _compute_nll(probabilities(stats.gold_prob, "gold_prob"), stats.vocab_size, eps)
             out[f"{self.name}_{eps:g}"] = np.exp(mean_by_row(nll, stats.offsets))
         return out

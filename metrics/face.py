@@ -1,4 +1,4 @@
-"""FACE: how alike the spectra of surprise are, from token losses alone.
+"""FACE: similarity of the spectra of surprisal, from token losses alone.
 
     spectrum of a text = |FFT(its token NLLs)| at the frequencies 0 to 1/2 a token, interpolated to 1,000 of them
     SO = sum_f min(h(f), m(f)) / sum_f max(h(f), m(f)),  h and m: mean spectra of human and of model texts
@@ -84,11 +84,11 @@ def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> 
     >>> face(human_nll=[[1.0, 2.0, 3.0, 4.0]], model_nll=[[2.0, 4.0, 6.0, 8.0]]).so
     0.5
     """
-    sides = [_spectra(rows, standardize=standardize)[0] for rows in (human_nll, model_nll)]
-    return _compare(*(_mean(spectra) for spectra in sides))
+    sides = [_compute_spectra(rows, standardize=standardize)[0] for rows in (human_nll, model_nll)]
+    return _compare(*(_average_spectra(spectra) for spectra in sides))
 
 
-def _spectra(rows: Losses, *, standardize: bool) -> tuple[F64, NDArray[np.bool_]]:
+def _compute_spectra(rows: Losses, *, standardize: bool) -> tuple[F64, NDArray[np.bool_]]:
     """Return the spectra of the texts with two tokens or more, shape (texts, frequencies), and which they are."""
     grid = np.linspace(0.0, 0.5, FREQUENCIES)
     spectra, is_included = [], np.zeros(len(rows), dtype=np.bool_)
@@ -106,7 +106,7 @@ def _spectra(rows: Losses, *, standardize: bool) -> tuple[F64, NDArray[np.bool_]
     return np.array(spectra).reshape(-1, FREQUENCIES), is_included
 
 
-def _mean(spectra: F64) -> F64:
+def _average_spectra(spectra: F64) -> F64:
     if not len(spectra):
         raise UndefinedMetric("a side has no text with two scored tokens")
     mean: F64 = spectra.mean(axis=0)
@@ -125,8 +125,8 @@ def _compare(human: F64, model: F64) -> FaceResult:
         pearson=_correlate(human, model),
         spearman=_correlate(rankdata(human), rankdata(model)),
         emd=float(np.abs(np.cumsum(p) - np.cumsum(q)).sum()) * 0.5 / (FREQUENCIES - 1),
-        kl=_divergence(p, q),
-        js=(_divergence(p, middle) + _divergence(q, middle)) / 2,
+        kl=_compute_divergence(p, q),
+        js=(_compute_divergence(p, middle) + _compute_divergence(q, middle)) / 2,
     )
 
 
@@ -136,7 +136,7 @@ def _normalize(spectrum: F64) -> F64:
     return shares
 
 
-def _divergence(p: F64, q: F64) -> float:
+def _compute_divergence(p: F64, q: F64) -> float:
     """Return the KL divergence of p from q in nats, where q is not 0 or taken as the least positive number."""
     return max(float(np.sum(p * (np.log(np.maximum(p, _TINY)) - np.log(np.maximum(q, _TINY))))), 0.0)
 
@@ -179,11 +179,11 @@ class Face(Metric):
         Raises:
             UndefinedMetric: If a side has no text with two scored tokens.
         """
-        human, model = (self._side_spectra(side) for side in (features.human, features.model))
+        human, model = (self._prepare_side(side) for side in (features.human, features.model))
         return human[0], model[0], [human[1], model[1]]
 
-    def _side_spectra(self, side: Side) -> tuple[F64, NDArray[np.str_]]:
-        spectra, is_included = _spectra(side.token_nll(self.needs()[0]), standardize=self.standardize)
+    def _prepare_side(self, side: Side) -> tuple[F64, NDArray[np.str_]]:
+        spectra, is_included = _compute_spectra(side.token_nll(self.needs()[0]), standardize=self.standardize)
         ids = np.asarray(side.ids, dtype=np.str_)[is_included]
         order = np.argsort(ids, kind="stable")
         return spectra[order], ids[order]
@@ -193,7 +193,7 @@ class Face(Metric):
     ) -> MetricResult:
         """Compare the mean spectra; the arrays hold them."""
         human, model, ids = prepared or self.prepare(features)
-        spectra = _mean(human), _mean(model)
+        spectra = _average_spectra(human), _average_spectra(model)
         skipped = len(features.human) + len(features.model) - sum(map(len, ids))
         notes = (f"{skipped} texts with fewer than two scored tokens are left out",) if skipped else ()
         arrays = {"human_spectrum": spectra[0], "model_spectrum": spectra[1]}

@@ -34,7 +34,7 @@ from openended.metrics._embeddings.pca import project_pair
 from openended.metrics._embeddings.resampled_moments import frechet_influence
 from openended.metrics.families import TwoSample
 
-_FEWEST = 20  # texts a side for an extrapolation: a tenth of them must have a variance
+_FEWEST = 20  # texts per side for an extrapolation: a tenth of them must have a variance
 
 
 def frechet_distance(
@@ -61,7 +61,7 @@ def frechet_distance(
     9.0
     """
     human, model = _prepare_sides(human, model, shrinkage, pca_share)
-    return _distance(human, model, shrinkage)
+    return _compute_distance(human, model, shrinkage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +117,19 @@ def frechet_infinity(
         raise ValueError(f"expected sizes of at least 2 and draws of at least 1, got {sizes} and {draws}")
     human, model = _prepare_sides(human, model, shrinkage, pca_share, least=_FEWEST)
     rng = np.random.default_rng(seed)
-    shares = np.linspace(_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
-    distance = _distance(human, model, shrinkage)
+    shares = np.linspace(_choose_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
+    distance = _compute_distance(human, model, shrinkage)
     at_zero = np.empty(draws)
     for i in range(draws):
         parts = [(_subsample_rows(human, share, rng), _subsample_rows(model, share, rng)) for share in shares[:-1]]
-        distances = [*(_distance(*part, shrinkage) for part in parts), distance]
+        distances = [*(_compute_distance(*part, shrinkage) for part in parts), distance]
         at_zero[i] = np.polyfit(1 / shares, distances, 1)[1]
     return Extrapolated(
         float(at_zero.mean()), float(at_zero.std(ddof=1)) if draws > 1 else float("nan"), tuple(at_zero.tolist())
     )
 
 
-def _least_share(n: int, dim: int) -> float:  # of the texts, that the extrapolation starts from
+def _choose_least_share(n: int, dim: int) -> float:  # of the texts, that the extrapolation starts from
     return max(0.1, min(0.5, 2 * dim / n))
 
 
@@ -150,7 +150,7 @@ def _prepare_sides(
     return project_pair(human=human, model=model, share=pca_share, rows="none", option="pca_share")
 
 
-def _distance(human: Floats, model: Floats, shrinkage: Shrinkage) -> float:
+def _compute_distance(human: Floats, model: Floats, shrinkage: Shrinkage) -> float:
     """Return the distance of prepared sides."""
     a, b = gaussian(human, shrinkage), gaussian(model, shrinkage)
     gap = a.mean - b.mean
@@ -185,7 +185,7 @@ class Frechet(TwoSample):
     shrinkage: Shrinkage = "none"  # Heusel et al. 2017
     pca_share: float | None = None  # Heusel et al. 2017: raw features
     extrapolate: int = 0  # number of subset sizes for FD-infinity; Chong and Forsyth 2020: 15; 0: none
-    draws: int = 5  # subsets a size; their spread stands beside FD-infinity
+    draws: int = 5  # subsets per size; their standard deviation is reported beside FD-infinity
     seed: int = 25  # draws the subsets; as MAUVE
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
 
@@ -218,7 +218,7 @@ class Frechet(TwoSample):
         """Compute the distance; a note shows n and d if the covariance is singular."""
         human, model = self.pair(features)
         sides = prepared or self.prepare(features)
-        distance = _distance(sides.human, sides.model, self.shrinkage)
+        distance = _compute_distance(sides.human, sides.model, self.shrinkage)
         notes, least, dim = [], min(len(human), len(model)), human.shape[1]
         if least <= dim and self.shrinkage == "none" and self.pca_share is None:
             notes.append(
@@ -230,7 +230,7 @@ class Frechet(TwoSample):
             values["frechet_infinity"] = sides.extrapolated.frechet_infinity
             if self.draws > 1:
                 sd["frechet_infinity"] = sides.extrapolated.spread
-            smallest = round(least * _least_share(least, dim))
+            smallest = round(least * _choose_least_share(least, dim))
             if smallest <= dim and self.pca_share is None:
                 notes.append(f"the extrapolation starts from {smallest} texts; up to d={dim} it still holds bias")
         return self.result(features, "frechet", values, notes=notes, sd=sd)
@@ -245,6 +245,6 @@ class Frechet(TwoSample):
         replicates = plan.linear(result.values["frechet"], *zip(ids, influences, strict=True))
         out = {"frechet": replicates}
         if sides.extrapolated is not None:
-            # Less the bias it is the same distance: what one text adds is the same, but for the draws of the subsets.
+            # It is the same distance without the bias, so a text's influence is the same, except for the subsets drawn.
             out["frechet_infinity"] = Replicates(replicates.draws, np.array(sides.extrapolated.at_zero))
         return out

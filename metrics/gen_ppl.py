@@ -90,14 +90,14 @@ def gen_ppl(
     2.718282
     """
     check_choice("average", average, Average)
-    total, count = _sums(token_nll, compat)
+    total, count = _sum_nll(token_nll, compat)
     if not (count > 0).any():
         raise UndefinedMetric("no token is scored")
     if average == "macro":
-        return mean_without_nan(_exp_ratio(total, count))
+        return mean_without_nan(_exponentiate_ratio(total, count))
     if average == "geometric":
         return float(np.exp(np.mean(total[count > 0] / count[count > 0])))
-    return float(_exp_ratio(total.sum(keepdims=True), count.sum(keepdims=True))[0])
+    return float(_exponentiate_ratio(total.sum(keepdims=True), count.sum(keepdims=True))[0])
 
 
 def end_token_mask(
@@ -135,10 +135,10 @@ def end_token_mask(
 
 def ppl_by_text(token_nll: Ragged, *, compat: Compat = "none") -> F64:
     """Perplexity of each text, shape (n,); NaN for texts without a scored token."""
-    return _exp_ratio(*_sums(token_nll, compat))
+    return _exponentiate_ratio(*_sum_nll(token_nll, compat))
 
 
-def _sums(token_nll: Ragged | Sequence[Any], compat: Compat) -> tuple[F64, F64]:
+def _sum_nll(token_nll: Ragged | Sequence[Any], compat: Compat) -> tuple[F64, F64]:
     """Return the summed NLL and the number of tokens it is divided by, for each text."""
     check_choice("compat", compat, Compat)
     rows = token_nll if isinstance(token_nll, Ragged) else Ragged.from_rows(token_nll, np.float64)
@@ -157,7 +157,7 @@ def _sums(token_nll: Ragged | Sequence[Any], compat: Compat) -> tuple[F64, F64]:
     return total, count
 
 
-def _exp_ratio(total: F64, count: F64) -> F64:
+def _exponentiate_ratio(total: F64, count: F64) -> F64:
     with np.errstate(over="ignore"):  # a perplexity beyond float64 is infinite
         mean: F64 = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
         return np.exp(mean)
@@ -266,7 +266,7 @@ class GenPPL(Metric):
         out = dict(super().replicates(features, result, plan))
         if self.average == "macro":
             return out
-        total, count = _sums(self._select_counted_nll(features), self.compat)
+        total, count = _sum_nll(self._select_counted_nll(features), self.compat)
         mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
         sizes = count if self.average == "micro" else None
         out["gen_ppl"] = plan.mean(features.model.ids, mean, sizes).map(np.exp)

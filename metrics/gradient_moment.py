@@ -62,10 +62,10 @@ def gradient_moment(*, human: Floats, model: Floats) -> float:
     """
     human, model = check_sides(human=human, model=model)
     ones = np.ones((1, len(human))), np.ones((1, len(model)))
-    return float(_moments(np.asarray(human, np.float64), np.asarray(model, np.float64), *ones)[0])
+    return float(_estimate_moments(np.asarray(human, np.float64), np.asarray(model, np.float64), *ones)[0])
 
 
-def _moments(human: F64, model: F64, human_marks: F64, model_marks: F64) -> F64:
+def _estimate_moments(human: F64, model: F64, human_marks: F64, model_marks: F64) -> F64:
     """Return the estimate for each row of indicators of human and of model texts, shapes (draws, n)."""
     sums, within, counts = [], [], []
     for rows, marks in ((human, human_marks), (model, model_marks)):
@@ -125,7 +125,7 @@ class GradientMoment(TwoSample):
             rows, marks = np.concatenate([human, model]), labels.astype(np.float64)
             keeps_two = (marks.sum(axis=1) > 1) & (marks.sum(axis=1) < len(rows) - 1)
             marks = marks[keeps_two]
-            values["p_value"] = permutation_p_value(value, _moments(rows, rows, marks, 1.0 - marks))
+            values["p_value"] = permutation_p_value(value, _estimate_moments(rows, rows, marks, 1.0 - marks))
         return self.result(features, "gradient_moment", values)
 
     def replicates(
@@ -139,7 +139,7 @@ class GradientMoment(TwoSample):
         human, model = prepared or self.prepare(features)
         first = self.halves(features, plan)
         draws = [
-            _moments(human, model, marks[0].astype(np.float64), marks[1].astype(np.float64))
+            _estimate_moments(human, model, marks[0].astype(np.float64), marks[1].astype(np.float64))
             for marks in (first, (~first[0], ~first[1]))
         ]
         return {"gradient_moment": Replicates(np.stack(draws))}

@@ -36,20 +36,20 @@ from openended.metrics._common.choices import check_choice
 from openended.metrics._common.values import Values
 from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, PairRatings, join
 from openended.metrics._huse.nearest_neighbors import Ties, VoteTie
-from openended.metrics._huse.stability import affordable, bootstrap_huse, example_curve, rater_curve
-from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
+from openended.metrics._huse.stability import bootstrap_huse, count_affordable_draws, example_curve, rater_curve
+from openended.metrics._huse.statistic import HusePoints, Rule, compute_huse
 from openended.metrics.judgments import (
     LOG_PROB,
     Empty,
     FileRow,
     JudgmentMetric,
     Judgments,
+    add_raters_fact,
     agreement,
     are_ratings,
     build_file_features,
     get_judgments,
     read_judgments,
-    with_raters,
 )
 
 __all__ = [
@@ -122,17 +122,17 @@ def huse(
     """
     check_choice("ties", ties, Ties)
     check_choice("vote_tie", vote_tie, VoteTie)
-    ratings, logp, sizes, labels = _columns(judgments, log_probs, lengths, is_model)
+    ratings, logp, sizes, labels = _convert_columns(judgments, log_probs, lengths, is_model)
     if isinstance(k, bool) or k != int(k) or k < 1:
         raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
     rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
     own_copies = None if copies is None else np.asarray(copies, dtype=np.int64)
     errors, errors_q = HusePoints.build(ratings, logp, sizes, labels, rule).errors(rule, own_copies)
-    value, quality = huse_of(errors), huse_of(errors_q)
+    value, quality = compute_huse(errors), compute_huse(errors_q)
     return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
 
 
-def _columns(
+def _convert_columns(
     judgments: ArrayLike, log_probs: ArrayLike, lengths: ArrayLike, is_model: ArrayLike
 ) -> tuple[F64, F64, F64, NDArray[np.bool_]]:
     """Check and convert the four columns."""
@@ -250,23 +250,23 @@ class Huse(JudgmentMetric):
         rule = Rule(k=self.k, ties=self.ties, vote_tie=self.vote_tie, log_prob_floor=self.log_prob_floor)
         scores = huse(**rated.columns(), **dataclasses.asdict(rule))
         values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
-        draws = affordable(self.draws, rated.n)
+        draws = count_affordable_draws(self.draws, rated.n)
         if draws:
             low, high = bootstrap_huse(rated, rule, draws=draws, level=self.level, seed=self.seed).interval()
             values |= {"huse_low": low, "huse_high": high}
         values["agreement"] = agreement(rated.ratings)
-        features, who = with_raters(features, judged.raters, judged.calibration)
+        features, who = add_raters_fact(features, judged.raters, judged.calibration)
         return self.result(
             features,
             "huse",
             values,
-            notes=[*who, *rated.notes, *self._warnings(rated.n, draws, judged.empty)],
+            notes=[*who, *rated.notes, *self._list_warnings(rated.n, draws, judged.empty)],
             per_example=rated.align_errors(scores.errors, scores.errors_q, features.model.ids),
             arrays=rated.arrays() | {"errors": scores.errors, "errors_q": scores.errors_q},
         )
 
-    def _warnings(self, n: int, draws: int, empty: int) -> list[str]:
-        """What the reader of a table must know about the sample and the interval."""
+    def _list_warnings(self, n: int, draws: int, empty: int) -> list[str]:
+        """Return what the reader of a table must know about the sample and the interval."""
         notes = [f"{empty} rows without a rating left out"] if empty else []
         if n < 100:  # the paper's number of examples a task
             notes.append(f"{n} examples with both texts rated; the paper uses 100")

@@ -45,10 +45,10 @@ def jensen_shannon(gold_prob: ArrayLike, *, base: Base = "e") -> float:
     0.5
     """
     check_choice("base", base, Base)
-    return float(_by_token(probabilities(gold_prob, "gold_prob"), base).mean())
+    return float(_compute_by_token(probabilities(gold_prob, "gold_prob"), base).mean())
 
 
-def _by_token(q: F64, base: Base) -> F64:
+def _compute_by_token(q: F64, base: Base) -> F64:
     log_2 = np.log(2.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         gold_term = np.where(q > 0, q * (log_2 + np.log(q) - np.log1p(q)), 0.0)
@@ -74,5 +74,5 @@ class JensenShannon(TeacherForced):
         """Compute the divergence."""
         stats = self.statistics(features)
         value = jensen_shannon(stats.gold_prob, base=self.base)
-        by_row = mean_by_row(_by_token(probabilities(stats.gold_prob, "gold_prob"), self.base), stats.offsets)
+        by_row = mean_by_row(_compute_by_token(probabilities(stats.gold_prob, "gold_prob"), self.base), stats.offsets)
         return self.result(features, self.name, {self.name: value}, per_example={self.name: by_row})

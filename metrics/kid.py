@@ -76,20 +76,22 @@ def kid(
     human, model = check_sides(human=human, model=model)
     check_range(human=human, model=model)
     n, m = len(human), len(model)
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
-        hh, mm = _row_sums(human, human, degree), _row_sums(model, model, degree)
-        hm, mh = _row_sums(human, model, degree), _row_sums(model, human, degree)
+    with np.errstate(over="ignore", invalid="ignore"):  # values that are not finite are refused below
+        hh, mm = _sum_kernel_rows(human, human, degree), _sum_kernel_rows(model, model, degree)
+        hm, mh = _sum_kernel_rows(human, model, degree), _sum_kernel_rows(model, human, degree)
         # A point with itself is left out of the means within a side.
-        hh = (hh - _diagonal(human, degree)) / (n - 1)
-        mm = (mm - _diagonal(model, degree)) / (m - 1)
+        hh = (hh - _compute_diagonal(human, degree)) / (n - 1)
+        mm = (mm - _compute_diagonal(model, degree)) / (m - 1)
         value = hh.mean() + mm.mean() - hm.mean() / m - mh.mean() / n
-        variance = 4 * _variance_of_mean(hh - hm / m, human_groups) + 4 * _variance_of_mean(mm - mh / n, model_groups)
+        variance = 4 * _compute_variance_of_mean(hh - hm / m, human_groups) + 4 * _compute_variance_of_mean(
+            mm - mh / n, model_groups
+        )
     if not np.isfinite(value):
         raise ValueError(f"degree {degree}: the kernel of these features leaves the range of float64; scale them down")
     return KidResult(float(value), float(np.sqrt(variance)))
 
 
-def _variance_of_mean(values: F64, groups: ArrayLike | None) -> float:
+def _compute_variance_of_mean(values: F64, groups: ArrayLike | None) -> float:
     """Return the variance of a mean, shape (n,) → a number; values of one group may depend on each other."""
     if groups is None:
         return float(np.var(values, ddof=1)) / len(values)
@@ -101,7 +103,7 @@ def _variance_of_mean(values: F64, groups: ArrayLike | None) -> float:
     return float(np.sum(sums**2)) / len(values) ** 2 * count / (count - 1) if count > 1 else float("nan")
 
 
-def _row_sums(a: Floats, b: Floats, degree: int) -> F64:
+def _sum_kernel_rows(a: Floats, b: Floats, degree: int) -> F64:
     """Sum over b of k(a_i, b_j), shape (len(a),), blockwise."""
     out = np.zeros(len(a))
     for i in range(0, len(a), _BLOCK):
@@ -109,11 +111,11 @@ def _row_sums(a: Floats, b: Floats, degree: int) -> F64:
         for j in range(0, len(b), _BLOCK):
             table = rows @ np.asarray(b[j : j + _BLOCK], dtype=np.float64).T
             table += 1
-            out[i : i + _BLOCK] += _power(table, degree).sum(axis=1)
+            out[i : i + _BLOCK] += _raise_to_power(table, degree).sum(axis=1)
     return out
 
 
-def _power(base: F64, degree: int) -> F64:
+def _raise_to_power(base: F64, degree: int) -> F64:
     """Whole power by products: NumPy's power function is many times slower."""
     out = base
     for _ in range(degree - 1):
@@ -121,11 +123,11 @@ def _power(base: F64, degree: int) -> F64:
     return out
 
 
-def _diagonal(a: Floats, degree: int) -> F64:
+def _compute_diagonal(a: Floats, degree: int) -> F64:
     """k(a_i, a_i), shape (len(a),)."""
     parts = [np.asarray(a[i : i + _BLOCK], dtype=np.float64) for i in range(0, len(a), _BLOCK)]
     squares = np.concatenate([np.einsum("ij,ij->i", part, part) for part in parts])
-    return _power(squares / a.shape[1] + 1, degree)
+    return _raise_to_power(squares / a.shape[1] + 1, degree)
 
 
 @register("metric")

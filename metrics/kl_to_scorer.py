@@ -60,11 +60,11 @@ def kl_per_token(
     1.0
     """
     rows = token_nll if isinstance(token_nll, Ragged) else Ragged.from_rows(token_nll, np.float64)
-    total = _divergences(rows, np.asarray(log_prob, dtype=np.float64))
+    total = _compute_divergences(rows, np.asarray(log_prob, dtype=np.float64))
     return float(total.sum() / rows.lengths.sum())
 
 
-def _divergences(rows: Ragged, log_prob: F64) -> F64:
+def _compute_divergences(rows: Ragged, log_prob: F64) -> F64:
     """Return log Q + NLL of each text, shape (n,)."""
     if len(rows) != len(log_prob):
         raise ValueError(f"log_prob: expected one a text, {len(rows)}, got {len(log_prob)}")
@@ -103,10 +103,10 @@ class KLToScorer(Metric):
         Raises:
             UndefinedMetric: If a text has no log Q, or a token that Q counts is not scored.
         """
-        nll, log_prob = self._columns(features)
+        nll, log_prob = self._read_columns(features)
         return self.result(features, "kl_per_token", {"kl_per_token": kl_per_token(nll, log_prob=log_prob)})
 
-    def _columns(self, features: Features) -> tuple[Ragged, F64]:
+    def _read_columns(self, features: Features) -> tuple[Ragged, F64]:
         nll_need, q_need, token_need = self.needs()
         nll = features.model.token_nll(nll_need)
         if nll.lengths.sum() < features.model.tokens(token_need).lengths.sum():
@@ -115,7 +115,7 @@ class KLToScorer(Metric):
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
         """Draw texts: a ratio of sums."""
-        nll, log_prob = self._columns(features)
-        total, count = _divergences(nll, log_prob), nll.lengths.astype(np.float64)
+        nll, log_prob = self._read_columns(features)
+        total, count = _compute_divergences(nll, log_prob), nll.lengths.astype(np.float64)
         mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
         return {"kl_per_token": plan.mean(features.model.ids, mean, count)}

@@ -53,10 +53,10 @@ def length_statistics(sequences: object) -> dict[str, float]:
     >>> length_statistics([[1, 2], [1, 2, 3, 4]])
     {'length': 3.0, 'length_sd': 1.0, 'length_median': 3.0}
     """
-    return _statistics(pack_rows(sequences).lengths)  # type: ignore[arg-type]
+    return _compute_statistics(pack_rows(sequences).lengths)  # type: ignore[arg-type]
 
 
-def _statistics(lengths: I64) -> dict[str, float]:
+def _compute_statistics(lengths: I64) -> dict[str, float]:
     if not len(lengths):
         raise UndefinedMetric("there are no texts")
     return {
@@ -98,7 +98,7 @@ class Length(Metric):
         """Compute the statistics."""
         tokens, stops = self.needs()
         lengths = features.model.tokens(tokens).lengths
-        values = _statistics(lengths)
+        values = _compute_statistics(lengths)
         hit = features.model.stops(stops).astype(np.float64)
         values["hit_limit"] = float(hit.mean())
         per_example = {"length": lengths.astype(np.float64), "hit_limit": hit}

@@ -268,7 +268,7 @@ class Mauve(Quantized):
         )
         main = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
         rest = histogram_values(scores, len(cells.human), len(cells.model), self.lambdas, self.smoothing)
-        return ClusteringRun(cells, self._values(scores, main) | rest, {"divergence_curve": scores.divergence_curve})
+        return ClusteringRun(cells, self._get_main(scores, main) | rest, {"divergence_curve": scores.divergence_curve})
 
     def _estimate(self, features: Features, ratios: Ratios) -> MetricResult:
         """Score by density ratios."""
@@ -278,7 +278,7 @@ class Mauve(Quantized):
             features,
             _VALUE[self.summary],
             values,
-            notes=ratio_notes(self.estimator, scores.clipped, float(ceiling), counted=self.self == "counted"),
+            notes=ratio_notes(self.estimator, scores.clipped, float(ceiling), counts_own=self.self == "counted"),
             arrays={
                 "divergence_curves": scores.divergence_curve[None],
                 **find_distinguishing_texts(ratios.human, ratios.model),
@@ -292,9 +292,9 @@ class Mauve(Quantized):
             scaling_factor=self.scaling_factor, curve=self.curve, curve_points=self.curve_points,
         )  # fmt: skip
         others = ratio_values(scores, ratios.human, ratios.model, self.lambdas)
-        return scores, self._values(scores, ("mauve", "frontier_integral")) | others
+        return scores, self._get_main(scores, ("mauve", "frontier_integral")) | others
 
-    def _values(self, scores: MauveResult, names: tuple[str, ...]) -> dict[str, float]:
+    def _get_main(self, scores: MauveResult, names: tuple[str, ...]) -> dict[str, float]:
         """Return the main values; the mid-point only if requested."""
         names += ("mid_point",) if self.summary == "mid_point" else ()
         return {name: float(scores[name]) for name in names}

@@ -45,10 +45,10 @@ def ngram_diversity(
     >>> ngram_diversity(["a b", "a b"], ["p", "p"], orders=(1, 2))
     1.1666666666666665
     """
-    return float(_by_prompt(pack_rows(sequences), prompts_of(ids), orders).mean())
+    return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids), orders).mean())
 
 
-def _by_prompt(rows: Ragged, prompts: PromptGroups, orders: Sequence[int]) -> F64:
+def _compute_by_prompt(rows: Ragged, prompts: PromptGroups, orders: Sequence[int]) -> F64:
     """Number n-grams of all prompts at once: those of order n are pairs of one of order n - 1 and a token."""
     lengths = rows.lengths[prompts.corpus_rows]
     sizes = np.add.reduceat(lengths, prompts.starts[:-1])
@@ -98,5 +98,5 @@ class NgramDiversity(TextMetric):
         """Compute the mean over prompts."""
         corpus = self.corpus(features)
         prompts = prompts_of(features.model.ids, corpus.is_included)
-        values = {"ngram_diversity": _by_prompt(corpus.rows, prompts, self.orders)}
+        values = {"ngram_diversity": _compute_by_prompt(corpus.rows, prompts, self.orders)}
         return average_over_prompts(self, features, prompts, values, notes=corpus.notes)

@@ -64,7 +64,7 @@ def n_novelty(
     >>> n_novelty(["a b c d"], ["x a b c"], orders=(1, 2, 4))
     {1: 0.25, 2: 0.3333333333333333, 4: 1.0}
     """
-    matches = _match(sequences, corpus)
+    matches = _match_corpus(sequences, corpus)
     values = {order: _share(*_count_novel(matches, order)) for order in orders}
     if all(np.isnan(value) for value in values.values()):
         raise UndefinedMetric(f"no text has an n-gram of order {min(orders)}")
@@ -77,10 +77,10 @@ def longest_copied_spans(sequences: Sequence[object], corpus: Sequence[object]) 
     >>> longest_copied_spans(["a b c d", "z"], ["x a b c"]).tolist()
     [3, 0]
     """
-    return _find_longest(_match(sequences, corpus))
+    return _find_longest(_match_corpus(sequences, corpus))
 
 
-def _match(sequences: Sequence[object], corpus: Sequence[object]) -> Ragged:
+def _match_corpus(sequences: Sequence[object], corpus: Sequence[object]) -> Ragged:
     """Return for each token of each text how many tokens from it on the corpus contains in this order."""
     rows, split = pack_rows([*sequences, *corpus]), len(sequences)
     low = int(rows.values.min()) if len(rows.values) else 0
@@ -148,7 +148,7 @@ class Novelty(Metric):
         texts = features.model.texts(needs[0])
         if not corpus:
             raise UndefinedMetric("the corpus has no text")
-        return _match([text.split() for text in texts], [text.split() for text in corpus])
+        return _match_corpus([text.split() for text in texts], [text.split() for text in corpus])
 
     def compute(self, features: Features, prepared: Ragged | None = None) -> MetricResult:
         """Compute all orders and the longest copies."""

@@ -63,14 +63,14 @@ def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int 
     """
     if num_angles < 3:
         raise ValueError(f"num_angles: expected at least 3, got {num_angles}")
-    p, q = _shares(human_hist, "human_hist"), _shares(model_hist, "model_hist")
+    p, q = _normalize_histogram(human_hist, "human_hist"), _normalize_histogram(model_hist, "model_hist")
     if len(p) != len(q):
         raise ValueError(f"expected histograms over the same cells, got {len(p)} and {len(q)}")
     precision, recall = precision_recall(p, q, num_angles)
     return CurveResult(precision, recall, best_f(precision, recall, 8), best_f(precision, recall, 1 / 8))
 
 
-def _shares(hist: F64, name: str) -> F64:
+def _normalize_histogram(hist: F64, name: str) -> F64:
     """Return the histogram divided by its sum."""
     array = np.asarray(hist, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all() or (array < 0).any() or array.sum() <= 0:

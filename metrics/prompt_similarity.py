@@ -50,7 +50,7 @@ def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: floa
     0.6
     """
     prompts = prompts_of(ids)
-    similarity, share = _by_prompt(embeddings, prompts, threshold)
+    similarity, share = _compute_by_prompt(embeddings, prompts, threshold)
     return {
         "prompt_similarity": float(similarity.mean()),
         "similar_share": float(share.mean()),
@@ -58,7 +58,7 @@ def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: floa
     }
 
 
-def _by_prompt(embeddings: Floats, prompts: PromptGroups, threshold: float) -> tuple[F64, F64]:
+def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups, threshold: float) -> tuple[F64, F64]:
     similarity, share = np.zeros(len(prompts)), np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
         pairs = cosine[:, mask_off_diagonal(cosine.shape[1])]
@@ -102,7 +102,7 @@ class PromptSimilarity(SamplesMetric):
         """Compute the means over prompts."""
         prompts = prompts_of(features.model.ids)
         rows = features.model.embeddings(self.needs()[0])
-        similarity, share = _by_prompt(rows, prompts, self.threshold)
+        similarity, share = _compute_by_prompt(rows, prompts, self.threshold)
         values = {"prompt_similarity": similarity, "similar_share": share}
         return average_over_prompts(
             self, features, prompts, values, others={"other_prompts": _compare_prompts(rows, prompts)}

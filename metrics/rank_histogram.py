@@ -80,7 +80,7 @@ def rank_histogram_divergence(
     human, model = (_count(_flatten(ranks))[None] for ranks in (human_ranks, model_ranks))
     if not (human.any() and model.any()):
         raise UndefinedMetric("a side has no ranked token")
-    return float(_divergences(human, model, divergence, order)[0])
+    return float(_compute_divergences(human, model, divergence, order)[0])
 
 
 def _flatten(ranks: Ranks) -> NDArray[np.int64]:
@@ -99,7 +99,7 @@ def _count(ranks: NDArray[np.int64]) -> F64:
     return counts
 
 
-def _divergences(human: F64, model: F64, divergence: Divergence, order: float) -> F64:
+def _compute_divergences(human: F64, model: F64, divergence: Divergence, order: float) -> F64:
     """Return the divergence of each pair of rows of counts, shapes (draws, bins)."""
     p, q = (counts + _SMOOTHING for counts in (human, model))
     p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
@@ -147,12 +147,12 @@ class RankHistogram(Metric):
         Raises:
             UndefinedMetric: If a side has no ranked token.
         """
-        human, model = (self._counts(side) for side in (features.human, features.model))
+        human, model = (self._count_side(side) for side in (features.human, features.model))
         if not (human.any() and model.any()):
             raise UndefinedMetric("a side has no ranked token")
         return human, model
 
-    def _counts(self, side: Side) -> F64:
+    def _count_side(self, side: Side) -> F64:
         ranks = side.token_rank(self.needs()[0])
         counts = np.array([_count(np.asarray(row)) for row in ranks]).reshape(-1, len(BOUNDS))
         return counts[np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")]
@@ -161,18 +161,20 @@ class RankHistogram(Metric):
         """Compute the divergence and its p-value."""
         human, model = prepared or self.prepare(features)
         totals = human.sum(axis=0), model.sum(axis=0)
-        value = float(self._values(totals[0][None], totals[1][None])[0])
+        value = float(self._compute_values(totals[0][None], totals[1][None])[0])
         values = {"rank_histogram": value}
         ids = [np.sort(np.asarray(side.ids, dtype=np.str_)) for side in (features.human, features.model)]
         labels = relabel_rows(ids[0], ids[1], self.permutations) if self.permutations else None
         if labels is not None:
             permuted = labels.astype(np.float64) @ np.concatenate([human, model])
-            values["p_value"] = permutation_p_value(value, self._values(permuted, totals[0] + totals[1] - permuted))
+            values["p_value"] = permutation_p_value(
+                value, self._compute_values(permuted, totals[0] + totals[1] - permuted)
+            )
         arrays = {"human_ranks": totals[0], "model_ranks": totals[1]}
         return self.result(features, "rank_histogram", values, arrays=arrays)
 
-    def _values(self, human: F64, model: F64) -> F64:
-        return _divergences(human, model, self.divergence, self.order)
+    def _compute_values(self, human: F64, model: F64) -> F64:
+        return _compute_divergences(human, model, self.divergence, self.order)
 
     def replicates(
         self,
@@ -186,4 +188,4 @@ class RankHistogram(Metric):
         ids = [np.sort(np.asarray(side.ids, dtype=np.str_)) for side in (features.human, features.model)]
         first = plan.halves(ids[0]).astype(np.float64) @ human, plan.halves(ids[1]).astype(np.float64) @ model
         second = human.sum(axis=0) - first[0], model.sum(axis=0) - first[1]
-        return {"rank_histogram": Replicates(np.stack([self._values(*first), self._values(*second)]))}
+        return {"rank_histogram": Replicates(np.stack([self._compute_values(*first), self._compute_values(*second)]))}

@@ -38,10 +38,10 @@ def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
     >>> remote_clique(np.array([[1.0, 0.0], [0.0, 1.0]]), ["a", "a"])
     1.0
     """
-    return float(_by_prompt(embeddings, prompts_of(ids)).mean())
+    return float(_compute_by_prompt(embeddings, prompts_of(ids)).mean())
 
 
-def _by_prompt(embeddings: Floats, prompts: PromptGroups) -> F64:
+def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups) -> F64:
     out = np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
         out[at] = 1 - cosine[:, mask_off_diagonal(cosine.shape[1])].mean(axis=1)
@@ -62,4 +62,4 @@ class RemoteClique(SamplesMetric):
 
     def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> Mapping[str, F64]:
         """Return the distance of each prompt."""
-        return {"remote_clique": _by_prompt(embeddings, prompts)}
+        return {"remote_clique": _compute_by_prompt(embeddings, prompts)}

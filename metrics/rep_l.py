@@ -25,7 +25,7 @@ from openended.metrics.families import TeacherForced, mean_by_row
 
 
 def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> I64:
-    """How many tokens before each position its candidate came last.
+    """Return how many tokens before each position its candidate last occurred.
 
     Args:
         candidates: A token a position, shape (n,).
@@ -69,12 +69,12 @@ def rep_l(stats: NextToken, *, lengths: tuple[int, ...] = (16, 32, 128, 512)) ->
 
     Source: Welleck et al. 2020, section 6.1.
     """
-    shares = _shares(stats, lengths)
+    shares = _compute_shares(stats, lengths)
     return {name: float(values.mean()) for name, values in shares.items()}
 
 
-def _shares(stats: NextToken, lengths: tuple[int, ...]) -> dict[str, NDArray[Any]]:
-    """Per position, the share of the lengths at which it counts."""
+def _compute_shares(stats: NextToken, lengths: tuple[int, ...]) -> dict[str, NDArray[Any]]:
+    """Return, for each position, the share of lengths at which it counts."""
     best = distance_back(stats.argmax, stats.gold, stats.offsets, stats.context)
     true = distance_back(stats.gold, stats.gold, stats.offsets, stats.context)
     limits = np.asarray(lengths)[:, None]
@@ -107,7 +107,7 @@ class RepL(TeacherForced):
     def compute(self, features: Features) -> MetricResult:
         """Compute the shares."""
         stats = self.statistics(features)
-        shares = _shares(stats, self.lengths)
+        shares = _compute_shares(stats, self.lengths)
         values = {name: float(v.mean()) for name, v in shares.items()}
         by_row = {name: mean_by_row(v, stats.offsets) for name, v in shares.items()}
         return self.result(features, self.name, values, per_example=by_row)

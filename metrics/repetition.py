@@ -111,7 +111,7 @@ def seq_rep_n(
     """
     check_choice("average", average, Average)
     index = variant_of(sequences, "without_last") if average == "simctg" else index_of(sequences)
-    values = {order: _rep(index, order, average) for order in orders}
+    values = {order: _compute_rep(index, order, average) for order in orders}
     if all(np.isnan(value) for value in values.values()):
         raise UndefinedMetric(f"no text has an n-gram of order {min(orders)}")
     return values
@@ -166,7 +166,7 @@ def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
     return float(self_repetition_by_text(index, order).mean())
 
 
-def _rep(index: NgramIndex, order: int, average: str) -> float:
+def _compute_rep(index: NgramIndex, order: int, average: str) -> float:
     if average == "texts":
         return mean_without_nan(1.0 - distinct_share_by_text(index, order))
     return simctg_percent(index, order) / 100.0 if average == "simctg" else compute_pooled_repeats(index, order)
@@ -211,7 +211,7 @@ class Repetition(TextMetric):
         values = {name: mean_without_nan(column) for name, column in by_text.items()}
         pooled = self.variant_index(features, "without_last") if self.simctg else index
         average = "simctg" if self.simctg else "pooled"
-        rep = {order: _rep(pooled, order, average) for order in {*self.orders, *_DIVERSITY_ORDERS}}
+        rep = {order: _compute_rep(pooled, order, average) for order in {*self.orders, *_DIVERSITY_ORDERS}}
         values |= {f"rep_{order}": rep[order] for order in self.orders}
         values["diversity"] = float(np.prod([1.0 - rep[order] for order in _DIVERSITY_ORDERS]))
         return self.result(

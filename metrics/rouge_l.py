@@ -47,10 +47,10 @@ def rouge_l(sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Se
     >>> rouge_l(["a b c d", "a c x d"], ["p", "p"])
     0.75
     """
-    return float(_by_prompt(pack_rows(sequences), prompts_of(ids)).mean())
+    return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids)).mean())
 
 
-def _by_prompt(rows: Ragged, prompts: PromptGroups) -> F64:
+def _compute_by_prompt(rows: Ragged, prompts: PromptGroups) -> F64:
     out = np.zeros(len(prompts))
     for p in range(len(prompts)):
         texts = [rows[int(r)].tolist() for r in prompts.corpus_rows[prompts.starts[p] : prompts.starts[p + 1]]]
@@ -111,5 +111,5 @@ class RougeL(TextMetric):
         corpus = self.corpus(features)
         prompts = prompts_of(features.model.ids, corpus.is_included)
         return average_over_prompts(
-            self, features, prompts, {"rouge_l": _by_prompt(corpus.rows, prompts)}, notes=corpus.notes
+            self, features, prompts, {"rouge_l": _compute_by_prompt(corpus.rows, prompts)}, notes=corpus.notes
         )

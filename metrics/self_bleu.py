@@ -105,40 +105,40 @@ def bleu_by_text(index: NgramIndex, highest: int, *, num_references: int | None 
     if n < 2:
         raise UndefinedMetric(f"Self-BLEU needs at least two texts, got {n}")
     if num_references is None or num_references == n - 1:
-        return _bleu(index, highest, np.ones(n, dtype=np.bool_))
+        return _compute_bleu(index, highest, np.ones(n, dtype=np.bool_))
     if not 1 <= num_references < n:
         raise ValueError(f"expected num_references from 1 to {n - 1}, got {num_references}")
-    # everyone has exactly k references: the first k of the pool, or, for a text among them, the other k of k + 1
+    # every text has exactly k references: the first k of the pool or, for one of these, the others of the first k + 1
     pool = make_random_stream(seed, "self_bleu", "references").permutation(n)[: num_references + 1]
     first = np.zeros(n, dtype=np.bool_)
     first[pool[:-1]] = True
     both = first.copy()
     both[pool[-1]] = True
-    return np.where(first, _bleu(index, highest, both), _bleu(index, highest, first))
+    return np.where(first, _compute_bleu(index, highest, both), _compute_bleu(index, highest, first))
 
 
-def _bleu(index: NgramIndex, highest: int, is_reference: NDArray[np.bool_]) -> F64:
-    """BLEU of every text against the references without itself, shape (highest, n)."""
+def _compute_bleu(index: NgramIndex, highest: int, is_reference: NDArray[np.bool_]) -> F64:
+    """Return BLEU of every text against the references without itself, shape (highest, n)."""
     matches = np.stack([_count_matches(index, order, is_reference) for order in range(1, highest + 1)])
     sizes = np.stack([np.maximum(index.sizes(order), 1) for order in range(1, highest + 1)])
     precision = np.where(matches > 0, matches, _EPSILON) / sizes
     steps = np.arange(1, highest + 1)[:, None]
     mean_log = np.cumsum(np.log(precision), axis=0) / steps
-    return np.where(matches[0] > 0, np.exp(mean_log) * _brevity(index.lengths, is_reference), 0.0)
+    return np.where(matches[0] > 0, np.exp(mean_log) * _compute_brevity(index.lengths, is_reference), 0.0)
 
 
 def _count_matches(index: NgramIndex, order: int, is_reference: NDArray[np.bool_]) -> I64:
-    """N-grams of each text found in the other references, clipped, shape (n,)."""
+    """Count n-grams of each text found in the other references, clipped, shape (n,)."""
     out = np.zeros(len(index), dtype=np.int64)
     for runs in index.run_blocks(order):
         if len(runs.text):
-            limit = np.minimum(runs.count, _limits(runs, is_reference))
+            limit = np.minimum(runs.count, _find_limits(runs, is_reference))
             out += np.bincount(runs.text, weights=limit, minlength=len(index)).astype(np.int64)
     return out
 
 
-def _limits(runs: RunLengths, is_reference: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """The largest count of each run's n-gram in a reference other than the run's text, shape (runs,)."""
+def _find_limits(runs: RunLengths, is_reference: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Return the largest count of each run's n-gram in a reference other than the run's text, shape (runs,)."""
     count = np.where(is_reference[runs.text], runs.count, 0)
     largest = np.maximum.reduceat(count, runs.first)
     at_top = count == largest[runs.group]
@@ -152,8 +152,8 @@ def _limits(runs: RunLengths, is_reference: NDArray[np.bool_]) -> NDArray[np.int
     return limit
 
 
-def _brevity(lengths: I64, is_reference: NDArray[np.bool_]) -> F64:
-    """Brevity penalty of each text with the closest length of a reference other than itself, shape (n,)."""
+def _compute_brevity(lengths: I64, is_reference: NDArray[np.bool_]) -> F64:
+    """Return each text's brevity penalty from the closest length of a reference other than itself, shape (n,)."""
     lengths_seen, times = np.unique(lengths[is_reference], return_counts=True)
     at = np.searchsorted(lengths_seen, lengths)
     at_known = np.minimum(at, len(lengths_seen) - 1)
@@ -229,19 +229,19 @@ class SelfBleu(TextMetric):
             )
         scored = np.zeros(n)
         scored[choose_hypotheses(n, self.num_hypotheses, self.seed)] = 1.0
-        table = _subset_means(index, max(self.orders), subsets, pool, scored)
+        table = _average_subsets(index, max(self.orders), subsets, pool, scored)
         return {
             f"self_bleu_{order}": plan.build_subset_replicates(ids, SUBSET_SHARE, table[order - 1])
             for order in self.orders
         }
 
 
-def _subset_means(
+def _average_subsets(
     index: NgramIndex, highest: int, subsets: NDArray[np.bool_], pool: NDArray[np.bool_], scored: F64
 ) -> F64:
-    """Mean BLEU of the scored texts of each subset, shape (highest, subsets)."""
+    """Return mean BLEU of the scored texts of each subset, shape (highest, subsets)."""
     first = np.ascontiguousarray(subsets.T, dtype=np.float64)
-    brevity = _brevity(index.lengths, pool)[:, None]
+    brevity = _compute_brevity(index.lengths, pool)[:, None]
     weight = first * scored[:, None]
     weight /= np.maximum(weight.sum(axis=0), 1.0)
     mean_log, any_match = np.zeros_like(first), np.zeros(first.shape, dtype=np.bool_)

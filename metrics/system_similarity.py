@@ -70,19 +70,19 @@ def system_similarity(first: Floats, second: Floats, *, first_ids: Sequence[str]
     >>> system_similarity(first, second, first_ids=["p"], second_ids=["p", "p"])
     0.8
     """
-    values = _by_prompt(_means(first, first_ids), _means(second, second_ids))[1]
+    values = _compute_by_prompt(_compute_means(first, first_ids), _compute_means(second, second_ids))[1]
     return float(values.mean()) if len(values) else float("nan")
 
 
-def _means(rows: Floats, ids: Sequence[str]) -> _Means:
+def _compute_means(rows: Floats, ids: Sequence[str]) -> _Means:
     names, prompt, sizes = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True, return_counts=True)
     sums = np.zeros((len(names), rows.shape[1]))
     np.add.at(sums, prompt, unit_rows(check_side(rows, "embeddings")))
     return _Means(names, sums / sizes[:, None])
 
 
-def _by_prompt(first: _Means, other: _Means) -> tuple[NDArray[np.intp], F64]:
-    """Return the prompts of `one` that `other` has too, and the mean cosine of each, shape (c,)."""
+def _compute_by_prompt(first: _Means, other: _Means) -> tuple[NDArray[np.intp], F64]:
+    """Return the prompts of `first` that `other` has too, and the mean cosine of each, shape (c,)."""
     _, at, in_other = np.intersect1d(first.names, other.names, assume_unique=True, return_indices=True)
     return at, np.clip(np.einsum("ij,ij->i", first.vectors[at], other.vectors[in_other]), -1.0, 1.0)
 
@@ -124,8 +124,8 @@ class SystemSimilarity(Metric):
             raise UndefinedMetric("needs other systems on the same prompts: a grid (openended -m …)")
         mine = self._average_by_prompt(features.model)
         others = [self._average_by_prompt(side) for side in features.others]
-        same = [_equal(mine, other) for other in others]
-        compared = [_by_prompt(mine, other) for other in others]
+        same = [_is_equal(mine, other) for other in others]
+        compared = [_compute_by_prompt(mine, other) for other in others]
         between = np.array([v.mean() if len(v) else np.nan for _, v in compared])
         different = [i for i, v in enumerate(between) if not same[i] and np.isfinite(v)]
         if not different:
@@ -134,7 +134,7 @@ class SystemSimilarity(Metric):
         for i in different:
             at, cosine = compared[i]
             by_prompt[at] += cosine * (len(mine.names) / len(cosine) / len(different))
-        human = _by_prompt(mine, self._average_by_prompt(features.human))[1]
+        human = _compute_by_prompt(mine, self._average_by_prompt(features.human))[1]
         to_human = float(human.mean()) if len(human) else math.nan
         values = {"system_similarity": float(between[different].mean()), "human": to_human}
         arrays = {"between": between, "own": np.array([same.index(True) if any(same) else -1])}
@@ -146,8 +146,8 @@ class SystemSimilarity(Metric):
 
     def _average_by_prompt(self, side: Side) -> _Means:
         need = self.needs()[0]
-        return side.compute_once(("prompt means", need), lambda: _means(side.embeddings(need), side.ids))
+        return side.compute_once(("prompt means", need), lambda: _compute_means(side.embeddings(need), side.ids))
 
 
-def _equal(first: _Means, other: _Means) -> bool:
+def _is_equal(first: _Means, other: _Means) -> bool:
     return np.array_equal(first.names, other.names) and np.array_equal(first.vectors, other.vectors)

@@ -58,14 +58,18 @@ def typicality(*, human: Floats, model: Floats) -> float:
     0.5
     """
     human, model = check_sides(human=human, model=model)
-    return float(_tail_probabilities(*_distances(np.asarray(human, np.float64), np.asarray(model, np.float64))).mean())
+    return float(
+        _compute_tail_probabilities(
+            *_compute_distances(np.asarray(human, np.float64), np.asarray(model, np.float64))
+        ).mean()
+    )
 
 
-def _distances(human: F64, model: F64) -> tuple[F64, F64]:
+def _compute_distances(human: F64, model: F64) -> tuple[F64, F64]:
     """Return the squared Mahalanobis distances of human and of model rows from the human mean."""
     center = human.mean(axis=0)
     values, axes = np.linalg.eigh(ledoit_wolf(human))
-    scale = np.where(values > 1e-12 * max(float(values[-1]), 1e-300), values, np.inf)  # no spread: no distance
+    scale = np.where(values > 1e-12 * max(float(values[-1]), 1e-300), values, np.inf)  # no variance: no distance
     first, second = (((side - center) @ axes) ** 2 @ (1 / scale) for side in (human, model))
     return first, second
 
@@ -90,7 +94,7 @@ def ledoit_wolf(rows: F64) -> F64:
     return shrunk
 
 
-def _tail_probabilities(human: F64, model: F64) -> F64:
+def _compute_tail_probabilities(human: F64, model: F64) -> F64:
     """Return the share of human distances that are at least as large as each model distance."""
     return 1.0 - np.searchsorted(np.sort(human), model, side="left") / len(human)
 
@@ -120,29 +124,31 @@ class Typicality(FeatureSpaceMetric):
     def compute(self, features: Features) -> MetricResult:
         """Compute the mean and its p-value."""
         human, model = self.pair(features)
-        p = _tail_probabilities(*_distances(human, model))
+        p = _compute_tail_probabilities(*_compute_distances(human, model))
         values = {"typicality": float(p.mean())}
         ids = self.sort_ids(features.human), self.sort_ids(features.model)
         labels = relabel_rows(*ids, self.permutations) if self.permutations else None
         if labels is not None:
             rows = np.concatenate([human, model])
-            permuted = np.array([_tail_probabilities(*_distances(rows[mark], rows[~mark])).mean() for mark in labels])
-            values["p_value"] = _two_sided_p_value(values["typicality"], permuted)
+            permuted = np.array(
+                [_compute_tail_probabilities(*_compute_distances(rows[mark], rows[~mark])).mean() for mark in labels]
+            )
+            values["p_value"] = _compute_two_sided_p_value(values["typicality"], permuted)
         in_order = np.empty(len(p))
         in_order[np.argsort(np.asarray(features.model.ids, dtype=np.str_), kind="stable")] = p
         return self.result(features, "typicality", values, per_example={"typicality": in_order})
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Resample the texts of both sides, for the covariance as it is."""
-        human, model = _distances(*self.pair(features))
+        human, model = _compute_distances(*self.pair(features))
         above = np.searchsorted(np.sort(model), human, side="right") / len(model)
         sides = (self.sort_ids(features.human), above), (
-            self.sort_ids(features.model), _tail_probabilities(human, model)
+            self.sort_ids(features.model), _compute_tail_probabilities(human, model)
         )  # fmt: skip
         return {"typicality": plan.linear(result.values["typicality"], *sides)}
 
 
-def _two_sided_p_value(value: float, permuted: F64) -> float:
+def _compute_two_sided_p_value(value: float, permuted: F64) -> float:
     """Return twice the smaller tail of the relabelings, the observed value included; at most 1."""
     tails = np.count_nonzero(permuted <= value), np.count_nonzero(permuted >= value)
     return float(min(1.0, 2 * (1 + min(tails)) / (1 + len(permuted))))

@@ -75,10 +75,10 @@ def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
     values = np.linalg.eigvalsh(gram / n)
     shares = values[values > 1e-12]  # rounding of zero eigenvalues
     shares = shares / shares.sum()
-    return float(np.clip(np.exp(_entropy(shares, order)), 1.0, n))
+    return float(np.clip(np.exp(_compute_entropy(shares, order)), 1.0, n))
 
 
-def _entropy(shares: F64, order: float) -> float:
+def _compute_entropy(shares: F64, order: float) -> float:
     """Rényi's entropy of positive shares, nats."""
     if order == 1:
         return -float(np.sum(shares * np.log(shares)))

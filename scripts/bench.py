@@ -98,11 +98,11 @@ def run_child(area: str, number: int, side: str) -> None:
     result = run(data)
     seconds = clock() - start
     peak = max(0, _read_peak() - before)
-    loaded = {name: v for name in PACKAGES if (v := _find_version(name)) and _module_name(name) in sys.modules}
+    loaded = {name: v for name in PACKAGES if (v := _find_version(name)) and _find_module_name(name) in sys.modules}
     print(json.dumps({"seconds": seconds, "peak": peak, "result": result, "versions": loaded}))
 
 
-def _module_name(package: str) -> str:
+def _find_module_name(package: str) -> str:
     named = {"faiss-cpu": "faiss", "scikit-learn": "sklearn", "mauve-text": "mauve", "fast-bleu": "fast_bleu"}
     return named.get(package, package)
 

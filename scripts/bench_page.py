@@ -50,9 +50,9 @@ def main() -> None:
 
 def write_runs(folder: Path, systems: int, texts: int) -> None:
     """Write records and texts of synthetic systems: `top_k` with k = 1, 2, …."""
-    human = _rows(folder / "store", "human", "human", texts)
+    human = _write_rows(folder / "store", "human", "human", texts)
     for number in range(systems):
-        generated_key = _rows(folder / "store", "generate", f"system{number}", texts)
+        generated_key = _write_rows(folder / "store", "generate", f"system{number}", texts)
         axes = {
             "task": "docs",
             "model": "m",
@@ -76,7 +76,7 @@ def write_runs(folder: Path, systems: int, texts: int) -> None:
         (run / "record.json").write_text(json.dumps({**record, "digest": digest(record)}, sort_keys=True), "utf-8")
 
 
-def _rows(store: Path, stage: str, system: str, count: int) -> str:
+def _write_rows(store: Path, stage: str, system: str, count: int) -> str:
     draw = random.Random(system)
     name = f"{stage}/aa/{system}"
     if (store / name / "manifest.json").exists():

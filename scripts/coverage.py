@@ -60,7 +60,7 @@ def simulate(
     metric: Metric, n: int, worlds: int, seed: int = 0, *, texts: str = "made-up", samples: int | None = None
 ) -> list[Shares]:
     """Draw worlds, and return the shares of every value of the metric."""
-    samples = samples or samples_of(metric)
+    samples = samples or count_needed_samples(metric)
     if not samples:
         return []
     values: dict[str, list[float]] = defaultdict(list)
@@ -118,7 +118,7 @@ def _count(
     return Shares(metric, key, method, n, float(np.mean(covered)), wrong, ratio, len(values))
 
 
-def samples_of(metric: Metric) -> int:
+def count_needed_samples(metric: Metric) -> int:
     """Return how many texts a prompt the metric needs; 0 if it has no value for one system alone."""
     for samples in (1, 3):
         (features,) = draw(np.random.default_rng(0), 60, metric, MODEL, samples=samples)
@@ -139,13 +139,13 @@ def simulate_near_human(worlds: int = 2000, n: int = 200) -> str:
         rows = rng.standard_normal((worlds, 3, n))
         rows[:, 1] += away * np.sqrt(2 / n)
         a, b, human = rows[:, 0], rows[:, 1], rows[:, 2]
-        differ, middle = (_t_test(x) for x in (a - b, a + b - 2 * human))
+        differ, middle = (_compute_t_test(x) for x in (a - b, a + b - 2 * human))
         shares = (np.mean(p < 0.05) for p in (differ, np.maximum(differ, middle)))
         lines.append(f"| {away:g} | " + " | ".join(f"{100 * s:.1f} %" for s in shares) + " |")
     return "\n".join(lines)
 
 
-def _t_test(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _compute_t_test(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     from scipy.special import stdtr
 
     n = rows.shape[1]
@@ -194,8 +194,8 @@ def main() -> None:
         print("\n".join(format_table([row]).splitlines()[-1] for row in shares), flush=True)
     if options.write:
         page = options.write.read_text(encoding="utf-8")
-        measured = "measured" if options.texts == "made-up" else "measured on docs"
-        for mark, content in ((measured, format_table(rows)), ("near", simulate_near_human())):
+        heading = "measured" if options.texts == "made-up" else "measured on docs"
+        for mark, content in ((heading, format_table(rows)), ("near", simulate_near_human())):
             page = re.sub(f"<!-- {mark} -->.*?{END}", f"<!-- {mark} -->\n{content}\n{END}", page, flags=re.DOTALL)
         options.write.write_text(page, encoding="utf-8")
 

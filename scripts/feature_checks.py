@@ -138,7 +138,7 @@ def check_probe(probe: Probe) -> dict[str, bool]:
         return bool(abs(a - b) <= TOLERANCE * abs(scale))
 
     def is_seen(values: F64, usual: F64) -> bool:
-        """Whether the values differ from the usual ones in a single sample, at about 5 %."""
+        """Return whether the values differ from the usual ones in a single sample, at about 5 %."""
         return bool(abs(values.mean() - usual.mean()) > 2 * np.hypot(values.std(ddof=1), usual.std(ddof=1)))
 
     rng = np.random.default_rng(7)

@@ -56,10 +56,10 @@ def read_states(count: int) -> Iterator[tuple[float, F64]]:
     rng = np.random.default_rng(0)
     for t, example in zip((np.arange(count) + 0.5) / count, examples, strict=False):
         ids = torch.tensor(lm.tokenizer.encode(example.human)[:LENGTH])
-        masked = torch.from_numpy(rng.random(len(ids)) < t)
-        if masked.any():
+        is_masked = torch.from_numpy(rng.random(len(ids)) < t)
+        if is_masked.any():
             with torch.inference_mode():
-                logits = lm.denoise(torch.where(masked, lm.mask_id, ids)[None], 0.0)[0, masked, : lm.mask_id]
+                logits = lm.denoise(torch.where(is_masked, lm.mask_id, ids)[None], 0.0)[0, is_masked, : lm.mask_id]
             yield t, logits.double().softmax(dim=-1).numpy()
 
 

@@ -61,7 +61,7 @@ def _draw_point(
     rng: np.random.Generator, temperature: float, topic: F64, ids: Sequence[str], plan: Plan
 ) -> list[tuple[float, Replicates]]:
     """Return (value, replicates) of the entropy and of the Gen-PPL of one system's texts."""
-    logits = _logits()
+    logits = _make_logits()
     tokens, nll = np.empty((len(topic), LENGTH), dtype=np.int64), np.empty((len(topic), LENGTH))
     for number in range(TOPICS):
         rows = np.flatnonzero(topic == number)
@@ -74,7 +74,7 @@ def _draw_point(
     return [(float(entropy.mean()), plan.mean(ids, entropy)), (gen_ppl(losses), by_text)]
 
 
-def _logits() -> F64:
+def _make_logits() -> F64:
     """Return the unnormalized log-probabilities of words for each topic, shape (topics, words)."""
     fixed = np.random.default_rng(7)
     return -1.1 * np.log(np.arange(1, VOCABULARY + 1)) + 0.7 * fixed.standard_normal((TOPICS, VOCABULARY))

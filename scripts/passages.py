@@ -72,16 +72,16 @@ def draw_passages(rng: np.random.Generator, n: int, metric: Metric, samples: int
     rows = rng.permutation(len(pool.texts))[: n * (1 + 2 * samples)]
     human, first, second = np.split(rows, [n, n * (1 + samples)])
     several = [i for i in ids for _ in range(samples)]
-    reference = _side(pool, metric, "human", ids, human)
+    reference = _make_side(pool, metric, "human", ids, human)
     facts = {"n": f"{n}/{n * samples}", "task": "docs@0"}
-    return [Features(reference, _side(pool, metric, "model", several, rows), facts) for rows in (first, second)]
+    return [Features(reference, _make_side(pool, metric, "model", several, rows), facts) for rows in (first, second)]
 
 
-def _side(pool: Pool, metric: Metric, name: str, ids: list[str], rows: I64) -> Side:
-    return Side(name, ids, {need: _feature(pool, need, rows) for need in metric.needs()})
+def _make_side(pool: Pool, metric: Metric, name: str, ids: list[str], rows: I64) -> Side:
+    return Side(name, ids, {need: _select_feature(pool, need, rows) for need in metric.needs()})
 
 
-def _feature(pool: Pool, need: Need, rows: I64) -> object:
+def _select_feature(pool: Pool, need: Need, rows: I64) -> object:
     if need.kind == "texts":
         return [pool.texts[row] for row in rows]
     if need.kind == "embeddings":

@@ -146,23 +146,26 @@ def _list_moves(
     world: MarkovWorld, decoder: DenoisingDecoder, step: int, ids: Tensor, proposal: Tensor, weights: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the parts of a step: weights of the states, and the law of each position in them."""
-    masked, noise = ids == world.vocab_size, torch.zeros(world.vocab_size + 1, dtype=torch.float64)
+    is_masked, noise = ids == world.vocab_size, torch.zeros(world.vocab_size + 1, dtype=torch.float64)
     noise[-1] = 1
     if isinstance(decoder, DiffusionDecoder):
-        yield weights, compute_law(decoder.transition_masked(step, masked, torch.zeros(())), proposal, ids, noise)
+        yield weights, compute_law(decoder.transition_masked(step, is_masked, torch.zeros(())), proposal, ids, noise)
     elif isinstance(decoder, FirstHitting):
-        count = masked.sum(dim=1).clamp_min(1)
+        count = is_masked.sum(dim=1).clamp_min(1)
         for number in range(world.length):
-            chosen = choose_one(masked, ((number + 0.5) / count).clamp(max=1 - 1e-9))
-            yield weights * (number < count) / count, _law_of_chosen(chosen, proposal, ids, noise)
+            chosen = choose_one(is_masked, ((number + 0.5) / count).clamp(max=1 - 1e-9))
+            yield weights * (number < count) / count, _compute_law_of_chosen(chosen, proposal, ids, noise)
     elif isinstance(decoder, Llada) and decoder.remasking == "random":
         count = count_revealed(world.length, decoder.steps, step)
         for subset in itertools.combinations(range(world.length), count):
-            chosen = torch.zeros_like(masked)
+            chosen = torch.zeros_like(is_masked)
             chosen[:, list(subset)] = True
-            possible = (masked | ~chosen).all(dim=1)
-            ways = [max(math.comb(m, count), 1) for m in masked.sum(dim=1).tolist()]
-            yield weights * possible / torch.tensor(ways), _law_of_chosen(chosen & masked, proposal, ids, noise)
+            possible = (is_masked | ~chosen).all(dim=1)
+            ways = [max(math.comb(m, count), 1) for m in is_masked.sum(dim=1).tolist()]
+            yield (
+                weights * possible / torch.tensor(ways),
+                _compute_law_of_chosen(chosen & is_masked, proposal, ids, noise),
+            )
     else:
         yield from _list_confident_moves(world, decoder, step, ids, proposal, weights)
 
@@ -174,17 +177,17 @@ def _list_confident_moves(
     count = count_revealed(world.length, decoder.steps, step)
     candidates = world.states(masks=False)
     for number in weights.nonzero().flatten().tolist():
-        masked = ids[number] == world.vocab_size
-        unique = candidates[(candidates[:, ~masked] == 0).all(dim=1)]
+        is_masked = ids[number] == world.vocab_size
+        unique = candidates[(candidates[:, ~is_masked] == 0).all(dim=1)]
         probs = proposal[number].gather(1, unique.T).T  # (candidates, positions)
-        confidence = torch.where(masked, probs, -math.inf)
+        confidence = torch.where(is_masked, probs, -math.inf)
         chosen = choose_most_confident(confidence, count)
         revealed = torch.where(chosen, unique, ids[number])
         law = torch.nn.functional.one_hot(revealed, world.vocab_size + 1).double()
-        yield weights[number] * torch.where(masked, probs, 1.0).prod(dim=1), law
+        yield weights[number] * torch.where(is_masked, probs, 1.0).prod(dim=1), law
 
 
-def _law_of_chosen(chosen: Tensor, proposal: Tensor, ids: Tensor, noise: Tensor) -> Tensor:
+def _compute_law_of_chosen(chosen: Tensor, proposal: Tensor, ids: Tensor, noise: Tensor) -> Tensor:
     """Return the law of each position where the chosen ones are revealed."""
     return compute_law(Transition(chosen.double(), torch.zeros_like(chosen, dtype=torch.float64)), proposal, ids, noise)
 
@@ -228,9 +231,9 @@ def _propagate_with_confidence(world: MarkovWorld, decoder: Remdm) -> Tensor:
     choices = torch.cartesian_prod(*[torch.arange(size + 1)] * length).reshape(-1, length)
     noise = torch.nn.functional.one_hot(torch.tensor(size), size + 1).double()
     for step in range(decoder.steps):
-        masked, proposal = ids == size, _propose(decoder, world.propose_for_masks(ids))
-        law = compute_law(decoder.transition_masked(step, masked, confidence), proposal, ids, noise)
-        outcomes = torch.where(masked[..., None], proposal, confidence[..., None])
+        is_masked, proposal = ids == size, _propose(decoder, world.propose_for_masks(ids))
+        law = compute_law(decoder.transition_masked(step, is_masked, confidence), proposal, ids, noise)
+        outcomes = torch.where(is_masked[..., None], proposal, confidence[..., None])
         outcomes[..., size] = -math.inf
         index = choices.T.expand(len(ids), -1, -1)
         weights = (weights[:, None] * law.gather(2, index).prod(dim=1)).flatten()

@@ -152,10 +152,10 @@ def format_table(rows: list[dict[str, Any]]) -> str:
     for name in names:
         cells = [row_of.get((name, n)) for n in sizes]
         cell_texts = [f"{c['cpu']:,.0f} s, {c['mib']:,.0f} ({c['own']:,.0f}) MiB" if c else "–" for c in cells]
-        measured = [(n, c["cpu"]) for n, c in zip(sizes, cells, strict=True) if c]
+        points = [(n, c["cpu"]) for n, c in zip(sizes, cells, strict=True) if c]
         slope = "–"
-        if len(measured) > 1:
-            (low, before), (high, after) = measured[-2:]
+        if len(points) > 1:
+            (low, before), (high, after) = points[-2:]
             slope = f"{math.log(after / before) / math.log(high / low):.2f}"
         lines.append(f"| {name} | {' | '.join(cell_texts)} | {slope} |")
     return "\n".join(lines)

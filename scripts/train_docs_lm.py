@@ -36,7 +36,7 @@ from docs_lm.training import LOG, TrainingRun  # noqa: E402
 
 def main() -> None:
     """Train or resume one model."""
-    options = _options()
+    options = _parse_options()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.set_num_threads(options.threads)
     # Its warnings on padding and length do not apply: see `token_nll` and `encode`.
@@ -55,7 +55,7 @@ def main() -> None:
         run.train()
 
 
-def _options() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--model", choices=sorted(SIZES), required=True)
     parser.add_argument("--workdir", type=Path, default=ROOT / "outputs" / "train_docs_lm")

@@ -46,28 +46,30 @@ def draw(rng: np.random.Generator, n: int, metric: Metric, *writers: Writer, sam
     ids = np.char.add("w/", np.char.zfill(np.arange(n).astype(np.str_), 6))
     ids = np.char.add(ids, f"-{rng.integers(1 << 30)}")  # other prompts in every draw
     order = np.argsort(ids)
-    human = _side(rng, metric, "human", ids[order], topic, HUMAN)
+    human = _make_side(rng, metric, "human", ids[order], topic, HUMAN)
     if metric.sides == "human":  # Q of each writer on the same human texts
-        return [Features(side, side) for side in (_side(rng, metric, "human", ids[order], topic, w) for w in writers)]
+        return [
+            Features(side, side) for side in (_make_side(rng, metric, "human", ids[order], topic, w) for w in writers)
+        ]
     rows = np.repeat(np.arange(n), samples)
-    sides = [_side(rng, metric, "model", ids[order][rows], topic[rows], w) for w in writers]
+    sides = [_make_side(rng, metric, "model", ids[order][rows], topic[rows], w) for w in writers]
     facts = {"n": f"{n}/{n * samples}", "task": "made-up@0"}
     return [Features(human, side, facts) for side in sides]
 
 
-def _side(rng: np.random.Generator, metric: Metric, name: str, ids: object, topic: I64, writer: Writer) -> Side:
+def _make_side(rng: np.random.Generator, metric: Metric, name: str, ids: object, topic: I64, writer: Writer) -> Side:
     tokens: Ragged | None = None
     data: dict[object, object] = {}
     for need in metric.needs():
         if need.kind in OF_TOKENS:
-            tokens = _tokens(rng, topic, writer) if tokens is None else tokens
+            tokens = _draw_tokens(rng, topic, writer) if tokens is None else tokens
             data[need] = OF_TOKENS[need.kind](rng, topic, tokens, writer)
         else:
             data[need] = OF_TOPICS[need.kind](rng, topic, writer)
     return Side(name, [str(i) for i in np.asarray(ids)], data)  # type: ignore[arg-type]
 
 
-def _tokens(rng: np.random.Generator, topic: I64, writer: Writer) -> Ragged:
+def _draw_tokens(rng: np.random.Generator, topic: I64, writer: Writer) -> Ragged:
     lengths = rng.integers(20, 60, len(topic)) + topic
     law = np.cumsum(np.arange(1, VOCABULARY + 1) ** -writer.exponent)
     text = np.repeat(np.arange(len(topic)), lengths)
@@ -86,19 +88,19 @@ def _tokens(rng: np.random.Generator, topic: I64, writer: Writer) -> Ragged:
     return Ragged(words.astype(np.int64), offsets)
 
 
-def _nll(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> Ragged:
+def _draw_nll(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> Ragged:
     level = writer.nll + 0.05 * topic + 0.4 * rng.standard_normal(len(topic))
     values = rng.gamma(2.0, 0.5, len(tokens.values)) * np.repeat(np.maximum(level, 0.2), tokens.lengths)
     return Ragged(values, tokens.offsets)
 
 
-def _ranks(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> Ragged:
+def _draw_ranks(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> Ragged:
     level = writer.nll + 0.05 * topic
     values = np.exp(rng.gamma(1.0, 0.6, len(tokens.values)) * np.repeat(level, tokens.lengths))
     return Ragged(np.minimum(values, VOCABULARY).astype(np.int64), tokens.offsets)
 
 
-def _embeddings(rng: np.random.Generator, topic: I64, writer: Writer) -> F64:
+def _draw_embeddings(rng: np.random.Generator, topic: I64, writer: Writer) -> F64:
     fixed = np.random.default_rng(1)
     centers, away = 2.0 * fixed.standard_normal((TOPICS, DIMENSIONS)), fixed.standard_normal(DIMENSIONS)
     scales = np.linspace(1.5, 0.4, DIMENSIONS)
@@ -106,7 +108,7 @@ def _embeddings(rng: np.random.Generator, topic: I64, writer: Writer) -> F64:
     return centers[topic] + writer.shift * away + noise
 
 
-def _next_token(rng: np.random.Generator, topic: I64, writer: Writer) -> NextToken:
+def _draw_next_token(rng: np.random.Generator, topic: I64, writer: Writer) -> NextToken:
     lengths = rng.integers(10, 30, len(topic))
     total = int(lengths.sum())
     easy = np.repeat(1.0 + 0.05 * topic + 0.3 * rng.random(len(topic)), lengths)
@@ -120,28 +122,28 @@ def _next_token(rng: np.random.Generator, topic: I64, writer: Writer) -> NextTok
     )  # fmt: skip
 
 
-def _texts(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> list[str]:  # noqa: ARG001
+def _write_texts(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> list[str]:  # noqa: ARG001
     return [" ".join(f"{word:x}" for word in row) for row in tokens]
 
 
-def _log_prob(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> F64:
-    nll = _nll(rng, topic, tokens, writer)
+def _draw_log_prob(rng: np.random.Generator, topic: I64, tokens: Ragged, writer: Writer) -> F64:
+    nll = _draw_nll(rng, topic, tokens, writer)
     return -0.9 * np.array([row.sum() for row in nll])
 
 
 OF_TOKENS: dict[str, Callable[[np.random.Generator, I64, Ragged, Writer], object]] = {
     "tokens": lambda rng, topic, tokens, writer: tokens,  # noqa: ARG005
-    "texts": _texts,
-    "token_nll": _nll,
-    "token_rank": _ranks,
-    "log_prob": _log_prob,
+    "texts": _write_texts,
+    "token_nll": _draw_nll,
+    "token_rank": _draw_ranks,
+    "log_prob": _draw_log_prob,
 }
 OF_TOPICS: dict[str, Callable[[np.random.Generator, I64, Writer], object]] = {
     "stops": lambda rng, topic, writer: rng.random(len(topic)) < 0.3 + 0.02 * topic,  # noqa: ARG005
     "end_tokens": lambda rng, topic, writer: np.zeros(1, dtype=np.int64),  # noqa: ARG005
-    "embeddings": _embeddings,
-    "gradients": lambda rng, topic, writer: _embeddings(rng, topic, writer).astype(np.float32),
-    "next_token": _next_token,
+    "embeddings": _draw_embeddings,
+    "gradients": lambda rng, topic, writer: _draw_embeddings(rng, topic, writer).astype(np.float32),
+    "next_token": _draw_next_token,
 }
 
 

@@ -27,7 +27,7 @@ def detokenize(text: str) -> str:
     >>> detokenize("`` I do n't know , '' she said . <newline> <newline> It 's late .")
     '"I don\'t know," she said.\n\nIt\'s late.'
     """
-    return "\n".join(_line(line) for line in text.split("<newline>")).strip()
+    return "\n".join(_detokenize_line(line) for line in text.split("<newline>")).strip()
 
 
 def strip_tag(text: str) -> str:
@@ -39,7 +39,7 @@ def strip_tag(text: str) -> str:
     return _TAG.sub("", text)
 
 
-def _line(line: str) -> str:
+def _detokenize_line(line: str) -> str:
     line = _pair_quotes(line)
     for pattern, replacement in _RULES:
         line = pattern.sub(replacement, line)

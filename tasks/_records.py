@@ -76,13 +76,13 @@ class UniqueIds:
         identity = read_id(row, self._field, where)
         short = int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest(), "little")
         if short in self._seen:
-            earlier = self._first(identity, number)
+            earlier = self._find_first(identity, number)
             if earlier:
                 raise DataError(f"{where}: duplicate id {identity!r}, first used on line {earlier}")
         self._seen.add(short)
         return identity
 
-    def _first(self, identity: str, before: int) -> int | None:
+    def _find_first(self, identity: str, before: int) -> int | None:
         for number, row in read_jsonl(self._path):
             if number >= before:
                 return None

@@ -18,7 +18,7 @@ from openended.tasks.hub import Hub
 from openended.tasks.texts import Texts
 
 TextSource = Literal["docs", "openwebtext", "lm1b", "text8", "hub", "file"]
-MIN_DOCS_WORDS = 20  # of a passage of docstrings; shorter ones are captions more often than prose
+MIN_DOCS_WORDS = 20  # words of a docstring passage; shorter ones are more often captions than prose
 # Name → hub id, and the hub's name of each split. The last 100,000 documents of OpenWebText are the validation split
 # of MDLM, SEDD, ReMDM, BD3-LM and Duo; LM1B is evaluated on its test split.
 _HUB = {

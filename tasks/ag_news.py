@@ -7,7 +7,7 @@ recall and lower precision, the same topics both. Texts have no prompt: title, l
     openended -m task=ag_news generations=topics:world,topics:world+sports metric=[knn_precision_recall]
 
 Source: AG's corpus of news articles (Gulli), in the form of Zhang et al. 2015 (character-level convolutional networks):
-CSV of class (1 to 4), title, description. Licence: non-commercial use.
+CSV of class (1 to 4), title, description. License: non-commercial use.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class AgNews(FileTask):
     topics: tuple[Topic, ...] = ("world", "sports")  # the reference
 
     def check(self) -> None:
-        """Topics are given, each once."""
+        """Check that topics are given, each once."""
         self.require(len(self.topics) >= 1, "topics", f"some of {', '.join(TOPICS)}")
         self.require(len(set(self.topics)) == len(self.topics), "topics", "each topic once")
 
@@ -62,7 +62,7 @@ class AgNews(FileTask):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield news of the topics, by a hash of the line: the topics come in equal shares, as in the file."""
         del tokenizer
-        yield from self._news(self.topics, skipped, system=False)
+        yield from self._select_news(self.topics, skipped, system=False)
 
     def open_bundled_system(self, name: str) -> Callable[[], list[str]] | None:
         """Return the reader of `topics:world+business`: news of these topics as a system.
@@ -77,15 +77,15 @@ class AgNews(FileTask):
         return lambda: self.system(*topics)
 
     def system(self, *topics: Topic, skipped: Counter[str] | None = None) -> list[str]:
-        """Return the texts of a system of which precision and recall are known: news of `topics`.
+        """Return the texts of a system with known precision and recall: news of `topics`.
 
         No text is on both sides: the reference takes one half of the news, by a hash of the line, systems the other.
         """
         replace(self, topics=topics)  # refuses what is no topic
         counts = Counter[str]() if skipped is None else skipped
-        return [example.human for example in self._news(topics, counts, system=True)]
+        return [example.human for example in self._select_news(topics, counts, system=True)]
 
-    def _news(self, topics: Sequence[Topic], skipped: Counter[str], *, system: bool) -> list[Example]:
+    def _select_news(self, topics: Sequence[Topic], skipped: Counter[str], *, system: bool) -> list[Example]:
         path = self.data_paths()[0]
         candidates = (
             e for e in self._read(path, skipped) if e.meta["topic"] in topics and _is_system_half(e.id) == system

@@ -7,7 +7,7 @@ Prompt: a header, n biographies drawn at random, and the beginning of the next: 
 biography that is not among them. The wording of header and instruction is an option; the default is ours. A model with
 `chat_template` gets the last line as the beginning of the assistant's turn.
 
-Source: https://github.com/AlexVerine/pr-4-llm. Licence: text of Wikipedia, CC BY-SA.
+Source: https://github.com/AlexVerine/pr-4-llm. License: text of Wikipedia, CC BY-SA.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Biographies(Task):
     seed: int = 0  # draws the examples of each prompt
 
     def check(self) -> None:
-        """Counts are not negative, words are in order."""
+        """Check that counts are not negative and numbers of words are in order."""
         self.require(self.path != "", "path", "a JSON-lines file with title and content")
         self.require(self.num_in_context >= 0, "num_in_context", "0 or more")
         self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")
@@ -80,7 +80,7 @@ class Biographies(Task):
         return [SourceFile(path.name, "" if self.path else self.source, path)]
 
     def fingerprint(self) -> str:
-        """SHA-256 of the file.
+        """Return the SHA-256 of the file.
 
         Raises:
             DataError: If there is none; the message explains how to create it.
@@ -99,7 +99,7 @@ class Biographies(Task):
         # The order does not depend on which lines were skipped.
         for at in sort_by_hash(range(len(biographies)), lambda i: str(biographies[i].number)):
             biography = biographies[at]
-            user, assistant = self._prompt(
+            user, assistant = self._build_prompt(
                 [biographies[i] for i in self._draw_examples(at, biography.number, len(biographies))]
             )
             human = f" {biography.title}:\n\n{biography.content}"
@@ -112,12 +112,12 @@ class Biographies(Task):
         return Path(self.path)
 
     def _draw_examples(self, at: int, number: int, count: int) -> list[int]:
-        """Return the places of the examples in a prompt: others than the one at `at`, each once."""
+        """Return the positions of the examples in a prompt: each once, without the one at `at`."""
         generator: np.random.Generator = make_random_stream(self.seed, "biographies", number)
         chosen = generator.choice(count - 1, size=self.num_in_context, replace=False)
         return [int(i) + (int(i) >= at) for i in chosen]
 
-    def _prompt(self, shots: list[_Biography]) -> tuple[str, str]:
+    def _build_prompt(self, shots: list[_Biography]) -> tuple[str, str]:
         parts = [self.header.strip()] if self.header.strip() else []
         for biography in shots:
             title = " ".join(biography.title.split()[: self.max_title_words])

@@ -11,7 +11,7 @@ Texts of any other origin come as JSON lines with `id` or `prompt`, and the text
 instruction as the user's turn.
 
 The instructions here are our own; the paper's 50, or any others, come by `path`, one a line.
-Source: https://github.com/AlexVerine/pr-4-llm. Licence: ours, Apache-2.0.
+Source: https://github.com/AlexVerine/pr-4-llm. License: ours, Apache-2.0.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Creative(Task):
     seed: int = 0  # draws the instructions
 
     def check(self) -> None:
-        """Counts are positive and in order."""
+        """Check that counts are positive and in order."""
         self.require(self.num_draws >= 1, "num_draws", "1 or more")
         self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")
 
@@ -79,7 +79,7 @@ class Creative(Task):
         return [SourceFile(Path(p).name, "", Path(p)) for p in (self.path, self.reference) if p is not None]
 
     def fingerprint(self) -> str:
-        """Digest of instructions and reference."""
+        """Return the digest of instructions and reference."""
         parts = [
             digest_user_file(Path(self.path), "task creative", "task.path")
             if self.path
@@ -103,14 +103,14 @@ class Creative(Task):
             DataError: If a text of the reference answers no draw, or another instruction than the draw's.
         """
         del tokenizer
-        instructions = self._instructions()
+        instructions = self._read_instructions()
         draws = make_random_stream(self.seed, "creative").integers(0, len(instructions), self.num_draws)
-        references = self._references()
+        references = self._read_references()
         for number, draw in enumerate(draws):
             if references is not None and not references:
                 return
             identity = f"creative/{number:06d}"
-            prompt, request = self._prompt(instructions[int(draw)])
+            prompt, request = self._build_prompt(instructions[int(draw)])
             meta: dict[str, Json] = {"user": request, "assistant": "", "instruction": int(draw)}
             if references is None:
                 yield Example(identity, prompt, "", meta)
@@ -130,12 +130,12 @@ class Creative(Task):
                 f"{left.where}: answers none of the {self.num_draws} draws; use the options of the task of that run"
             )
 
-    def _prompt(self, instruction: str) -> tuple[str, str]:
+    def _build_prompt(self, instruction: str) -> tuple[str, str]:
         """Return the prompt for a language model, and the bare request, which is the user's turn in a chat."""
         request = f"{instruction} Use between {self.min_words} and {self.max_words} words."
         return f"Instruction: {request}\n\nText:\n\n", request
 
-    def _instructions(self) -> list[str]:
+    def _read_instructions(self) -> list[str]:
         if self.path is None:
             lines = _read_builtin().decode().splitlines()
         else:
@@ -151,7 +151,7 @@ class Creative(Task):
             raise DataError(f"{self.path}: holds no instruction")
         return instructions
 
-    def _references(self) -> dict[str, list[_ReferenceText]] | None:
+    def _read_references(self) -> dict[str, list[_ReferenceText]] | None:
         """Return the reference's texts by id, or by prompt where lines have no id."""
         if self.reference is None:
             return None
@@ -209,7 +209,7 @@ def _read_lines(path: Path) -> Iterator[_ReferenceText]:
 
 
 def _take(references: dict[str, list[_ReferenceText]], *keys: str) -> _ReferenceText | None:
-    """Take the next text of a draw out of the references."""
+    """Remove the next text of a draw from the references and return it."""
     for key in keys:
         if key in references:
             text = references[key].pop(0)

@@ -3,7 +3,7 @@
 Prompt: the first tokens of a passage; human: the rest of it, its leading space kept. The passages, their clean-up and
 the split by module are made in `openended.tasks._docstrings`; the bundled models have seen the train split alone.
 
-Licence: the text stays where it is installed; nothing is copied. The packages are under the PSF, BSD, Apache-2.0 and
+License: the text stays where it is installed; nothing is copied. The packages are under the PSF, BSD, Apache-2.0 and
 Matplotlib licenses.
 """
 
@@ -51,12 +51,12 @@ class Docs(Task):
     command: ClassVar[str] = "openended task=docs"
 
     split: Literal["train", "valid", "test"] = "test"
-    min_words: int = 60  # of a passage, prompt included: what DESIGN measured as long enough for a continuation
+    min_words: int = 60  # words of a passage, prompt included: enough for a continuation
     prompt_unit: _prompts.PromptUnit = "tokens"  # of the model under test; `words` for models of other tokenizers
     prompt_length: int = 20  # leaves 48 words or more; prompts of one length also make full batches
 
     def check(self) -> None:
-        """Prompts and continuations hold at least a token or a word each."""
+        """Check that prompts and continuations have at least one token or word each."""
         self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
         self.require(self.min_words > self.prompt_length, "min_words", f"more than prompt_length {self.prompt_length}")
 
@@ -65,11 +65,11 @@ class Docs(Task):
         return True
 
     def needs_tokenizer(self) -> bool:
-        """Prompts counted in tokens are those of the model under test."""
+        """Return whether prompts are counted in tokens, which are those of the model under test."""
         return self.prompt_unit == "tokens"
 
     def fingerprint(self) -> str:
-        """Digest of what decides the corpus: the installed files by their RECORDs, and the extraction's version.
+        """Return a digest of what decides the corpus: installed files by their RECORDs, and the extraction's version.
 
         Parsing takes half a minute and planning must not, so the passages themselves are not read here.
 
@@ -88,7 +88,7 @@ class Docs(Task):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield passages of the split; the shorter ones are counted in `skipped`."""
         cutter = _prompts.Cutter(self.prompt_unit, self.prompt_length, None, tokenizer)
-        for passage in self._passages(skipped):
+        for passage in self._iterate_passages(skipped):
             cut = cutter.cut(passage.text)
             if cut is not None:
                 words = len(passage.text.split())
@@ -96,9 +96,9 @@ class Docs(Task):
 
     def documents(self, skipped: Counter[str]) -> Iterator[tuple[int, str]]:
         """Yield number and whole text of the same passages, for training."""
-        yield from ((number, passage.text) for number, passage in enumerate(self._passages(skipped)))
+        yield from ((number, passage.text) for number, passage in enumerate(self._iterate_passages(skipped)))
 
-    def _passages(self, skipped: Counter[str]) -> Iterator[_docstrings.Passage]:
+    def _iterate_passages(self, skipped: Counter[str]) -> Iterator[_docstrings.Passage]:
         passages = (p for p in _load_corpus(self.fingerprint()) if p.split == self.split)
         for passage in sort_by_hash(passages, lambda p: p.id):
             if len(passage.text.split()) < self.min_words:
@@ -127,7 +127,7 @@ def _load_corpus(fingerprint: str) -> list[_docstrings.Passage]:
 
 
 def _read_corpus(path: Path) -> list[_docstrings.Passage] | None:
-    """Return kept passages, or None where there are none or they are not what was written."""
+    """Return cached passages, or None if there are none or they were changed."""
     try:
         head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         passages = [_docstrings.Passage(*line) for line in lines]

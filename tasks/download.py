@@ -50,7 +50,7 @@ class Remote:
     """How to get it where no program can; then it is never fetched."""
 
     def cache_path(self, cache_dir: str | None = None) -> Path:
-        """Return where the file belongs.
+        """Return the path of the file in the cache.
 
         Raises:
             SpecError: If that is not inside the cache folder.
@@ -88,7 +88,7 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
         refuse_missing(remote, path, offline=offline)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # One lock a file: a second process waits, and finds the file there.
+        # One lock per file: a second process waits and then finds the file.
         with FileLock(f"{path}.lock"):
             if not path.is_file():
                 _download(remote, path, progress=progress)
@@ -99,7 +99,7 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
 
 
 def refuse_missing(remote: Remote, path: Path, *, offline: bool = False, planning: bool = False) -> None:
-    """Raise `MissingFileError` if a missing file cannot be fetched: which one, from where, and where to put it."""
+    """Raise `UnavailableFileError` if a missing file cannot be fetched: which one, from where, and where to put it."""
     off = is_offline(offline=offline)
     how = remote.by_hand or f"get it from {remote.url}"
     if remote.by_hand or off or planning:
@@ -109,7 +109,7 @@ def refuse_missing(remote: Remote, path: Path, *, offline: bool = False, plannin
 
 
 def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False) -> str:
-    """Compare a file with its checksum and return its SHA-256 (hex); recorded if it is seen for the first time.
+    """Compare a file with its checksum and return its SHA-256 (hex), which is recorded the first time.
 
     Args:
         remote: Which file.
@@ -180,7 +180,7 @@ def _compute_digests(path: Path, kinds: set[str]) -> dict[str, str]:
 
 
 def _download(remote: Remote, path: Path, *, progress: bool) -> None:
-    """Fetch into `.part`, going on where an earlier attempt stopped, then rename."""
+    """Download into `.part`, resuming an earlier attempt, then rename."""
     part = path.with_name(path.name + ".part")
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -196,7 +196,7 @@ def _download(remote: Remote, path: Path, *, progress: bool) -> None:
             reason = err
         else:
             part.replace(path)
-            _metadata_path(part).unlink(missing_ok=True)
+            _get_metadata_path(part).unlink(missing_ok=True)
             return
         log.warning("%s: attempt %d of %d failed (%s)", remote.url, attempt, _ATTEMPTS, reason)
         if attempt < _ATTEMPTS:
@@ -206,7 +206,7 @@ def _download(remote: Remote, path: Path, *, progress: bool) -> None:
     )
 
 
-def _metadata_path(part: Path) -> Path:
+def _get_metadata_path(part: Path) -> Path:
     return part.with_name(part.name + ".json")
 
 
@@ -214,7 +214,7 @@ def _attempt(url: str, part: Path, *, progress: bool) -> None:
     if urlsplit(url).scheme not in ("http", "https"):
         raise DataError(f"{url}: only http and https addresses are fetched")
     begun = part.stat().st_size if part.is_file() else 0
-    tag = read_json(_metadata_path(part)).get("tag") if begun and _metadata_path(part).is_file() else None
+    tag = read_json(_get_metadata_path(part)).get("tag") if begun and _get_metadata_path(part).is_file() else None
     request = urllib.request.Request(url, headers={"User-Agent": "openended"})  # noqa: S310 - checked above
     if begun and tag:
         request.add_header("Range", f"bytes={begun}-")
@@ -228,7 +228,7 @@ def _attempt(url: str, part: Path, *, progress: bool) -> None:
         _check_space(part, total - begun if total is not None else 0)
         strong = response.headers.get("ETag", "")
         tag = strong if strong and not strong.startswith("W/") else response.headers.get("Last-Modified")
-        write_json(_metadata_path(part), {"url": url, "tag": tag})
+        write_json(_get_metadata_path(part), {"url": url, "tag": tag})
         with (
             part.open("ab" if resumed else "wb") as handle,
             _show_progress(part.stem, total, visible=progress) as advance,

@@ -1,7 +1,7 @@
 """Datasets of the Hugging Face hub, or local folders in a format that `datasets` reads.
 
 A revision that is no commit is resolved at the first use, recorded in the cache folder's ledger, and kept: the same
-option means the same data ever after. No code of a dataset is run. Licence: the dataset's own.
+option means the same data ever after. No code of a dataset is run. License: the dataset's own.
 
 Either `text_field` is cut into prompt and continuation, or `prompt_field` and `human_field` name the two.
 """
@@ -60,11 +60,11 @@ class Hub(Task):
     prompt_length: int = 35  # as for WebText
     max_length: int | None = 1024
     order: Literal["hash", "file"] = "hash"
-    cache_dir: str | None = None  # for the ledger; the data are in HF_HOME
+    cache_dir: str | None = None  # folder of the ledger; the data are in HF_HOME
     offline: bool = False
 
     def check(self) -> None:
-        """Either one text field or two fields; lengths that leave room."""
+        """Check that there is one text field or two fields, and that the lengths leave room."""
         self.require(bool(self.path.strip()), "path", "a hub id or a folder")
         pair = self.prompt_field is not None and self.human_field is not None
         self.require(pair != (self.text_field is not None), "text_field", "null exactly if the two fields are given")
@@ -80,7 +80,7 @@ class Hub(Task):
             self._load(self._commit(ask=True))
 
     def fingerprint(self) -> str:
-        """Digest of repository, commit, config and split; of the files for a folder.
+        """Return a digest of repository, commit, config and split; for a folder, of its files.
 
         Raises:
             DataError: If the revision was never resolved; the message explains how to do it.
@@ -93,23 +93,23 @@ class Hub(Task):
         return digest([content, self.config, self.split])
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield rows as examples; what has no text is counted."""
+        """Yield rows as examples; rows without text are counted."""
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer) if self.text_field else None
-        for number, row, id_column in self._rows():
-            example = self._example(row, number, id_column, cutter, skipped)
+        for number, row, id_column in self._iterate_rows():
+            example = self._make_example(row, number, id_column, cutter, skipped)
             if example is not None:
                 yield example
 
     def documents(self, skipped: Counter[str]) -> Iterator[tuple[str, str]]:
-        """Yield id and text of the rows, without prompts; what has no text is counted."""
+        """Yield id and text of the rows, without prompts; rows without text are counted."""
         field = str(self.text_field)
-        for number, row, id_column in self._rows():
+        for number, row, id_column in self._iterate_rows():
             where = f"dataset {self.path}, split {self.split}, row {number}"
             text = read_usable_text(row, field, where, skipped)
             if text is not None:
                 yield (read_id(row, id_column, where) if id_column else f"{number:06d}"), text
 
-    def _rows(self) -> Iterator[tuple[int, dict[str, Any], str | None]]:
+    def _iterate_rows(self) -> Iterator[tuple[int, dict[str, Any], str | None]]:
         """Yield number, row, and the column of the ids, in order."""
         rows = self._load(None if self._folder else self._commit(ask=False))
         id_column = choose_id_field(dict.fromkeys(rows.column_names, True), self.id_field)
@@ -125,7 +125,7 @@ class Hub(Task):
         for number in numbers:
             yield number, rows[number], id_column
 
-    def _example(
+    def _make_example(
         self, row: dict[str, Any], number: int, id_column: str | None, cutter: Cutter | None, skipped: Counter[str]
     ) -> Example | None:
         where = f"dataset {self.path}, split {self.split}, row {number}"

@@ -44,7 +44,7 @@ class JsonLines(Task):
     id_field: str | None = "auto"  # `id` or `example_id`, where the lines have one; None: the line's number
 
     def check(self) -> None:
-        """Field names are not empty; the human text is not the prompt."""
+        """Check that field names are not empty, and that the human text is not the prompt."""
         self.require(bool(self.path), "path", "the path of a JSON-lines file")
         self.require(bool(self.prompt_field), "prompt_field", "a field name")
         self.require(bool(self.human_field), "human_field", "a field name")
@@ -56,7 +56,7 @@ class JsonLines(Task):
         return [SourceFile(Path(self.path).name, "", Path(self.path))]
 
     def fingerprint(self) -> str:
-        """SHA-256 of the file's bytes.
+        """Return the SHA-256 of the file's bytes.
 
         Raises:
             DataError: If there is no such file.

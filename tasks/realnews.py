@@ -4,7 +4,7 @@ Two official forms are read, line by line: Grover's generation files (`article`,
 machine articles are a ready system (`generations=` the same file), and the metadata sets (`april2019_set*.jsonl`,
 RealNews: `text`, `authors` as a list, `publish_date`). The corpus itself is given on request only: pass it as `path`.
 
-Prompt: domain, date, authors and title in Grover's order, one labelled line each, those that are known; human: the
+Prompt: domain, date, authors and title in Grover's order, one labeled line each, those that are known; human: the
 article. MAUVE (Table 2): prompts of varying length, texts of at most 1,024 tokens.
 
 Source: https://github.com/rowanz/grover, Apache-2.0 (code and generations); the articles are their publishers'.
@@ -44,7 +44,7 @@ class RealNews(FileTask):
     order: Literal["hash", "file"] = "hash"  # of the ids: the first N are a fair sample; `file` holds nothing in memory
 
     def check(self) -> None:
-        """The file has a name."""
+        """Check that the file has a name."""
         self.require(bool(self.file) and "/" not in self.file, "file", "the name of a generation file")
 
     def remotes(self) -> list[Remote]:
@@ -55,7 +55,7 @@ class RealNews(FileTask):
         """Yield human articles; machine articles and unpaired training articles are another system's."""
         del tokenizer
         path = self.data_paths()[0]
-        rows = (self._example(row, path, number, skipped) for number, row in read_jsonl(path))
+        rows = (self._make_example(row, path, number, skipped) for number, row in read_jsonl(path))
         examples: Iterator[Example] = (example for example in rows if example is not None)
         if self.order == "hash":
             examples = iter(sort_by_hash(examples, lambda e: e.id))
@@ -66,7 +66,7 @@ class RealNews(FileTask):
         if not count:
             raise DataError(f"{path}: holds no human article of split {self.split!r}; set task.split")
 
-    def _example(self, row: Mapping[str, Any], path: Path, number: int, skipped: Counter[str]) -> Example | None:
+    def _make_example(self, row: Mapping[str, Any], path: Path, number: int, skipped: Counter[str]) -> Example | None:
         chosen = self.split in ("any", row.get("split"))
         paired = row.get("orig_split", "gen") == "gen" or row.get("label") is None
         if not chosen or not paired or row.get("label", "human") != "human":
@@ -75,16 +75,16 @@ class RealNews(FileTask):
         text = read_usable_text(row, "article" if "article" in row else "text", where, skipped)
         if text is None:
             return None
-        prompt = metadata_prompt(row)
+        prompt = render_metadata_prompt(row)
         if not prompt:
             skipped["no title, domain, date or author"] += 1
             return None
         return Example(
-            f"realnews/{record_number(row, number - 1):06d}", prompt, text, {"domain": str(row.get("domain"))}
+            f"realnews/{read_record_number(row, number - 1):06d}", prompt, text, {"domain": str(row.get("domain"))}
         )
 
 
-def record_number(row: Mapping[str, Any], fallback: int) -> int:
+def read_record_number(row: Mapping[str, Any], fallback: int) -> int:
     """Return the number that pairs a human and a machine article: `ind30k`, `inst_index`, else the line, from 0."""
     for field in ("ind30k", "inst_index"):
         value = row.get(field)
@@ -93,7 +93,7 @@ def record_number(row: Mapping[str, Any], fallback: int) -> int:
     return fallback
 
 
-def metadata_prompt(row: Mapping[str, Any]) -> str:
+def render_metadata_prompt(row: Mapping[str, Any]) -> str:
     """Render what is known of an article before its text, in Grover's order; ends with an empty line."""
     authors = row.get("authors")
     fields = {

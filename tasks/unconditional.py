@@ -54,9 +54,9 @@ class Unconditional(Task):
     def check(self) -> None:
         """Check length, path and split."""
         self.require(self.length >= 3, "length", "at least 3")
-        self._documents()
+        self._open_documents()
 
-    def _documents(self) -> Documents:
+    def _open_documents(self) -> Documents:
         return open_documents(
             self.text, path=self.path, config=self.config, split=self.split, field=self.field,
             cache_dir=self.cache_dir, offline=self.offline,
@@ -68,11 +68,11 @@ class Unconditional(Task):
 
     def files(self) -> list[SourceFile]:
         """Return the files of the corpus."""
-        return self._documents().files()
+        return self._open_documents().files()
 
     def fetch(self) -> None:
         """Download the corpus if it is missing."""
-        self._documents().task.fetch()
+        self._open_documents().task.fetch()
 
     def fingerprint(self) -> str:
         """Return the digest of the corpus.
@@ -80,7 +80,7 @@ class Unconditional(Task):
         Raises:
             DataError: If it is missing.
         """
-        return self._documents().task.fingerprint()
+        return self._open_documents().task.fingerprint()
 
     def needs_tokenizer(self) -> bool:
         """Return whether pieces are counted in tokens."""
@@ -92,7 +92,7 @@ class Unconditional(Task):
         Raises:
             DataError: If the tokenizer has no end token and `boundaries` asks for one.
         """
-        documents = self._documents()
+        documents = self._open_documents()
         texts = documents.read(skipped)
         if isinstance(documents.task, Text8):
             texts = _cut_characters(next(texts), self.length)

@@ -42,7 +42,7 @@ class WebText(FileTask):
     max_length: int | None = 1024  # prompt included, in the same unit; MAUVE, Table 2
 
     def check(self) -> None:
-        """The length leaves room for a continuation."""
+        """Check that the length leaves room for a continuation."""
         check_lengths(self, self.prompt_length, self.max_length)
 
     def remotes(self) -> list[Remote]:

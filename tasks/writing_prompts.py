@@ -53,7 +53,7 @@ class WritingPrompts(FileTask):
     order: Literal["hash", "file"] = "hash"  # `file` holds nothing in memory
 
     def check(self) -> None:
-        """The length leaves room for a continuation."""
+        """Check that the length leaves room for a continuation."""
         check_lengths(self, self.prompt_length, self.max_length)
 
     def remotes(self) -> list[Remote]:
@@ -65,7 +65,7 @@ class WritingPrompts(FileTask):
         return self.prompt_unit == "tokens"
 
     def fingerprint(self) -> str:
-        """Digest of the archive, or of the split's two files in a folder."""
+        """Return the digest of the archive, or of the split's two files in a folder."""
         if self.path is not None and Path(self.path).is_dir():
             parts = [Path(self.path) / f"{self.split}.{part}" for part in _PARTS]
             return digest([digest_user_file(part, "task writing_prompts", "task.path") for part in parts])

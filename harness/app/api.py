@@ -6,7 +6,7 @@
     print(result.table())
     oe.metrics.zipf(model_texts=["…"], unit="words")
 
-Texts are lists, or files and folders (see `published.files`). What is made is kept under `outputs_dir`.
+Texts are lists, or files and folders (see `imported.files`). All results are kept under `outputs_dir`.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def measure(
 
 
 def _accept_old_name(scoring: str | None, judge: str | None) -> str | None:
-    """Return the scoring model, by whichever name of the argument it was given."""
+    """Return `scoring`, or with a warning the value of its old name `judge`."""
     if judge is not None:
         warnings.warn("judge= is now scoring=", FutureWarning, stacklevel=3)
     return scoring if judge is None else judge
@@ -196,7 +196,7 @@ def _select_metrics(
     has_scorer: bool,
     has_vectors: bool,
 ) -> tuple[Metric, ...]:
-    """Make the metrics, with a preset's options; None: all for which there is a scorer, an embedder or vectors."""
+    """Build the requested metrics with a preset's options; None selects all that scorer and vectors allow."""
     if requested is None:
         every_metric = [make_metric(name, {}) for name in resolve_metric_names(["all"])]
         able = {"texts", "stops", *(["token_nll"] if has_scorer else []), *(["embeddings"] if has_vectors else [])}
@@ -218,7 +218,7 @@ def _resolve_scoring(
     embedder: str | EmbedderSpec | None,
     preset: Mapping[str, Any],
 ) -> tuple[BackendSpec | None, EmbedderSpec | None]:
-    """Return scorer and embedder; a name is that of a YAML, anything else a hub id or a folder."""
+    """Return scorer and embedder, each given by the name of a YAML file, a hub id or a folder."""
     only_embeds = (
         scoring is not None
         and scoring in list_names("embedder")
@@ -262,7 +262,7 @@ def _check_names(systems: Mapping[str, TextsOf], features: Mapping[str, VectorsO
 
 
 def _write_texts(texts: TextsOf, outputs: Path) -> Path:
-    """Return the file of some texts; a list is written down, under the digest of its texts."""
+    """Return the path of a file of texts; a list is written to a file that is named by its digest."""
     if isinstance(texts, (str, Path)):
         return Path(texts)
     wrong = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)

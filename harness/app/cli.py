@@ -68,7 +68,7 @@ def run_hydra(command: str, config: str, job: Callable[[Any], None], words: Sequ
     Raises:
         SystemExit: With one of `exit_codes`, unless all went well.
     """
-    # Hydra would print its own report of several lines and leave with 1; ours is one line.
+    # Hydra would print several lines and exit with code 1; this project prints one line.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     terminal.set_up()
@@ -105,7 +105,7 @@ def suggest_command(word: str) -> str:
 
 
 def list_commands() -> dict[str, str]:
-    """Return command → its module; `import` is a word of Python, so its module has another name."""
+    """Return command → module; the module of `import` has another name, because `import` is a Python keyword."""
     found_modules = pkgutil.iter_modules(importlib.import_module(_COMMANDS).__path__)
     modules = {module.name.removesuffix("_"): f"{_COMMANDS}.{module.name}" for module in found_modules}
     modules |= {name: f"openended.harness.{module}" for name, module in _OTHERS.items()}
@@ -117,7 +117,7 @@ def format_help() -> str:
     from openended.harness.core import GROUPS, list_choices, list_options
 
     out = ["openended: a benchmark harness for open-ended text generation", "", *_EXAMPLES, "", "Commands:"]
-    # Read, not imported: help must be quick.
+    # The source is read, not imported, so that help is fast.
     harness = resources.files("openended.harness")
     for name, module in list_commands().items():
         file = harness.joinpath(*module.split(".")[2:-1], f"{module.rpartition('.')[2]}.py")

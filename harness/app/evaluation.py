@@ -54,7 +54,7 @@ class Evaluation:
         for name, record in self.records.items():
             for row in record.results:
                 if row.system in ("model", "human"):
-                    out.setdefault(name if row.system == "model" else "human", {})[row.metric] = _result(row)
+                    out.setdefault(name if row.system == "model" else "human", {})[row.metric] = _convert_row(row)
         return out
 
     @property
@@ -77,7 +77,7 @@ class Evaluation:
 
         out = io.StringIO()
         console = Console(file=out, width=WIDTH)
-        for table in self._tables(layout):
+        for table in self._make_tables(layout):
             print_table(table, console)
             console.print()
         return out.getvalue()
@@ -108,14 +108,14 @@ class Evaluation:
 
         return build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
 
-    def _tables(self, options: Mapping[str, Any]) -> list[Table]:
+    def _make_tables(self, options: Mapping[str, Any]) -> list[Table]:
         from openended.harness.report import make_tables
         from openended.harness.results import load_layout, read_results
 
         return make_tables(read_results(self.folders), load_layout("default", **{**TOGETHER, **options}), "results")
 
 
-def _result(row: ResultRow) -> MetricResult:
+def _convert_row(row: ResultRow) -> MetricResult:
     return MetricResult(
         row.metric, row.signature, row.primary, row.values, row.n_human, row.n_model,
         cast("Status", row.status), row.notes, sd=row.sd, intervals=row.intervals,

@@ -97,7 +97,7 @@ def cut_into_blocks(tokenizer: Tokenizer, texts: Iterable[str], *, end_id: int, 
 
 
 def iterate_documents(task: Task, skipped: Counter[str]) -> Iterator[str]:
-    """Yield whole documents of a task: its own where it has them, else prompt and human side."""
+    """Yield a task's `documents` if it has them, else each prompt joined with its human continuation."""
     documents = getattr(task, "documents", None)
     if documents is not None:
         yield from (text for _, text in documents(skipped))
@@ -126,7 +126,7 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
     except ImportError as err:
         raise ExtraNotInstalled("accelerate", "finetune") from err
     lm = load_model(model, device=device)
-    size = _block_size(lm, spec)
+    size = _choose_block_size(lm, spec)
     data = cut_into_blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids), lm.start_id), size=size)
     if not len(data):
         raise DataError(f"the texts do not fill one block of {size} tokens; set block_size")
@@ -136,7 +136,7 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
     return output
 
 
-def _block_size(lm: LanguageModel, spec: FinetuneSpec) -> int:
+def _choose_block_size(lm: LanguageModel, spec: FinetuneSpec) -> int:
     context = lm.context_length
     if spec.block_size is None:
         return min(_BLOCK, context or _BLOCK)
@@ -173,7 +173,7 @@ def _train(lm: LanguageModel, data: NDArray[np.int32], spec: FinetuneSpec, outpu
 
 
 def _save(lm: LanguageModel, model: ModelSpec, spec: FinetuneSpec, output: Path, facts: Mapping[str, Any]) -> None:
-    """Write weights, tokenizer and what made them; the checkpoints have done their work."""
+    """Write weights, tokenizer and `finetune.json`, and delete the checkpoints."""
     import shutil
 
     from transformers import AutoTokenizer
@@ -188,7 +188,7 @@ def _save(lm: LanguageModel, model: ModelSpec, spec: FinetuneSpec, output: Path,
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run `openended finetune`; without words, with the process's arguments.
+    """Run `openended finetune` with `words`, by default the process's arguments.
 
     Raises:
         SystemExit: With one of `exit_codes`, unless all went well.

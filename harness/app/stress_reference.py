@@ -28,8 +28,8 @@ class StressRow:
     detected: bool | None
 
     @property
-    def resolved(self) -> float:
-        """Return the smallest difference of two independent values with this interval that is seen at 5 %."""
+    def resolution(self) -> float:
+        """Smallest difference of two independent values with this interval that is significant at 5 %."""
         return math.sqrt(2) * (self.high - self.low) / 2
 
 
@@ -60,8 +60,8 @@ def find_smallest(rows: Sequence[StressRow]) -> dict[tuple[str, str, str], str]:
     return out
 
 
-def describe_measured(metric: str) -> str:
-    """Say what a metric resolves and which damages it does not see on `docs`; empty if it was not measured."""
+def describe_stress_results(metric: str) -> str:
+    """Describe which differences a metric resolves and which damages it misses on `docs`; empty if not measured."""
     rows = [row for row in load_stress_rows() if row.metric.partition(".")[0] == metric]
     lines = []
     for row in (r for r in rows if r.damage == "none"):
@@ -69,8 +69,8 @@ def describe_measured(metric: str) -> str:
         smallest = find_smallest([r for r in rows if (r.metric, r.embedder) == (row.metric, row.embedder)])
         blind = [damage for (_, _, damage), strength in smallest.items() if strength == "no"]
         seen = f"does not see {', '.join(blind)}" if blind else "sees every damage"
-        resolved = f"resolves differences of {row.resolved:.2g}" if math.isfinite(row.resolved) else "has no interval"
-        lines.append(f"  {name}: {resolved}; {seen}")
+        limit = f"resolves differences of {row.resolution:.2g}" if math.isfinite(row.resolution) else "has no interval"
+        lines.append(f"  {name}: {limit}; {seen}")
     if not lines:
         return ""
     head = (

@@ -37,11 +37,11 @@ class TransformersBackend(LanguageModel):
         return {}
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
-        """See `generation.generate`."""
+        """See `generation.generate.generate_texts`."""
         generate_texts(self, request, emit, advance)
 
     def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
-        """See `models.score.token_nll`."""
+        """See `models.score.compute_token_nll`."""
         return compute_token_nll(self, request, advance)
 
     def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:

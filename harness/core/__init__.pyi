@@ -323,13 +323,13 @@ from .text import (
     REDACTED as REDACTED,
 )
 from .text import (
-    csv_cell as csv_cell,
-)
-from .text import (
     escape_controls as escape_controls,
 )
 from .text import (
     escape_controls_in_line as escape_controls_in_line,
+)
+from .text import (
+    escape_csv_cell as escape_csv_cell,
 )
 from .text import (
     escape_mathtext as escape_mathtext,

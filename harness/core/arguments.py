@@ -73,7 +73,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def _explain_value(message: str) -> str:
-    """Return argparse's message about a value, in the form of ours."""
+    """Rewrite argparse's message about a value in the form of this project's messages."""
     if choice := _CHOICE.fullmatch(message):
         accepted = choice[2].replace("'", "")
         close = difflib.get_close_matches(choice[1].strip("'"), accepted.split(", "), n=1)

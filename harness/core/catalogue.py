@@ -89,18 +89,18 @@ def read_full_yaml(group: str, name: str) -> str:
     if inherited is None:
         return text
     header = [line for line in text[: inherited.start()].splitlines() if line.startswith("#")]
-    options = _blocks(text[inherited.end() :])
+    options = _split_blocks(text[inherited.end() :])
     for item in reversed([item.strip() for item in inherited[1].split(",")]):  # the last one wins
         parent = item.removesuffix("@_here_").removeprefix("/")
         parent_group, _, parent_name = parent.rpartition("/")
-        for key, lines in _blocks(read_full_yaml(parent_group or group, parent_name)).items():
+        for key, lines in _split_blocks(read_full_yaml(parent_group or group, parent_name)).items():
             override = options.setdefault(key, lines)
             if override is not lines and " #" not in override[0] and " #" in lines[0]:
                 options[key] = [f"{override[0]} #{lines[0].partition(' #')[2]}", *override[1:]]
     return "\n".join([*header, *(line for lines in options.values() for line in lines), ""])
 
 
-def _blocks(text: str) -> dict[str, list[str]]:
+def _split_blocks(text: str) -> dict[str, list[str]]:
     """Split a YAML text into top-level options: option → its lines."""
     blocks: dict[str, list[str]] = {}
     key = ""

@@ -111,5 +111,5 @@ class CausalModel(Protocol):
         batch_size: int,
         advance: Advance | None = None,
     ) -> None:
-        """Run the model over sequences; see `models.forward.run`."""
+        """Run the model over sequences; see `models.forward.run_forward`."""
         ...

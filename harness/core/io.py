@@ -190,7 +190,7 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
                 if len(line) > MAX_LINE:
                     raise DataError(f"{path}:{number}: a line of more than {MAX_LINE >> 20} MiB; is this JSON lines?")
                 if line.strip(b"\r\n\t \xef\xbb\xbf"):
-                    yield number, _object(line, f"{path}:{number}", unwrap=unwrap)
+                    yield number, _parse_object(line, f"{path}:{number}", unwrap=unwrap)
         except (EOFError, zlib.error, OSError) as err:
             raise DataError(f"{path}:{number + 1}: cannot be read to its end ({err})") from err
 
@@ -198,7 +198,7 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
 _ONE_PER_LINE = "JSON lines have one object per line: jq -c '.[]' FILE.json > FILE.jsonl turns an array into them"
 
 
-def _object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
+def _parse_object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     try:
         row = json.loads(
             line.decode("utf-8-sig" if where.endswith(":1") else "utf-8"), object_pairs_hook=_build_unique_dict

@@ -68,7 +68,7 @@ class Side:
         return self._get(need, Ragged)
 
     def token_nll(self, need: Need) -> Ragged:
-        """Negative log-likelihood a token, nats, float64."""
+        """Negative log-likelihood of each token, nats, float64."""
         return self._get(need, Ragged)
 
     def texts(self, need: Need) -> list[str]:
@@ -176,7 +176,7 @@ class Metric(Spec):
         return False
 
     def describe_libraries(self) -> Mapping[str, str]:
-        """Return fields of the signature for libraries that take the place of the usual ones and change the number."""
+        """Return signature fields for libraries that replace the usual ones and change the number."""
         return {}
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:  # noqa: ARG002 - most need only a text

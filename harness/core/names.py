@@ -39,15 +39,15 @@ def resolve_metric_names(requested: Iterable[str]) -> list[str]:
         SpecError: If a name is neither a metric nor a set.
     """
     metrics, sets = load_members("metric"), set(list_names("metric"))
-    resolved: set[str] = set()
+    names: set[str] = set()
     for name in requested:
         if name in metrics:
-            resolved.add(name)
+            names.add(name)
         elif name in sets:
-            resolved.update(resolve_metric_names(read_node("metric", name)["defaults"]))
+            names.update(resolve_metric_names(read_node("metric", name)["defaults"]))
         else:
             broken = find_broken_plugin("metric", name)
             if broken:
                 raise SpecError(f"metric {name!r} is a plug-in that cannot be imported: {broken}")
             raise SpecError(f"no metric {name!r}{suggest(name, sets.union(metrics))}")
-    return sorted(resolved)
+    return sorted(names)

@@ -65,7 +65,7 @@ def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
     if hint is Any:
         return value
     if origin in (typing.Union, pytypes.UnionType):
-        return _union(value, args, where)
+        return _coerce_union(value, args, where)
     if origin is Literal:
         if value not in args or isinstance(value, bool) != isinstance(args[args.index(value)], bool):
             raise SpecError(f"{where}: expected one of {', '.join(map(str, args))}, got {value!r:.80}")
@@ -86,17 +86,17 @@ def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
     raise SpecError(f"{where}: expected {kind.__name__}, got {value!r:.80}")
 
 
-def _union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # noqa: ANN401
+def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:  # noqa: ANN401
     for option in options:
         try:
             return coerce(value, option, where)
         except SpecError:
             continue
-    accepted = " or ".join(_title(option) for option in options)
+    accepted = " or ".join(_describe_type(option) for option in options)
     raise SpecError(f"{where}: expected {accepted}, got {value!r:.80}")
 
 
-def _title(hint: Any) -> str:  # noqa: ANN401
+def _describe_type(hint: Any) -> str:  # noqa: ANN401
     if typing.get_origin(hint) is Literal:
         accepted = ", ".join(map(str, typing.get_args(hint)))
         return f"one of {accepted}" if len(typing.get_args(hint)) > 1 else accepted

@@ -49,9 +49,10 @@ def register(group: str) -> Callable[[T], T]:
     def add(cls: T) -> T:
         name = str(vars(cls).get("name", ""))
         current = _members[group].get(name)
-        if not name or (current is not None and _path(current) != _path(cls)):
+        if not name or (current is not None and _get_class_path(current) != _get_class_path(cls)):
             raise SpecError(
-                f"{group} {name!r} of {_path(cls)}: the name is empty or taken by {current and _path(current)}"
+                f"{group} {name!r} of {_get_class_path(cls)}: the name is empty or taken by "
+                f"{current and _get_class_path(current)}"
             )
         cls.group = group  # type: ignore[attr-defined] # a class variable of every spec
         _members[group][name] = cls
@@ -95,7 +96,7 @@ def load_plugins(group: str) -> Mapping[str, tuple[str, type]]:
 
 
 def find_broken_plugin(group: str, name: str) -> str | None:
-    """Return why a plug-in could not be imported; None if there is none of this name, or it could."""
+    """Return why a plug-in could not be imported; None if it was imported or does not exist."""
     if group in _PACKAGES:
         load_plugins(group)
     return _broken.get((group, name))
@@ -112,7 +113,7 @@ def _check_plugin(group: str, name: str, package: str, cls: type) -> None:
 
 def defaults(cls: type) -> dict[str, Any]:
     """Return the YAML node of a class: `_target_` and all options with their defaults, `???` if required."""
-    node: dict[str, Any] = {"_target_": _path(cls)}
+    node: dict[str, Any] = {"_target_": _get_class_path(cls)}
     for f in (f for f in dataclasses.fields(cls) if f.init):
         value = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
         node[f.name] = "???" if value is dataclasses.MISSING else list(value) if isinstance(value, tuple) else value
@@ -155,9 +156,9 @@ def _find(group: str, target: str, label: str) -> type:
             importlib.import_module(module)
         except ModuleNotFoundError as err:
             raise SpecError(f"{label}: no module {module!r} for _target_ {target!r} ({err})") from err
-        classes = {_path(c): c for c in _members[group].values()}
+        classes = {_get_class_path(c): c for c in _members[group].values()}
     else:
-        classes = {_path(c): c for c in load_members(group).values()}
+        classes = {_get_class_path(c): c for c in load_members(group).values()}
     if target not in classes:
         close = difflib.get_close_matches(target, classes, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"choose one by its name, {group}=NAME"
@@ -165,5 +166,5 @@ def _find(group: str, target: str, label: str) -> type:
     return classes[target]
 
 
-def _path(cls: type) -> str:
+def _get_class_path(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"

@@ -94,11 +94,11 @@ class Replicates:
         if len(self.draws) == 1:
             parts.append((float(np.var(self.draws[0], ddof=1)), self.draws.shape[1] - 1))
         else:
-            parts += [(part, self.draws.shape[1] - 1) for part in self._halves()]
+            parts += [(part, self.draws.shape[1] - 1) for part in self._compute_half_variances()]
         total = math.fsum(part**2 / degrees for part, degrees in parts if part > 0)
         return max(variance**2 / total, 1.0) if total > 0 else max(float(self.draws.shape[1]) - 1, 1.0)
 
-    def _halves(self) -> tuple[float, float]:
+    def _compute_half_variances(self) -> tuple[float, float]:
         """Return the variance of half the difference of the halves, and of their mean."""
         half, other = self.draws
         return float(np.mean(((half - other) / 2) ** 2)), float(np.var((half + other) / 2, ddof=1))
@@ -121,7 +121,7 @@ class Replicates:
         """Standard error of the value; NaN if a replicate is NaN."""
         if len(self.draws) == 1:
             return math.sqrt(float(np.var(self.draws[0], ddof=1)) + self.noise)
-        apart, together = self._halves()
+        apart, together = self._compute_half_variances()
         return math.sqrt(max(apart - together, _FLOOR * apart) + self.noise)
 
     def interval(self, value: float, bounds: Sequence[float] = (-math.inf, math.inf), level: float = LEVEL) -> Interval:
@@ -187,35 +187,35 @@ class Plan:
         def make(numbers: NDArray[np.uint64]) -> NDArray[np.uint8]:
             return np.searchsorted(_POISSON, numbers / 2.0**64).astype(np.uint8)
 
-        return self._table("weights", ids, self.count, np.uint8, make)
+        return self._get_table("weights", ids, self.count, np.uint8, make)
 
     def halves(self, ids: Ids) -> NDArray[np.bool_]:
         """Return whether each row is in the first half of each split, shape (count / 2, rows)."""
 
         def make(numbers: NDArray[np.uint64]) -> NDArray[np.bool_]:
-            return _smallest(numbers, len(numbers) // 2)
+            return _mask_smallest(numbers, len(numbers) // 2)
 
-        return self._table("halves", ids, self.count // 2, np.bool_, make)
+        return self._get_table("halves", ids, self.count // 2, np.bool_, make)
 
     def subsets(self, ids: Ids, share: float) -> NDArray[np.bool_]:
         """Return whether each row is in each random subset of a share of the prompts, shape (count, rows)."""
 
         def make(numbers: NDArray[np.uint64]) -> NDArray[np.bool_]:
-            return _smallest(numbers, round(share * len(numbers)))
+            return _mask_smallest(numbers, round(share * len(numbers)))
 
-        return self._table(f"subsets {share}", ids, self.count, np.bool_, make)
+        return self._get_table(f"subsets {share}", ids, self.count, np.bool_, make)
 
-    def _table(
+    def _get_table(
         self, name: str, ids: Ids, draws: int, kind: type[N], make: Callable[[NDArray[np.uint64]], NDArray[N]]
     ) -> NDArray[N]:
         """Return a cached table, one row per replicate, derived from the random numbers of the prompts."""
         names, row = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
         key = (name, hashlib.blake2b("\0".join(names.tolist()).encode(), digest_size=16).digest())
         if key not in self._tables:
-            hashes = _hashes(names)
+            hashes = _hash_names(names)
             table = np.empty((draws, len(names)), dtype=kind)
             for draw in range(draws):
-                table[draw] = make(_numbers(hashes, draw))
+                table[draw] = make(_derive_numbers(hashes, draw))
             self._tables[key] = table
         rows: NDArray[Any] = self._tables[key][:, row]
         return rows
@@ -264,19 +264,19 @@ class Plan:
         return Replicates(draws[None, :])
 
 
-def _smallest(numbers: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:
+def _mask_smallest(numbers: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:
     """Return a mask of the `size` smallest numbers."""
     inside = np.zeros(len(numbers), dtype=np.bool_)
     inside[np.argsort(numbers, kind="stable")[:size]] = True
     return inside
 
 
-def _hashes(names: NDArray[np.str_]) -> NDArray[np.uint64]:
+def _hash_names(names: NDArray[np.str_]) -> NDArray[np.uint64]:
     digests = b"".join(hashlib.blake2b(str(n).encode(), digest_size=8, person=b"resampling").digest() for n in names)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
-def _numbers(hashes: NDArray[np.uint64], draw: int) -> NDArray[np.uint64]:
+def _derive_numbers(hashes: NDArray[np.uint64], draw: int) -> NDArray[np.uint64]:
     """Return a pseudo-random number for each hash, a function of the hash and the draw.
 
     Source: splitmix64 (Steele, Lea and Flood 2014).

@@ -30,7 +30,7 @@ def create_temporary_name(name: str) -> str:
 def build_process_tag() -> str:
     """Return the tag `machine-boot-process-start` of this process."""
     pid = os.getpid()
-    return f"{_machine()}-{_boot()}-{pid}-{_read_start_time(pid) or 0}"
+    return f"{_identify_machine()}-{_identify_boot()}-{pid}-{_read_start_time(pid) or 0}"
 
 
 def is_abandoned(path: Path) -> bool:
@@ -40,9 +40,9 @@ def is_abandoned(path: Path) -> bool:
     machines look like one rebooted machine, so after a reboot the file must also be a day old.
     """
     match = _TAG.search(path.name)
-    if match is None or match[1] != _machine():
+    if match is None or match[1] != _identify_machine():
         return False
-    if match[2] != _boot():
+    if match[2] != _identify_boot():
         return compute_age_in_days(path) > 1
     return not is_running(int(match[3]), int(match[4]))
 
@@ -50,7 +50,7 @@ def is_abandoned(path: Path) -> bool:
 def is_in_use(path: Path) -> bool:
     """Return whether a temporary file belongs to a running process of this machine."""
     match = _TAG.search(path.name)
-    here = match is not None and (match[1], match[2]) == (_machine(), _boot())
+    here = match is not None and (match[1], match[2]) == (_identify_machine(), _identify_boot())
     return here and match is not None and is_running(int(match[3]), int(match[4]))
 
 
@@ -97,7 +97,7 @@ def compute_age_in_days(path: Path) -> float:
 
 
 @cache
-def _machine() -> str:
+def _identify_machine() -> str:
     """Return an eight-digit id of this machine and PID namespace."""
     facts = [platform.node(), _read("/etc/machine-id")]
     try:
@@ -108,7 +108,7 @@ def _machine() -> str:
 
 
 @cache
-def _boot() -> str:
+def _identify_boot() -> str:
     return hashlib.sha256(_read("/proc/sys/kernel/random/boot_id").encode()).hexdigest()[:8]
 
 

@@ -46,7 +46,7 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def csv_cell(text: str) -> str:
+def escape_csv_cell(text: str) -> str:
     """Return text that no spreadsheet reads as a formula: a leading apostrophe is added where needed."""
     if not text.lstrip(" ").startswith(_FORMULA):
         return text
@@ -65,7 +65,7 @@ def make_shareable(value: Json) -> Json:
         return [make_shareable(item) for item in value]
     if not isinstance(value, str):
         return value
-    home = _home()
+    home = _compile_home_pattern()
     return redact_keys(home.sub("~", value) if home is not None else value)
 
 
@@ -75,7 +75,7 @@ def redact_keys(text: str) -> str:
 
 
 @cache
-def _home() -> re.Pattern[str] | None:
+def _compile_home_pattern() -> re.Pattern[str] | None:
     try:
         home = str(Path.home()).rstrip("/")
     except RuntimeError:

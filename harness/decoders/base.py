@@ -21,7 +21,7 @@ Emit = Callable[[list[Generation]], None]
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One continuation to make."""
+    """A prompt to continue."""
 
     example_id: str
     sample: int
@@ -93,11 +93,11 @@ class Decoder(Spec):
 
     @property
     def needs_human_ppl(self) -> bool:
-        """True where the perplexity of the human side under the model must be given by `resolve` first."""
+        """True if `resolve` needs the perplexity of the human side under the model."""
         return False
 
     def resolve(self, human_ppl: float) -> Decoder:
-        """Return the decoder with what it takes from the human side written out."""
+        """Return the decoder with the values that it takes from the human side filled in."""
         raise SpecError(f"decoder.{self.name} takes nothing from the human side, got perplexity {human_ppl}")
 
     def companions(self) -> Mapping[str, ModelInfo]:
@@ -108,7 +108,7 @@ class Decoder(Spec):
         return {}
 
     def inputs(self) -> Mapping[str, str]:
-        """Digests of what decides the texts beside the options and the model: the companions."""
+        """Return digests of what else decides the texts: the companions."""
         return {name: digest(spec.identity()) for name, spec in self.companions().items()}
 
     def apply_extra_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:  # noqa: ARG002
@@ -150,7 +150,7 @@ class Decoder(Spec):
             )
 
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:  # noqa: ARG002
-        """Continue the prompts of a request that names this decoder; see `generation.generate`."""
+        """Continue the prompts of a request that names this decoder; see `generation.generate.generate_texts`."""
         raise TypeError(f"{type(self).__name__} does not run {len(request.prompts)} prompts on {lm.spec.title}")
 
 
@@ -181,7 +181,7 @@ class QDecoder(Decoder):
 
     @property
     def head(self) -> int:
-        """How many best tokens to look at before sorting a whole row."""
+        """Number of most probable tokens that are examined before a whole row is sorted."""
         return 512
 
     @property
@@ -207,7 +207,7 @@ class QDecoder(Decoder):
         return ()
 
     def next_state(self, state: Tensor | None, surprise: Tensor | None) -> Tensor | None:
-        """State after tokens of this surprise (n,), in nats, under the distribution before truncation."""
+        """Return the state after drawing tokens with this surprisal (n,), in nats, before truncation."""
         del surprise
         return state
 

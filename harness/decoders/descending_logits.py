@@ -137,13 +137,13 @@ def sort_logits(
     z = (take_largest(logits, k) if ordered is None else ordered).double()
     if log_z is None:
         p = torch.softmax(logits, dim=-1)
-        # Over 50,000 columns softmax's own sum is off by some 1e-6; what its result sums to says by how much.
+        # Over 50,000 columns softmax's own sum is off by about 1e-6; the sum of its result shows by how much.
         log_z = z[:, :1] - (p.amax(-1, keepdim=True).double() / p.sum(-1, keepdim=True).double()).log()
     return build_descending_logits(z, log_z, logits, state)
 
 
 def build_descending_logits(z: Tensor, log_z: Tensor, logits: Tensor, state: Tensor | None = None) -> DescendingLogits:
-    """Build a ranked from descending logits and the log-sum-exp of the row."""
+    """Build `DescendingLogits` from sorted logits and the log-sum-exp of each row."""
     p = (z - log_z).exp_()
     return DescendingLogits(z, log_z, p, sum_before(p), logits, state)
 
@@ -165,7 +165,7 @@ def take_largest(logits: Tensor, k: int) -> Tensor:
 
 
 def find_argmax(logits: Tensor) -> Tensor:
-    """Lowest id of the largest logit of each row, shape (n,); on CPU by NumPy, which is far faster."""
+    """Return the lowest id of the largest logit of each row, shape (n,); on CPU by NumPy, which is far faster."""
     import torch
 
     if logits.device.type != "cpu":
@@ -174,7 +174,7 @@ def find_argmax(logits: Tensor) -> Tensor:
 
 
 def sum_before(weights: Tensor) -> Tensor:
-    """Sum of weights (n, w) strictly before each position, shape (n, w + 1), float64."""
+    """Return the sum of weights (n, w) strictly before each position, shape (n, w + 1), float64."""
     import torch
 
     out = torch.empty((len(weights), weights.shape[1] + 1), dtype=torch.float64, device=weights.device)

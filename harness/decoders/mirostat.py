@@ -46,11 +46,11 @@ class Mirostat(SamplingDecoder):
         return truncation_rules.mirostat_top_k(ranked, self.candidates)
 
     def first_state(self) -> tuple[float, ...]:
-        """Mu = 2 tau."""
+        """Return the initial limit, mu = 2 tau."""
         return (2 * self.tau,)
 
     def next_state(self, state: Tensor | None, surprise: Tensor | None) -> Tensor | None:
-        """Move mu against the error."""
+        """Move mu against the error of the surprisal."""
         if state is None or surprise is None:
             return None
         bits = (surprise / 0.6931471805599453)[:, None]

@@ -30,10 +30,10 @@ class PenalizingDecoder(Protocol):
 def apply_penalties(
     decoder: PenalizingDecoder, logits: Tensor, history: Tensor, lengths: Tensor | None = None
 ) -> Tensor:
-    """Apply repetition penalty, the decoder's own one, then the n-gram ban, as transformers and llama.cpp order them.
+    """Apply repetition penalty, the decoder's extra penalty, then the n-gram ban, as transformers and llama.cpp do.
 
     Args:
-        decoder: Its `repetition_penalty`, `own_penalty` and `no_repeat_ngram_size` count.
+        decoder: Its `repetition_penalty`, `apply_extra_penalty` and `no_repeat_ngram_size` apply.
         logits: Shape (n, V); not changed.
         history: Token ids so far, prompt included, shape (n, t).
         lengths: How many of them count in each row, shape (n,), at least 1; None: all.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class QStatistics(NamedTuple):
-    """What is read of Q at some positions, shape (m,) each."""
+    """Statistics of Q at some positions, shape (m,) each."""
 
     gold_prob: Tensor
     """Probability of the true token."""
@@ -163,7 +163,7 @@ def _read_truncated(decoder: QDecoder, ranked: DescendingLogits, chunk: LogitChu
 def _read_statistics(
     q: RenormalizedQ, ranked: DescendingLogits, gold: Tensor, *, shared: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Probability of the gold token, sum of squares and support; `shared`: other decoders read this ranked too."""
+    """Return gold token's probability, sum of squares and support; `shared`: other decoders read these rows too."""
     import torch
 
     rank = _find_rank(ranked, gold)

@@ -241,7 +241,7 @@ class TopNSigma(SamplingDecoder):
         self.require(0 < self.n < float("inf"), "n", "a number above 0")
 
     def truncate(self, ranked: DescendingLogits) -> Truncation:
-        """Keep tokens out of the noise."""
+        """Keep logits within n standard deviations of the best."""
         return truncation_rules.top_n_sigma(ranked, self.n)
 
 
@@ -278,7 +278,7 @@ class Entmax(SamplingDecoder):
     name: ClassVar[str] = "entmax"
     title_fields: ClassVar[tuple[str, ...]] = ("alpha",)
 
-    alpha: float = 1.2  # Martins et al. 2020: 1.2 for language modelling on WikiText
+    alpha: float = 1.2  # Martins et al. 2020: 1.2 for language modeling on WikiText
 
     def check(self) -> None:
         """Refuse alpha outside (1, 4] and a temperature after it."""
@@ -287,5 +287,5 @@ class Entmax(SamplingDecoder):
         self.require(self.temperature_order == "before", "temperature_order", "'before': entmax has no cut to follow")
 
     def truncate(self, ranked: DescendingLogits) -> Truncation:
-        """Weigh by entmax."""
+        """Weight tokens by entmax."""
         return truncation_rules.entmax(ranked, self.alpha)

@@ -21,7 +21,7 @@ class PLess(SamplingDecoder):
     norm: bool = False  # Tan et al. 2025: p-less-norm keeps p >= (V Σp² - 1) / (V - 1), which is less strict
 
     def truncate(self, ranked: DescendingLogits) -> Truncation:
-        """Keep tokens likelier than an agreement."""
+        """Keep tokens at least as probable as the agreement of two draws."""
         return truncation_rules.p_less(ranked, norm=self.norm)
 
 
@@ -43,7 +43,7 @@ class MinK(SamplingDecoder):
         self.require(0 <= self.tau < float("inf"), "tau", "a number of at least 0")
 
     def truncate(self, ranked: DescendingLogits) -> Truncation:
-        """Keep what stands above the step."""
+        """Keep the tokens above the steepest step."""
         return truncation_rules.min_k(ranked, self.tau)
 
 

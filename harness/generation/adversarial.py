@@ -45,11 +45,11 @@ class Adversarial(Decoder):
 
     @property
     def needs_human_ppl(self) -> bool:
-        """True where the target is to be measured."""
+        """True if the target is measured on the human side."""
         return self.human_ppl is None
 
     def resolve(self, human_ppl: float) -> Adversarial:
-        """Write the measured target out."""
+        """Return the decoder with the measured target filled in."""
         return dataclasses.replace(self, human_ppl=float(human_ppl))
 
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
@@ -64,7 +64,7 @@ class Adversarial(Decoder):
 
 
 class _PerplexityChooser:
-    """Random tokens and running losses of the rows; see `Chooser`."""
+    """Random tokens and running losses of the rows; see `TokenChooser`."""
 
     def __init__(self, lm: CausalModel, target: float, random: int, count: int, seed: int) -> None:
         import torch
@@ -74,7 +74,7 @@ class _PerplexityChooser:
         self._total = torch.zeros((count, 1), dtype=torch.float64, device=lm.device)
 
     def begin(self, slot: int, prompt: Prompt) -> None:
-        """See `Chooser`; the random tokens are uniform, end tokens left out."""
+        """See `TokenChooser`; the random tokens are uniform, end tokens left out."""
         import torch
 
         size = self._size - len(self._ends)
@@ -86,11 +86,11 @@ class _PerplexityChooser:
         self._total[slot] = 0.0
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
         self._drawn[target], self._total[target] = self._drawn[source], self._total[source]
 
     def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
-        """See `Chooser`; the token that brings exp(mean NLL) nearest to the target, ties: the lowest id."""
+        """See `TokenChooser`; the token that brings exp(mean NLL) nearest to the target, ties: the lowest id."""
         import torch
 
         nll = -torch.log_softmax(logits[0].double(), dim=-1)
@@ -110,6 +110,6 @@ class _PerplexityChooser:
         return token
 
     def log_prob(self, slot: int) -> float:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
         del slot
         return float("nan")

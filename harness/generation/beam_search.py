@@ -53,7 +53,7 @@ class Beam(Decoder):
         self.require(self.no_repeat_ngram_size >= 0, "no_repeat_ngram_size", "0 (off) or a positive integer")
 
     def scores(self, log_probs: Tensor, least: int) -> Tensor:  # noqa: ARG002
-        """Log-probabilities that hypotheses add up, of (n, V) after penalties; a cut leaves `least` tokens."""
+        """Return the log-probabilities that hypotheses sum up, (n, V) after penalties; a cut leaves `least` tokens."""
         return log_probs
 
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
@@ -134,20 +134,20 @@ class _Search:
         """Search until every text is done."""
         slots, run = self.slots, self.slots.runs[0]
         while True:
-            self._take_turn()
+            self._refill_slots()
             n = len(slots)
             if not n:
                 return
-            parents = self._step(run.logits(slots.run_step(self.last[:n].reshape(-1))[0]))
+            parents = self._advance_texts(run.logits(slots.run_step(self.last[:n].reshape(-1))[0]))
             slots.new_tokens[:n] += 1
             self.advance(n)
             done = [i for i in range(n) if self._is_done(i)]
             gone = {i * self.spec.num_beams + j for i in done for j in range(self.spec.num_beams)}
             moved = [(old, new) for new, old in enumerate(parents.tolist()) if old != new and new not in gone]
             run.copy([old for old, _ in moved], [new for _, new in moved])
-            self._leave(done)
+            self._emit_finished(done)
 
-    def _take_turn(self) -> None:
+    def _refill_slots(self) -> None:
         """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
         import torch
 
@@ -169,14 +169,14 @@ class _Search:
             self.running[slot] = LOW
             self.running[slot, 0] = 0.0
 
-    def _step(self, logits: Tensor) -> Tensor:
+    def _advance_texts(self, logits: Tensor) -> Tensor:
         """Score continuations, collect finished hypotheses and keep the best others; returns the parent rows."""
         import torch
 
         n, beams = len(self.slots), self.spec.num_beams
         steps = torch.from_numpy(self.slots.new_tokens[:n]).to(logits.device)
-        scores, beam, token = self._candidates(
-            self.spec.scores(self._log_probs(logits), 1 + max(1, len(self.lm.eos_ids)))
+        scores, beam, token = self._select_candidates(
+            self.spec.scores(self._compute_log_probs(logits), 1 + max(1, len(self.lm.eos_ids)))
         )
         stops = find_end_tokens(self.lm.eos_ids, token) | (steps + 1 == self.request.max_new_tokens)[:, None]
         if bool(stops[:, :beams].any()):
@@ -191,8 +191,8 @@ class _Search:
         self.last[:n] = token
         return (rows * beams + beam).reshape(-1)
 
-    def _log_probs(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of the next tokens after penalties, (rows, V)."""
+    def _compute_log_probs(self, logits: Tensor) -> Tensor:
+        """Return log-probabilities of the next tokens after penalties, (rows, V)."""
         import torch
 
         from openended.harness.decoders import apply_penalties, forbid_end
@@ -209,8 +209,8 @@ class _Search:
             log_probs = forbid_end(log_probs, self.lm.eos_ids, self.slots.rows(early))
         return log_probs
 
-    def _candidates(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The best continuations of each text: scores, beams and tokens, shape (n, 2 · num_beams) for one end token."""
+    def _select_candidates(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return each text's best continuations: scores, beams and tokens, (n, 2 · num_beams) for one end token."""
         import torch
 
         n, beams, size = len(self.slots), self.spec.num_beams, log_probs.shape[-1]
@@ -236,7 +236,7 @@ class _Search:
         value = (scores / divide[:, None]).tolist()
         hits, beams, tokens, score = stops.tolist(), beam.tolist(), token.tolist(), scores.tolist()
         for i, step in enumerate(steps):
-            text, start = self._text(i), int(self.starts[i])
+            text, start = self._get_text(i), int(self.starts[i])
             for j in range(spec.num_beams):
                 if hits[i][j] and score[i][j] > LOW / 2:
                     ids = self.history[i, beams[i][j], start : start + step].tolist()
@@ -245,14 +245,14 @@ class _Search:
             text.finished.sort(key=lambda f: -f[0])
             del text.finished[spec.num_beams :]
 
-    def _text(self, slot: int) -> _Text:
+    def _get_text(self, slot: int) -> _Text:
         text = self.texts[slot]
         assert text is not None  # noqa: S101 - slots in use have a text
         return text
 
     def _is_done(self, i: int) -> bool:
-        """True where no running hypothesis can become better than the finished ones, by transformers' estimate."""
-        spec, text, length = self.spec, self._text(i), int(self.slots.new_tokens[i])
+        """Return true where no running hypothesis can surpass the finished ones, by transformers' estimate."""
+        spec, text, length = self.spec, self._get_text(i), int(self.slots.new_tokens[i])
         if length == self.request.max_new_tokens:
             return True
         if len(text.finished) < spec.num_beams:
@@ -262,13 +262,13 @@ class _Search:
         longest = self.request.max_new_tokens if spec.early_stopping == "never" and spec.length_penalty > 0 else length
         return bool(float(self.running[i, 0]) / longest**spec.length_penalty <= text.finished[-1][0])
 
-    def _leave(self, done: Sequence[int]) -> None:
+    def _emit_finished(self, done: Sequence[int]) -> None:
         """Emit finished texts and free their slots."""
         from openended.harness.generation.token_loop import build_generation
 
         generations, stops = [], set(self.lm.eos_ids)
         for i in done:
-            ids = self._text(i).finished[0][1]
+            ids = self._get_text(i).finished[0][1]
             ended = ids[-1] in stops
             generations.append(build_generation(self.lm, self.slots.prompt(i), ids[:-1] if ended else ids, ended=ended))
         if generations:

@@ -79,7 +79,7 @@ class _Search:
 
         slots, run = self.slots, self.slots.runs[0]
         while True:
-            self._take_turn()
+            self._refill_slots()
             n = len(slots)
             if not n or self.hidden is None or self.seen is None:
                 return
@@ -90,7 +90,7 @@ class _Search:
             states = run.extend(tokens.reshape(-1), slots.rows(range(n))).view(n, self.k, -1)
             new = torch.nn.functional.normalize(states.float(), dim=-1)
             lengths = self.starts[:n] + slots.new_tokens[:n]
-            choice = ((1 - self.alpha) * p - self.alpha * self._closeness(new, lengths)).argmax(-1)
+            choice = ((1 - self.alpha) * p - self.alpha * self._measure_closeness(new, lengths)).argmax(-1)
             rows = torch.arange(n, device=choice.device)
             token = tokens[rows, choice]
             self.hidden[:n] = states[rows, choice]
@@ -98,11 +98,11 @@ class _Search:
             self.tokens[rows, torch.from_numpy(slots.new_tokens[:n]).to(rows.device)] = token
             slots.new_tokens[:n] += 1
             self.advance(n)
-            self._end(token)
+            self._emit_finished(token)
             source = (rows * self.k + choice).repeat_interleave(self.k).tolist()
             run.copy(source, slots.rows(range(n)), since=int(lengths.min()))
 
-    def _closeness(self, new: Tensor, lengths: I64) -> Tensor:
+    def _measure_closeness(self, new: Tensor, lengths: I64) -> Tensor:
         """Return each candidate's largest cosine with the text so far, (n, k); texts of equal length go together."""
         import torch
 
@@ -113,7 +113,7 @@ class _Search:
             close[at] = torch.einsum("nkd,ntd->nkt", new[at], self.seen[at, :length]).amax(-1)
         return close
 
-    def _take_turn(self) -> None:
+    def _refill_slots(self) -> None:
         """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
         import torch
 
@@ -134,7 +134,7 @@ class _Search:
             self.hidden[slot] = states[-1]
             self.seen[slot, : len(states)] = torch.nn.functional.normalize(states.float(), dim=-1)
 
-    def _end(self, token: Tensor) -> None:
+    def _emit_finished(self, token: Tensor) -> None:
         """Emit finished texts and free their slots."""
         ended = find_end_tokens(self.lm.eos_ids, token).tolist()
         steps = self.slots.new_tokens[: len(ended)].tolist()
@@ -149,7 +149,7 @@ class _Search:
         self.slots.free(over)
 
 
-def _bundled_amateur() -> Mapping[str, Any]:
+def _make_bundled_amateur() -> Mapping[str, Any]:
     return {"path": "bundled:docs-s", "dtype": "float32"}
 
 
@@ -168,7 +168,7 @@ class ContrastiveDecoding(Decoder):
     has_q: ClassVar[bool] = False
     no_q_reason: ClassVar[str] = "contrastive decoding chooses by a difference of two models' scores, no probability"
 
-    amateur: Mapping[str, Any] = field(default_factory=_bundled_amateur)
+    amateur: Mapping[str, Any] = field(default_factory=_make_bundled_amateur)
     """Options of a `ModelSpec`: a smaller model with the same tokenizer; the expert is the run's model."""
     alpha: float = 0.1  # Li et al. 2023
     amateur_temperature: float = 1.0  # Li et al. 2023: 0.5 for GPT-2, 1 for OPT
@@ -210,9 +210,9 @@ class ContrastiveDecoding(Decoder):
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Decode texts."""
         chooser = _DifferenceChooser(lm, self.alpha, self.amateur_temperature)
-        decode_rows([lm, self._amateur(lm, request)], request, emit, advance, chooser)
+        decode_rows([lm, self._get_amateur(lm, request)], request, emit, advance, chooser)
 
-    def _amateur(self, lm: CausalModel, request: GenerationRequest) -> CausalModel:
+    def _get_amateur(self, lm: CausalModel, request: GenerationRequest) -> CausalModel:
         """Return the loaded amateur of the request."""
         if "amateur" not in request.companions:
             raise SpecError(f"decoder.{self.name} needs its amateur loaded; give generate its companions")
@@ -227,20 +227,20 @@ class ContrastiveDecoding(Decoder):
 
 @dataclass(frozen=True, slots=True)
 class _DifferenceChooser:
-    """See `Chooser`; nothing is remembered."""
+    """See `TokenChooser`; nothing is remembered."""
 
     lm: CausalModel
     alpha: float
     temperature: float
 
     def begin(self, slot: int, prompt: Prompt) -> None:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
 
     def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
         import torch
 
         strong, weak = logits
@@ -252,6 +252,6 @@ class _DifferenceChooser:
         return (expert - other).masked_fill_(low, float("-inf")).argmax(-1)
 
     def log_prob(self, slot: int) -> float:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
         del slot
         return math.nan

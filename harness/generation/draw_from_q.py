@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _QChooser:
-    """Uniforms, log-probabilities and states of the rows; see `Chooser`."""
+    """Uniforms, log-probabilities and states of the rows; see `TokenChooser`."""
 
     def __init__(self, lm: CausalModel, decoder: QDecoder, request: GenerationRequest) -> None:
         import torch
@@ -34,7 +34,7 @@ class _QChooser:
         self._state = torch.zeros((count, len(first)), dtype=wide, device=device) if first else None
 
     def begin(self, slot: int, prompt: Prompt) -> None:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
         import torch
 
         self._log_prob[slot] = 0.0
@@ -45,13 +45,13 @@ class _QChooser:
             self._state[slot] = self._first
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
         for tensor in (self._uniforms, self._log_prob, self._state):
             if tensor is not None:
                 tensor[target] = tensor[source]
 
     def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
         import torch
 
         scores, n = logits[0], state.n
@@ -69,7 +69,7 @@ class _QChooser:
         return token
 
     def log_prob(self, slot: int) -> float:
-        """See `Chooser`."""
+        """See `TokenChooser`."""
         return float(self._log_prob[slot])
 
 

@@ -133,7 +133,7 @@ class BatchSlots:
             every: Return the states of all positions, not only of the last one.
 
         Returns:
-            For each model and each fresh slot, hidden states as `Runner.start` gives them.
+            For each model and each fresh slot, hidden states as `CacheRunner.start` gives them.
         """
         last = self._last_prompt
         states: dict[int, list[Tensor]] = {}

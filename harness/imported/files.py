@@ -88,7 +88,7 @@ def digest_files(path: Path) -> str:
     """SHA-256 that names the texts of a file or folder: their bytes, and in a folder their names.
 
     Raises:
-        DataError: As `files_of`.
+        DataError: As `list_files`.
     """
     files = list_files(path)
     return digest([[p.name, digest_file(p)] for p in files]) if path.is_dir() else digest_file(path)

@@ -45,7 +45,7 @@ def read_generations(path: Path, field: str | None = None) -> Iterator[ImportedT
     """Yield the texts of a file in its order; the format is detected from the file.
 
     Args:
-        path: A file or a folder of them, see `published.files`; or a pickle of the MAUVE authors' archive.
+        path: A file or a folder of them, see `files.list_files`; or a pickle of the MAUVE authors' archive.
         field: Field with the text; None: detected in the first record.
 
     Raises:

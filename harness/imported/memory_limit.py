@@ -8,8 +8,8 @@ from pathlib import Path
 from openended.harness.core import DataError
 from openended.harness.imported.formats import ImportedText
 
-MEMORY_SHARE = 4  # of the memory that is free, a file's texts may take so manieth a part: they are held several times
-TEXT_OVERHEAD = 1 << 10  # bytes that a text takes beside its letters
+MEMORY_SHARE = 4  # the texts of a file may take one fourth of the free memory, because they are held several times
+TEXT_OVERHEAD = 1 << 10  # bytes that a text takes in addition to its characters
 
 
 def load_within_memory(texts: Iterable[ImportedText], path: Path) -> list[ImportedText]:

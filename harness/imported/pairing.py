@@ -171,7 +171,7 @@ def _pair_by_id(
 ) -> tuple[list[tuple[Row, ImportedText]], list[str]]:
     keys = {key: e for e in examples for key in _list_names(e.generation.example_id)}
     pairs = [(keys[text.identity], text) for text in texts if text.identity in keys]
-    # Ids that count from elsewhere would pair wrongly: where prompts are given, they decide.
+    # Ids that count from another start would pair wrongly, so prompts decide if they are given.
     other = next((pair for pair in pairs if pair[1].prompt not in (None, pair[0].prompt)), None)
     if _can_pair_by_prompt(texts, examples) and (other or not pairs):
         return _pair_by_prompt(texts, examples, path), ["its ids are not those of the task: paired by prompt"]
@@ -186,7 +186,7 @@ def _pair_by_id(
             f"{path}: no text for {len(missing)} of {len(examples)} examples: {_format_ids(missing)}{of_file}; "
             "give both files the same ids (task.id_field names the task's)"
         )
-    by_line = all(_is_line(e.generation.example_id) for e in examples)
+    by_line = all(_is_record_number(e.generation.example_id) for e in examples)
     return pairs, ["its ids were taken for numbers of the task's records, counted from 0"] if by_line else []
 
 
@@ -195,7 +195,7 @@ def _pair_in_order(
 ) -> tuple[list[tuple[Row, ImportedText]], list[str]]:
     if _can_pair_by_prompt(texts, examples):
         return _pair_by_prompt(texts, examples, path), []
-    if not all(_is_line(e.generation.example_id) for e in examples):
+    if not all(_is_record_number(e.generation.example_id) for e in examples):
         raise DataError(
             f"{path}: the examples have ids ({_format_ids([e.generation.example_id for e in examples])}), its "
             "lines have neither `id` nor `prompt`; add `id` to each line"
@@ -234,8 +234,8 @@ def _format_ids(ids: Sequence[str]) -> str:
     return ", ".join(repr(i) for i in ids[:3]) + (", …" if len(ids) > 3 else "")
 
 
-def _is_line(example_id: str) -> bool:
-    """Return true if an id is the number of a record."""
+def _is_record_number(example_id: str) -> bool:
+    """Return whether an id is the number of a record."""
     tail = example_id.rpartition("/")[2]
     return len(tail) >= LINE_DIGITS and tail.isdigit()
 
@@ -280,15 +280,15 @@ def _make_row(
 
 def sort_pairs(pairs: Sequence[tuple[Row, ImportedText]]) -> list[tuple[Row, ImportedText]]:
     """Sort by example id and sample; refuse two texts with the same id and sample."""
-    times = Counter(map(_key, pairs))
-    twice = next((pair for pair in pairs if times[_key(pair)] > 1), None)
+    times = Counter(map(_make_sort_key, pairs))
+    twice = next((pair for pair in pairs if times[_make_sort_key(pair)] > 1), None)
     if twice is not None:
         raise DataError(
-            f"{twice[1].where}: duplicate id: a second text for {_key(twice)[0]!r}; "
+            f"{twice[1].where}: duplicate id: a second text for {_make_sort_key(twice)[0]!r}; "
             "number several texts of one prompt by `sample`: 0, 1, …"
         )
-    return sorted(pairs, key=_key)
+    return sorted(pairs, key=_make_sort_key)
 
 
-def _key(pair: tuple[Row, ImportedText]) -> tuple[str, int]:
+def _make_sort_key(pair: tuple[Row, ImportedText]) -> tuple[str, int]:
     return pair[0].generation.example_id, pair[1].sample or 0

@@ -13,8 +13,8 @@ from typing import IO, Any, NoReturn
 from openended.harness.core import DataError, describe_read_errors
 from openended.harness.models import limit_memory
 
-# Memory that reading may take: a list of small numbers takes 8 bytes for each 2 or 3 of the file; a few bytes that
-# name the two billionth place of the memo would take 16 GiB.
+# Memory that reading may take: a list of small numbers takes 8 bytes for every 2 or 3 bytes of the file, but a few
+# bytes that name the memo's index two billion would take 16 GiB.
 FREE, RATIO = 256 << 20, 64
 
 
@@ -43,7 +43,7 @@ def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
         DataError: As `read_plain_pickle`.
     """
     try:
-        with limit_memory(FREE + RATIO * _size(stream)):
+        with limit_memory(FREE + RATIO * _count_remaining_bytes(stream)):
             value = _PlainUnpickler(stream).load()
     except pickle.UnpicklingError as err:
         raise DataError(f"{path}: refused, no pickle of plain lists ({err})") from err
@@ -55,7 +55,7 @@ def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
     return value
 
 
-def _size(stream: IO[bytes]) -> int:
+def _count_remaining_bytes(stream: IO[bytes]) -> int:
     """Return how many bytes a stream has left."""
     here = stream.tell()
     end = stream.seek(0, 2)
@@ -64,7 +64,7 @@ def _size(stream: IO[bytes]) -> int:
 
 
 def _check(value: Any, path: Path) -> None:  # noqa: ANN401
-    """Walk the value without recursion; a list that holds itself is met once."""
+    """Check the value without recursion; a list that contains itself is visited once."""
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -72,7 +72,7 @@ def _check(value: Any, path: Path) -> None:  # noqa: ANN401
         if isinstance(item, list):
             if id(item) not in seen:
                 seen.add(id(item))
-                # A list of nothing but numbers is most of the file.
+                # Most of a file is lists of numbers alone.
                 waiting.extend(part for part in item if type(part) is not int)
         elif not isinstance(item, (bool, int, float, str)):
             raise DataError(f"{path}: refused, it holds a {type(item).__name__}")

@@ -134,7 +134,7 @@ from .spec import (
     ModelSpec as ModelSpec,
 )
 from .spec import (
-    bundled_models as bundled_models,
+    list_bundled_models as list_bundled_models,
 )
 from .tokenizer import (
     TextTokenizer as TextTokenizer,

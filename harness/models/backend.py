@@ -134,15 +134,15 @@ class Backend(Protocol):
         ...
 
     def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
-        """-log p of the continuations' tokens in nats, float64, under the full softmax; with ranks if asked for."""
+        """Return -log p of the continuations' tokens in nats, float64, under the full softmax, and ranks if needed."""
         ...
 
     def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
-        """Sketches of the gradient of each text's mean token loss, shape (texts, size)."""
+        """Sketch the gradient of each text's mean token loss, shape (texts, size)."""
         ...
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
-        """Statistics of each decoder's Q on the continuations."""
+        """Compute the statistics of each decoder's Q on the continuations."""
         ...
 
     def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:

@@ -28,7 +28,7 @@ from openended.harness.models import forward
 from openended.harness.models.backend import EmbeddingRequest, TextVectors
 from openended.harness.models.check_finite import check_finite
 from openended.harness.models.forward import ForwardRow, Pool, Pooling
-from openended.harness.models.loading.files import digest_files, sentence_files
+from openended.harness.models.loading.files import digest_files, list_sentence_files
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
@@ -100,10 +100,10 @@ class EmbedderSpec(Spec):
         """Return what identifies the embedder: the model's identity, layer, pooling and length."""
         options: dict[str, Json] = {"kind": self.kind, "layer": self.layer, "pooling": self.pooling}
         together: dict[str, Json] = {"lengths": list(self.lengths)} if self.lengths else {}
-        return {**self._weights(), **options, "max_length": self.max_length, **together}
+        return {**self._identify_weights(), **options, "max_length": self.max_length, **together}
 
-    def _weights(self) -> dict[str, Json]:
-        """Identity of the model alone; of a sentence model's folder all files, those of its modules included."""
+    def _identify_weights(self) -> dict[str, Json]:
+        """Return the identity of the model alone; for a sentence model's folder, of all files with its modules'."""
         model = self.model_spec()
         folder = model.folder
         if self.kind != "sentence" or folder is None:
@@ -112,7 +112,7 @@ class EmbedderSpec(Spec):
             raise DataError(
                 f"embedder {self.path}: no modules.json in the folder (expected a sentence-transformers model)"
             )
-        return {"dtype": self.dtype, "files": digest_files(folder, sentence_files(folder))}
+        return {"dtype": self.dtype, "files": digest_files(folder, list_sentence_files(folder))}
 
     def check_options(self) -> None:
         """Check `layer` and `max_length` against config.json, as far as it states them.
@@ -227,7 +227,7 @@ def _embed(
 
 
 def collect_vectors(lm: CausalModel, pool: Pool, lengths: I64, limits: Sequence[int | None]) -> list[TextVectors]:
-    """Take the vectors of a pass, checked; `lengths` are those of the texts before they were cut."""
+    """Check and return the vectors of a pass; `lengths` are those of the texts before truncation."""
     if empty := int((lengths == 0).sum()):
         log.warning("%d of %d texts have no token; the start token stands for each", empty, len(lengths))
     vectors = pool.vectors or [np.zeros((0, 0), dtype=np.float32) for _ in limits]
@@ -238,7 +238,7 @@ def collect_vectors(lm: CausalModel, pool: Pool, lengths: I64, limits: Sequence[
 
 
 def join_rows(prompts: Ragged, continuations: Ragged, find_prefix: Callable[[I64], Sequence[int]]) -> Ragged:
-    """Put what stands before a text, its prompt and its continuation together, row by row.
+    """Concatenate prefix, prompt and continuation, row by row.
 
     All rows lie in one array: as arrays of their own those of a million texts would leave gigabytes in small pieces.
     """

@@ -126,7 +126,7 @@ def _forward(
 
 
 def allocate_vectors(rows: int, dim: int) -> NDArray[np.float32]:
-    """Return zeros of shape (rows, dim); very many lie in a temporary file (`TMPDIR`), which memory can do without."""
+    """Return zeros of shape (rows, dim), in a temporary file (`TMPDIR`) if they are very large."""
     if 4 * rows * dim <= _IN_MEMORY:
         return np.zeros((rows, dim), dtype=np.float32)
     with tempfile.TemporaryFile() as handle:

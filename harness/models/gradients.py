@@ -53,7 +53,7 @@ def sketch_gradients(lm: CausalModel, request: GradientRequest, advance: Advance
         for i, ids in enumerate(rows):
             read_ids = ids[: lm.context_length]
             if firsts[i] < len(read_ids):
-                loss = _mean_loss(
+                loss = _compute_mean_loss(
                     lm, torch.from_numpy(np.asarray(read_ids, dtype=np.int64)).to(lm.device), int(firsts[i])
                 )
                 gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
@@ -68,7 +68,7 @@ def sketch_gradients(lm: CausalModel, request: GradientRequest, advance: Advance
     return out
 
 
-def _mean_loss(lm: CausalModel, ids: torch.Tensor, first: int) -> torch.Tensor:
+def _compute_mean_loss(lm: CausalModel, ids: torch.Tensor, first: int) -> torch.Tensor:
     import torch
 
     with torch.enable_grad():
@@ -77,7 +77,7 @@ def _mean_loss(lm: CausalModel, ids: torch.Tensor, first: int) -> torch.Tensor:
 
 
 def _sketch(gradients: tuple[torch.Tensor | None, ...], parameters: list[torch.Tensor], size: int) -> torch.Tensor:
-    """Add every number of the gradients to its place of the sketch with its sign."""
+    """Add each entry of the gradients, with its sign, to its position in the sketch."""
     import torch
 
     out = torch.zeros(size, dtype=torch.float32, device=parameters[0].device)

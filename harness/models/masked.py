@@ -55,12 +55,12 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
 
 
 def _is_head_weight(name: str) -> bool:
-    """Heads that the checkpoint has and we do not read, and the pooler, which a masked model was not trained with."""
+    """Return whether a weight is of a head, which is not read, or of the pooler, which masked models do not train."""
     heads = ("cls.", "lm_head.", "classifier.", "predictions.", "generator_", "head.", "decoder.")
     return name.startswith(heads) or "pooler." in name
 
 
 def _find_context_length(spec: ModelSpec, tokenizer_limit: int) -> int | None:
-    """The smaller of the two limits: RoBERTa's config counts two positions that no text can use."""
+    """Return the smaller of the two limits: RoBERTa's config counts two positions that no text can use."""
     limits = [n for n in (spec.context_length(), tokenizer_limit) if n is not None and n < 10**9]
     return min(limits) if limits else None

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-# The border: Python's \s holds all that the pattern's does, so what stands before is whitespace for neither.
+# The border: Python's \s includes the pattern's, so the character before is whitespace for neither.
 _BORDER = re.compile(r"(?<=\S)(?=[ \n\r\t])")
 # Pieces whose tokens are remembered, and the longest of them: bounds the memory of a long file.
 _REMEMBERED = 200_000
@@ -23,7 +23,7 @@ class PieceTokens(dict[str, tuple[int, ...]]):
     """Remembers the token ids of pieces of text.
 
     Args:
-        inner: A `tokenizers.Tokenizer` for which `are_exact` holds.
+        inner: A `tokenizers.Tokenizer` for which `is_exact` is true.
     """
 
     def __init__(self, inner: Any) -> None:  # noqa: ANN401

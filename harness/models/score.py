@@ -38,7 +38,7 @@ class Reader(Protocol):
 
 
 def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
-    """Score texts: -log p(token | what stands before it), in nats.
+    """Score texts: -log p(token | preceding tokens), in nats.
 
     The continuation is conditioned on the prompt; its tokens are scored and counted, the end of text is not. A first
     token with nothing before it has no prediction and no score, unless the model reads a beginning-of-text token first

@@ -91,8 +91,8 @@ def _ask_hub(spec: ModelSpec) -> tuple[int | None, bool | None]:
         info = HfApi().model_info(spec.path, revision=spec.revision, timeout=5)
     except Exception:
         return None, None
-    counted = getattr(info.safetensors, "total", None)
-    return (int(counted) if counted else None), bool(info.gated)
+    total = getattr(info.safetensors, "total", None)
+    return (int(total) if total else None), bool(info.gated)
 
 
 @lru_cache

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from openended.harness.core import DataError, Json, UnavailableModelError, read_json, register, shorten_error
 from openended.harness.models.backend import Ability, BackendSpec
 from openended.harness.models.families import find_refusal
-from openended.harness.models.loading.files import TOKENIZERS, WEIGHTS, digest_files, model_files
+from openended.harness.models.loading.files import TOKENIZERS, WEIGHTS, digest_files, list_model_files
 from openended.harness.models.loading.hub import is_offline
 from openended.harness.models.sizes import ModelSize, describe_model_size
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BUNDLED = "bundled:"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"
 _POSITIONS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "seq_length")
-# What a config may ask for, far above any model: memory is taken, and time spent, before weights could disagree.
+# Limits on a config, far above any model: it takes memory and time before the weights could contradict it.
 _MOST = {
     "num_hidden_layers": 1 << 10, "n_layer": 1 << 10, "num_layers": 1 << 10, "hidden_size": 1 << 17, "n_embd": 1 << 17,
     "d_model": 1 << 17, "vocab_size": 1 << 23, "num_attention_heads": 1 << 12, "n_head": 1 << 12,
@@ -62,7 +62,7 @@ class ModelSpec(BackendSpec):
         """Refuse an empty path, a revision of a folder and an unknown bundled model."""
         self.require(bool(self.path.strip()), "path", "a hub id, a folder or bundled:<name>")
         if self.path.startswith(BUNDLED):
-            names = bundled_models()
+            names = list_bundled_models()
             self.require(self.path.removeprefix(BUNDLED) in names, "path", f"bundled: one of {', '.join(names)}")
         self.require(not Path(self.path).expanduser().is_file(), "path", "a folder or a hub id, not a file")
         self.require(self.revision is None or self.folder is None, "revision", "null for a folder")
@@ -77,7 +77,7 @@ class ModelSpec(BackendSpec):
     def folder(self) -> Path | None:
         """The folder of the model, or None for a hub id."""
         if self.path.startswith(BUNDLED):
-            return assets_folder() / self.path.removeprefix(BUNDLED)
+            return find_assets_folder() / self.path.removeprefix(BUNDLED)
         path = Path(self.path).expanduser()
         looks_local = self.path.startswith((".", "/", "~")) or self.path.count("/") > 1
         return path if path.is_dir() or looks_local else None
@@ -88,11 +88,11 @@ class ModelSpec(BackendSpec):
         return self.path.startswith(BUNDLED)
 
     def describe_size(self) -> ModelSize:
-        """See `models.sizes.model_size`."""
+        """See `models.sizes.describe_model_size`."""
         return describe_model_size(self)
 
     def without_label(self) -> ModelSpec:
-        """Return what decides the weights and the prompts; `bos` goes with the label."""
+        """Return the spec without its label and `bos`, so that models with equal weights and prompts are equal."""
         return dataclasses.replace(self, label=None, bos=None)
 
     def identity(self) -> dict[str, Json]:
@@ -108,7 +108,7 @@ class ModelSpec(BackendSpec):
         if folder is None:
             return {**fields, "hub": self.path, "commit": self.commit()}
         self.check_ready()
-        return {**fields, "files": digest_files(folder, model_files(folder, chat=self.chat_template))}
+        return {**fields, "files": digest_files(folder, list_model_files(folder, chat=self.chat_template))}
 
     def context_length(self) -> int | None:
         """Number of positions by config.json; None where the config has no such limit.
@@ -119,14 +119,14 @@ class ModelSpec(BackendSpec):
         config = self.config()
         parts = (config, config.get("text_config") or {})
         lengths = [part[key] for part in parts for key in _POSITIONS if isinstance(part.get(key), int)]
-        original = [n for part in parts for n in _original_lengths(part)]
+        original = [n for part in parts for n in _find_original_lengths(part)]
         return min([int(lengths[0]), *original]) if lengths else None
 
     def end_ids(self) -> tuple[int, ...]:
-        """The tokens that end a text: all that config.json and generation_config.json name, each once."""
+        """Return the tokens that end a text: all that config.json and generation_config.json name, each once."""
         config = self.config()
         named = [config.get("eos_token_id"), (config.get("text_config") or {}).get("eos_token_id")]
-        named.append(self._optional("generation_config.json").get("eos_token_id"))
+        named.append(self._read_optional("generation_config.json").get("eos_token_id"))
         flat = [i for value in named for i in (value if isinstance(value, list) else [value])]
         return tuple(dict.fromkeys(i for i in flat if isinstance(i, int)))
 
@@ -135,7 +135,7 @@ class ModelSpec(BackendSpec):
         return self
 
     def config(self) -> dict[str, Any]:
-        """config.json as a dict.
+        """Read config.json as a dict.
 
         Raises:
             DataError: If it is missing or no JSON object.
@@ -155,10 +155,10 @@ class ModelSpec(BackendSpec):
         return config
 
     def tokenizer_config(self) -> dict[str, Any]:
-        """tokenizer_config.json, empty where there is none."""
-        return self._optional("tokenizer_config.json")
+        """Read tokenizer_config.json; empty if there is none."""
+        return self._read_optional("tokenizer_config.json")
 
-    def _optional(self, name: str) -> dict[str, Any]:
+    def _read_optional(self, name: str) -> dict[str, Any]:
         folder = self.folder
         path = folder / name if folder is not None else self.hub_file(name, optional=True)
         config = _read_json_object(path) if path is not None and path.is_file() else {}
@@ -173,7 +173,7 @@ class ModelSpec(BackendSpec):
         """Raise `DataError` if the model cannot be loaded; the message has the missing file and how to get it."""
         folder = self.folder
         if folder is None:
-            if is_offline() and (self.hub_file("config.json") is None or not self._hub_weights()):
+            if is_offline() and (self.hub_file("config.json") is None or not self._has_hub_weights()):
                 raise UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
             return
         if not folder.is_dir():
@@ -188,7 +188,7 @@ class ModelSpec(BackendSpec):
             raise DataError(f"model {self.path}: no tokenizer in the folder (expected tokenizer.json)")
 
     def commit(self) -> str:
-        """The commit that the revision names: from the local cache, else from the hub."""
+        """Return the commit that the revision names: from the local cache, else from the hub."""
         if self.revision is not None and _COMMIT.fullmatch(self.revision):
             return self.revision
         cached = self.hub_file("config.json")
@@ -204,7 +204,7 @@ class ModelSpec(BackendSpec):
             raise DataError(f"model {self.path}: the hub does not answer for it ({shorten_error(err)})") from err
 
     def hub_file(self, name: str, *, optional: bool = False) -> Path | None:
-        """A file of the hub model in the local cache; fetched if the hub may be asked; None if there is none.
+        """Return the path of a file of the hub model in the local cache, fetched if allowed; None if there is none.
 
         Raises:
             DataError: If it cannot be fetched; where it is `optional`, not because the hub has none of this name.
@@ -227,7 +227,7 @@ class ModelSpec(BackendSpec):
                 f"model {self.path}: cannot fetch {name} ({shorten_error(err)}); {_format_download_advice(self)}"
             ) from err
 
-    def _hub_weights(self) -> bool:
+    def _has_hub_weights(self) -> bool:
         from huggingface_hub import try_to_load_from_cache
 
         return any(isinstance(try_to_load_from_cache(self.path, w, revision=self.revision), str) for w in WEIGHTS)
@@ -245,13 +245,13 @@ def check_config(config: Mapping[str, Any], path: Path) -> None:
         if isinstance(value, Mapping):
             check_config(value, path)
         if (most := _MOST.get(name)) and isinstance(value, int) and not 0 <= value <= most:
-            raise DataError(f"{path}: {name}: expected at most {most}, got {_short(value)}")
+            raise DataError(f"{path}: {name}: expected at most {most}, got {_format_size(value)}")
         for token in value if isinstance(value, list) else [value]:
             if name in _TOKENS and isinstance(token, int) and (isinstance(token, bool) or token < 0):
-                raise DataError(f"{path}: {name}: expected a token's number, 0 or more, got {_short(token)}")
+                raise DataError(f"{path}: {name}: expected a token's number, 0 or more, got {_format_size(token)}")
 
 
-def _original_lengths(config: Mapping[str, Any]) -> list[int]:
+def _find_original_lengths(config: Mapping[str, Any]) -> list[int]:
     """Return the original context lengths of rotary embeddings whose frequencies depend on the length of the text."""
     field = "original_max_position_embeddings"
     ropes = [config.get(name) for name in ("rope_parameters", "rope_scaling")]
@@ -265,17 +265,17 @@ def _original_lengths(config: Mapping[str, Any]) -> list[int]:
     return [n for n in lengths if isinstance(n, int) and n > 0]
 
 
-def _short(value: int) -> str:
+def _format_size(value: int) -> str:
     return str(value) if abs(value) < 1 << 64 else "a number of more than 64 bits"
 
 
-def bundled_models() -> tuple[str, ...]:
-    """Names of the models that come with the harness."""
-    root = assets_folder()
+def list_bundled_models() -> tuple[str, ...]:
+    """List the names of the models that come with the harness."""
+    root = find_assets_folder()
     return tuple(sorted(p.name for p in root.iterdir() if (p / "config.json").is_file())) if root.is_dir() else ()
 
 
-def assets_folder() -> Path:
+def find_assets_folder() -> Path:
     """Return the folder of the bundled models."""
     from importlib.resources import files
 
@@ -294,4 +294,4 @@ def _format_download_advice(spec: ModelSpec) -> str:
     return f"get it where there is a network with `hf download {spec.path}{pin}`, or set model.path to a folder"
 
 
-__all__ = ["BUNDLED", "ModelSpec", "bundled_models"]
+__all__ = ["BUNDLED", "ModelSpec", "list_bundled_models"]

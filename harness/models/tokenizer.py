@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openended.harness.core import DataError, Ragged, Tokenizer, digest, require_package, shorten_error
-from openended.harness.models.loading.files import TOKENIZERS, digest_files, tokenizer_files
+from openended.harness.models.loading.files import TOKENIZERS, digest_files, list_tokenizer_files
 from openended.harness.models.loading.tokenizer_checks import check_normalizer
 from openended.harness.models.piecewise_tokenization import PieceTokens, is_exact
 
@@ -115,13 +115,13 @@ def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
 
 
 def tokenizer_digest(spec: ModelSpec) -> str:
-    """SHA-256 (hex) that identifies the tokenizer: of its files for a folder, of hub id and commit otherwise."""
+    """Return the SHA-256 (hex) that identifies the tokenizer: of its files, or of hub id and commit."""
     folder = spec.folder
     if folder is None:
         return digest(["tokenizer", spec.path, spec.commit()])
     if not any((folder / name).is_file() for name in TOKENIZERS):
         raise DataError(f"model {spec.path}: no tokenizer in the folder (expected tokenizer.json)")
-    return digest(digest_files(folder, tokenizer_files(folder)))
+    return digest(digest_files(folder, list_tokenizer_files(folder)))
 
 
 def number_words(texts: Iterable[str]) -> Ragged:
@@ -212,7 +212,7 @@ def tokenize_pairs(tokenizer: Tokenizer, prompts: Sequence[str], texts: Iterable
 
 
 def get_bos_prefix(bos_prefix: tuple[int, ...], ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-    """Return what stands before a text of these ids: `lead`, unless it is there already."""
+    """Return the tokens that precede a text of these ids: `bos_prefix`, unless the text has it already."""
     return () if tuple(ids[: len(bos_prefix)]) == bos_prefix else bos_prefix
 
 

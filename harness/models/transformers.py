@@ -57,7 +57,7 @@ class LanguageModel:
         return decode_continuation(self.tokenizer, prompt, ids)
 
     def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-        """Return what stands before a text of these ids: the beginning-of-text token, unless it is there already."""
+        """Return the tokens that precede a text of these ids: the beginning-of-text token, unless the text has it."""
         return get_bos_prefix(self.tokenizer.bos_prefix, ids)
 
     def forward(
@@ -70,7 +70,7 @@ class LanguageModel:
         batch_size: int,
         advance: Advance | None = None,
     ) -> None:
-        """See `models.forward.run`."""
+        """See `models.forward.run_forward`."""
         run_forward(self, jobs, rows=rows, pool=pool, nll=nll, batch_size=batch_size, advance=advance)
 
     @property
@@ -81,7 +81,7 @@ class LanguageModel:
 
 
 def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> LanguageModel:
-    """Load weights and tokenizer; eval mode, no gradients, the model's own generation_config put aside.
+    """Load weights and tokenizer; eval mode, no gradients, the model's own generation_config is ignored.
 
     Args:
         spec: Which model.
@@ -122,7 +122,7 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
 
 
 def _read_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401 - a transformers model
-    """Read the weights, all of them and no others, with the attention that we choose."""
+    """Read the weights, all of them and no others, with the selected attention."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -93,7 +93,7 @@ def design_study(
 def _draw_pairs(
     material: StudyTexts, protocol: StudyProtocol, examples: Sequence[str], secret: bytes, seed: int
 ) -> list[RatingTask]:
-    """All pairs of players, each on `items` prompts drawn without replacement; sides take turns."""
+    """Draw `items` prompts without replacement for every pair of players; the sides alternate."""
     pairs = list(itertools.combinations(material.players, 2))
     order = {pair: make_random_stream(seed, "prompts", *pair).permutation(len(examples)) for pair in pairs}
     first = {pair: int(make_random_stream(seed, "side", *pair).integers(2)) for pair in pairs}
@@ -112,7 +112,7 @@ def _draw_pairs(
 def _draw_singles(
     material: StudyTexts, protocol: StudyProtocol, examples: Sequence[str], secret: bytes, seed: int
 ) -> list[RatingTask]:
-    """The texts of all players on `items` prompts, each rated by `raters`."""
+    """Draw `items` prompts for the texts of all players, each rated by `raters`."""
     chosen = sorted(make_random_stream(seed, "prompts").choice(len(examples), size=protocol.items, replace=False))
     tasks = []
     for copy in range(protocol.raters):

@@ -45,12 +45,12 @@ class RaterModel:
             if task.is_control:
                 choices[question] = _answer_control(key, task, question, rng)
             elif protocol.kind == "pairs":
-                choices[question] = self._preference(protocol.choices, task, rng)
+                choices[question] = self._choose_side(protocol.choices, task, rng)
             else:
-                choices[question] = self._typicality(protocol.choices, task, question, rng)
+                choices[question] = self._choose_level(protocol.choices, task, question, rng)
         return choices
 
-    def _preference(self, choices: Sequence[AnswerChoice], task: RatingTask, rng: np.random.Generator) -> int:
+    def _choose_side(self, choices: Sequence[AnswerChoice], task: RatingTask, rng: np.random.Generator) -> int:
         first, second = (self.strengths[player] for player in task.sides)
         tie = [i for i, answer in enumerate(choices) if answer.outcome == "tie"]
         if tie and rng.random() < self.ties:
@@ -59,7 +59,7 @@ class RaterModel:
         side_choices = [i for i, answer in enumerate(choices) if answer.outcome == side]
         return int(rng.choice(side_choices)) + 1
 
-    def _typicality(
+    def _choose_level(
         self, choices: Sequence[AnswerChoice], task: RatingTask, question: str, rng: np.random.Generator
     ) -> int:
         levels = np.array([answer.rating for answer in choices], dtype=np.float64)

@@ -24,7 +24,7 @@ def build_form_policy(*, connect: bool) -> str:
     Args:
         connect: Allow the page to send requests to its own server.
     """
-    hashes = {part: f"'sha256-{_hash(_part(f'form.{part}'))}'" for part in ("js", "css")}
+    hashes = {part: f"'sha256-{_hash(_read_form_file(f'form.{part}'))}'" for part in ("js", "css")}
     talk = " connect-src 'self';" if connect else ""
     sources = f"script-src {hashes['js']}; style-src {hashes['css']};{talk}"
     return f"default-src 'none'; {sources} base-uri 'none'; form-action 'none'"
@@ -35,7 +35,7 @@ def _hash(text: str) -> str:
 
 
 @cache
-def _part(name: str) -> str:
+def _read_form_file(name: str) -> str:
     return (resources.files("openended.harness.rating") / "form" / name).read_text(encoding="utf-8")
 
 
@@ -67,8 +67,8 @@ def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | 
         .replace("&", r"\u0026")
     )
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    parts = {"data": data, "script": _part("form.js"), "style": _part("form.css")}
-    return environment.from_string(_part("form.html")).render(
+    parts = {"data": data, "script": _read_form_file("form.js"), "style": _read_form_file("form.css")}
+    return environment.from_string(_read_form_file("form.html")).render(
         title=protocol.title,
         policy=build_form_policy(connect=items is None),
         **{name: Markup(text) for name, text in parts.items()},  # noqa: S704 - ours, and JSON without markup

@@ -78,7 +78,7 @@ def _find_rows_file(results: Results, run: Run, stages: Sequence[str]) -> Path |
 def _add_first_texts(
     path: Path, player: str, prompts: dict[str, str], texts_by_player: dict[str, dict[str, str]], run: Run
 ) -> int:
-    """Take the first text of each prompt; returns the tokens of the longest."""
+    """Add the first text of each prompt; return the number of tokens of the longest."""
     rows = RowFile(path)
     texts = texts_by_player.setdefault(player, {})
     ids = zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True)

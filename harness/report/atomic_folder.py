@@ -23,32 +23,32 @@ def replace_folder(target: Path, names: Sequence[str]) -> Iterator[Path]:
     Raises:
         StoreError: If it cannot be written.
     """
-    resolved = target.resolve()
+    real_target = target.resolve()
     try:
-        resolved.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{resolved.name}.", dir=resolved.parent))
+        real_target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{real_target.name}.", dir=real_target.parent))
     except OSError as err:
         raise StoreError(f"cannot write {target}: {err.strerror or err}") from err
     try:
         fresh = work / "new"
         fresh.mkdir()
         yield fresh
-        _swap(fresh, resolved, work / "old", names)
+        _swap(fresh, real_target, work / "old", names)
     except OSError as err:
         raise StoreError(f"cannot write {target}: {err.strerror or err}") from err
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _swap(fresh: Path, resolved: Path, old: Path, names: Sequence[str]) -> None:
-    if not resolved.exists() or {p.name for p in resolved.iterdir()} <= set(names):
-        if resolved.exists():
-            resolved.rename(old)
-        fresh.rename(resolved)
+def _swap(fresh: Path, real_target: Path, old: Path, names: Sequence[str]) -> None:
+    if not real_target.exists() or {p.name for p in real_target.iterdir()} <= set(names):
+        if real_target.exists():
+            real_target.rename(old)
+        fresh.rename(real_target)
         return
     old.mkdir()
     for name in names:
-        if (resolved / name).exists():
-            (resolved / name).rename(old / name)
+        if (real_target / name).exists():
+            (real_target / name).rename(old / name)
         if (fresh / name).exists():
-            (fresh / name).rename(resolved / name)
+            (fresh / name).rename(real_target / name)

@@ -108,7 +108,7 @@ def build_report(
     from openended.harness.report.tables.run_summary import add_summaries
     from openended.harness.results import check_axes, read_results
 
-    layouts = _layouts(layout, options)
+    layouts = _load_layouts(layout, options)
     results = read_results(paths, where)
     check_axes(results, required_axes)
     target = Path(out_dir)
@@ -169,7 +169,7 @@ def _compare(results: Results, references: Sequence[str], baseline: str | None) 
     return tables if baseline is None else [*tables, *build_significance_tables(results, baseline)]
 
 
-def _layouts(
+def _load_layouts(
     layout: str | Path | Layout | Sequence[str] | None, options: Mapping[str, Any]
 ) -> list[tuple[str, Layout]]:
     if layout is None and options:

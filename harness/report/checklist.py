@@ -1,4 +1,4 @@
-"""The REFORMS checklist (Kapoor et al. 2024, Science Advances) of a report, filled in as far as its records know."""
+"""The REFORMS checklist (Kapoor et al. 2024, Science Advances) of a report, filled in from its records."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def write_checklist(results: Results, folder: Path, version: str) -> Path:
         version: Version of the harness.
     """
     lines = ["# REFORMS checklist", "", "Filled in from the records of the runs; the rest is the author's.", ""]
-    for module, answers in _answer(results, version).items():
+    for module, answers in _answer_questions(results, version).items():
         lines += [f"## {module}", "", *(f"- {question}: {answer or YOURS}" for question, answer in answers.items()), ""]
     path = folder / FILE
     write_text(path, "\n".join(lines))
     return path
 
 
-def _answer(results: Results, version: str) -> dict[str, dict[str, str]]:
-    """Return module → question → answer, empty where the records know none."""
+def _answer_questions(results: Results, version: str) -> dict[str, dict[str, str]]:
+    """Return module → question → answer, empty if the records do not answer it."""
     runs = results.runs
 
     def list_values(*axes: str) -> str:

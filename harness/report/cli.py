@@ -29,12 +29,12 @@ Examples:
 
 def parser() -> CommandParser:
     """Return the argument parser of the command."""
-    from openended.harness.results import layout_names
+    from openended.harness.results import list_layouts
 
     command = CommandParser(
         prog="openended report",
         description="Tables (.md, .tex, .csv), figures (.pdf, .png), one tidy frame and a page from finished runs.",
-        epilog=EPILOG.format(layouts=", ".join(layout_names())),
+        epilog=EPILOG.format(layouts=", ".join(list_layouts())),
         example="openended report quickstart",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -92,7 +92,7 @@ def _run(args: argparse.Namespace) -> None:
     from openended.harness.results import resolve_report_request
 
     if args.side_by_side:
-        _show(_side_by_side(args), args)
+        _show(_build_side_by_side(args), args)
         return
     list_options = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
     options: dict[str, Any] = {k: tuple(_split_at_commas([v])) for k, v in list_options.items() if v is not None}
@@ -131,7 +131,7 @@ def _write_texts(args: argparse.Namespace, report: Report) -> list[Path]:
     return [*paths, write_checklist(report.results, report.folder, __version__)] if args.checklist else paths
 
 
-def _side_by_side(args: argparse.Namespace) -> Report:
+def _build_side_by_side(args: argparse.Namespace) -> Report:
     from openended.harness.report.side_by_side import build_side_by_side
     from openended.harness.results import resolve_report_request
 

@@ -12,7 +12,7 @@ from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.build import FILES, Report, write_table
 from openended.harness.report.tables.run_summary import format_axis_values
 from openended.harness.report.tables.selection import select_pairs
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     INTERNAL,
     Layout,
@@ -58,7 +58,7 @@ def build_side_by_side(
         names = [f"A {names[0]}", f"B {names[1]}"]
     first, second = (read_results(folders, where) for folders in paths)
     joined, items = _join_results(first, second)
-    tables = [_settings(names, first, second), *_numbers(names, *items)]
+    tables = [_build_settings_table(names, first, second), *_build_number_tables(names, *items)]
     target = Path(out_dir)
     with replace_folder(target, FILES) as folder:
         written = [p for table in tables for p in write_table(table, folder / "tables")]
@@ -94,7 +94,7 @@ def _join_results(first: Results, second: Results) -> tuple[Results, tuple[list[
     return whole, (fold_seeds(first), later)
 
 
-def _settings(names: Sequence[str], first: Results, second: Results) -> Table:
+def _build_settings_table(names: Sequence[str], first: Results, second: Results) -> Table:
     """Build the table of options whose values differ between the two reports."""
     axes = order_axes(name for results in (first, second) for run in results.runs for name in run.axes)
     settings = [(axis, format_axis_values(first.runs, axis), format_axis_values(second.runs, axis)) for axis in axes]
@@ -108,36 +108,40 @@ def _settings(names: Sequence[str], first: Results, second: Results) -> Table:
     return Table("settings", "What differs in the settings", columns, tuple(rows), remarks, "Setting", show_seeds=False)
 
 
-def _numbers(names: Sequence[str], first: Sequence[SystemValue], second: Sequence[SystemValue]) -> list[Table]:
+def _build_number_tables(
+    names: Sequence[str], first: Sequence[SystemValue], second: Sequence[SystemValue]
+) -> list[Table]:
     """Build a table with three columns per value: first report, second report, difference (second minus first)."""
-    sides = [_by_label(items) for items in (first, second)]
+    sides = [_index_by_label(items) for items in (first, second)]
     pairs = list(dict.fromkeys((*select_pairs(first, Layout()), *select_pairs(second, Layout()))))
     labels = list(dict.fromkeys(label for side in sides for label, _, _ in side))
     columns: list[Column] = []
     cells: dict[str, list[Cell]] = {label: [] for label in labels}
     for pair in pairs:
         rows_by_label = {label: [side.get((label, *pair)) for side in sides] for label in labels}
-        measured = [item for row in rows_by_label.values() for item in row if item is not None]
-        if not measured:
+        present = [item for row in rows_by_label.values() for item in row if item is not None]
+        if not present:
             continue
-        like = measured[0]
+        like = present[0]
         for index, name in enumerate(names):
-            column_cells = [_cell(row[index]) for row in rows_by_label.values()]
+            column_cells = [_make_cell(row[index]) for row in rows_by_label.values()]
             signature = next((i.signature for row in rows_by_label.values() if (i := row[index]) is not None), "")
             title = f"{like.title} ({name})"
             columns.append(
-                Column(*pair, title, like.direction, column_decimals(column_cells), signature, target=like.target)
+                Column(
+                    *pair, title, like.direction, choose_column_decimals(column_cells), signature, target=like.target
+                )
             )
-        gaps = [_gap(*row) for row in rows_by_label.values()]
-        columns.append(Column(*pair, f"Δ {like.title}", "none", column_decimals(gaps)))
+        gaps = [_make_difference_cell(*row) for row in rows_by_label.values()]
+        columns.append(Column(*pair, f"Δ {like.title}", "none", choose_column_decimals(gaps)))
         for label, row, gap in zip(labels, rows_by_label.values(), gaps, strict=True):
-            cells[label] += [*(_cell(item) for item in row), gap]
+            cells[label] += [*(_make_cell(item) for item in row), gap]
     rows = tuple(TableRow(label, "human" if label == "human" else "model", tuple(cells[label])) for label in labels)
     about = f"Δ: {names[1]} minus {names[0]}. If two signatures differ, so do the definitions; a note lists the fields."
     return [Table("side-by-side", "What differs in the numbers", tuple(columns), rows, (about,), show_seeds=False)]
 
 
-def _by_label(items: Sequence[SystemValue]) -> Values:
+def _index_by_label(items: Sequence[SystemValue]) -> Values:
     """Return (system, metric, key) → value; the first human value of each key has the system name `human`."""
     values: dict[tuple[str, str, str], SystemValue] = {}
     systems = group_systems(items)
@@ -151,7 +155,7 @@ def _by_label(items: Sequence[SystemValue]) -> Values:
     return values
 
 
-def _cell(item: SystemValue | None) -> Cell:
+def _make_cell(item: SystemValue | None) -> Cell:
     if item is None:
         return Cell(note=MISSING)
     if not math.isfinite(item.mean):
@@ -159,7 +163,7 @@ def _cell(item: SystemValue | None) -> Cell:
     return Cell(item.mean, item.sd, item.seeds, source=item)
 
 
-def _gap(first: SystemValue | None, second: SystemValue | None) -> Cell:
+def _make_difference_cell(first: SystemValue | None, second: SystemValue | None) -> Cell:
     if first is None or second is None or not math.isfinite(first.mean + second.mean):
         return Cell(blank=True)
     differ = compare_signatures(first.signature, second.signature)

@@ -14,13 +14,13 @@ from .axes import (
     format_option as format_option,
 )
 from .axes import (
+    get_parent_axis as get_parent_axis,
+)
+from .axes import (
     is_readable as is_readable,
 )
 from .axes import (
     order_axes as order_axes,
-)
-from .axes import (
-    parent_axis as parent_axis,
 )
 from .axes import (
     select_fewest_axes as select_fewest_axes,
@@ -35,10 +35,10 @@ from .fold import (
     fold_seeds as fold_seeds,
 )
 from .fold import (
-    natural_sort_key as natural_sort_key,
+    make_natural_sort_key as make_natural_sort_key,
 )
 from .fold import (
-    order_key as order_key,
+    make_order_key as make_order_key,
 )
 from .frame import (
     Results as Results,
@@ -80,7 +80,7 @@ from .layout import (
     build_layout as build_layout,
 )
 from .layout import (
-    layout_names as layout_names,
+    list_layouts as list_layouts,
 )
 from .layout import (
     load_layout as load_layout,

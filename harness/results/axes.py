@@ -14,20 +14,20 @@ SHORT_LABELS = {"max_new_tokens": "length", "num_examples": "N", "embedder.max_l
 UNREADABLE = ("path", "revision", "reference", "generations", "judgments", "texts", "digest")
 
 
-def parent_axis(axis: str) -> str:
+def get_parent_axis(axis: str) -> str:
     """Return the axis that an option belongs to: `model` for `model.dtype`; empty if the axis is not an option."""
     return axis.partition(".")[0] if "." in axis else ""
 
 
 def describes_human_side(axis: str) -> bool:
     """Return whether an axis also applies to the human text (it does not describe the model)."""
-    return axis not in MODEL_AXES and parent_axis(axis) not in MODEL_AXES
+    return axis not in MODEL_AXES and get_parent_axis(axis) not in MODEL_AXES
 
 
 def add_options(axes: Iterable[str], names: Iterable[str]) -> list[str]:
     """Return axes followed by all their options: `embedder` adds `embedder.path`, `embedder.layer`, …."""
     requested = list(axes)
-    return list(dict.fromkeys([*requested, *(n for n in names if parent_axis(n) in requested)]))
+    return list(dict.fromkeys([*requested, *(n for n in names if get_parent_axis(n) in requested)]))
 
 
 def order_axes(names: Iterable[str]) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def format_axis_value(value: Any) -> str:  # noqa: ANN401
 
 def format_option(axis: str, value: str) -> str:
     """Format an option for a label; options of scorer and embedder keep their prefix."""
-    label = axis if parent_axis(axis) in {"scorer", "embedder"} else axis.rpartition(".")[2]
+    label = axis if get_parent_axis(axis) in {"scorer", "embedder"} else axis.rpartition(".")[2]
     return f"{SHORT_LABELS.get(axis, label)}={value or 'none'}"
 
 
@@ -63,18 +63,18 @@ def find_distinguishing_axes(rows: Sequence[Row], names: Iterable[str]) -> list[
     no other axis does.
     """
     every = list(names)
-    out = [n for n in every if is_readable(n) and _differs(rows, n)]
+    out = [n for n in every if is_readable(n) and _has_several_values(rows, n)]
     return select_fewest_axes(rows, sorted((n for n in every if not is_readable(n)), key=_rank), out)
 
 
 def select_fewest_axes(rows: Sequence[Row], names: Iterable[str], selected: Sequence[str] = ()) -> list[str]:
     """Extend `selected` by the axes, in order, that distinguish rows which the axes before them do not."""
     out = list(selected)
-    count = _distinct(rows, out)
+    count = _count_distinct(rows, out)
     for name in names:
-        if count < len(rows) and _distinct(rows, [*out, name]) > count:
+        if count < len(rows) and _count_distinct(rows, [*out, name]) > count:
             out.append(name)
-            count = _distinct(rows, out)
+            count = _count_distinct(rows, out)
     return out
 
 
@@ -93,12 +93,12 @@ def _rank(axis: str) -> int:
     return UNREADABLE.index(last) if last in UNREADABLE else -1
 
 
-def _differs(rows: Sequence[Row], axis: str) -> bool:
-    head, groups = parent_axis(axis), dict[str, set[str]]()
+def _has_several_values(rows: Sequence[Row], axis: str) -> bool:
+    head, groups = get_parent_axis(axis), dict[str, set[str]]()
     for row in rows:
         groups.setdefault(row.get(head, ""), set()).add(row.get(axis, ""))
     return any(len(values) > 1 for values in groups.values())
 
 
-def _distinct(rows: Sequence[Row], names: Sequence[str]) -> int:
+def _count_distinct(rows: Sequence[Row], names: Sequence[str]) -> int:
     return len({tuple(row.get(n, "") for n in names) for row in rows})

@@ -109,7 +109,7 @@ def _fold_rows(rows: Sequence[Mapping[str, Any]], axes: Mapping[str, str]) -> Sy
         values=dict(zip(seeds, values, strict=True)),
         sources=tuple((int(r[INTERNAL]), r["artefact"]) for r in rows),
         target=first["target"] if math.isfinite(first["target"]) else None,
-        error=_root_mean_square([float(r["sd"]) for r in rows]),
+        error=_compute_root_mean_square([float(r["sd"]) for r in rows]),
         ends=_read_interval(rows[0]) if len(rows) == 1 else None,
     )
 
@@ -120,29 +120,29 @@ def _read_interval(row: Mapping[str, Any]) -> tuple[float, float] | None:
     return (low, high) if varies else None
 
 
-def _root_mean_square(spreads: Sequence[float]) -> float:
+def _compute_root_mean_square(spreads: Sequence[float]) -> float:
     """Return the root mean square of the finite values; NaN if there are none."""
     finite = [s for s in spreads if math.isfinite(s)]
     return math.sqrt(math.fsum(s * s for s in finite) / len(finite)) if finite else math.nan
 
 
-def natural_sort_key(text: str) -> tuple[tuple[int, float, str], ...]:
+def make_natural_sort_key(text: str) -> tuple[tuple[int, float, str], ...]:
     """Return a sort key that compares numbers by value: `top_k k=5` before `top_k k=40`."""
     parts = re.split(r"(\d+(?:\.\d+)?)", text)
     return tuple((0, float(p), "") if i % 2 else (1, 0.0, p) for i, p in enumerate(parts))
 
 
-def order_key(axis: str, item: SystemValue) -> tuple[Any, ...]:
+def make_order_key(axis: str, item: SystemValue) -> tuple[Any, ...]:
     """Return the sort key of a value by one axis."""
     value = item.axes.get(axis, "")
     if axis == "decoder":
-        return (_table_rank(value), natural_sort_key(value), natural_sort_key(item.titles[1]))
+        return (_get_table_rank(value), make_natural_sort_key(value), make_natural_sort_key(item.titles[1]))
     if axis == "model":
-        return (0, natural_sort_key(item.titles[0]), natural_sort_key(value))
-    return (0, natural_sort_key(value), ())
+        return (0, make_natural_sort_key(item.titles[0]), make_natural_sort_key(value))
+    return (0, make_natural_sort_key(value), ())
 
 
-def _table_rank(decoder: str) -> int:
+def _get_table_rank(decoder: str) -> int:
     """Return the rank of a decoder in tables; decoders that are not installed come last."""
     rank: int = getattr(load_members("decoder").get(decoder, Decoder), "table_rank")  # noqa: B009
     return rank

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from openended.harness.core import DataError, csv_cell, escape_controls, open_for_replacement, parse_signature
+from openended.harness.core import DataError, escape_controls, escape_csv_cell, open_for_replacement, parse_signature
 from openended.harness.results.axes import describes_human_side, format_axis_value, order_axes
 from openended.harness.results.runs import Run, read_run, unify_model_paths
-from openended.harness.results.store_files import contradiction, locate_verified_file
-from openended.harness.results.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
+from openended.harness.results.store_files import describe_contradiction, locate_verified_file
+from openended.harness.results.tidy import FIXED, INTERNAL, rows_of, serialize_axes, to_frame
 from openended.harness.storage import RECORD, format_direction
 
 if TYPE_CHECKING:
@@ -137,13 +137,13 @@ def _walk(folder: Path) -> Iterator[Path]:
         yield record
         return
     children = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-    if not children and _looks_like_a_run(folder.name):
+    if not children and _is_run_name(folder.name):
         yield folder
     for child in children:
         yield from _walk(child)
 
 
-def _looks_like_a_run(name: str) -> bool:
+def _is_run_name(name: str) -> bool:
     stamp, _, key = name.rpartition("-")
     return bool(stamp) and len(key) == 8 and all(c in "0123456789abcdef" for c in key)
 
@@ -160,7 +160,7 @@ def _read_records(records: Sequence[Path], damaged: MutableMapping[str, str]) ->
         try:
             run = read_run(path)
             for row in run.results:
-                if why := contradiction(run.store, row, damaged):
+                if why := describe_contradiction(run.store, row, damaged):
                     raise DataError(f"{path}: {row.metric} of {row.system}: {why}")
             runs.append(run)
         except DataError as err:
@@ -175,7 +175,7 @@ def _read_records(records: Sequence[Path], damaged: MutableMapping[str, str]) ->
 
 def _run_order(run: Run) -> tuple[str, str]:
     """Return a sort key by content, so that row order does not depend on time or the order of paths."""
-    return canonical_axes(run.axes), run.created
+    return serialize_axes(run.axes), run.created
 
 
 def check_axes(results: Results, names: Iterable[str]) -> None:
@@ -237,7 +237,7 @@ def write_frame(results: Results, folder: Path) -> list[Path]:
         frame.to_parquet(handle, index=False)
     for name in frame.columns:
         if any(isinstance(v, str) for v in frame[name]):
-            frame[name] = [csv_cell(escape_controls(v)) if isinstance(v, str) else v for v in frame[name]]
+            frame[name] = [escape_csv_cell(escape_controls(v)) if isinstance(v, str) else v for v in frame[name]]
     with open_for_replacement(paths[1]) as handle:
-        frame.rename(columns=csv_cell).to_csv(handle, index=False, lineterminator="\n")
+        frame.rename(columns=escape_csv_cell).to_csv(handle, index=False, lineterminator="\n")
     return paths

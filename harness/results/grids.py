@@ -58,11 +58,11 @@ class GridFolder:
         """Return the folders of its finished runs without duplicates, even if the outputs folder was moved."""
         outputs = next((p.parent for p in self.folder.resolve().parents if p.name == GRIDS), None)
         recorded = [Path(str(job["folder"])) for job in self.jobs() if job.get("folder")]
-        moved = [outputs / _path_from_runs(path) if outputs is not None else path for path in recorded]
+        moved = [outputs / _cut_before_runs(path) if outputs is not None else path for path in recorded]
         return list(dict.fromkeys(m if m.is_dir() else t for m, t in zip(moved, recorded, strict=True)))
 
 
-def _path_from_runs(run: Path) -> Path:
+def _cut_before_runs(run: Path) -> Path:
     """Return the part of a run's path from `runs` on."""
     parts = run.parts
     return Path(*parts[len(parts) - 1 - parts[::-1].index(RUNS) :]) if RUNS in parts else run
@@ -121,7 +121,7 @@ def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest
         paths += word_paths
         options.append(laid_out)
     same = options[0] if options and all(other == options[0] for other in options) else None
-    return ReportRequest(tuple(paths), _title(words), same)
+    return ReportRequest(tuple(paths), _choose_title(words), same)
 
 
 def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, Any] | None]:
@@ -129,7 +129,7 @@ def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, An
     if path.exists():
         grid = read_grid(path) if path.is_dir() else None
         if grid is not None:
-            return _runs(grid), grid.reports.get(grid.name)
+            return _list_runs(grid), grid.reports.get(grid.name)
         resolved = path.resolve()
         return [path], _find_last_options(
             resolved.name, resolved.parent.parent
@@ -138,12 +138,12 @@ def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, An
         return [outputs / RUNS / word], _find_last_options(word, outputs)
     grids = {grid.folder.name: grid for grid in read_grids(outputs)} | {grid.name: grid for grid in read_grids(outputs)}
     if word in grids:  # the runs of a grid over a series carry the names of its experiments
-        return _runs(grids[word]), grids[word].reports.get(grids[word].name)
+        return _list_runs(grids[word]), grids[word].reports.get(grids[word].name)
     names = {*grids, *(p.name for p in (outputs / RUNS).glob("*") if p.is_dir())}
     raise DataError(f"no run folder or run name {word!r}{suggest(word, names) if names else ''}")
 
 
-def _runs(grid: GridFolder) -> list[Path]:
+def _list_runs(grid: GridFolder) -> list[Path]:
     runs = grid.runs()
     if not runs:
         raise DataError(f"{grid.folder}: no job of this grid has finished")
@@ -155,7 +155,7 @@ def _find_last_options(name: str, outputs: Path) -> Mapping[str, Any] | None:
     return next((g.reports[name] for g in reversed(read_grids(outputs)) if name in g.reports), None)
 
 
-def _title(words: Sequence[str]) -> str:
+def _choose_title(words: Sequence[str]) -> str:
     first = Path(words[0]).resolve()
     name = first.parent.name if first.name == "record.json" else first.name
     grid = read_grid(first) if first.is_dir() else None

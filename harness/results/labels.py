@@ -9,8 +9,8 @@ from openended.harness.results.axes import (
     describes_human_side,
     find_distinguishing_axes,
     format_option,
+    get_parent_axis,
     is_readable,
-    parent_axis,
     select_fewest_axes,
     sort_by_readability,
 )
@@ -20,7 +20,7 @@ from openended.harness.results.fold import SystemValue
 def find_varying_axes(items: Iterable[SystemValue]) -> list[str]:
     """Return the axes other than model and decoder that distinguish the model rows."""
     rows = list({tuple(f.axes.items()): f.axes for f in items if f.system == "model"}.values())
-    names = [n for n in (rows[0] if rows else ()) if n not in _TITLE_AXES and parent_axis(n) not in _TITLE_AXES]
+    names = [n for n in (rows[0] if rows else ()) if n not in _TITLE_AXES and get_parent_axis(n) not in _TITLE_AXES]
     return find_distinguishing_axes(rows, names)
 
 
@@ -38,15 +38,17 @@ def label_systems(items: Sequence[SystemValue], skip: Iterable[str] = ()) -> lis
     several = len({i.titles[0] for i in models}) > 1
     left = set(skip)
     names = [n for n in dict.fromkeys(n for i in items for n in i.axes) if n not in left]
-    options = [n for n in names if n not in _TITLE_AXES and parent_axis(n) != "decoder" and is_readable(n)]
+    options = [n for n in names if n not in _TITLE_AXES and get_parent_axis(n) != "decoder" and is_readable(n)]
     axes = find_distinguishing_axes([i.axes for i in items], options)
-    # An option that some systems do not have, and the others have in common, tells no two of them apart.
+    # An option that some systems lack and that is equal for the others does not distinguish two systems.
     axes = [a for a in axes if len({i.axes[a] for i in items if i.axes.get(a)}) > 1]
     labels = [label_system(i, axes, several_models=several) for i in items]
     for label in [label for label, count in Counter(labels).items() if count > 1]:
         alike = [at for at, candidate in enumerate(labels) if candidate == label]
         rows = [items[at].axes for at in alike]
-        differ = select_fewest_axes(rows, sort_by_readability(sorted(names, key=lambda n: parent_axis(n) != "decoder")))
+        differ = select_fewest_axes(
+            rows, sort_by_readability(sorted(names, key=lambda n: get_parent_axis(n) != "decoder"))
+        )
         for at, row in zip(alike, rows, strict=True):
             labels[at] = f"{label} ({', '.join(format_option(n, row.get(n, '')) for n in differ)})" if differ else label
     return labels
@@ -67,6 +69,6 @@ def label_system(item: SystemValue, axes: Sequence[str], *, several_models: bool
 
 def _is_in_label(item: SystemValue, axis: str) -> bool:
     """Return whether a row's label spells out an axis."""
-    if axis in {"model", "decoder"} or parent_axis(axis) == "decoder":
+    if axis in {"model", "decoder"} or get_parent_axis(axis) == "decoder":
         return False
     return item.system == "model" or describes_human_side(axis)

@@ -88,7 +88,7 @@ class Layout(Spec):
             raise SpecError(f"report: axis {min(both)!r} is in more than one of rows, columns and split")
 
 
-def layout_names() -> list[str]:
+def list_layouts() -> list[str]:
     """Return the names of the built-in layouts."""
     return list_names("report")
 
@@ -101,7 +101,7 @@ def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: A
     """
     if isinstance(name, Layout):
         return dataclasses.replace(name, **changes)
-    text, where = _layout_text(str(name))
+    text, where = _read_layout_text(str(name))
     node = dict(read_options(text, where, shorten_error))
     node.pop("defaults", None)  # present in copies of built-in layouts; the dataclass has the defaults of `_base`
     return build_layout(node, where, changes)
@@ -114,13 +114,13 @@ def build_layout(node: Mapping[str, Any], where: str, changes: Mapping[str, Any]
     return construct(Layout, {**node, **(changes or {})}, where)
 
 
-def _layout_text(name: str) -> tuple[str, str]:
+def _read_layout_text(name: str) -> tuple[str, str]:
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
         if not path.is_file():
             raise SpecError(f"no such layout file: {path}")
         return path.read_text(encoding="utf-8"), name
-    names = layout_names()
+    names = list_layouts()
     if name not in names:
         raise SpecError(f"no layout {name!r}{suggest(name, names)}, or the path of a .yaml")
     return read_full_yaml("report", name), f"layout {name}"

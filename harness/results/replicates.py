@@ -38,7 +38,7 @@ def load_replicates(results: Results, item: SystemValue) -> Replicates | None:
 
 def find_interval(results: Results, item: SystemValue) -> Interval | None:
     """Return the interval of a value over examples: the recorded one for one seed, else that of the mean over seeds."""
-    rows = [row for at, artefact in item.sources for row in _rows(results.runs[at].results, item, artefact)]
+    rows = [row for at, artefact in item.sources for row in _find_rows(results.runs[at].results, item, artefact)]
     if len(rows) == 1:
         interval = rows[0].intervals.get(item.key)
         return Interval(**interval) if interval else None
@@ -58,7 +58,7 @@ def _number_prompts(arrays: Sequence[Mapping[str, Any]], rows: Sequence[F64]) ->
     return np.concatenate(prompts).astype(np.int64)
 
 
-def _rows(rows: Sequence[ResultRow], item: SystemValue, artefact: str | None) -> list[ResultRow]:
+def _find_rows(rows: Sequence[ResultRow], item: SystemValue, artefact: str | None) -> list[ResultRow]:
     """Return the record row that holds a value; empty if there is none."""
     identity = (item.system, item.metric, item.signature, artefact)
     return [row for row in rows if (row.system, row.metric, row.signature, row.artefact) == identity][:1]

@@ -49,12 +49,14 @@ def unify_model_paths(runs: Sequence[Run]) -> list[Run]:
     """Give all copies of a model the same path, so that a copy in another folder is not a separate system."""
     paths: dict[tuple[str, str], str] = {}
     for run in runs:
-        for axis, key in _model_paths(run):
+        for axis, key in _list_model_paths(run):
             paths[key] = min(paths.get(key, run.axes[axis]), run.axes[axis])
-    return [replace(run, axes={**run.axes, **{axis: paths[key] for axis, key in _model_paths(run)}}) for run in runs]
+    return [
+        replace(run, axes={**run.axes, **{axis: paths[key] for axis, key in _list_model_paths(run)}}) for run in runs
+    ]
 
 
-def _model_paths(run: Run) -> list[tuple[str, tuple[str, str]]]:
+def _list_model_paths(run: Run) -> list[tuple[str, tuple[str, str]]]:
     """Return the path axes of a run's models, each with its role and the digest of the model's content.
 
     Models that a decoder needs besides the one under test have one axis with all their options.
@@ -78,24 +80,24 @@ def read_run(path: Path) -> Run:
         created=record.created,
         name=f"{experiment}/{folder.name.rpartition('-')[2]}",
         experiment=experiment,
-        axes={name: _plain(value) for name, value in record.axes.items()},
-        titles={role: _title(path, record, role) for role in ("model", "decoder")},
+        axes={name: _to_scalar(value) for name, value in record.axes.items()},
+        titles={role: _read_title(path, record, role) for role in ("model", "decoder")},
         store=(folder / record.store).resolve() if record.store else None,
         inputs=record.inputs,
         results=record.results,
         notes=(*record.notes, *describe_reused_artifacts(record)),
-        imported_stages=_imported_stages(record),
-        command=_command(record),
+        imported_stages=_list_imported_stages(record),
+        command=_read_command(record),
     )
 
 
-def _command(record: RunRecord) -> tuple[str, ...]:
+def _read_command(record: RunRecord) -> tuple[str, ...]:
     """Return the command of a run; for a Slurm job, which its launcher started, the overrides of the user."""
     words = tuple(record.command)
     return ("openended", *record.overrides) if words and words[0].endswith("submitit/core/_submit.py") else words
 
 
-def _title(path: Path, record: RunRecord, role: str) -> str:
+def _read_title(path: Path, record: RunRecord, role: str) -> str:
     """Return the display name of the model or decoder; empty if the record has none."""
     part = record.spec.get(role) or {}
     if not isinstance(part, Mapping):
@@ -103,7 +105,7 @@ def _title(path: Path, record: RunRecord, role: str) -> str:
     return str(part.get("title") or "")
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _to_scalar(value: Any) -> Any:  # noqa: ANN401
     """Return an axis value as a scalar; lists and objects become compact JSON."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")) if isinstance(value, (list, dict)) else value
 
@@ -125,7 +127,7 @@ def describe_reused_artifacts(record: RunRecord) -> tuple[str, ...]:
     )
 
 
-def _imported_stages(record: RunRecord) -> tuple[str, ...]:
+def _list_imported_stages(record: RunRecord) -> tuple[str, ...]:
     """Return the stages whose artifacts were imported."""
     names = (name for name, other in record.provenance.items() if isinstance(other, Mapping) and other.get("imported"))
     return tuple(dict.fromkeys(name.partition(":")[0] for name in names))
@@ -135,16 +137,16 @@ def _describe_origin(other: Mapping[str, Any], record: RunRecord) -> str:
     """Describe how the origin of a cached artifact differs from the run; empty if it does not."""
     if "maker" in other:
         return "versions that were not noted"
-    packages = _part(other, "packages")
+    packages = _get_mapping(other, "packages")
     parts = [f"{name} {was or 'absent'} (now {record.packages.get(name, 'absent')})" for name, was in packages.items()]
-    commit = _part(other, "git").get("commit")
+    commit = _get_mapping(other, "git").get("commit")
     if commit:
         parts.append(f"code {str(commit)[:7]} (now {str(record.git.get('commit'))[:7]})")
-    hardware = _part(other, "hardware")
+    hardware = _get_mapping(other, "hardware")
     parts += [f"{k} {hardware[k]} (now {record.hardware.get(k)})" for k in _HARDWARE if k in hardware]
     return ", ".join(parts)
 
 
-def _part(other: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _get_mapping(other: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = other.get(name)
     return part if isinstance(part, Mapping) else {}

@@ -121,10 +121,10 @@ def read_search(folder: Path) -> SearchResult | None:
 
 
 def _read_trial(node: dict[str, Any]) -> SearchTrial:
-    by_seed = {name: {k: _numbers(v) for k, v in node[name].items()} for name in ("seeds", "fresh")}
-    lists = {"values": _numbers(node["values"]), "runs": tuple(node["runs"])}
+    by_seed = {name: {k: _parse_numbers(v) for k, v in node[name].items()} for name in ("seeds", "fresh")}
+    lists = {"values": _parse_numbers(node["values"]), "runs": tuple(node["runs"])}
     return SearchTrial(**{**node, **by_seed, **lists})
 
 
-def _numbers(values: list[float | None]) -> tuple[float, ...]:
+def _parse_numbers(values: list[float | None]) -> tuple[float, ...]:
     return tuple(math.nan if v is None else float(v) for v in values)

@@ -45,7 +45,7 @@ def locate_verified_file(
     return folder / name
 
 
-def contradiction(store: Path | None, row: ResultRow, damaged: MutableMapping[str, str]) -> str | None:
+def describe_contradiction(store: Path | None, row: ResultRow, damaged: MutableMapping[str, str]) -> str | None:
     """Describe how a record's row differs from its artifact; None if they agree or the artifact is missing.
 
     The artifact is verified only if the two differ; a valid artifact then overrules the record.

@@ -16,8 +16,13 @@ from openended.harness.core import (
     render_option,
     unescape_mathtext,
 )
-from openended.harness.results.axes import describes_human_side, find_distinguishing_axes, format_option, parent_axis
-from openended.harness.results.fold import SystemValue, natural_sort_key, order_key
+from openended.harness.results.axes import (
+    describes_human_side,
+    find_distinguishing_axes,
+    format_option,
+    get_parent_axis,
+)
+from openended.harness.results.fold import SystemValue, make_natural_sort_key, make_order_key
 from openended.harness.results.labels import find_varying_axes, label_systems
 
 Pair = tuple[str, str]
@@ -61,7 +66,7 @@ def group_systems(items: Iterable[SystemValue]) -> list[System]:
     models = [i for i in items if i.system == "model"]
     axes = find_varying_axes(models)
     groups: dict[tuple[str, ...], list[SystemValue]] = {}
-    for item in sorted(models, key=lambda i: tuple(order_key(a, i) for a in ("model", "decoder", *axes, *i.axes))):
+    for item in sorted(models, key=lambda i: tuple(make_order_key(a, i) for a in ("model", "decoder", *axes, *i.axes))):
         groups.setdefault(tuple(item.axes.values()), []).append(item)
     labels = label_systems([g[0] for g in groups.values()])
     return [System(escape_mathtext(label), tuple(g)) for label, g in zip(labels, groups.values(), strict=True)]
@@ -112,7 +117,7 @@ def group_by_data(items: Sequence[SystemValue]) -> dict[str, list[SystemValue]]:
     """
     rows = [i.axes for i in items if i.system == "model"]
     # `task.texts` varies with model and length because of truncation; the labels show model and length already.
-    names = [n for n in (rows[0] if rows else ()) if "task" in (n, parent_axis(n)) and n != "task.texts"]
+    names = [n for n in (rows[0] if rows else ()) if "task" in (n, get_parent_axis(n)) and n != "task.texts"]
     axes = find_distinguishing_axes(list({tuple(r.get(n, "") for n in names): r for r in rows}.values()), names)
     shown_axes = ["task", *(a for a in axes if a != "task")]
     groups: dict[tuple[str, ...], list[SystemValue]] = {}
@@ -135,7 +140,7 @@ def group_by_options(items: Sequence[SystemValue], metric: str) -> dict[str, lis
     groups: dict[str, list[SystemValue]] = {}
     for item in metric_items:
         groups.setdefault(format_options(metric, options[item.signature]), []).append(item)
-    return dict(sorted(groups.items(), key=lambda group: natural_sort_key(group[0])))
+    return dict(sorted(groups.items(), key=lambda group: make_natural_sort_key(group[0])))
 
 
 def find_differing_options(items: Sequence[SystemValue], ignored: Sequence[str] = FACTS) -> dict[str, dict[str, str]]:

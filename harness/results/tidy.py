@@ -27,7 +27,7 @@ INTERNAL = "at"  # column with the index into `Results.runs`; not exported
 Key = tuple[str, ...]
 
 
-def canonical_axes(axes: Mapping[str, Any]) -> str:
+def serialize_axes(axes: Mapping[str, Any]) -> str:
     """Serialize axes to a text that does not depend on their order."""
     return json.dumps({k: v for k, v in axes.items() if v is not None}, sort_keys=True, default=str)
 
@@ -47,25 +47,25 @@ def rows_of(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
             if (at, result.metric) in old:  # skips its human values too
                 continue
             if result.system == "model":
-                rows += _result_rows(run, at, result)
+                rows += _iterate_rows(run, at, result)
             else:
-                sides.setdefault(_side_key(run, result), []).append((at, result))
+                sides.setdefault(_make_side_key(run, result), []).append((at, result))
     count = len(old)
     for shared in sides.values():
         newest = max(shared, key=lambda entry: (runs[entry[0]].created, runs[entry[0]].folder.name))
-        first = next(entry for entry in shared if _values_text(entry[1]) == _values_text(newest[1]))
-        rows += _result_rows(runs[first[0]], *first)
-        count += sum(_values_text(entry[1]) != _values_text(newest[1]) for entry in shared)
+        first = next(entry for entry in shared if _serialize_values(entry[1]) == _serialize_values(newest[1]))
+        rows += _iterate_rows(runs[first[0]], *first)
+        count += sum(_serialize_values(entry[1]) != _serialize_values(newest[1]) for entry in shared)
     return rows, count
 
 
-def _values_text(result: ResultRow) -> str:
+def _serialize_values(result: ResultRow) -> str:
     """Serialize the values so that NaN equals NaN."""
     return json.dumps(dict(result.values), sort_keys=True)
 
 
-def _side_key(run: Run, result: ResultRow) -> Key:
-    human = canonical_axes({k: v for k, v in run.axes.items() if describes_human_side(k)})
+def _make_side_key(run: Run, result: ResultRow) -> Key:
+    human = serialize_axes({k: v for k, v in run.axes.items() if describes_human_side(k)})
     return human, result.system, result.metric, result.signature
 
 
@@ -74,7 +74,7 @@ def _find_superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
     seen: set[Key] = set()
     old: set[tuple[int, str]] = set()
     for at in sorted(range(len(runs)), key=lambda i: (runs[i].created, runs[i].folder.name), reverse=True):
-        axes = canonical_axes(runs[at].axes)
+        axes = serialize_axes(runs[at].axes)
         for result in (r for r in runs[at].results if r.system == "model"):
             key = (axes, result.metric, result.signature)
             if key in seen:
@@ -83,10 +83,10 @@ def _find_superseded(runs: Sequence[Run]) -> set[tuple[int, str]]:
     return old
 
 
-def _result_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any]]:
+def _iterate_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any]]:
     system, primary = result.system, result.primary
     axes = run.axes if system == "model" else {k: v for k, v in run.axes.items() if describes_human_side(k)}
-    setting = canonical_axes({k: v for k, v in axes.items() if k != "seed"})
+    setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
     shared = {
         INTERNAL: at,
         "run": run.name,
@@ -130,10 +130,10 @@ def to_frame(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> pd.DataF
 
     names = (*FIXED, *axes, INTERNAL)
     columns = {name: [row.get(name) for row in rows] for name in names}
-    return pd.DataFrame({name: _series(pd, values) for name, values in columns.items()})
+    return pd.DataFrame({name: _build_series(pd, values) for name, values in columns.items()})
 
 
-def _series(pd: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401
+def _build_series(pd: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401
     """Build a column of one type; integers stay integers despite missing values, mixed types become text."""
     kinds = {type(v) for v in values if v is not None}
     if kinds == {int}:

@@ -102,12 +102,12 @@ def make_human(
     count = write_rows(folder / HUMAN_ROWS, rows(examples / EXAMPLES))
     more = write_rows(folder / MORE, rows(examples / SPARE))
     human_rows = RowFile(folder / HUMAN_ROWS)
-    write_rows(folder / PROMPTS, (_unanswered(row) for row in human_rows))
+    write_rows(folder / PROMPTS, (_make_empty_answer(row) for row in human_rows))
     longest = int(human_rows.prompt_ids.lengths.max(initial=0))
     return {"n": count, "cut": int(human_rows.stops.sum()), "longest_prompt": longest, "more": more}
 
 
-def _unanswered(row: Row) -> Row:
+def _make_empty_answer(row: Row) -> Row:
     nothing = Generation(row.generation.example_id, 0, "", (), "length", float("nan"))
     return Row(row.prompt, row.prompt_ids, nothing)
 
@@ -169,7 +169,7 @@ def make_generations(
         if (i, s) not in have
     ]
 
-    def _with_ids(generation: Generation, row: Row) -> Generation:
+    def _add_ids(generation: Generation, row: Row) -> Generation:
         if lm.tokenizer is not None or recode is None:
             return generation
         return replace(
@@ -178,7 +178,7 @@ def make_generations(
 
     def emit(generations: list[Generation]) -> None:
         prompts_of = ((prompt_rows[g.example_id], g) for g in generations)
-        parts.add([Row(prompt.prompt, prompt.prompt_ids, _with_ids(g, prompt)) for prompt, g in prompts_of])
+        parts.add([Row(prompt.prompt, prompt.prompt_ids, _add_ids(g, prompt)) for prompt, g in prompts_of])
 
     lm.generate(replace(request, prompts=todo), emit, advance)
     parts.join(folder / DATA)

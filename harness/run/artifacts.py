@@ -30,7 +30,7 @@ Build = Callable[[Path], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """How much work an artifact is, and for which model: what a plan adds up."""
+    """The amount of work of an artifact, and its model; a plan adds these up."""
 
     role: Role
     num_texts: int = 0
@@ -69,7 +69,7 @@ class ArtifactRequest:
     work: Workload
 
     def recipe(self) -> Recipe | None:
-        """Return what identifies it, or None while an input is not known."""
+        """Return the recipe, or None while an input is unknown."""
         digests = {name: value for name, value in self.inputs.items() if value is not None}
         return Recipe(self.stage, STAGES[self.stage], self.spec, digests) if len(digests) == len(self.inputs) else None
 
@@ -109,7 +109,7 @@ class ArtifactBuilder:
         return sum(line.state == "make" for line in self.plan)
 
     def try_or_note(self, load: Callable[[], T]) -> T | None:
-        """Return what `load` returns; a plan notes what is missing and goes on with None.
+        """Return the result of `load`; a plan notes what is missing and continues with None.
 
         Raises:
             DataError: If something is missing and this is no plan.
@@ -157,7 +157,7 @@ class ArtifactBuilder:
     def build_together(
         self, requests: Sequence[ArtifactRequest], compute: Callable[[Sequence[int]], Sequence[Build]]
     ) -> list[Entry | None]:
-        """Return several artifacts that one pass of a model can make.
+        """Return several artifacts that one pass of a model can compute.
 
         Args:
             requests: The artifacts.
@@ -168,7 +168,7 @@ class ArtifactBuilder:
         waiting: dict[int, Build] = {}
 
         def write(index: int, folder: Path) -> Mapping[str, Any]:
-            if index not in waiting:  # the first of them, or one that another process was about to make
+            if index not in waiting:  # the first of them, or one that another process has computed meanwhile
                 rest = [i for i in missing if i >= index]
                 waiting.update(zip(rest, compute(rest), strict=True))
             return waiting.pop(index)(folder)

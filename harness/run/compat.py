@@ -38,5 +38,5 @@ def apply_preset(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_options(node: Mapping[str, Any], options: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node with options set where it has its usual value, None if no other is known."""
+    """Return a node with these options set, except where it already differs from the usual value."""
     return {**node, **{name: value for name, value in options.items() if node.get(name) == usual.get(name)}}

@@ -16,7 +16,7 @@ from openended.harness.run.dataset import Dataset, load_tokenizer_of
 from openended.harness.run.resolve import GenerationPart
 from openended.harness.storage import Row, RowFile, write_rows
 
-VERSION = 1  # raised when damaged texts change; enters their keys
+VERSION = 1  # increased when damaged texts change; enters their keys
 UNCUT = ("longer", "none")
 
 

@@ -34,7 +34,7 @@ class Dataset:
     @property
     def human_rows(self) -> TextRows:
         """The human side."""
-        return self._rows("human", stages.HUMAN_ROWS, self.chat)
+        return self._make_rows("human", stages.HUMAN_ROWS, self.chat)
 
     @property
     def prompts(self) -> Path:
@@ -46,14 +46,14 @@ class Dataset:
     @property
     def spare_rows(self) -> TextRows:
         """Human texts of other prompts; they replace the system in the human ceiling."""
-        return self._rows("more human", stages.MORE, None)
+        return self._make_rows("more human", stages.MORE, None)
 
-    def _rows(self, role: Role, file: str, chat: Entry | None) -> TextRows:
+    def _make_rows(self, role: Role, file: str, chat: Entry | None) -> TextRows:
         count, length = self.data.num_planned, self.data.max_new_tokens or 0
         return TextRows(role, self.human, file, self.tokenizer, chat, num_texts=count, num_tokens=count * length)
 
     def explain_no_ceiling(self, needed: int) -> str:
-        """Say why there is no human ceiling beside a system of `wanted` texts; empty where there is one.
+        """Say why there is no human ceiling for a system of `needed` texts; empty if there is one.
 
         A metric of two sides moves with their sizes, so that the ceiling is of as many texts as the system has.
         """
@@ -115,7 +115,9 @@ def _build_human(
     inputs = {"examples": examples.content if examples else None, "tokenizer": tokenizer}
 
     def write(folder: Path) -> Mapping[str, Any]:
-        return stages.make_human(folder, _path(examples), load_tokenizer_of(builder, data.tokenizer_spec), length)
+        return stages.make_human(
+            folder, _require_path(examples), load_tokenizer_of(builder, data.tokenizer_spec), length
+        )
 
     request = ArtifactRequest("human", data.task.name, {"max_new_tokens": length}, inputs, _HUMAN_WORK)
     return builder.build(request, write)
@@ -142,12 +144,12 @@ def _build_chat(
     def write(folder: Path) -> Mapping[str, Any]:
         if template is None:
             raise SpecError("the chat template was not read yet")
-        return stages.make_chat(folder, _path(examples), template, builder.session.tokenizer(spec))
+        return stages.make_chat(folder, _require_path(examples), template, builder.session.tokenizer(spec))
 
     return builder.build(ArtifactRequest("chat", spec.title, {}, inputs, _HUMAN_WORK), write)
 
 
-def _path(examples: Entry | None) -> Path:
+def _require_path(examples: Entry | None) -> Path:
     if examples is None:
         raise SpecError("examples were not made yet")
     return examples.path

@@ -28,7 +28,7 @@ def check_model(part: GenerationPart, builder: ArtifactBuilder) -> None:
 def generate(
     part: GenerationPart, runtime: Runtime, builder: ArtifactBuilder, dataset: Dataset, decoder: Decoder | None
 ) -> TextRows:
-    """Generate with the model under test.
+    """Generate texts with the model under test.
 
     Args:
         part: Model, seed, number and length of the texts.
@@ -81,13 +81,13 @@ def generate(
                 recode=load_tokenizer_of(builder, dataset.data.tokenizer_spec),
             )  # fmt: skip
 
-    rows = _model_rows(part, dataset, chat)
+    rows = _plan_model_rows(part, dataset, chat)
     request = ArtifactRequest("generate", f"{model.title} {decoder.title}", spec, inputs, rows.workload(model))
     return replace(rows, entry=builder.build(request, write, resumable=True))
 
 
 def check_start_token(model: BackendSpec) -> None:
-    """Check that the model has a token to start from where the prompt is empty.
+    """Check that the model has a token to start from if a prompt is empty.
 
     Raises:
         SpecError: If it has none; names what to set.
@@ -157,12 +157,12 @@ def import_generations(part: GenerationPart, builder: ArtifactBuilder, dataset: 
     if source is not None and file is not None and (file_format := recognize_format(path)):
         spec["format"] = file_format
     spec |= {"count": most, "names": task.name} if is_unpaired else {}
-    rows = _model_rows(part, dataset, None)
+    rows = _plan_model_rows(part, dataset, None)
     entry = builder.build(ArtifactRequest("import", path.name, spec, inputs, rows.workload()), write)
     return replace(rows, entry=entry)
 
 
-def _model_rows(part: GenerationPart, dataset: Dataset, chat: Entry | None) -> TextRows:
+def _plan_model_rows(part: GenerationPart, dataset: Dataset, chat: Entry | None) -> TextRows:
     """Return the rows of the system under test as they are planned; the caller adds their entry."""
     count = dataset.data.num_planned * part.samples
     return TextRows(

@@ -41,7 +41,7 @@ LONG = 12  # of a digest in an axis
 def collect_facts(
     run: ResolvedRun, metric: Metric, human: TextRows, model: TextRows, fingerprint: str | None
 ) -> dict[str, str]:
-    """Facts of the data that identify a number beside the metric's options; same for all systems of a column.
+    """Return the data's facts that identify a number beside the metric's options; equal for all systems of a column.
 
     Args:
         run: The run.
@@ -60,10 +60,10 @@ def collect_facts(
     elif "embeddings" in roles and scoring.embedder is not None:
         e = scoring.embedder
         layer = f"{e.pooling}/{e.layer}/{e.max_length or 'full'}"
-        out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{layer}{_domain_mark(e, run)}"
+        out["embedder"] = f"{e.title}@{digest(e.identity())[:SHORT]}/{layer}{_format_domain_mark(e, run)}"
     if "scorer" in roles and (scorer := scoring.scorer) is not None:
         mark = f" ({scorer.mark})" if scorer.mark else ""
-        out["scorer"] = f"{scorer.title}@{digest(scorer.identity())[:SHORT]}{_domain_mark(scorer, run)}{mark}"
+        out["scorer"] = f"{scorer.title}@{digest(scorer.identity())[:SHORT]}{_format_domain_mark(scorer, run)}{mark}"
     elif counts_tokens(metric):
         out["tokens"] = describe_tokens(scoring.counter)
     n_human, n_model = _count(human), _count(model)
@@ -88,12 +88,12 @@ def collect_facts(
 
 
 def describe_columns(metrics: MetricsPart) -> dict[str, str]:
-    """The user's mapping of the columns of a file of judgments."""
+    """Describe the user's mapping of the columns of a file of judgments."""
     pairs = sorted(metrics.judgment_columns.items())
     return {"columns": "+".join(f"{name}={column}" for name, column in pairs)} if pairs else {}
 
 
-def _domain_mark(spec: BackendSpec | EmbedderSpec, run: ResolvedRun) -> str:
+def _format_domain_mark(spec: BackendSpec | EmbedderSpec, run: ResolvedRun) -> str:
     return f" ({OUT_OF_DOMAIN})" if is_out_of_domain(spec, run.data.task) else ""
 
 
@@ -107,16 +107,16 @@ def _count(source: TextRows) -> str:
 
 
 def digest_texts(human: Entry | None) -> str | None:
-    """Digest of prompts and human continuations as they were cut; None while they are still to be made.
+    """Return the digest of prompts and truncated human continuations; None while they are only planned.
 
     Of texts, not of token ids: two tokenizers that cut alike give one human side, whatever they are called. GPT-2 small
     and large are two repositories on the hub.
     """
-    return _texts_digest(human.path / HUMAN_ROWS, human.files[HUMAN_ROWS]) if human is not None else None
+    return _digest_texts_cached(human.path / HUMAN_ROWS, human.files[HUMAN_ROWS]) if human is not None else None
 
 
 @lru_cache(maxsize=64)
-def _texts_digest(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
+def _digest_texts_cached(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
     rows = RowFile(path)
     return digest_columns(rows.each(name) for name in ("example_id", "prompt", "text"))
 
@@ -124,7 +124,7 @@ def _texts_digest(path: Path, content: str) -> str:  # noqa: ARG001 - part of th
 def collect_axes(
     run: ResolvedRun, decoder: Decoder | None, *, fingerprint: str | None = None, human: Entry | None = None
 ) -> dict[str, Json]:
-    """Flat identity of the run: everything that can change a text or a number.
+    """Return the flat identity of the run: everything that can change a text or a number.
 
     Args:
         run: The run.
@@ -143,8 +143,12 @@ def collect_axes(
         out["task"] = path.name
     else:
         texts = digest_texts(human)
-        out |= {**_options("task", task), "task.digest": _short(fingerprint), "task.texts": _short(texts)}
-    out |= _system(generation, task, decoder, fingerprint)
+        out |= {
+            **_collect_option_axes("task", task),
+            "task.digest": _shorten(fingerprint),
+            "task.texts": _shorten(texts),
+        }
+    out |= _collect_system_axes(generation, task, decoder, fingerprint)
     if judged:
         out |= {"model": None, "decoder": "rated"}
     built_in = generation.file is not None and is_built_in_system(generation.file)
@@ -152,55 +156,55 @@ def collect_axes(
     length, least = generation.max_new_tokens, generation.min_new_tokens
     out |= {"num_examples": run.data.num_examples, "max_new_tokens": length, "samples": generation.samples}
     if decoder is not None and generation.model is not None:
-        # One word for "always full length": a sweep over lengths then differs in the length alone.
+        # One word for "always full length", so that a sweep over lengths differs only in the length.
         out["min_new_tokens"] = "max_new_tokens" if least == length else least
     if decoder is not None and generation.continue_after_end:
         out["continue_after_end"] = True
-    out |= {**_model("scorer", scoring.scorer), **_model("embedder", scoring.embedder)}
+    out |= {**_collect_model_axes("scorer", scoring.scorer), **_collect_model_axes("embedder", scoring.embedder)}
     if scoring.user_embeddings is not None:
         out |= {"embedder": "own", "embedder.digest": digest_file(scoring.user_embeddings.human)[:LONG]}
     out["judgments"] = f"{path.name}@{digest_file(path)[:LONG]}" if path is not None and path.is_file() else None
     return out
 
 
-def _system(
+def _collect_system_axes(
     generation: GenerationPart, task: Task, decoder: Decoder | None, fingerprint: str | None
 ) -> dict[str, Json]:
-    """The axes of who wrote the texts: a model with its decoder, or a file."""
+    """Return the axes of the texts' source: a model with its decoder, or a file."""
     if generation.file is not None:
         name = generation.system or derive_system_name(Path(generation.file))
-        content = _generations(generation.file, task, fingerprint)
-        return {"model": name, "decoder": "imported", "generations": _short(content)}
-    out = _model("model", generation.model)
+        content = _digest_generations(generation.file, task, fingerprint)
+        return {"model": name, "decoder": "imported", "generations": _shorten(content)}
+    out = _collect_model_axes("model", generation.model)
     if decoder is not None:
-        out |= {"decoder": decoder.name, **_options("decoder", decoder)}
-        out |= {f"decoder.{name}.digest": _short(value) for name, value in decoder.inputs().items()}
+        out |= {"decoder": decoder.name, **_collect_option_axes("decoder", decoder)}
+        out |= {f"decoder.{name}.digest": _shorten(value) for name, value in decoder.inputs().items()}
     return out
 
 
 def derive_system_name(path: Path) -> str:
-    """What tables call the system of a file or folder."""
+    """Return the name of a file's or folder's system in tables."""
     return Path(path.name.removesuffix(".gz")).stem if detect_kind(path) in path.name else path.name.removesuffix(".gz")
 
 
-def _model(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, Json]:
-    """The axes of a model with its role: title, options, and a digest of the weights (independent of the path)."""
+def _collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, Json]:
+    """Return the axes of a model in a role: title, options, and a digest of the weights, independent of the path."""
     if spec is None:
         return {role: None}
-    options = _options(role, spec, without=("label", *spec.connection_fields))  # the title says the label
+    options = _collect_option_axes(role, spec, without=("label", *spec.connection_fields))  # the title has the label
     option_names = {f.removeprefix(f"{role}.") for f in options}
     content = {name: value for name, value in spec.identity().items() if name not in option_names}
     return {role: spec.title, **options, f"{role}.digest": digest(content)[:LONG]}
 
 
-def _options(role: str, spec: Spec, without: Iterable[str] = ()) -> dict[str, Json]:
+def _collect_option_axes(role: str, spec: Spec, without: Iterable[str] = ()) -> dict[str, Json]:
     fields = canonicalize(spec)
     values: Mapping[str, Json] = fields if isinstance(fields, dict) else {}
     return {f"{role}.{name}": value for name, value in values.items() if name not in {*IDENTITY, *without}}
 
 
-def _generations(name: str, task: Task, fingerprint: str | None) -> str:
-    """Digest of the imported texts, wherever their file lies."""
+def _digest_generations(name: str, task: Task, fingerprint: str | None) -> str:
+    """Return the digest of the imported texts, independent of their path."""
     from openended.harness.imported import compute_fingerprint
     from openended.tasks.published_generations import find_generations
 
@@ -209,5 +213,5 @@ def _generations(name: str, task: Task, fingerprint: str | None) -> str:
     return compute_fingerprint(find_generations(name, fetch=False))
 
 
-def _short(text: str | None) -> str | None:
+def _shorten(text: str | None) -> str | None:
     return text[:LONG] if text is not None else None

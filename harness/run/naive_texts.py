@@ -15,7 +15,7 @@ from openended.harness.run.dataset import Dataset, load_tokenizer_of
 from openended.harness.run.resolve import GenerationPart
 from openended.harness.storage import RowFile, write_rows
 
-VERSION = 1  # raised when the texts of a naive system change; enters their keys
+VERSION = 1  # increased when the texts of a naive system change; enters their keys
 UNIT = {True: "tokens", False: "words"}
 
 

@@ -1,4 +1,4 @@
-"""Settings turned once into the parts that the stages of a run receive."""
+"""Resolve settings, once, into the parts that the stages of a run receive."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ScoringPart:
 
 @dataclass(frozen=True)
 class MetricsPart:
-    """What is measured."""
+    """Settings of the metrics."""
 
     specs: tuple[Metric, ...]
     intervals: int
@@ -127,7 +127,7 @@ class ResolvedRun:
 
 
 def digest_model(spec: BackendSpec | EmbedderSpec) -> str:
-    """Return the digest of what makes two models the same one.
+    """Return a digest that is equal for equal models.
 
     Raises:
         DataError: If the model is missing.

@@ -16,13 +16,13 @@ from openended.harness.run.resolve import ResolvedRun
 HINT = (
     "set {role}=gpt2-large (or scoring=gpt2-large: scorer and embedder); the bundled docs-m is for the task docs only"
 )
-# A human side that surprises the scorer this many times as much as its own validation text is of another domain.
+# A human side with this many times the scorer's validation perplexity is of another domain.
 FAR = 2.0
 _CARD = re.compile(r"validation perplexity[\s|:]*(\d+(?:\.\d+)?)")
 
 
 def format_hint(role: str) -> str:
-    """Return what to type where a metric finds no scorer or no embedder."""
+    """Format what to type if a metric needs a scorer or an embedder and has none."""
     return f"no {role}: {HINT.format(role=role)}"
 
 
@@ -71,13 +71,13 @@ def list_remarks(run: ResolvedRun) -> list[str]:
 
 
 def find_scorer_need(metrics: Iterable[Metric]) -> Need | None:
-    """Return the likelihood of the scorer that metrics read, if any does."""
+    """Return the token likelihoods of the scorer that metrics need; None if no metric needs them."""
     needs = (need for metric in metrics for need in metric.needs())
     return next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
 
 
 def read_card_perplexity(spec: BackendSpec) -> float:
-    """Validation perplexity by the model's card; NaN where there is no card, or none in it."""
+    """Return the validation perplexity from the model's card; NaN if it is missing."""
     card = spec.folder / "README.md" if spec.folder is not None else None
     if card is None or not card.is_file():
         return math.nan

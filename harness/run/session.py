@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-# Human sides kept between the runs of a session: those of two tasks, with all that a paper's metrics need of them.
+# Human sides kept between the runs of a session: those of two tasks, with all features of a paper's metrics.
 _LASTING = 32
 
 
@@ -37,7 +37,7 @@ class SideCache:
         return len(self._sides)
 
     def get(self, key: str, make: Callable[[], Side], *, lasting: bool) -> Side:
-        """Return the side of a key, made if it is not kept."""
+        """Return the side of a key, computed if it is not cached."""
         if key not in self._sides:
             self._sides[key] = make(), lasting
         self._sides.move_to_end(key)
@@ -70,7 +70,7 @@ class Session(ModelCache):
             log.warning("%s", text)
 
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
-        """Return a model: in this process, or with `runtime.engine=ray` what sends rows to the workers that hold it."""
+        """Return a model in this process or, with `runtime.engine=ray`, a backend that sends rows to workers."""
         if not runtime.spread:
             return super().model(spec, runtime)
         if spec.runs_in_process:
@@ -79,7 +79,7 @@ class Session(ModelCache):
         return super().model(spec, runtime)
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
-        """Return what `features.embed` needs."""
+        """Return an embedder, as `models.embedder.load_embedder` loads it."""
         if runtime.spread and spec.kind == "masked":
             return self._load_on_workers(spec, runtime)
         if runtime.spread and spec.kind == "sentence":

@@ -27,11 +27,11 @@ from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, require
 from openended.harness.run.compat import apply_preset
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
 
-AUTO = "auto"  # path of a judge that is chosen by the task
-_JUDGE = f"{BUNDLED}docs-m"
+AUTO = "auto"  # path of a scoring model that is chosen by the task
+_BUNDLED_SCORING = f"{BUNDLED}docs-m"
 # Config keys of the tree that are not settings of a run: Hydra's own composition.
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "tracker")
-_NAME = "name"  # of the runs; becomes `experiment`
+_NAME = "name"  # name of the runs; becomes `experiment`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class Settings(Spec):
         self.require(not names or loose, "features", "none, or task=texts and generations=FILE: a row a text")
 
     def spec(self) -> dict[str, Json]:
-        """Everything that can change a number, as plain JSON."""
+        """Return everything that can change a number, as plain JSON."""
         out: dict[str, Json] = {
             "experiment": self.experiment,
             "metric": {m.name: canonicalize(m) for m in self.metrics},
@@ -216,10 +216,10 @@ def _resolve_bundled(judgments: str | None) -> str | None:
 
 
 def _resolve_auto(node: Mapping[str, Any] | None, task: Task) -> Mapping[str, Any] | None:
-    """Return the node of a scorer or an embedder, the chosen one for `auto`: the bundled one at home, else none."""
+    """Return the node of a scorer or embedder; `auto` becomes the bundled model on docstrings, else None."""
     if not isinstance(node, Mapping) or node.get("path") != AUTO:
         return node
-    return {**node, "path": _JUDGE} if task.has_docs_prose() else None
+    return {**node, "path": _BUNDLED_SCORING} if task.has_docs_prose() else None
 
 
 def _build_model(node: Mapping[str, Any] | None, where: str) -> BackendSpec | None:

@@ -93,9 +93,9 @@ def describe_hardware() -> dict[str, Json]:
     facts: dict[str, Json] = {
         "machine": platform.machine(),
         "system": platform.system(),
-        "processor": _processor(),
+        "processor": _read_processor(),
         "cores": os.cpu_count(),
-        "memory_gib": _memory_gib(),
+        "memory_gib": _read_memory_gib(),
         "accelerator": None,
     }
     torch = sys.modules.get("torch")
@@ -106,7 +106,7 @@ def describe_hardware() -> dict[str, Json]:
     return facts
 
 
-def _processor() -> str:
+def _read_processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -114,7 +114,7 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
-def _memory_gib() -> float | None:
+def _read_memory_gib() -> float | None:
     try:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (ValueError, OSError, AttributeError):

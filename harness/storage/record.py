@@ -108,7 +108,7 @@ class ResultRow:
         """
         row = _read(cls, value, where)
         nearest = {name: text for name, text in row["directions"].items() if text.startswith(_NEAREST)}
-        row["targets"] = {name: _target(text, f"{where}: directions.{name}") for name, text in nearest.items()}
+        row["targets"] = {name: _parse_target(text, f"{where}: directions.{name}") for name, text in nearest.items()}
         row["directions"] |= dict.fromkeys(nearest, "target")
         bounds = row["bounds"]
         if len(bounds) != 2:
@@ -235,7 +235,7 @@ def format_direction(direction: str, target: float) -> str:
     return f"{_NEAREST}{target:g}" if direction == "target" else direction
 
 
-def _target(text: str, where: str) -> float:
+def _parse_target(text: str, where: str) -> float:
     try:
         return float(text.removeprefix(_NEAREST))
     except ValueError as err:
@@ -254,7 +254,7 @@ def _fields_to_json(record: ResultRow | RunRecord) -> dict[str, Json]:
 def _read(cls: type[ResultRow | RunRecord], value: object, where: str) -> dict[str, Any]:
     """Parse the fields of a record, each coerced to its annotation."""
     if not isinstance(value, Mapping):
-        raise DataError(f"{where}: not a run record: expected a JSON object, got {_kind(value)}")
+        raise DataError(f"{where}: not a run record: expected a JSON object, got {_describe_value(value)}")
     hints = {name: hint for name, hint in typing.get_type_hints(cls).items() if name not in _UNWRITTEN}
     for name in value:
         if name not in hints:
@@ -285,8 +285,8 @@ def _coerce(value: object, hint: Any, where: str) -> Any:  # noqa: ANN401 - of t
     if kind in (int, float, str) and isinstance(value, kind) and not isinstance(value, bool):
         return value
     names = {tuple: "a list", Mapping: "an object", int: "a whole number", float: "a number or null", str: "a string"}
-    raise DataError(f"{where}: expected {names[kind]}, got {_kind(value)}")
+    raise DataError(f"{where}: expected {names[kind]}, got {_describe_value(value)}")
 
 
-def _kind(value: object) -> str:
+def _describe_value(value: object) -> str:
     return "null" if value is None else f"{type(value).__name__} {str(value)[:40]!r}"

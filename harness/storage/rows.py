@@ -32,7 +32,7 @@ class Row:
     generation: Generation
 
 
-def row_schema() -> pa.Schema:
+def make_row_schema() -> pa.Schema:
     """Return the Arrow schema of generations."""
     import pyarrow as pa
 
@@ -61,7 +61,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> int:
             "text": g.text, "token_ids": list(g.token_ids), "stop": g.stop, "log_prob": g.log_prob,
         }  # fmt: skip
 
-    return _write(path, row_schema(), (record(row) for row in rows))
+    return _write(path, make_row_schema(), (record(row) for row in rows))
 
 
 def write_examples(path: Path, examples: Iterable[Example]) -> int:
@@ -70,10 +70,10 @@ def write_examples(path: Path, examples: Iterable[Example]) -> int:
         {"id": e.id, "prompt": e.prompt, "human": e.human, "meta": json.dumps(dict(e.meta), sort_keys=True)}
         for e in examples
     )
-    return _write(path, _example_schema(), rows)
+    return _write(path, _make_example_schema(), rows)
 
 
-def _example_schema() -> pa.Schema:
+def _make_example_schema() -> pa.Schema:
     import pyarrow as pa
 
     return pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
@@ -134,7 +134,7 @@ def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | N
             joined = pa.Table.from_batches(pieces).combine_chunks().to_batches()[0]
             yield joined.take(pa.array(np.argsort(by_home)))
 
-    return _write_batches(path, _schema(sources[0]), batches())
+    return _write_batches(path, _read_schema(sources[0]), batches())
 
 
 def check_rows(path: Path, *, examples: bool = False) -> None:
@@ -145,11 +145,11 @@ def check_rows(path: Path, *, examples: bool = False) -> None:
     """
     import pyarrow as pa
 
-    expected = _example_schema() if examples else row_schema()
+    expected = _make_example_schema() if examples else make_row_schema()
     try:
         for batch in _open(path):
             batch.validate(full=True)
-        schema = _schema(path)
+        schema = _read_schema(path)
         with path.open("rb") as handle:
             handle.seek(-len(_END_OF_STREAM), os.SEEK_END)
             complete = handle.read() == _END_OF_STREAM
@@ -161,7 +161,7 @@ def check_rows(path: Path, *, examples: bool = False) -> None:
         raise DataError(f"{path.name}: expected columns {', '.join(expected.names)}, got {', '.join(schema.names)}")
 
 
-def _schema(path: Path) -> pa.Schema:
+def _read_schema(path: Path) -> pa.Schema:
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
@@ -188,7 +188,7 @@ class RowFile:
     def _table(self) -> pa.Table:
         import pyarrow as pa
 
-        return pa.Table.from_batches(list(_open(self.path)), schema=row_schema())
+        return pa.Table.from_batches(list(_open(self.path)), schema=make_row_schema())
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -226,12 +226,12 @@ class RowFile:
     @cached_property
     def prompt_ids(self) -> Ragged:
         """Prompt tokens under the tokenizer of the file."""
-        return self._ragged("prompt_ids")
+        return self._read_ragged("prompt_ids")
 
     @cached_property
     def token_ids(self) -> Ragged:
         """Continuation tokens under the tokenizer of the file."""
-        return self._ragged("token_ids")
+        return self._read_ragged("token_ids")
 
     @property
     def stops(self) -> NDArray[np.bool_]:
@@ -255,7 +255,7 @@ class RowFile:
                     g = Generation(r["example_id"], r["sample"], r["text"], tuple(r["token_ids"]), stop, score)
                     yield Row(r["prompt"], tuple(r["prompt_ids"]), g)
 
-    def _ragged(self, name: str) -> Ragged:
+    def _read_ragged(self, name: str) -> Ragged:
         import pyarrow as pa
 
         column = self._table[name].combine_chunks()

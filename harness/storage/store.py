@@ -106,7 +106,7 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
             raise DataError(f"{MANIFEST}: expected objects as files, meta and maker")
         if only is not None and only not in files:
             raise DataError(f"it holds no {only}")
-        wrong = [name for name, sha in files.items() if only in (None, name) and not _matches(folder / name, sha)]
+        wrong = [name for name, sha in files.items() if only in (None, name) and not _has_digest(folder / name, sha)]
     except (DataError, PermissionError) as err:
         cause = err.__cause__ or err
         if isinstance(cause, PermissionError):
@@ -172,7 +172,7 @@ class Store:
         self._locking = locking
         self._verified: dict[str, Entry] = {}
 
-    def entry_path(self, recipe: Recipe) -> Path:
+    def get_entry_path(self, recipe: Recipe) -> Path:
         """Return the path of a recipe's entry, which may not exist."""
         return self.root / recipe.stage / recipe.key[:2] / recipe.key
 
@@ -182,7 +182,7 @@ class Store:
         Raises:
             StoreError: If it exists and may not be read.
         """
-        folder = self.entry_path(recipe)
+        folder = self.get_entry_path(recipe)
         result = self._check_entry(recipe, folder)
         if isinstance(result, str):
             log.warning("store entry %s is not usable (%s); it will be computed again", folder, result)
@@ -199,7 +199,7 @@ class Store:
         Raises:
             StoreError: If the store cannot be read or written.
         """
-        folder = self.entry_path(recipe)
+        folder = self.get_entry_path(recipe)
         result = self._check_entry(recipe, folder)
         if isinstance(result, Entry):
             return result
@@ -294,5 +294,5 @@ class Store:
             lock.release()
 
 
-def _matches(path: Path, sha: str) -> bool:
+def _has_digest(path: Path, sha: str) -> bool:
     return path.is_file() and digest_file(path) == sha

@@ -13,7 +13,7 @@ class Values:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={_short(self[name])}' for name in self)})"
+        return f"{type(self).__name__}({', '.join(f'{name}={_format_value(self[name])}' for name in self)})"
 
     def keys(self) -> tuple[str, ...]:
         """Field names, in order."""
@@ -31,7 +31,7 @@ class Values:
         return len(self.keys())
 
 
-def _short(value: Any) -> str:  # noqa: ANN401
+def _format_value(value: Any) -> str:  # noqa: ANN401
     """Format numbers by value and arrays by shape."""
     shape = getattr(value, "shape", ())
     return (

@@ -56,18 +56,18 @@ def blocks(rows: Floats, scale: Rows, size: int = _BLOCK) -> Iterator[tuple[slic
         part = slice(start, min(start + size, len(rows)))
         block = np.array(rows[part], dtype=np.float64)
         if scale != "none":
-            length = _lengths(block, scale)
-            # Squares beyond float64, or below: such rows get a length only after their largest number is taken out.
+            length = _compute_lengths(block, scale)
+            # Squares above or below the range of float64: divide such rows by their largest number first.
             if not (length.min() > _TINY and length.max() < np.inf):
                 odd = ~((length > _TINY) & (length < np.inf))
                 largest = np.abs(block[odd]).max(axis=1)
                 block[odd] /= np.where(largest == 0, 1.0, largest)[:, None]
-                length[odd] = _lengths(block[odd], scale)
+                length[odd] = _compute_lengths(block[odd], scale)
             block /= np.where(length == 0, 1.0, length)[:, None]
         yield part, block
 
 
-def _lengths(block: F64, scale: Rows) -> F64:
+def _compute_lengths(block: F64, scale: Rows) -> F64:
     with np.errstate(over="ignore"):
         lengths: F64 = np.sqrt(np.einsum("ij,ij->i", block, block)) if scale == "l2" else np.abs(block).sum(axis=1)
     return lengths
@@ -75,14 +75,14 @@ def _lengths(block: F64, scale: Rows) -> F64:
 
 def limit_magnitude(*, human: Floats, model: Floats) -> tuple[Floats, Floats]:
     """Divide both sides by one power of two if their squares would overflow float64."""
-    largest = max(_largest(human), _largest(model))
+    largest = max(_find_largest(human), _find_largest(model))
     if largest <= _LARGEST:
         return human, model
     scale = 2.0 ** -float(np.ceil(np.log2(largest)))
     return human * scale, model * scale
 
 
-def _largest(rows: Floats) -> float:
+def _find_largest(rows: Floats) -> float:
     if rows.dtype != np.float64:  # float32 cannot hold numbers that matter here
         return 0.0
     return max((float(np.abs(rows[i : i + _BLOCK]).max()) for i in range(0, len(rows), _BLOCK)), default=0.0)
@@ -95,7 +95,7 @@ def check_range(*, human: Floats, model: Floats) -> None:
         ValueError: Says how large they are and what to do.
     """
     for name, side in (("human", human), ("model", model)):
-        if (largest := _largest(side)) > _LARGEST:
+        if (largest := _find_largest(side)) > _LARGEST:
             raise ValueError(
                 f"{name}: features of up to {largest:.3g} leave the range of float64 when they are multiplied; "
                 "divide both sides by one number"

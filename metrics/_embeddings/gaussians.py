@@ -12,7 +12,7 @@ from openended.harness.core import F64, Floats
 from openended.metrics._embeddings.blocks import blocks
 from openended.metrics._embeddings.pca import moments
 
-# Error that the short way may make, as a share of both traces: 1e-8 of a distance that is a thousandth of them.
+# Allowed error of the shortcut, as a share of both traces: 1e-8 of a distance that is a thousandth of them.
 _MOST_LOST = 1e-11
 
 Shrinkage = Literal["none", "ledoit_wolf"]
@@ -34,7 +34,7 @@ def gaussian(rows: Floats, shrinkage: Shrinkage) -> Gaussian:
     """Fit a Gaussian with divisor n - 1, float64."""
     n, dim = rows.shape
     if shrinkage == "none" and n <= dim:
-        # The centered rows themselves are a root, an exact one, of a covariance that has no regular one.
+        # The centered rows themselves are an exact root of a singular covariance.
         centered = np.array(rows, dtype=np.float64)
         mean = centered.mean(axis=0)
         centered -= mean
@@ -67,7 +67,7 @@ def _shrink(lower: F64, fourth: float, n: int) -> F64:
 
 
 def cross_root_trace(a: Gaussian, b: Gaussian) -> float:
-    """Trace of (A^1/2 B A^1/2)^1/2: the sum of the singular values of r^T s, for any roots A = r r^T and B = s s^T.
+    """Return the trace of (A^1/2 B A^1/2)^1/2: sum of singular values of r^T s, for roots A = r r^T, B = s s^T.
 
     With a triangular r it is also the sum of the roots of the eigenvalues of r^T B r, which costs less but is as exact
     only where no eigenvalue is so small that its root is lost in the rounding of the largest.
@@ -85,11 +85,11 @@ def cross_root_trace(a: Gaussian, b: Gaussian) -> float:
             lost = float(np.sum(rounding / (2 * np.sqrt(np.maximum(values, rounding)))))
             if lost <= _MOST_LOST * (a.trace + b.trace):
                 return float(np.sqrt(np.maximum(values, 0.0)).sum())
-    return float(np.linalg.svd(_root(a).T @ _root(b), compute_uv=False).sum())
+    return float(np.linalg.svd(_compute_root(a).T @ _compute_root(b), compute_uv=False).sum())
 
 
-def _root(side: Gaussian) -> F64:
-    """Some r with r r^T = covariance: triangular where it is regular, from eigenvalues where it is not."""
+def _compute_root(side: Gaussian) -> F64:
+    """Return some r with r r^T = covariance: triangular if it is regular, from eigenvalues otherwise."""
     if side.root is not None or side.lower is None:
         return np.empty((len(side.mean), 0)) if side.root is None else side.root
     try:

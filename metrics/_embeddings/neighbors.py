@@ -67,7 +67,7 @@ def radii(points: DistancePoints, k: int) -> F64:
         table[rows, start + rows] = np.inf
         nearest = np.partition(table, k - 1, axis=1)[:, k - 1]
         row, column = _find_true_entries(table <= (nearest + 2 * slack)[:, None])
-        exact = _exact(points.exact, start + row, points.exact, column)
+        exact = _compute_exact_distances(points.exact, start + row, points.exact, column)
         order = np.lexsort((exact, row))
         first = np.searchsorted(row, rows)  # `row` rises, and lexsort keeps it so
         distances[start : start + len(table)] = exact[order][first + k - 1]
@@ -119,18 +119,18 @@ def _is_within_radius(
     closed: bool,
 ) -> NDArray[np.bool_]:
     """True where the distance is at most (closed) or below (open) the radius; `radius` is a column or a row."""
-    low, high = _bracket(radius, slack)
+    low, high = _compute_limits(radius, slack)
     inside: NDArray[np.bool_] = table <= low
     near = table <= high
     near ^= inside
     row, column = _find_true_entries(near)
-    exact = _exact(sides[0].exact, start + row, sides[1].exact, column)
+    exact = _compute_exact_distances(sides[0].exact, start + row, sides[1].exact, column)
     limit = radius[row, 0] if radius.shape[1] == 1 else radius[0, column]
     inside[row, column] = exact <= limit if closed else exact < limit
     return inside
 
 
-def _bracket(radius: F64, slack: np.float32) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _compute_limits(radius: F64, slack: np.float32) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return float32 limits: pairs below the first are inside, pairs above the second are outside."""
     below = np.nextafter((radius - slack).astype(np.float32), np.float32(-np.inf))
     above = np.nextafter((radius + slack).astype(np.float32), np.float32(np.inf))
@@ -143,7 +143,7 @@ def _find_true_entries(mask: NDArray[np.bool_]) -> tuple[I64, I64]:
     return row, column
 
 
-def _exact(a: F64, rows: I64, b: F64, columns: I64) -> F64:
+def _compute_exact_distances(a: F64, rows: I64, b: F64, columns: I64) -> F64:
     """Squared distances of pairs, in float64, from differences."""
     out = np.empty(len(rows))
     step = max(1, _PAIRS // max(a.shape[1], 1))

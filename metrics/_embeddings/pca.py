@@ -50,7 +50,7 @@ def fit_pca(sides: Sequence[Floats], *, share: float, rows: Rows = "l2", whiten:
         The map. Where all rows are equal it has one component, on which every row is 0.
     """
     mean, covariance = moments(sides, rows)
-    values, axes = _leading(covariance, share)
+    values, axes = _select_leading(covariance, share)
     if whiten:
         safe = np.where(values > 0, values, 1.0)
         axes = axes / np.sqrt(safe)
@@ -100,7 +100,7 @@ def moments(sides: Sequence[Floats], rows: Rows) -> tuple[F64, F64]:
     for side in sides:
         for _, block in blocks(side, rows, _BLOCK):
             if first:
-                # Anything near the mean does: what it is off by is taken out below, with nothing large to cancel.
+                # Any vector near the mean will do: its error is subtracted below, without canceling large numbers.
                 shift, first = block.mean(axis=0), False
             block -= shift
             sums += block.sum(axis=0)
@@ -111,20 +111,20 @@ def moments(sides: Sequence[Floats], rows: Rows) -> tuple[F64, F64]:
     return shift + off, products
 
 
-def _leading(covariance: F64, share: float) -> tuple[F64, F64]:
+def _select_leading(covariance: F64, share: float) -> tuple[F64, F64]:
     """Eigenvalues (falling) and eigenvectors that reach the share of the trace; reads the lower triangle."""
     dim, total = len(covariance), float(np.trace(covariance))
     # Rounding of equal rows leaves a trace of about 1e-32 a dimension, not 0.
     if total <= 1e-28 * dim:
         return np.zeros(1), np.eye(dim, 1)
-    values, vectors = _eigenvectors(covariance)
+    values, vectors = _compute_eigenvectors(covariance)
     values = values[::-1]
     reached = np.cumsum(values / total) >= share
     keep = int(np.argmax(reached)) + 1 if reached.any() else int((values > 1e-15 * values[0]).sum())
     return values[:keep], np.ascontiguousarray(vectors(keep)[:, ::-1])
 
 
-def _eigenvectors(lower: F64) -> tuple[F64, Callable[[int], F64]]:
+def _compute_eigenvectors(lower: F64) -> tuple[F64, Callable[[int], F64]]:
     """Return the ascending eigenvalues and a function for the eigenvectors of the last ones.
 
     The steps of LAPACK's divide and conquer (dsyevd) one by one: reduction to tridiagonal form, eigenvectors of that,

@@ -92,7 +92,7 @@ def kid_draws(
     ]
     masks = [np.hstack([h.T.astype(np.float64), 1.0 - h.T]) for h in (human_halves, model_halves)]
     across = np.zeros(masks[0].shape[1])
-    for part, table in _kernel(human, model, degree):
+    for part, table in _iterate_kernel(human, model, degree):
         across += np.einsum("ij,ij->j", masks[0][part], table @ masks[1])
     sizes = [m.sum(axis=0) for m in masks]
     value: F64 = within[0] + within[1] - 2 * (across / (sizes[0] * sizes[1]))
@@ -103,7 +103,7 @@ def _compute_half_kernel_means(side: Floats, halves: NDArray[np.bool_], degree: 
     """Mean of the kernel over the pairs of each half, shape (2 · splits,)."""
     mask = np.hstack([halves.T.astype(np.float64), 1.0 - halves.T])
     total = np.zeros(mask.shape[1])
-    for part, table in _kernel(side, side, degree):
+    for part, table in _iterate_kernel(side, side, degree):
         diagonal = np.arange(part.start, part.start + len(table))
         table[np.arange(len(table)), diagonal] = 0.0
         total += np.einsum("ij,ij->j", mask[part], table @ mask)
@@ -112,7 +112,7 @@ def _compute_half_kernel_means(side: Floats, halves: NDArray[np.bool_], degree: 
     return means
 
 
-def _kernel(a: Floats, b: Floats, degree: int) -> Iterator[tuple[slice, F64]]:
+def _iterate_kernel(a: Floats, b: Floats, degree: int) -> Iterator[tuple[slice, F64]]:
     """Yield (rows, kernel of these rows of a with all rows of b)."""
     right = np.asarray(b, dtype=np.float64).T
     for start in range(0, len(a), _BLOCK):

@@ -84,16 +84,16 @@ def resample_clipped(
         radius = _find_radii(near, in_human, k)
         clipped = np.where(in_human, np.minimum(radius, np.float32(median_radius(radius[in_human]))), np.float32(-1.0))
         inside = in_model[near.other] & (near.apart <= clipped[near.ball])
-        model_share = _mean_of_clipped_counts(near.other[inside], in_model, k)
+        model_share = _average_clipped_counts(near.other[inside], in_model, k)
         in_ball = in_human[near.index] & (near.squared <= clipped[:, None])
-        human_share = _mean_of_clipped_counts(near.index[in_ball], in_human, k)
+        human_share = _average_clipped_counts(near.index[in_ball], in_human, k)
         out["clipped_density"][number] = min(1.0, model_share / human_share) if human_share else np.nan
         inside = in_model[near.other] & (near.apart < radius[near.ball])
-        out["clipped_coverage"][number] = calibrate(_mean_of_clipped_counts(near.ball[inside], in_human, k))
+        out["clipped_coverage"][number] = calibrate(_average_clipped_counts(near.ball[inside], in_human, k))
     return out
 
 
-def _mean_of_clipped_counts(points: I64, in_side: NDArray[np.bool_], k: int) -> float:
+def _average_clipped_counts(points: I64, in_side: NDArray[np.bool_], k: int) -> float:
     """Return the mean over the points of a side of min(1, how often each is listed / k)."""
     counts = np.bincount(points, minlength=len(in_side))[in_side]
     return float(np.minimum(counts, k).mean() / k)

@@ -93,16 +93,16 @@ def join(
     name = judged.model_system(system)
     rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(name)}
     sides = {HUMAN: features.human, "model": features.model}
-    runs = {key: _rows(side) for key, side in sides.items()}
-    ids, notes = _match(rated, runs, judged.source)
+    runs = {key: _index_rows(side) for key, side in sides.items()}
+    ids, notes = _match_ids(rated, runs, judged.source)
     rows = np.array([rated[key][i] for key in sides for i in ids])
     if log_probs == "column":
-        logp, lengths = _from_columns(judged, rows)
+        logp, lengths = _read_columns(judged, rows)
     else:
         at = {key: np.array([runs[key][i] for i in ids]) for key in sides}
-        logp = np.concatenate([_sums(sides[key], at[key]) for key in sides])
+        logp = np.concatenate([_sum_log_probs(sides[key], at[key]) for key in sides])
         unit = WORDS if length_unit == "words" else NLL
-        lengths = np.concatenate([_lengths(sides[key], unit)[at[key]] for key in sides])
+        lengths = np.concatenate([_read_lengths(sides[key], unit)[at[key]] for key in sides])
         # A text without words has log-probability 0 per word for every divisor.
         lengths = np.maximum(lengths, 1).astype(np.float64)
     zero = np.isneginf(logp)
@@ -116,7 +116,7 @@ def join(
     return PairRatings(tuple(ids), judged.ratings[rows], logp, lengths, tuple(notes))
 
 
-def _rows(side: Side) -> dict[str, int]:
+def _index_rows(side: Side) -> dict[str, int]:
     """Return example id → row; HUSE rates one text an example and side."""
     row_of = {example: row for row, example in enumerate(side.ids)}
     if len(row_of) != len(side.ids):
@@ -124,7 +124,7 @@ def _rows(side: Side) -> dict[str, int]:
     return row_of
 
 
-def _match(
+def _match_ids(
     rated: Mapping[str, Mapping[str, int]], runs: Mapping[str, Mapping[str, int]], source: str
 ) -> tuple[list[str], list[str]]:
     """Return the ids that are rated on both sides and are in the run, and notes on all others."""
@@ -153,7 +153,7 @@ def _note(names: Sequence[str], what: str) -> list[str]:
     return [f"{len(names)} {what}: {', '.join(names[:_NAMED])}{more}"]
 
 
-def _from_columns(judged: Judgments, rows: NDArray[np.int64]) -> tuple[F64, F64]:
+def _read_columns(judged: Judgments, rows: NDArray[np.int64]) -> tuple[F64, F64]:
     """Take log-probabilities and lengths from the file."""
     if judged.log_probs is None or judged.lengths is None:
         missing = "log_prob" if judged.log_probs is None else "length"
@@ -171,8 +171,8 @@ def _from_columns(judged: Judgments, rows: NDArray[np.int64]) -> tuple[F64, F64]
     return logp, lengths
 
 
-def _sums(side: Side, rows: NDArray[np.int64]) -> F64:
-    """Total log-probability a text, nats."""
+def _sum_log_probs(side: Side, rows: NDArray[np.int64]) -> F64:
+    """Return the total log-probability of each text, nats."""
     nll = side.token_nll(NLL)
     totals = np.array([-float(np.sum(nll[int(i)], dtype=np.float64)) for i in rows])
     if np.isnan(totals).any():
@@ -180,5 +180,5 @@ def _sums(side: Side, rows: NDArray[np.int64]) -> F64:
     return totals
 
 
-def _lengths(side: Side, unit: Need) -> NDArray[np.int64]:
+def _read_lengths(side: Side, unit: Need) -> NDArray[np.int64]:
     return (side.token_nll(unit) if unit is NLL else side.tokens(unit)).lengths

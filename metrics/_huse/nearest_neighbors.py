@@ -19,7 +19,7 @@ TIE = 1e-9
 """Distances within this of each other are equal (features have standard deviation 1)."""
 
 
-def scale_of(values: F64, name: str) -> tuple[float, float]:
+def compute_scale(values: F64, name: str) -> tuple[float, float]:
     """Return mean and population standard deviation of a column, shape (n,).
 
     Raises:
@@ -82,7 +82,7 @@ def knn_margins(
 
 
 def _search_tree(points: F64, is_model: NDArray[np.bool_], at: F64, last: I64) -> tuple[F64, Count]:
-    """Distance of each query to its `last`-th nearest point (from 0), and a counter of points and models in balls."""
+    """Return each query's distance to its `last`-th nearest point (from 0), and a counter of points in balls."""
     from scipy.spatial import KDTree
 
     tree, model_tree = KDTree(points), KDTree(points[is_model])
@@ -97,7 +97,7 @@ def _search_tree(points: F64, is_model: NDArray[np.bool_], at: F64, last: I64) -
 
 
 def _search_line(points: F64, is_model: NDArray[np.bool_], _at: F64, last: I64) -> tuple[F64, Count]:
-    """Do the same for one feature: the nearest points of a point are a window around it in sorted order."""
+    """Do the same for one feature: the nearest points are a window around each point in sorted order."""
     x = points[:, 0]
     order = np.argsort(x, kind="stable")
     line, n = x[order], len(x)
@@ -121,7 +121,7 @@ def _search_line(points: F64, is_model: NDArray[np.bool_], _at: F64, last: I64) 
 
 
 def margins_to_errors(margins: I64, is_model: NDArray[np.bool_], vote_tie: VoteTie) -> F64:
-    """Errors of the discriminator a text, shape (n,): 0, 1, or 1/2 for a vote tie under `half`."""
+    """Return the discriminator's error on each text, shape (n,): 0, 1, or 1/2 for a vote tie under `half`."""
     said_model = margins > 0 if vote_tie != "model" else margins >= 0
     errors: F64 = np.asarray(said_model != is_model, dtype=np.float64)
     if vote_tie == "half":

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, UndefinedMetric, make_random_stream
 from openended.metrics._huse.join import PairRatings
-from openended.metrics._huse.statistic import HusePoints, Rule, huse_of
+from openended.metrics._huse.statistic import HusePoints, Rule, compute_huse
 
 _MOST_TEXTS = 600_000  # texts scored over all bootstrap draws: some ten seconds
 
 
-def affordable(draws: int, examples: int) -> int:
+def count_affordable_draws(draws: int, examples: int) -> int:
     """Return the number of bootstrap draws, fewer (but at least 25) where there are many examples."""
     return min(draws, max(25, _MOST_TEXTS // (2 * examples)))
 
@@ -88,7 +88,7 @@ def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) ->
         errors = HusePoints.build(**resampled, rule=rule).errors(rule, copies)
     except UndefinedMetric:
         return np.full(2, np.nan)
-    return np.array([huse_of(error) for error in errors], dtype=np.float64)
+    return np.array([compute_huse(error) for error in errors], dtype=np.float64)
 
 
 def rater_curve(
@@ -112,7 +112,7 @@ def rater_curve(
             columns["judgments"] = subsample_means(rated.ratings, int(count), rng)
             plain[i, j] = _score(columns, np.arange(rated.n), rule)
             spread[i, j] = _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]
-    return _curve(counts, plain, spread, level)
+    return _build_curve(counts, plain, spread, level)
 
 
 def example_curve(
@@ -133,10 +133,10 @@ def example_curve(
                 rated.n, size=int(size), replace=False
             )
             values[i, j] = _score(columns, picked, rule)
-    return _curve(sizes, values, values[..., 0], level)
+    return _build_curve(sizes, values, values[..., 0], level)
 
 
-def _curve(sizes: Sequence[int], values: F64, spread: F64, level: float) -> Curve:
+def _build_curve(sizes: Sequence[int], values: F64, spread: F64, level: float) -> Curve:
     bands = np.array([percentiles(row, level) for row in spread])
     means = np.array(
         [row[~np.isnan(row).any(axis=1)].mean(axis=0) if _has_rating(row) else [np.nan] * 2 for row in values]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, UndefinedMetric
-from openended.metrics._huse.nearest_neighbors import Ties, VoteTie, knn_margins, margins_to_errors, scale_of
+from openended.metrics._huse.nearest_neighbors import Ties, VoteTie, compute_scale, knn_margins, margins_to_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class HusePoints:
                 )
             log_probs = np.where(zero, rule.log_prob_floor, log_probs)
         raw = np.column_stack([judgments, log_probs / lengths])
-        scales = [scale_of(raw[:, i], name) for i, name in enumerate(("rating", "log-probability a word"))]
+        scales = [compute_scale(raw[:, i], name) for i, name in enumerate(("rating", "log-probability a word"))]
         return cls(raw, is_model, np.array([s[0] for s in scales]), np.array([s[1] for s in scales]))
 
     def standardize(self, raw: F64) -> F64:
@@ -85,6 +85,6 @@ class HusePoints:
         )
 
 
-def huse_of(errors: F64) -> float:
+def compute_huse(errors: F64) -> float:
     """Return twice the mean error: HUSE of the errors on both features, HUSE-Q of those on ratings."""
     return 2.0 * float(errors.mean())

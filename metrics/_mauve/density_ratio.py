@@ -100,15 +100,15 @@ def knn_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     mid-point is about exp(-c / neighbors). Left out, half a count is added to both sides, which errs upwards as much.
     """
     both = _project(human, model, settings.explained_variance, most=None)
-    total, counted = len(both.rows), settings.own_point == "counted"
-    others = settings.neighbors - counted
+    total, has_own = len(both.rows), settings.own_point == "counted"
+    others = settings.neighbors - has_own
     if total - 1 < others:
         raise UndefinedMetric(f"neighbors={settings.neighbors} need more texts than the {total} of both sides")
     counts = np.empty((total, 2))
     # Left out with its own prompt: the other side's text for that prompt is no independent neighbor either.
-    for start, table in _distances(both.rows, np.arange(total) if counted else _group_of(both, settings)):
-        counts[start : start + len(table)] = _nearest_counts(table, both, others)
-    if counted:
+    for start, table in _iterate_distances(both.rows, np.arange(total) if has_own else _number_groups(both, settings)):
+        counts[start : start + len(table)] = _count_nearest(table, both, others)
+    if has_own:
         for column, side in enumerate(both.sides):
             counts[side, column] += 1
     else:
@@ -118,7 +118,7 @@ def knn_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     return np.asarray(odds + np.log(len(model) / len(human)))
 
 
-def _nearest_counts(table: F64, both: SidePair, others: int) -> F64:
+def _count_nearest(table: F64, both: SidePair, others: int) -> F64:
     """Count human and model rows among the nearest neighbors of each row; ties for the last places share them."""
     if others == 0:
         return np.zeros((len(table), 2))
@@ -142,42 +142,42 @@ def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     both = _project(human, model, 1.0, most=_KDE_DIMS)
     spread = float(np.sqrt(np.mean(np.var(both.rows, axis=0))))
     both = SidePair(both.rows / (spread if spread > 0 else 1.0), both.n_human)
-    group = _group_of(both, settings)
+    group = _number_groups(both, settings)
     order = np.argsort(np.einsum("ij,ij->i", both.rows, both.rows), kind="stable")
     judged = order[:: -(-len(order) // _JUDGED)]
-    gaps = _squares(both.rows[judged], both.rows)
+    gaps = _compute_squares(both.rows[judged], both.rows)
     gaps[group[judged, None] == group] = np.inf
     if not all(np.isfinite(gaps[:, side]).any(axis=1).all() for side in both.sides):
         raise UndefinedMetric("kde needs texts of other prompts than the one that is judged")
     own_counts = [np.bincount(group[side], minlength=int(group.max()) + 1)[group] for side in both.sides]
     others = np.log([side.stop - side.start - count for side, count in zip(both.sides, own_counts, strict=True)])
     is_human = judged < both.n_human
-    losses = [_side_loss(_kernel_odds(gaps, both, others[:, judged], width), is_human) for width in _WIDTHS]
+    losses = [_compute_loss(_compute_kernel_odds(gaps, both, others[:, judged], width), is_human) for width in _WIDTHS]
     width = float(_WIDTHS[int(np.argmin(losses))])
     ratios = np.empty(len(both.rows))
-    for start, table in _distances(both.rows, group):
+    for start, table in _iterate_distances(both.rows, group):
         rows = slice(start, start + len(table))
-        ratios[rows] = _kernel_odds(table, both, others[:, rows], width)
+        ratios[rows] = _compute_kernel_odds(table, both, others[:, rows], width)
     return ratios
 
 
-def _kernel_odds(squares: F64, both: SidePair, others: F64, width: float) -> F64:
+def _compute_kernel_odds(squares: F64, both: SidePair, others: F64, width: float) -> F64:
     """Log of the mean kernel of human texts over that of model texts at some rows, from their squared distances to all.
 
     `others` is the log of the number of texts of other prompts on each side, shape (2, rows).
     """
-    p, q = (_log_sums(squares[:, side], width) - count for side, count in zip(both.sides, others, strict=True))
+    p, q = (_sum_kernels(squares[:, side], width) - count for side, count in zip(both.sides, others, strict=True))
     return np.asarray(p - q)
 
 
-def _side_loss(odds: F64, is_human: NDArray[np.bool_]) -> float:
-    """Mean log-loss of classifying sides by these log-odds; both sides have equal weight."""
+def _compute_loss(odds: F64, is_human: NDArray[np.bool_]) -> float:
+    """Return the mean log-loss of classifying sides by these log-odds; both sides have equal weight."""
     losses = np.logaddexp(0, np.where(is_human, -odds, odds))
     return float(sum(losses[side].mean() for side in (is_human, ~is_human) if side.any()))
 
 
-def _log_sums(squares: F64, width: float) -> F64:
-    """Log of the sum of kernels along each row."""
+def _sum_kernels(squares: F64, width: float) -> F64:
+    """Return the log of the sum of kernels along each row."""
     exponents = squares * (-0.5 / width**2)
     most = exponents.max(axis=1)
     return np.asarray(most + np.log(np.exp(exponents - most[:, None]).sum(axis=1)))
@@ -194,7 +194,7 @@ def classifier_ratios(human: Floats, model: Floats, settings: RatioSettings) -> 
     both = SidePair((rows - center) / spread, len(human))
     is_human = np.arange(len(rows)) < len(human)
     odds = np.empty(len(rows))
-    for train, test in _folds(both, _FOLDS, settings):
+    for train, test in _iterate_folds(both, _FOLDS, settings):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # separable sides: the odds are cut below
             fitted = LogisticRegression(C=_PENALTY, solver="lbfgs", max_iter=200).fit(both.rows[train], is_human[train])
@@ -208,13 +208,13 @@ def gaussian_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F6
     both = _project(human, model, settings.explained_variance, most=_GAUSSIAN_DIMS)
     ratios = np.empty(len(both.rows))
     is_human = np.arange(len(ratios)) < both.n_human
-    for train, test in _folds(both, 2, settings):
-        p, q = (_log_density(both.rows[train & side], both.rows[test]) for side in (is_human, ~is_human))
+    for train, test in _iterate_folds(both, 2, settings):
+        p, q = (_compute_log_density(both.rows[train & side], both.rows[test]) for side in (is_human, ~is_human))
         ratios[test] = p - q
     return ratios
 
 
-def _log_density(fit: F64, at: F64) -> F64:
+def _compute_log_density(fit: F64, at: F64) -> F64:
     """Log-density, less a constant, of the Gaussian fitted to some rows, at others."""
     from scipy.linalg import cho_factor, solve_triangular
 
@@ -228,7 +228,7 @@ def _log_density(fit: F64, at: F64) -> F64:
 
 
 def _project(human: Floats, model: Floats, share: float, *, most: int | None) -> SidePair:
-    """Joint PCA of unscaled rows, in float64."""
+    """Project unscaled rows by a joint PCA, in float64."""
     projection = fit_pca([human, model], share=share, rows="none")
     rows = np.empty((len(human) + len(model), min(projection.axes.shape[1], most or projection.axes.shape[1])))
     axes = projection.axes[:, : rows.shape[1]]
@@ -241,33 +241,33 @@ def _project(human: Floats, model: Floats, share: float, *, most: int | None) ->
     return SidePair(rows, len(human))
 
 
-def _distances(rows: F64, group: I64) -> Iterator[tuple[int, F64]]:
+def _iterate_distances(rows: F64, group: I64) -> Iterator[tuple[int, F64]]:
     """Yield (first row, squared distances of a block of rows to all), infinite within a group."""
     for start in range(0, len(rows), _BLOCK):
-        table = _squares(rows[start : start + _BLOCK], rows)
+        table = _compute_squares(rows[start : start + _BLOCK], rows)
         table[group[start : start + _BLOCK, None] == group] = np.inf
         yield start, table
 
 
-def _group_of(both: SidePair, settings: RatioSettings) -> I64:
+def _number_groups(both: SidePair, settings: RatioSettings) -> I64:
     """Number the prompt of each row; every row is its own where prompts are not known."""
     if settings.groups is None:
         return np.arange(len(both.rows))
     return np.asarray(np.unique(np.concatenate(settings.groups), return_inverse=True)[1], dtype=np.int64)
 
 
-def _squares(a: F64, b: F64) -> F64:
+def _compute_squares(a: F64, b: F64) -> F64:
     table: F64 = a @ (-2 * b.T)
     table += np.einsum("ij,ij->i", a, a)[:, None]
     table += np.einsum("ij,ij->i", b, b)
     return np.maximum(table, 0.0, out=table)
 
 
-def _folds(
+def _iterate_folds(
     both: SidePair, folds: int, settings: RatioSettings
 ) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
     """Yield (training rows, test rows); independent of the order of rows and of sides."""
-    fold = _fold_of(both, folds, settings)
+    fold = _assign_folds(both, folds, settings)
     is_human = np.arange(len(fold)) < both.n_human
     for i in range(folds):
         test = fold == i
@@ -276,10 +276,10 @@ def _folds(
         yield ~test, test
 
 
-def _fold_of(both: SidePair, folds: int, settings: RatioSettings) -> I64:
+def _assign_folds(both: SidePair, folds: int, settings: RatioSettings) -> I64:
     fold = np.empty(len(both.rows), dtype=np.int64)
     if settings.groups is not None:
-        group = _group_of(both, settings)
+        group = _number_groups(both, settings)
         return np.asarray(
             (make_random_stream(settings.seed, "mauve folds").permutation(int(group.max()) + 1) % folds)[group]
         )

@@ -39,7 +39,7 @@ def find_distinguishing_cells(
     rows = np.full((2, len(order), TEXTS), -1, dtype=np.int64)
     for rank, cell in enumerate(order):
         members = [np.flatnonzero(cells == cell) for cells in (human_cells, model_cells)]
-        units = [_unit(side[inside]) for side, inside in zip((human, model), members, strict=True)]
+        units = [_normalize_rows(side[inside]) for side, inside in zip((human, model), members, strict=True)]
         center = np.vstack(units).mean(axis=0)
         for number, (inside, unit) in enumerate(zip(members, units, strict=True)):
             near = np.argsort(np.sum((unit - center) ** 2, axis=1), kind="stable")[:TEXTS]
@@ -71,5 +71,5 @@ def find_distinguishing_texts(human: F64, model: F64) -> Mapping[str, NDArray[An
     }
 
 
-def _unit(rows: Floats) -> F64:
+def _normalize_rows(rows: Floats) -> F64:
     return np.vstack([np.zeros((0, rows.shape[1])), *(block for _, block in blocks(rows, "l2"))])

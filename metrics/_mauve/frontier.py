@@ -71,18 +71,20 @@ class RatioMeans:
 
     def integral(self) -> float:
         """Return the frontier integral."""
-        return self._truncate(_half_integral(self._human), 0.5) + self._truncate(_half_integral(-self._model), 0.5)
+        return self._truncate(_compute_half_integral(self._human), 0.5) + self._truncate(
+            _compute_half_integral(-self._model), 0.5
+        )
 
     def _truncate(self, terms: F64, most: float) -> float:
         mean = float(np.mean(terms, dtype=np.float64))
         self.means += 1
-        # Rounding of equal sides is no finding.
+        # Ignore rounding errors of equal sides.
         self.clipped += not -1e-12 <= mean <= most + 1e-12
         return min(max(mean, 0.0), most)
 
 
-def _half_integral(log_ratio: F64) -> F64:
-    """The function g of the docstring, of ln r; at most 1/2."""
+def _compute_half_integral(log_ratio: F64) -> F64:
+    """Compute the function g of the module docstring at ln r; at most 1/2."""
     near = np.abs(log_ratio) < _NEAR
     safe = np.where(near, 1.0, np.clip(log_ratio, -700, 700))
     gap = np.expm1(safe)

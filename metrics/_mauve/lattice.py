@@ -91,14 +91,14 @@ class SpreadingNet:
 
     def images(self, rows: F32) -> F32:
         """Return the images of rows with the running statistics, unit rows, shape (n, 4)."""
-        return np.vstack([self._image(rows[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)])
+        return np.vstack([self._compute_images(rows[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)])
 
-    def _image(self, rows: F32) -> F32:
+    def _compute_images(self, rows: F32) -> F32:
         for number in (0, 1):
             scale = self.weights[f"gain{number}"] / np.sqrt(self.running[f"var{number}"] + _EPS)
             rows = (rows @ self.weights[f"w{number}"] - self.running[f"mean{number}"]) * scale
             rows = np.maximum(rows + self.weights[f"shift{number}"], 0)
-        return _unit(rows @ self.weights["w2"] + self.weights["b2"])[0]
+        return _normalize_rows(rows @ self.weights["w2"] + self.weights["b2"])[0]
 
     def forward(self, rows: F32) -> tuple[F32, list[tuple[F32, ...]]]:
         """Return the images of a batch with its own statistics, and what the way back needs."""
@@ -114,7 +114,7 @@ class SpreadingNet:
                 self.running[f"{name}{number}"] += np.float32(_STATISTICS) * (value - self.running[f"{name}{number}"])
             rows = after
         flat = rows @ self.weights["w2"] + self.weights["b2"]
-        images, lengths = _unit(flat)
+        images, lengths = _normalize_rows(flat)
         activations.append((rows, images, lengths))
         return images, activations
 
@@ -149,7 +149,7 @@ def train_spreading_net(rows: F32, *, seed: int, plan: SpreadingPlan = Spreading
     """
     draw = make_random_stream(seed, "lattice")
     net = SpreadingNet(rows.shape[1], plan.hidden, draw)
-    near = _nearest_rows(rows, min(_POSITIVES, len(rows)))
+    near = _find_nearest_rows(rows, min(_POSITIVES, len(rows)))
     speed = {name: np.zeros_like(value) for name, value in net.weights.items()}
     for epoch in range(plan.epochs):
         rate = np.float32(_RATES[epoch * len(_RATES) // plan.epochs])
@@ -193,13 +193,13 @@ def loss_and_slope(images: F32, spread: float) -> tuple[float, F32]:
     return triplet - spread * float(np.mean(np.log(m * np.sqrt(squares)))), slope.astype(np.float32)
 
 
-def _unit(rows: F32) -> tuple[F32, F32]:
-    """Rows of length 1, and their lengths as a column."""
+def _normalize_rows(rows: F32) -> tuple[F32, F32]:
+    """Return rows of length 1, and the original lengths as a column."""
     lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
     return rows / lengths, lengths
 
 
-def _nearest_rows(rows: F32, count: int) -> I64:
+def _find_nearest_rows(rows: F32, count: int) -> I64:
     """Return the nearest rows of each row, itself among them, shape (n, count)."""
     squares = np.einsum("ij,ij->i", rows, rows)
     neighbors = np.empty((len(rows), count), dtype=np.int64)

@@ -18,14 +18,14 @@ def sample_notes(n_human: int, n_model: int, buckets: int) -> list[str]:
     return notes
 
 
-def ratio_notes(estimator: str, clipped: float, ceiling: float, *, counted: bool) -> list[str]:
+def ratio_notes(estimator: str, clipped: float, ceiling: float, *, counts_own: bool) -> list[str]:
     """Say how far an estimate of density ratios can be believed.
 
     Args:
         estimator: Its name.
         clipped: Share of the means that fell outside their range.
         ceiling: About the mid-point of identical sides with the own point counted.
-        counted: Whether it was.
+        counts_own: Whether the own point was counted.
     """
     notes = []
     if clipped:
@@ -33,8 +33,8 @@ def ratio_notes(estimator: str, clipped: float, ceiling: float, *, counted: bool
             f"clipped: {'most' if clipped >= 0.5 else 'some'} means of {estimator} fell outside their range; "
             "the sides look alike to it, or it cannot see how they differ; read js beside the area"
         )
-    if estimator == "knn" and counted:
+    if estimator == "knn" and counts_own:
         notes.append(f"knn counts each text among its neighbors: identical sides have a mid-point of {ceiling:.3f}")
-    if estimator == "knn" and not counted:
+    if estimator == "knn" and not counts_own:
         notes.append("knn leaves each text out of its neighbors and adds half a count: small differences are lost")
     return notes

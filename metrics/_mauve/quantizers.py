@@ -1,4 +1,4 @@
-"""From the features of two sides to cells; what MAUVE and the precision-recall curve count.
+"""Quantizers: from the features of two sides to the cells that MAUVE and the precision-recall curve count.
 
 A quantizer is fitted once (what does not depend on the seed) and then gives one set of cells a seed. Another one joins
 by a function of type `Quantizer` in `QUANTIZERS`.
@@ -68,9 +68,9 @@ def fit_kmeans_l1(fit: Sequence[Floats], settings: QuantizerSettings) -> Callabl
 
 def fit_residual_kmeans(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[[int], Assign]:
     """L2 rows, PCA without whitening, k-means of what each level leaves over."""
-    codes = _codes(fit, settings)
+    codes = _choose_code_count(fit, settings)
     projection = fit_pca(fit, share=settings.explained_variance)
-    points, project = projection.apply(fit), _last_projected(projection)
+    points, project = projection.apply(fit), _make_projector(projection)
 
     def cluster(seed: int) -> Assign:
         with limit_to_one_thread():
@@ -78,21 +78,21 @@ def fit_residual_kmeans(fit: Sequence[Floats], settings: QuantizerSettings) -> C
                 points, codes, restarts=settings.restarts, max_iter=settings.max_iter, seed=seed
             )
             fit_cells = clustering.cells(points)
-        return _assigner(fit, fit_cells, lambda side: clustering.cells(project(side)))
+        return _make_assigner(fit, fit_cells, lambda side: clustering.cells(project(side)))
 
     return cluster
 
 
 def fit_drmm(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[[int], Assign]:
     """Train a deep residual mixture model on raw rows (the MAUVE paper's second quantizer)."""
-    codes = _codes(fit, settings)
+    codes = _choose_code_count(fit, settings)
     check_range(human=fit[-1], model=fit[0])
 
     def cluster(seed: int) -> Assign:
         with limit_to_one_thread():
             clustering = fit_mixture(fit, codes, restarts=settings.restarts, seed=seed)
             fit_cells = clustering.cells(fit)
-        return _assigner(fit, fit_cells, lambda side: clustering.cells([side]))
+        return _make_assigner(fit, fit_cells, lambda side: clustering.cells([side]))
 
     return cluster
 
@@ -102,13 +102,13 @@ def fit_lattice(fit: Sequence[Floats], settings: QuantizerSettings) -> Callable[
     if n_rows(fit) < 3:
         raise UndefinedMetric(f"a spreading network needs at least 3 texts, got {n_rows(fit)}")
     projection = fit_pca(fit, share=settings.explained_variance)
-    points, project = projection.apply(fit), _last_projected(projection)
+    points, project = projection.apply(fit), _make_projector(projection)
 
     def cluster(seed: int) -> Assign:
         with limit_to_one_thread():
             net = train_spreading_net(points, seed=seed)
             fit_cells = lattice_cells(net.images(points))
-        return _assigner(fit, fit_cells, lambda side: lattice_cells(net.images(project(side))))
+        return _make_assigner(fit, fit_cells, lambda side: lattice_cells(net.images(project(side))))
 
     return cluster
 
@@ -154,7 +154,7 @@ def fit_quantizer(
             "expected 0 < explained_variance <= 1 and restarts, max_iter >= 1, got "
             f"{explained_variance}, {restarts}, {max_iter}"
         )
-    buckets = bucket_count(num_buckets, min(len(side) for side in fit), quantizer)
+    buckets = choose_bucket_count(num_buckets, min(len(side) for side in fit), quantizer)
     return QUANTIZERS[quantizer](fit, QuantizerSettings(buckets, explained_variance, restarts, max_iter)), buckets
 
 
@@ -163,7 +163,7 @@ def counts_seen_cells(quantizer: QuantizerName) -> bool:
     return quantizer in _CODES
 
 
-def bucket_count(num_buckets: Buckets, n: int, quantizer: QuantizerName = "kmeans") -> int:
+def choose_bucket_count(num_buckets: Buckets, n: int, quantizer: QuantizerName = "kmeans") -> int:
     """Return the number of cells for n texts on the smaller side.
 
     Raises:
@@ -198,8 +198,8 @@ def _count_codes(num_buckets: int) -> int:
     return codes
 
 
-def _codes(fit: Sequence[Floats], settings: QuantizerSettings) -> int:
-    """Codes a level."""
+def _choose_code_count(fit: Sequence[Floats], settings: QuantizerSettings) -> int:
+    """Return the number of codes per level."""
     codes = _count_codes(settings.num_buckets)
     if n_rows(fit) < codes:
         raise UndefinedMetric(f"{codes} codes a level need as many texts to be fitted on, got {n_rows(fit)}")
@@ -210,7 +210,7 @@ def _fit(fit: Sequence[Floats], settings: QuantizerSettings, *, rows: Rows, whit
     if n_rows(fit) < settings.num_buckets:
         raise UndefinedMetric(f"{settings.num_buckets} buckets need as many texts to be fitted on, got {n_rows(fit)}")
     projection = fit_pca(fit, share=settings.explained_variance, rows=rows, whiten=whiten)
-    points, project = projection.apply(fit), _last_projected(projection)
+    points, project = projection.apply(fit), _make_projector(projection)
 
     def cluster(seed: int) -> Assign:
         clustering: KMeansFit = kmeans(
@@ -220,13 +220,13 @@ def _fit(fit: Sequence[Floats], settings: QuantizerSettings, *, rows: Rows, whit
             max_iter=settings.max_iter,
             seed=seed + _KMEANS_SEED,
         )
-        return _assigner(fit, clustering.assign(points), lambda side: clustering.assign(project(side)))
+        return _make_assigner(fit, clustering.assign(points), lambda side: clustering.assign(project(side)))
 
     return cluster
 
 
-def _assigner(fit: Sequence[Floats], fit_cells: I64, cells: Callable[[Floats], I64]) -> Assign:
-    """Return a function that knows the cells of the rows of the fit and finds those of others."""
+def _make_assigner(fit: Sequence[Floats], fit_cells: I64, cells: Callable[[Floats], I64]) -> Assign:
+    """Return a function that looks up the cells of fitted rows and computes those of others."""
     parts = np.split(fit_cells, np.cumsum([len(side) for side in fit])[:-1])
 
     def assign(sides: Sequence[Floats]) -> list[I64]:
@@ -238,8 +238,8 @@ def _assigner(fit: Sequence[Floats], fit_cells: I64, cells: Callable[[Floats], I
     return assign
 
 
-def _last_projected(projection: Projection) -> Callable[[Floats], NDArray[np.float32]]:
-    """Project a side, once where it comes again: every clustering seed assigns the same system."""
+def _make_projector(projection: Projection) -> Callable[[Floats], NDArray[np.float32]]:
+    """Return a function that projects a side and keeps the last result: all clustering seeds assign the same system."""
     last: list[tuple[Floats, NDArray[np.float32]]] = []
 
     def project(side: Floats) -> NDArray[np.float32]:

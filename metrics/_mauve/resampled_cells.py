@@ -15,7 +15,7 @@ from openended.harness.core import F64, I64, Replicates
 from openended.metrics._mauve.histograms import Curve, f_beta, mixture_weights, slopes
 from openended.metrics._mauve.smoothing import Smoothing, smooth
 
-ANGLES = 101  # of the precision-recall curve behind F8 and F1/8: a tenth of those of the value, for the spread enough
+ANGLES = 101  # angles of the precision-recall curve of F8 and F1/8: a tenth of the value's, enough for a standard error
 
 
 def count_half_histograms(cells: I64, halves: NDArray[np.bool_], num_buckets: int) -> F64:
@@ -46,12 +46,12 @@ def areas(p: F64, q: F64, *, scaling_factor: float, points: int, curve: Curve) -
         x.append(np.exp(-scaling_factor * kl(q, mixture)))
         y.append(np.exp(-scaling_factor * kl(p, mixture)))
     xs, ys = np.stack([*x, corner], axis=1), np.stack([*y, corner + 1.0], axis=1)
-    area = (_trapezoid(xs, ys) + _trapezoid(ys, xs)) / 2
+    area = (_integrate_trapezoids(xs, ys) + _integrate_trapezoids(ys, xs)) / 2
     clipped: F64 = np.clip(area, 0.0, 1.0)
     return clipped
 
 
-def _trapezoid(x: F64, y: F64) -> F64:
+def _integrate_trapezoids(x: F64, y: F64) -> F64:
     """Area by the trapezoid rule along x, ties in falling order of y, row by row."""
     order = np.lexsort((-y, x), axis=1)
     x, y = np.take_along_axis(x, order, axis=1), np.take_along_axis(y, order, axis=1)

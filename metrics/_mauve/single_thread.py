@@ -1,4 +1,4 @@
-"""Numbers that do not depend on how many threads a machine lends."""
+"""Run matrix products in one thread, so that results do not depend on the machine's number of threads."""
 
 from __future__ import annotations
 

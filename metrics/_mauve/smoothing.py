@@ -47,13 +47,13 @@ def smooth(hist: F64, n: float, rule: Smoothing = "kt") -> F64:
     elif rule == "braess_sauer":
         weights = counts + np.select([counts == 0, counts == 1], [0.5, 1.0], 0.75)
     else:
-        weights = _good_turing(counts.astype(np.int64))
+        weights = _compute_good_turing(counts.astype(np.int64))
     normalized: F64 = weights / weights.sum()
     return normalized
 
 
-def _good_turing(counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> F64:
-    """Weights that do not sum to 1 yet."""
+def _compute_good_turing(counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> F64:
+    """Return Good-Turing weights, which do not sum to 1 yet."""
     cells = np.bincount(counts, minlength=int(counts.max()) + 2)  # φ
     here, above = cells[counts], cells[counts + 1]
     weights: F64 = np.where(counts > above, counts, (above + 1) * (counts + 1) / here) / counts.sum()

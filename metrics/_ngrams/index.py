@@ -112,7 +112,7 @@ class NgramIndex:
         if order < 1:
             raise ValueError(f"expected an order of at least 1, got {order}")
         while len(self._levels) < order:
-            level_ = _refine(self, self._levels[-1], len(self._levels) + 1) if self._levels else _unigrams(self)
+            level_ = _refine(self, self._levels[-1], len(self._levels) + 1) if self._levels else _sort_unigrams(self)
             self._levels.append(level_)
         return self._levels[order - 1]
 
@@ -138,15 +138,15 @@ class NgramIndex:
             yield self.runs(order)
             return
         for low, high in blocks(starts, CHUNK):
-            yield self._runs_of(order, low, high)
+            yield self._find_runs(order, low, high)
 
     def runs(self, order: int) -> RunLengths:
         """Return the occurrences of an order by (n-gram, text); kept for the next metric that asks."""
         if order not in self._runs:
-            self._runs[order] = self._runs_of(order, 0, len(self.level(order).starts) - 1)
+            self._runs[order] = self._find_runs(order, 0, len(self.level(order).starts) - 1)
         return self._runs[order]
 
-    def _runs_of(self, order: int, low: int, high: int) -> RunLengths:
+    def _find_runs(self, order: int, low: int, high: int) -> RunLengths:
         level = self.level(order)
         starts = level.starts[low:high] - level.starts[low]
         text = self.text_of[level.positions[level.starts[low] : level.starts[high]]]
@@ -194,18 +194,18 @@ def _pad(rows: Ragged) -> tuple[NDArray[np.int32], int]:
 
 def _subtract_lowest(values: NDArray[Any], low: int) -> I64:
     """Return ids minus the lowest id; the result must fit in int64."""
-    if values.dtype.kind == "u":  # an id of uint64 may not be, so its distance is taken first
+    if values.dtype.kind == "u":  # a uint64 id may not fit, so subtract the lowest id first
         values, low = values - values.dtype.type(low), 0
     out: I64 = values.astype(np.int64)
     return out if low == 0 else out - low
 
 
-def _unigrams(index: NgramIndex) -> Level:
+def _sort_unigrams(index: NgramIndex) -> Level:
     """Counting sort of all tokens that occur more than once, chunk by chunk."""
     tokens, counts = index.tokens, np.concatenate([[0], index.frequencies])
     repeated = counts > 1
     bounds = np.concatenate([[0], np.cumsum(np.where(repeated, counts, 0))])
-    free = bounds[:-1].copy()  # the next free place of each token
+    free = bounds[:-1].copy()  # the next free position of each token
     positions = np.empty(bounds[-1], dtype=np.int32 if len(tokens) < 1 << 31 else np.int64)
     bits = CHUNK.bit_length() - 1
     for low in range(0, len(tokens), CHUNK):

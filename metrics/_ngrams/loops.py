@@ -58,7 +58,7 @@ def final_repeats(index: NgramIndex, max_phrase: int) -> tuple[I64, I64]:
         rows = alive[np.flatnonzero(tokens[end - n] == final)]
         rows = rows[tokens[last[rows] - 2 * n + 1] == tokens[last[rows] - n + 1]]
         if len(rows):
-            repeats = _matching(tokens, last[rows], n) // n + 1
+            repeats = _count_matching(tokens, last[rows], n) // n + 1
             better = repeats > best[rows]
             rows, repeats = rows[better], repeats[better]
             best[rows], phrase[rows] = repeats, n
@@ -67,7 +67,7 @@ def final_repeats(index: NgramIndex, max_phrase: int) -> tuple[I64, I64]:
     return best, phrase
 
 
-def _matching(tokens: NDArray[np.int32], end: I64, n: int) -> I64:
+def _count_matching(tokens: NDArray[np.int32], end: I64, n: int) -> I64:
     """Count the tokens, from place `end` backwards, that equal the token `n` places before."""
     out = np.zeros(len(end), dtype=np.int64)
     active = np.arange(len(end))

@@ -38,9 +38,9 @@ def compute_half_repeats(index: NgramIndex, order: int, halves: Halves) -> F64:
 
 def count_types(index: NgramIndex, order: int, subsets: Subsets) -> tuple[F64, F64, F64]:
     """Count the n-grams, the distinct ones and those that occur once in each subset, each of shape (subsets,)."""
-    single: F64 = np.asarray(subsets @ _singles(index, order).astype(np.float64), dtype=np.float64)
+    single: F64 = np.asarray(subsets @ _count_singles(index, order).astype(np.float64), dtype=np.float64)
     types, once = single.copy(), single.copy()
-    for counts in _counts(index, order, subsets):
+    for counts in _iterate_counts(index, order, subsets):
         types += (counts > 0).sum(axis=0)
         once += (counts == 1).sum(axis=0)
     return np.asarray(subsets @ index.sizes(order).astype(np.float64), dtype=np.float64), types, once
@@ -50,7 +50,7 @@ def compute_subset_entropies(index: NgramIndex, order: int, subsets: Subsets) ->
     """Compute the entropy of all n-grams of each subset, nats, shape (subsets,)."""
     total = subsets @ index.sizes(order).astype(np.float64)
     weighted = np.zeros_like(total)
-    for counts in _counts(index, order, subsets):
+    for counts in _iterate_counts(index, order, subsets):
         terms = np.arange(counts.max(initial=0) + 1, dtype=np.float64)  # c log c of every count c
         terms[1:] *= np.log(terms[1:])
         weighted += terms[counts].sum(axis=0)
@@ -60,8 +60,8 @@ def compute_subset_entropies(index: NgramIndex, order: int, subsets: Subsets) ->
 
 def compute_subset_slopes(index: NgramIndex, subsets: Subsets, of: Callable[[NDArray[np.int32]], float]) -> F64:
     """Return what a function makes of the frequencies of the tokens in each subset, shape (subsets,)."""
-    single = subsets @ _singles(index, 1)
-    parts = list(_counts(index, 1, subsets))
+    single = subsets @ _count_singles(index, 1)
+    parts = list(_iterate_counts(index, 1, subsets))
     seen = [[part[:, number] for part in parts] for number in range(len(subsets))]
     return np.array([of(np.concatenate([*s, np.ones(n, dtype=np.int32)])) for s, n in zip(seen, single, strict=True)])
 
@@ -78,7 +78,7 @@ def compute_subset_sharing(index: NgramIndex, order: int, subsets: Subsets, of: 
     Returns:
         Shape (subsets,).
     """
-    table = _table(index, order)
+    table = _build_table(index, order)
     inside = np.ascontiguousarray(subsets.T, dtype=np.float64)
     shared = table.T @ np.maximum(table @ inside - 1.0, 0.0)
     return np.asarray((of(shared) * inside).sum(axis=0) / inside.sum(axis=0), dtype=np.float64)
@@ -94,7 +94,7 @@ def count_subset_matches(index: NgramIndex, order: int, first: F64, is_reference
     runs = index.runs(order)
     keep, least = np.ones(len(runs.text), dtype=np.bool_), 1
     while keep.any():
-        table = _table(index, order, keep)
+        table = _build_table(index, order, keep)
         holders = table @ (first * is_reference[:, None])
         matches += np.where(is_reference[:, None], table.T @ (holders >= 2), table.T @ (holders >= 1))
         least += 1
@@ -102,14 +102,14 @@ def count_subset_matches(index: NgramIndex, order: int, first: F64, is_reference
     return matches
 
 
-def _singles(index: NgramIndex, order: int) -> NDArray[np.int64]:
+def _count_singles(index: NgramIndex, order: int) -> NDArray[np.int64]:
     """Return how many n-grams of each text occur nowhere else and once in it, shape (texts,)."""
     runs = index.runs(order)
     seen = np.bincount(runs.text, weights=runs.count, minlength=len(index)).astype(np.int64)
     return index.sizes(order) - seen
 
 
-def _table(index: NgramIndex, order: int, keep: NDArray[np.bool_] | None = None) -> Any:  # noqa: ANN401 - a CSR matrix
+def _build_table(index: NgramIndex, order: int, keep: NDArray[np.bool_] | None = None) -> Any:  # noqa: ANN401 - a CSR matrix
     """Return which texts have which n-grams, 1 each, shape (n-grams, texts); only the runs to keep."""
     from scipy.sparse import csr_matrix
 
@@ -121,7 +121,7 @@ def _table(index: NgramIndex, order: int, keep: NDArray[np.bool_] | None = None)
     return csr_matrix((np.ones(len(text)), text, first), shape=(len(first) - 1, len(index)))
 
 
-def _counts(index: NgramIndex, order: int, subsets: Subsets) -> Iterator[NDArray[np.int32]]:
+def _iterate_counts(index: NgramIndex, order: int, subsets: Subsets) -> Iterator[NDArray[np.int32]]:
     """Yield the counts of the n-grams that occur more than once, shape (some n-grams, subsets)."""
     from scipy.sparse import csr_matrix
 

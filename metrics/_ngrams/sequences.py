@@ -26,11 +26,11 @@ def pack_rows(sequences: Ragged | Iterable[Any]) -> Ragged:
     if isinstance(sequences, str):
         raise TypeError("expected a list of texts, got one string")
     texts = [text.split() if isinstance(text, str) else text for text in sequences]
-    packed = _integer_rows(texts)
-    return _hashable_rows(texts) if packed is None else packed
+    packed = _pack_integer_rows(texts)
+    return _pack_hashable_rows(texts) if packed is None else packed
 
 
-def _integer_rows(texts: Sequence[Any]) -> Ragged | None:
+def _pack_integer_rows(texts: Sequence[Any]) -> Ragged | None:
     """Pack rows of integers, or return None if any token is something else."""
     rows = []
     for text in texts:
@@ -49,7 +49,7 @@ def _exceeds_int64(row: NDArray[Any]) -> bool:
     return row.itemsize == 8 and bool(row.max() > np.iinfo(np.int64).max)
 
 
-def _hashable_rows(texts: Sequence[Any]) -> Ragged:
+def _pack_hashable_rows(texts: Sequence[Any]) -> Ragged:
     ids: dict[Hashable, int] = {}
     rows = []
     for number, text in enumerate(texts):

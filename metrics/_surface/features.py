@@ -34,19 +34,19 @@ _LONG, _PIECE, _MOST = 48, 24, 32
 
 def surface_features(texts: Iterable[str]) -> F64:
     """Return the features of texts, shape (n, 34), columns as in `NAMES`."""
-    return np.array([_features(text) for text in texts], dtype=np.float64).reshape(-1, len(NAMES))
+    return np.array([_compute_features(text) for text in texts], dtype=np.float64).reshape(-1, len(NAMES))
 
 
-def _segments(text: str) -> list[list[str]]:
+def _split_segments(text: str) -> list[list[str]]:
     """Return the words of each segment."""
     segments = [words for part in _BREAK.split(text) if (words := _WORD.findall(part))]
     if len(segments) == 1:
-        segments = _pieces(segments[0])
-    cut = [piece for words in segments for piece in (_pieces(words) if len(words) > _LONG else [words])]
+        segments = _split_pieces(segments[0])
+    cut = [piece for words in segments for piece in (_split_pieces(words) if len(words) > _LONG else [words])]
     return cut[:_MOST]
 
 
-def _pieces(words: list[str]) -> list[list[str]]:
+def _split_pieces(words: list[str]) -> list[list[str]]:
     return [words[i : i + _PIECE] for i in range(0, len(words), _PIECE)]
 
 
@@ -54,18 +54,18 @@ def _is_content(word: str) -> bool:
     return len(word) >= 4 and word[0].isalpha() and word not in STOP_WORDS
 
 
-def _share(part: float, whole: float) -> float:
+def _divide(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _entropy(counts: Iterable[int]) -> float:
+def _compute_entropy(counts: Iterable[int]) -> float:
     values = np.array([c for c in counts if c], dtype=np.float64)
     p = values / values.sum() if len(values) else values
     return float(-(p * np.log(p)).sum()) + 0.0
 
 
-def _features(text: str) -> list[float]:
-    segments = _segments(text)
+def _compute_features(text: str) -> list[float]:
+    segments = _split_segments(text)
     words = [word for segment in segments for word in segment]
     lower = [[word.lower() for word in segment] for segment in segments]
     n, count = len(words), len(segments)
@@ -74,49 +74,49 @@ def _features(text: str) -> list[float]:
     by_class = Counter(m for segment in markers for m in segment)
     return [
         float(np.log1p(n)), float(count), float(lengths.mean()), float(lengths.std()),
-        *_cohesion(lower, n),
-        *_reference(segments, lower, n),
-        _share(sum(by_class.values()), n), _entropy(by_class.values()), _transitions(markers),
-        _share(sum(map(bool, markers)), count),
-        _share(sum(segment[0] in CLASS_OF for segment in lower), count),
-        _share(sum(text.count(mark) for mark in '"“”'), len(text)), _share(text.count(","), n),
-        _share(text.count(";") + text.count(":"), n), _share(len(re.findall(r"\n\s*\n", text)), count),
-        *(_share(by_class[number], n) for number in range(len(MARKERS))),
+        *_measure_cohesion(lower, n),
+        *_measure_reference(segments, lower, n),
+        _divide(sum(by_class.values()), n), _compute_entropy(by_class.values()), _measure_transitions(markers),
+        _divide(sum(map(bool, markers)), count),
+        _divide(sum(segment[0] in CLASS_OF for segment in lower), count),
+        _divide(sum(text.count(mark) for mark in '"“”'), len(text)), _divide(text.count(","), n),
+        _divide(text.count(";") + text.count(":"), n), _divide(len(re.findall(r"\n\s*\n", text)), count),
+        *(_divide(by_class[number], n) for number in range(len(MARKERS))),
     ]  # fmt: skip
 
 
-def _cohesion(segments: Sequence[Sequence[str]], n: int) -> list[float]:
+def _measure_cohesion(segments: Sequence[Sequence[str]], n: int) -> list[float]:
     """Return content-word rate, distinct content words, chains over segments and overlap of neighbors."""
     content = [[word for word in segment if _is_content(word)] for segment in segments]
     total, sets = sum(map(len, content)), [set(words) for words in content]
     counts = Counter(word for words in sets for word in words)
-    jaccard = np.array([_jaccard(a, b) for a, b in pairwise(sets)] or [0.0])
+    jaccard = np.array([_compute_jaccard(a, b) for a, b in pairwise(sets)] or [0.0])
     seen: set[str] = set()
     repeats = 0
     for words in sets:
         repeats += bool(words & seen)
         seen |= words
     return [
-        _share(total, n), _share(len(counts), total), _share(sum(c > 1 for c in counts.values()), len(counts)),
-        _share(max(counts.values(), default=0), len(segments)), _share(repeats, len(segments)),
+        _divide(total, n), _divide(len(counts), total), _divide(sum(c > 1 for c in counts.values()), len(counts)),
+        _divide(max(counts.values(), default=0), len(segments)), _divide(repeats, len(segments)),
         float(jaccard.mean()), float(jaccard.std()), float(jaccard.min()),
-        _jaccard(sets[0], sets[-1]) if len(sets) > 1 else 0.0,
+        _compute_jaccard(sets[0], sets[-1]) if len(sets) > 1 else 0.0,
     ]  # fmt: skip
 
 
-def _jaccard(a: set[str], b: set[str]) -> float:
-    return _share(len(a & b), len(a | b))
+def _compute_jaccard(a: set[str], b: set[str]) -> float:
+    return _divide(len(a & b), len(a | b))
 
 
-def _reference(segments: Sequence[Sequence[str]], lower: Sequence[Sequence[str]], n: int) -> list[float]:
+def _measure_reference(segments: Sequence[Sequence[str]], lower: Sequence[Sequence[str]], n: int) -> list[float]:
     """Return rates of capitalized words and pronouns."""
     capitalized = Counter(word for segment in segments for word in segment if word[0].isupper())
     pronouns = sum(word in PRONOUNS for segment in lower for word in segment)
     content = {word for segment in lower for word in segment if _is_content(word)}
     first = sum(_starts_with_pronoun(segment) for segment in lower)
     return [
-        _share(sum(capitalized.values()), n), _share(sum(c > 1 for c in capitalized.values()), len(capitalized)),
-        _share(pronouns, n), _share(pronouns, len(content) + len(capitalized)), _share(first, len(segments)),
+        _divide(sum(capitalized.values()), n), _divide(sum(c > 1 for c in capitalized.values()), len(capitalized)),
+        _divide(pronouns, n), _divide(pronouns, len(content) + len(capitalized)), _divide(first, len(segments)),
     ]  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _starts_with_pronoun(words: Sequence[str]) -> bool:
     return next((word in PRONOUNS for word in words if word in PRONOUNS or _is_content(word)), False)
 
 
-def _transitions(markers: Sequence[Sequence[int]]) -> float:
+def _measure_transitions(markers: Sequence[Sequence[int]]) -> float:
     """Return the entropy of the transitions between the dominant classes of neighboring segments."""
     dominant = [Counter(segment).most_common(1)[0][0] if segment else -1 for segment in markers]
-    return _entropy(Counter(pairwise(dominant)).values())
+    return _compute_entropy(Counter(pairwise(dominant)).values())

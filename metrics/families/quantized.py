@@ -153,7 +153,7 @@ class Quantized(TwoSample):
             notes: As in `result`.
             arrays: As in `result`.
         """
-        values = _values_by_name(runs)
+        values = _collect_values(runs)
         return self.result(
             features,
             primary,
@@ -175,7 +175,7 @@ class Quantized(TwoSample):
             q = count_half_histograms(cells.model, model_halves, cells.count)
             for name, draws in self.draws(p, q, len(cells.human), len(cells.model)).items():
                 sums[name] = sums.get(name, 0.0) + draws / len(runs)
-        values = _values_by_name(runs)
+        values = _collect_values(runs)
         return {n: Replicates(draws.reshape(2, -1), values[n]) for n, draws in sums.items() if n in result.values}
 
     def _fit_on(
@@ -184,11 +184,11 @@ class Quantized(TwoSample):
         """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells.
 
         What is fitted on the grid or on the human side does not depend on the system under test: the human side, which
-        a whole grid shares, caches it (`Side.derived`).
+        a whole grid shares, caches it (`Side.compute_once`).
         """
         if cluster_fit == "pair":
             return self._fit([model, human])
-        others = _systems(features) if cluster_fit == "joint" else ()
+        others = _list_systems(features) if cluster_fit == "joint" else ()
         fit = [self.sort_rows(side) for side in others] + [human]
         for rows in fit:
             check_side(rows, "a system of the grid")
@@ -214,12 +214,12 @@ class Quantized(TwoSample):
         )
 
 
-def _values_by_name(runs: Sequence[ClusteringRun]) -> dict[str, F64]:
+def _collect_values(runs: Sequence[ClusteringRun]) -> dict[str, F64]:
     """Return each value in every clustering, shape (clusterings,)."""
     return {name: np.array([run.values[name] for run in runs]) for name in runs[0].values}
 
 
-def _systems(features: Features) -> tuple[Side, ...]:
+def _list_systems(features: Features) -> tuple[Side, ...]:
     """Return the grid's model systems in an order that does not depend on how they are listed.
 
     Raises:

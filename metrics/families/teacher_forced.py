@@ -1,4 +1,4 @@
-"""The head of the teacher-forced metrics: the statistics of Q on human text, their checks, and means over positions."""
+"""Base class of the teacher-forced metrics: statistics of Q on human text, checks, and means over positions."""
 
 from __future__ import annotations
 

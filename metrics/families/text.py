@@ -132,7 +132,7 @@ def reshape_rows(rows: Ragged, variant: str) -> Ragged:
 
 
 def variant_of(sequences: object, variant: str) -> NgramIndex:
-    """Return the index of texts changed as in `reshaped`; for the pure functions.
+    """Return the index of texts changed as in `reshape_rows`; for the pure functions.
 
     Raises:
         TypeError: If only an index is given, which cannot be reshaped.

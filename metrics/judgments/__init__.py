@@ -10,7 +10,14 @@ from openended.metrics.judgments.comparisons import (
     read_comparisons,
 )
 from openended.metrics.judgments.metric import JudgmentMetric, build_file_features, get_judgments
-from openended.metrics.judgments.raters import JUDGE, SIMULATED, UNCALIBRATED, calibration_of, raters_fact, with_raters
+from openended.metrics.judgments.raters import (
+    JUDGE,
+    SIMULATED,
+    UNCALIBRATED,
+    add_raters_fact,
+    format_raters_fact,
+    read_calibration,
+)
 from openended.metrics.judgments.ratings import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
 from openended.metrics.judgments.rows import FileRow, ReadsFile, check_judgments_file, read_rows, select_kind
 
@@ -27,18 +34,18 @@ __all__ = [
     "ReadsFile",
     "TieRule",
     "Wins",
+    "add_raters_fact",
     "agreement",
     "are_ratings",
     "build_file_features",
-    "calibration_of",
     "check_judgments_file",
     "count_wins",
+    "format_raters_fact",
     "get_judgments",
     "is_matrix",
-    "raters_fact",
+    "read_calibration",
     "read_comparisons",
     "read_judgments",
     "read_rows",
     "select_kind",
-    "with_raters",
 ]

@@ -17,10 +17,10 @@ import numpy as np
 
 from openended.harness.core import F64, I64, DataError, make_random_stream
 from openended.metrics._common.choices import check_choice
-from openended.metrics.judgments.layouts import ALIASES, Outcome, kind_of, map_columns, outcome_of, parse_mark
-from openended.metrics.judgments.raters import calibration_of
+from openended.metrics.judgments.layouts import ALIASES, Outcome, detect_layout, map_columns, parse_mark, parse_outcome
+from openended.metrics.judgments.raters import read_calibration
 from openended.metrics.judgments.ratings import Empty
-from openended.metrics.judgments.rows import FileRow, as_number, pick, read_rows, select_kind, source_of
+from openended.metrics.judgments.rows import FileRow, as_number, format_source, pick, read_rows, select_kind
 
 TieRule = Literal["half", "random", "drop"]
 LEAST_ITEMS = 10
@@ -120,7 +120,7 @@ def read_comparisons(
     if is_matrix(columns, rows):
         return _read_matrix(path, columns, rows)
     column_of = map_columns(columns)
-    kind = kind_of(column_of)
+    kind = detect_layout(column_of)
     for name in ("system_a", "system_b", "outcome") if kind is None else ():
         pick(columns, ALIASES[name], path)
     comparisons: list[Comparison] = []
@@ -144,9 +144,14 @@ def read_comparisons(
     )
     players = sorted({name for c in comparisons for name in (c.system_a, c.system_b)})
     timed = "seconds" in column_of
-    calibration = calibration_of(rows)
+    calibration = read_calibration(rows)
     return ComparisonFile(
-        source_of(path), tuple(comparisons), tuple(players), has_seconds=timed, empty=missing, calibration=calibration
+        format_source(path),
+        tuple(comparisons),
+        tuple(players),
+        has_seconds=timed,
+        empty=missing,
+        calibration=calibration,
     )
 
 
@@ -169,8 +174,8 @@ def _parse_comparison(row: FileRow, column_of: Mapping[str, str], number: int) -
     """Parse a row with one outcome; empty if the outcome is missing."""
     a, b = _read_players(row, column_of["system_a"], column_of["system_b"])
     outcome = (
-        outcome_of(row, column_of["outcome"], a, b)
-        if kind_of(column_of) == "comparisons"
+        parse_outcome(row, column_of["outcome"], a, b)
+        if detect_layout(column_of) == "comparisons"
         else parse_mark(row, column_of)
     )
     if outcome is None:
@@ -189,7 +194,7 @@ def _parse_comparison(row: FileRow, column_of: Mapping[str, str], number: int) -
 def _parse_counts(row: FileRow, column_of: Mapping[str, str]) -> list[Comparison]:
     """Parse a row with counts of outcomes; empty if all counts are zero or missing."""
     sides: tuple[tuple[Outcome, str], ...] = (("a", "wins_a"), ("b", "wins_b"), ("tie", "ties"))
-    if kind_of(column_of) == "victories":
+    if detect_layout(column_of) == "victories":
         a, b = _read_players(row, column_of["outcome"], column_of["loser"])
         counts = [("a", row.number(column_of["wins"]) if "wins" in column_of else 1.0)]
     else:
@@ -214,7 +219,7 @@ def _read_matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) ->
             if i != j and not wins[i, j] >= 0:
                 raise DataError(f"{row.where}: column {name!r}: expected a count of wins, got {row.cells[name]!r}")
     np.fill_diagonal(wins, 0.0)  # a player does not meet itself: the cell is empty or zero
-    return ComparisonFile(source_of(path), (), tuple(columns[1:]), matrix=wins)
+    return ComparisonFile(format_source(path), (), tuple(columns[1:]), matrix=wins)
 
 
 def count_wins(

@@ -49,7 +49,7 @@ def map_columns(columns: Sequence[str]) -> dict[str, str]:
     return {name: column for name, column in columns_of.items() if column is not None}
 
 
-def kind_of(column_of: Mapping[str, str]) -> Literal["comparisons", "marks", "counts", "victories"] | None:
+def detect_layout(column_of: Mapping[str, str]) -> Literal["comparisons", "marks", "counts", "victories"] | None:
     """Return a file's layout by the columns that it has; None for one of no comparisons."""
     if column_of.get("outcome") == "winner" and "loser" in column_of:
         return "victories"
@@ -62,7 +62,7 @@ def kind_of(column_of: Mapping[str, str]) -> Literal["comparisons", "marks", "co
     return "comparisons" if "outcome" in column_of else None
 
 
-def outcome_of(row: FileRow, column: str, a: str, b: str) -> Outcome | None:
+def parse_outcome(row: FileRow, column: str, a: str, b: str) -> Outcome | None:
     """Return who won a row; None where the cell is empty.
 
     `winner` names a system before it names a side (two systems may be called `a` and `b`); other columns the other way.

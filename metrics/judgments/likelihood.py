@@ -12,34 +12,34 @@ _GRADIENT = 1e-9  # largest gradient component per comparison that counts as con
 
 
 def compute_loss(scores: F64, matrix: F64) -> float:
-    """Negative log-likelihood, nats."""
+    """Return the negative log-likelihood, nats."""
     return float(np.sum(matrix * np.logaddexp(0.0, scores[None, :] - scores[:, None])))
 
 
 def _compute_gradient(scores: F64, matrix: F64) -> F64:
-    """Expected less observed wins of each player."""
+    """Return expected minus observed wins of each player."""
     games = matrix + matrix.T
-    expected = games * _win_probabilities(scores)
+    expected = games * _compute_win_probabilities(scores)
     out: F64 = (expected - matrix).sum(axis=1)
     return out
 
 
-def _win_probabilities(scores: F64) -> F64:
-    """P(i beats j), without overflow at any score."""
+def _compute_win_probabilities(scores: F64) -> F64:
+    """Return P(i beats j), without overflow at any score."""
     out: F64 = np.exp(-np.logaddexp(0.0, scores[None, :] - scores[:, None]))
     return out
 
 
 def compute_information(matrix: F64, scores: F64) -> F64:
-    """Observed information: a graph Laplacian with weights games × p × (1 − p)."""
-    p = _win_probabilities(scores)
+    """Return the observed information: a graph Laplacian with weights games × p × (1 − p)."""
+    p = _compute_win_probabilities(scores)
     weights = (matrix + matrix.T) * p * p.T
     out: F64 = np.diag(weights.sum(axis=1)) - weights
     return out
 
 
 def invert_centered(information: F64) -> F64:
-    """Pseudo-inverse on the space of mean-0 scores, where the information is not singular.
+    """Return the pseudo-inverse on the space of mean-0 scores, where the information is not singular.
 
     Its null vector is all ones: a multiple of the matrix of ones makes it invertible and is taken out again, which no
     choice of a tolerance for small eigenvalues can get wrong.
@@ -88,5 +88,5 @@ def maximize_likelihood(matrix: F64) -> F64:
 
 
 def _append_zero(free: F64) -> F64:
-    """Add the last player, held at 0."""
+    """Append the score 0 of the last player."""
     return np.concatenate([free, np.zeros(1)])

@@ -16,7 +16,7 @@ JUDGE, SIMULATED = "judge:", "simulated:"
 UNCALIBRATED = "not calibrated"
 
 
-def calibration_of(rows: Sequence[FileRow]) -> str:
+def read_calibration(rows: Sequence[FileRow]) -> str:
     """Return the agreement with people that the file states for its LLM judge; empty if it states none.
 
     Raises:
@@ -30,12 +30,12 @@ def calibration_of(rows: Sequence[FileRow]) -> str:
     return "; ".join(dict.fromkeys(calibrations.values()))
 
 
-def raters_fact(raters: Iterable[str], calibration: str) -> str:
+def format_raters_fact(raters: Iterable[str], calibration: str) -> str:
     """Return who rated, or an empty string if all raters are people.
 
-    >>> raters_fact(["ann", "ben"], "")
+    >>> format_raters_fact(["ann", "ben"], "")
     ''
-    >>> raters_fact(["judge:m", "ann"], "")
+    >>> format_raters_fact(["judge:m", "ann"], "")
     '1 person and judge m, not calibrated'
     """
     names = sorted(set(raters))
@@ -48,13 +48,13 @@ def raters_fact(raters: Iterable[str], calibration: str) -> str:
     return " and ".join(parts) if judges or simulated else ""
 
 
-def with_raters(features: Features, raters: Iterable[str], calibration: str) -> tuple[Features, list[str]]:
+def add_raters_fact(features: Features, raters: Iterable[str], calibration: str) -> tuple[Features, list[str]]:
     """Add the kind of raters to the facts of a signature; nothing is added if all are people.
 
     Returns:
         The features; what a reader of the table must know.
     """
-    fact = raters_fact(raters, calibration)
+    fact = format_raters_fact(raters, calibration)
     if not fact:
         return features, []
     note = f"rated by {fact}" + (": nobody rated anything" if fact.endswith("simulated raters") else "")

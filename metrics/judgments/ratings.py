@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, HUMAN, DataError
 from openended.metrics._common.choices import check_choice
-from openended.metrics.judgments.raters import calibration_of
-from openended.metrics.judgments.rows import FileRow, as_number, pick, read_rows, select_kind, source_of
+from openended.metrics.judgments.raters import read_calibration
+from openended.metrics.judgments.rows import FileRow, as_number, format_source, pick, read_rows, select_kind
 
 Empty = Literal["refuse", "skip"]
 
@@ -62,7 +62,7 @@ class Judgments:
         """Raise `DataError` if a rating is outside the scale (lowest, highest)."""
         low, high = scale
         for row, column in np.argwhere((self.ratings < low) | (self.ratings > high))[:1]:
-            name, got = _name((self.example_ids[row], self.systems[row])), self.ratings[row, column]
+            name, got = _format_name((self.example_ids[row], self.systems[row])), self.ratings[row, column]
             raise DataError(f"{self.source}: {name}: rating {got:g} is outside the scale {_scale(scale)}")
 
     def model_system(self, requested: str | None) -> str:
@@ -116,9 +116,11 @@ def read_judgments(
     lists = "ratings" in columns
     if not wide and not lists:
         pick(columns, ("rating", "rating_1"), path)
-    table = _Table(path, scale, empty, [c for c in (_first(columns, LOG_PROB), _first(columns, _LENGTH)) if c])
+    table = _Table(
+        path, scale, empty, [c for c in (_find_first(columns, LOG_PROB), _find_first(columns, _LENGTH)) if c]
+    )
     for row in rows:
-        key = (row.text(str(ids)), _system(row, columns, str(side)))
+        key = (row.text(str(ids)), _name_system(row, columns, str(side)))
         if lists:
             table.add_wide(row, key, _parse_rating_list(row))
         elif wide:
@@ -126,15 +128,15 @@ def read_judgments(
         else:
             table.add_long(row, key, "rater" in columns)
     named = bool(wide) or "rater" in columns
-    judgments = table.finish(_first(columns, LOG_PROB), _first(columns, _LENGTH), named=named)
-    return replace(judgments, calibration=calibration_of(rows))
+    judgments = table.finish(_find_first(columns, LOG_PROB), _find_first(columns, _LENGTH), named=named)
+    return replace(judgments, calibration=read_calibration(rows))
 
 
-def _first(columns: Sequence[str], names: Sequence[str]) -> str | None:
+def _find_first(columns: Sequence[str], names: Sequence[str]) -> str | None:
     return next((name for name in names if name in columns), None)
 
 
-def _system(row: FileRow, columns: Sequence[str], side: str) -> str:
+def _name_system(row: FileRow, columns: Sequence[str], side: str) -> str:
     """Name the system of a row; with both columns, `is_model` decides and `system` names."""
     if side == "system":
         return row.text("system")
@@ -168,14 +170,14 @@ class _Table:
 
     def add_wide(self, row: FileRow, key: tuple[str, str], ratings: list[tuple[str, float]]) -> None:
         """Add a text with all its ratings."""
-        self._once(row, key)
+        self._refuse_duplicate(row, key)
         rated = [(rater, value) for rater, value in ratings if not np.isnan(value)]
         if not rated:
             self._record_missing(row, key)
             return
         self._check_scale(row, key, rated)
         self.ratings_of[key] = rated
-        self.numbers[key] = self._extras(row)
+        self.numbers[key] = self._read_extras(row)
 
     def add_long(self, row: FileRow, key: tuple[str, str], named: bool) -> None:
         """Add one rating."""
@@ -186,24 +188,25 @@ class _Table:
         rated = self.ratings_of.setdefault(key, [])
         rater = row.text("rater") if named else f"{len(rated):06d}"
         if named:
-            self._once(row, (*key, rater))
+            self._refuse_duplicate(row, (*key, rater))
         self._check_scale(row, key, [(rater, value)])
         rated.append((rater, value))
-        extras = self._extras(row)
+        extras = self._read_extras(row)
         first = self.numbers.setdefault(key, extras)
         for name, number in extras.items():
             if not np.array_equal(first[name], number, equal_nan=True):
-                raise DataError(f"{row.where}: {_name(key)}: {name} was {first[name]} before, now {number}")
+                raise DataError(f"{row.where}: {_format_name(key)}: {name} was {first[name]} before, now {number}")
 
-    def _once(self, row: FileRow, key: tuple[str, ...]) -> None:
+    def _refuse_duplicate(self, row: FileRow, key: tuple[str, ...]) -> None:
         if key in self.lines:
-            raise DataError(f"{row.where}: {_name(key)} is there twice; first at {self.lines[key]}")
+            raise DataError(f"{row.where}: {_format_name(key)} is there twice; first at {self.lines[key]}")
         self.lines[key] = row.where
 
     def _record_missing(self, row: FileRow, key: tuple[str, str]) -> None:
         if self.empty == "refuse":
             raise DataError(
-                f"{row.where}: {_name(key)} has no rating; metric=[huse] metric.huse.empty=skip leaves such rows out"
+                f"{row.where}: {_format_name(key)} has no rating; "
+                "metric=[huse] metric.huse.empty=skip leaves such rows out"
             )
         self.skipped += 1
 
@@ -211,10 +214,10 @@ class _Table:
         for _, value in rated:
             if self.scale and not self.scale[0] <= value <= self.scale[1]:
                 raise DataError(
-                    f"{row.where}: {_name(key)}: rating {value:g} is outside the scale {_scale(self.scale)}"
+                    f"{row.where}: {_format_name(key)}: rating {value:g} is outside the scale {_scale(self.scale)}"
                 )
 
-    def _extras(self, row: FileRow) -> dict[str, float]:
+    def _read_extras(self, row: FileRow) -> dict[str, float]:
         extras = {name: row.number(name, infinite=name in LOG_PROB) for name in self.extras}
         for name, number in extras.items():
             if name in LOG_PROB and number > 0:
@@ -238,7 +241,7 @@ class _Table:
                 ratings[i, number_of[rater]] = value
         extra = {c: np.array([self.numbers[key][c] for key in keys]) for c in (log_prob, length) if c}
         return Judgments(
-            source=source_of(self.path),
+            source=format_source(self.path),
             example_ids=tuple(key[0] for key in keys),
             systems=tuple(key[1] for key in keys),
             ratings=ratings,
@@ -249,7 +252,7 @@ class _Table:
         )
 
 
-def _name(key: Sequence[str]) -> str:
+def _format_name(key: Sequence[str]) -> str:
     """`example 12 (human)` or `example 12 (human) by rater a`."""
     by = f" by rater {key[2]}" if len(key) > 2 else ""
     return f"example {key[0]} ({key[1]}){by}"

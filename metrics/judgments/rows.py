@@ -144,6 +144,6 @@ def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bo
     return None
 
 
-def source_of(path: Path) -> str:
+def format_source(path: Path) -> str:
     """Return `name@abc123`: the file's name and the start of its SHA-256, for signatures."""
     return f"{path.name}@{digest_file(path)[:6]}"

@@ -1,4 +1,4 @@
-"""The definition of a benchmark. Each area is a module of this folder with a list `WORKS` of `Work`.
+"""The definition of a benchmark. Each area is a module of this folder with a list `WORKS` of `Benchmark`.
 
 The runner (`scripts/bench.py`) runs the harness and the peer in turn, each in a fresh process. `prepare` makes the data
 and imports the libraries and is not timed; `harness(data)` and `peer(data)` are timed. Both return small JSON values
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 
-def _no_data() -> None:
+def _prepare_nothing() -> None:
     """Prepare nothing."""
 
 
@@ -23,7 +23,7 @@ class Benchmark:
     name: str
     """The task and its size, for example `self_bleu, 5,000 texts × 500 tokens, order 4`; unique in its area."""
     harness: Callable[[Any], Any]
-    prepare: Callable[[], Any] = _no_data
+    prepare: Callable[[], Any] = _prepare_nothing
     """Makes the input of `harness`, the same in every process (seeded)."""
     against: str = "–"
     """The peer and the function that is called."""
@@ -54,7 +54,7 @@ class Benchmark:
     """Seconds after which a process is stopped."""
 
 
-def max_gap(harness: dict[str, float], peer: dict[str, float]) -> str:
+def format_max_gap(harness: dict[str, float], peer: dict[str, float]) -> str:
     """Format the largest absolute difference over the shared keys."""
     gap = max(abs(harness[key] - peer[key]) for key in harness.keys() & peer.keys())
     return "equal" if gap == 0 else f"≤ {gap:.0e}"

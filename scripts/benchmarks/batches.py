@@ -115,12 +115,12 @@ def _sample_prompts(size: Size) -> list[list[int]]:
 def _prepare(make: Any, size: Size, decoder: Decoder) -> LanguageModel:  # noqa: ANN401
     lm = _build_model(make, ends=size.ends)
     small = replace(size, prompts=2, new=2, slots=2)
-    for run in (_harness_run(decoder, small), _peer_run(decoder, small)):
+    for run in (_make_harness_run(decoder, small), _make_peer_run(decoder, small)):
         run(lm)
     return lm
 
 
-def _harness_run(decoder: Decoder, size: Size) -> Any:  # noqa: ANN401
+def _make_harness_run(decoder: Decoder, size: Size) -> Any:  # noqa: ANN401
     def run(lm: LanguageModel) -> dict[str, float]:
         rows = [Prompt(f"b/{i}", s, tuple(r)) for i, r in enumerate(_sample_prompts(size)) for s in range(size.samples)]
         lengths: list[int] = []
@@ -133,7 +133,7 @@ def _harness_run(decoder: Decoder, size: Size) -> Any:  # noqa: ANN401
     return run
 
 
-def _peer_run(decoder: Decoder, size: Size) -> Any:  # noqa: ANN401
+def _make_peer_run(decoder: Decoder, size: Size) -> Any:  # noqa: ANN401
     sampled = {"do_sample": True, "top_k": 0, "top_p": getattr(decoder, "p", 1.0)}
     options = sampled if decoder.stochastic else {"do_sample": False}
 
@@ -167,9 +167,9 @@ def _build_work(name: str, make: Any, decoder: Decoder, size: Size, at_least: fl
     return Benchmark(
         name=f"{name}: {decoder.title}, {prompts}{samples}{ends}, {size.slots} at once",
         prepare=partial(_prepare, make, size, decoder),
-        harness=_harness_run(decoder, size),
+        harness=_make_harness_run(decoder, size),
         against="transformers generate",
-        peer=_peer_run(decoder, size),
+        peer=_make_peer_run(decoder, size),
         at_least=at_least,
         agree=_compare_token_counts,
     )

@@ -32,7 +32,7 @@ VOCAB, LENGTH = 50257, 1024
 def _load_bundled() -> LanguageModel:
     warnings.simplefilter("ignore")
     lm = load_model(ModelSpec(path="bundled:docs-s"))
-    for make in (_harness_run(Greedy()), _peer_run(do_sample=False)):
+    for make in (_make_harness_run(Greedy()), _make_peer_run(do_sample=False)):
         make(lm, new=4)
     return lm
 
@@ -41,7 +41,7 @@ def _sample_prompts() -> torch.Tensor:
     return torch.randint(1, 4096, (ROWS, PROMPT), generator=torch.Generator().manual_seed(0))
 
 
-def _harness_run(decoder: Decoder, least: int = 0) -> Any:  # noqa: ANN401
+def _make_harness_run(decoder: Decoder, least: int = 0) -> Any:  # noqa: ANN401
     def run(lm: LanguageModel, new: int = NEW) -> dict[str, float]:
         prompts = [Prompt(f"b/{i}", 0, tuple(r)) for i, r in enumerate(_sample_prompts().tolist())]
         lengths: list[int] = []
@@ -57,7 +57,7 @@ def _harness_run(decoder: Decoder, least: int = 0) -> Any:  # noqa: ANN401
     return run
 
 
-def _peer_run(**options: Any) -> Any:  # noqa: ANN401
+def _make_peer_run(**options: Any) -> Any:  # noqa: ANN401
     def run(lm: LanguageModel, new: int = NEW) -> dict[str, float]:
         torch.manual_seed(0)
         ids = _sample_prompts()
@@ -79,13 +79,13 @@ def _compare_token_counts(harness: dict[str, float], peer: dict[str, float]) -> 
     return f"{harness['tokens']:.0f} / {peer['tokens']:.0f} tokens"
 
 
-def _generation_work(decoder: Decoder, at_least: float, least: int = 0, **options: Any) -> Benchmark:  # noqa: ANN401
+def _make_generation_work(decoder: Decoder, at_least: float, least: int = 0, **options: Any) -> Benchmark:  # noqa: ANN401
     return Benchmark(
         name=f"{decoder.title}, {ROWS} × {NEW} tokens, docs-s{', no random ends' if least else ''}",
         prepare=_load_bundled,
-        harness=_harness_run(decoder, least),
+        harness=_make_harness_run(decoder, least),
         against="transformers generate",
-        peer=_peer_run(**options),
+        peer=_make_peer_run(**options),
         at_least=at_least,
         agree=_compare_token_counts,
     )
@@ -102,7 +102,7 @@ def _sample_logits() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(LENGTH, VOCAB, generator=generator) * sharpness, gold
 
 
-def _harness_teacher_forcing(decoders: list[QDecoder]) -> Any:  # noqa: ANN401
+def _make_harness_teacher_forcing(decoders: list[QDecoder]) -> Any:  # noqa: ANN401
     def run(data: tuple[torch.Tensor, torch.Tensor]) -> dict[str, float]:
         logits, gold = data
         tables = [QTable.empty(LENGTH) for _ in decoders]
@@ -124,7 +124,7 @@ def _harness_teacher_forcing(decoders: list[QDecoder]) -> Any:  # noqa: ANN401
     return run
 
 
-def _peer_teacher_forcing(p: float) -> Any:  # noqa: ANN401
+def _make_peer_teacher_forcing(p: float) -> Any:  # noqa: ANN401
     def q(logits: torch.Tensor) -> torch.Tensor:
         if p < 1:
             ordered, ids = torch.sort(logits, descending=True)
@@ -164,36 +164,36 @@ TWENTY: list[QDecoder] = [
 ]
 
 WORKS = [
-    _generation_work(Greedy(), 1.5, do_sample=False),
-    _generation_work(Ancestral(), 1.5, do_sample=True, top_k=0),
-    _generation_work(Nucleus(p=0.95), 1.5, do_sample=True, top_k=0, top_p=0.95),
+    _make_generation_work(Greedy(), 1.5, do_sample=False),
+    _make_generation_work(Ancestral(), 1.5, do_sample=True, top_k=0),
+    _make_generation_work(Nucleus(p=0.95), 1.5, do_sample=True, top_k=0, top_p=0.95),
     # Where no text ends early there are no free slots to refill: the gain is that of the kernels alone.
-    _generation_work(Nucleus(p=0.95), 1.0, least=NEW, do_sample=True, top_k=0, top_p=0.95, min_new_tokens=NEW),
-    _generation_work(Beam(num_beams=4), 1.0, do_sample=False, num_beams=4),
+    _make_generation_work(Nucleus(p=0.95), 1.0, least=NEW, do_sample=True, top_k=0, top_p=0.95, min_new_tokens=NEW),
+    _make_generation_work(Beam(num_beams=4), 1.0, do_sample=False, num_beams=4),
     Benchmark(
         name=f"teacher-forced, one untruncated Q, V = {VOCAB:,}, T = {LENGTH:,}",
         prepare=_sample_logits,
-        harness=_harness_teacher_forcing([Ancestral()]),
+        harness=_make_harness_teacher_forcing([Ancestral()]),
         against="a full pass a metric",
-        peer=_peer_teacher_forcing(1.0),
+        peer=_make_peer_teacher_forcing(1.0),
         at_least=5,
         agree=_compare_relative,
     ),
     Benchmark(
         name=f"teacher-forced, one nucleus, V = {VOCAB:,}, T = {LENGTH:,}",
         prepare=_sample_logits,
-        harness=_harness_teacher_forcing([Nucleus(p=0.95)]),
+        harness=_make_harness_teacher_forcing([Nucleus(p=0.95)]),
         against="a full pass a metric",
-        peer=_peer_teacher_forcing(0.95),
+        peer=_make_peer_teacher_forcing(0.95),
         at_least=15,
         agree=_compare_relative,
     ),
     Benchmark(
         name=f"teacher-forced, twenty decoders, V = {VOCAB:,}, T = {LENGTH:,}",
         prepare=_sample_logits,
-        harness=_harness_teacher_forcing(TWENTY),
+        harness=_make_harness_teacher_forcing(TWENTY),
         against="a full pass a metric and decoder (one timed)",
-        peer=_peer_teacher_forcing(0.95),
+        peer=_make_peer_teacher_forcing(0.95),
         peer_share=1 / 20,
         at_least=40,
         agree=_compare_relative,

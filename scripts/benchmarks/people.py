@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.benchmarks._work import Benchmark, max_gap
+from scripts.benchmarks._work import Benchmark, format_max_gap
 
 TEXTS = 20_000
 SHARE = 0.02  # of the texts that the quadratic loop classifies
@@ -106,7 +106,7 @@ def scipy_correlation(data: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
 
 
 def _format_error_gap(harness: dict[str, Any], peer: dict[str, Any]) -> str:
-    return max_gap({key: harness[key] for key in peer}, peer) + f" errors on {int(SHARE * TEXTS)} texts"
+    return format_max_gap({key: harness[key] for key in peer}, peer) + f" errors on {int(SHARE * TEXTS)} texts"
 
 
 WORKS = [
@@ -119,7 +119,7 @@ WORKS = [
         peer_share=SHARE,
         at_most_seconds=20.0,
         agree=lambda harness, peer: (
-            max_gap({k: harness[k] for k in peer}, peer) + f" errors on {int(SHARE * TEXTS)} texts"
+            format_max_gap({k: harness[k] for k in peer}, peer) + f" errors on {int(SHARE * TEXTS)} texts"
         ),
         say=lambda harness: f"HUSE {harness['huse']:.3f}",
         peer_repeats=1,
@@ -130,7 +130,7 @@ WORKS = [
         harness=harness_bradley_terry,
         against="Zermelo's iteration in NumPy",
         peer=iterate_bradley_terry,
-        agree=max_gap,
+        agree=format_max_gap,
     ),
     Benchmark(
         name="spearman of 7 systems, exact permutation p-value",
@@ -139,6 +139,6 @@ WORKS = [
         against="scipy.stats.permutation_test",
         peer=scipy_correlation,
         peer_repeats=1,
-        agree=max_gap,
+        agree=format_max_gap,
     ),
 ]

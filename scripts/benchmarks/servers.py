@@ -51,7 +51,7 @@ def _serve() -> ServerBackend:
     return ServerBackend(spec)
 
 
-def _harness_run(backend: ServerBackend) -> dict[str, float]:
+def _run_harness(backend: ServerBackend) -> dict[str, float]:
     generations: list[Any] = []
     request = GenerationRequest(
         prompts=[Prompt(f"b/{i}", 0, tuple(range(10, 45))) for i in range(ROWS)],
@@ -64,7 +64,7 @@ def _harness_run(backend: ServerBackend) -> dict[str, float]:
     return {"tokens": float(sum(len(g.token_ids) for g in generations))}
 
 
-def _server_time(backend: ServerBackend) -> dict[str, float]:  # noqa: ARG001 - both sides are called alike
+def _run_server(backend: ServerBackend) -> dict[str, float]:  # noqa: ARG001 - both sides are called alike
     time.sleep(ROWS / AT_ONCE * NEW * STEP)
     return {"tokens": float(ROWS * NEW)}
 
@@ -77,9 +77,9 @@ WORKS = [
     Benchmark(
         name=f"{ROWS} texts of {NEW} tokens, {AT_ONCE} at once, through a server",
         prepare=_serve,
-        harness=_harness_run,
+        harness=_run_harness,
         against="the server's own time",
-        peer=_server_time,
+        peer=_run_server,
         at_least=1 / 1.1,
         agree=_compare_token_counts,
     )

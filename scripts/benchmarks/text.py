@@ -23,7 +23,7 @@ from openended.metrics.families import index_of
 from openended.metrics.repetition import diversity, loop_rate, self_repetition, seq_rep_n
 from openended.metrics.self_bleu import bleu_by_text, self_bleu
 from openended.metrics.zipf import zipf_coefficient
-from scripts.benchmarks._work import Benchmark, max_gap
+from scripts.benchmarks._work import Benchmark, format_max_gap
 
 VOCABULARY = 50_257
 TEXTS, TOKENS = 5_000, 500
@@ -214,7 +214,7 @@ WORKS = [
         peer_needs=("nltk",),
         peer_share=NLTK_HYPOTHESES / TEXTS,
         peer_repeats=1,
-        agree=max_gap,
+        agree=format_max_gap,
     ),
     Benchmark(
         clock="cpu",
@@ -227,7 +227,7 @@ WORKS = [
         peer=fast_bleu,
         peer_needs=("fast_bleu",),
         peer_repeats=1,
-        agree=max_gap,
+        agree=format_max_gap,
     ),
     Benchmark(
         clock="cpu",
@@ -239,7 +239,7 @@ WORKS = [
         prepare_peer=build_list_prepare("nltk.util"),
         peer=counter_distinct,
         peer_needs=("nltk",),
-        agree=max_gap,
+        agree=format_max_gap,
     ),
     Benchmark(
         clock="cpu",
@@ -250,7 +250,7 @@ WORKS = [
         harness=harness_loops,
         prepare_peer=build_list_prepare(),
         peer=slice_loops,
-        agree=max_gap,
+        agree=format_max_gap,
     ),
     Benchmark(
         clock="cpu",
@@ -261,7 +261,7 @@ WORKS = [
         prepare_peer=build_list_prepare("scipy.stats"),
         peer=counter_zipf,
         peer_needs=("scipy",),
-        agree=max_gap,
+        agree=format_max_gap,
     ),
     Benchmark(
         clock="cpu",

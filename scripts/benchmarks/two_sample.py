@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.benchmarks._work import Benchmark, max_gap
+from scripts.benchmarks._work import Benchmark, format_max_gap
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
 MAUVE_VALUES = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
@@ -103,7 +103,7 @@ def format_relative_gap(harness: dict[str, float], peer: dict[str, float]) -> st
 
 def format_scores(harness: dict[str, float], peer: dict[str, float]) -> str:
     """Format both scores and the largest difference."""
-    return f"MAUVE {harness['mauve']:.6f} / {peer['mauve']:.6f}, {max_gap(harness, peer)}"
+    return f"MAUVE {harness['mauve']:.6f} / {peer['mauve']:.6f}, {format_max_gap(harness, peer)}"
 
 
 def format_score(harness: dict[str, float]) -> str:
@@ -148,7 +148,7 @@ _MAUVE = {
 }
 _KNN = {
     "harness": harness_knn,
-    "agree": max_gap,
+    "agree": format_max_gap,
     "peer": peer_knn,
     "peer_needs": ("prdc",),
     "clock": "cpu",

@@ -73,7 +73,7 @@ def compare_bytes(harness: dict[str, Any], peer: dict[str, Any]) -> str:
     return "the same bytes" if harness == peer else f"differ: {harness} {peer}"
 
 
-def _work(name: str, do: Callable[[RayBackend], dict[str, Any]]) -> Benchmark:
+def _make_work(name: str, do: Callable[[RayBackend], dict[str, Any]]) -> Benchmark:
     return Benchmark(
         name=f"{name}, two workers of one thread",
         prepare=partial(start_workers, 2),
@@ -89,6 +89,6 @@ def _work(name: str, do: Callable[[RayBackend], dict[str, Any]]) -> Benchmark:
 
 
 WORKS = [
-    _work(f"generate {PROMPTS} × {NEW_TOKENS} tokens, docs-m", generate),
-    _work(f"embed {TEXTS:,} texts × {TOKENS} tokens, docs-m", embed),
+    _make_work(f"generate {PROMPTS} × {NEW_TOKENS} tokens, docs-m", generate),
+    _make_work(f"embed {TEXTS:,} texts × {TOKENS} tokens, docs-m", embed),
 ]

@@ -27,7 +27,7 @@ minutes on one core: it writes local phrases and no coherent text.""",
 def format_card(run: TrainingRun) -> str:
     """Format the model card, with everything needed to reproduce the weights."""
     options, facts, size = run.options, run.facts, SIZES[run.options.model]
-    table = "\n".join(f"| {name} | {value} |" for name, value in _rows(run).items())
+    table = "\n".join(f"| {name} | {value} |" for name, value in _collect_rows(run).items())
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     splits = "\n".join(
         f"| {name} | {facts[name]['passages']:,} | {facts[name]['words']:,} |" for name in ("train", "valid", "test")
@@ -61,20 +61,20 @@ Fingerprint `{facts["fingerprint"]}`; versions: {versions}.
 Splits are a hash of package and module path; no paragraph occurs in two of them. The models have seen
 the train split only; validation chose the checkpoint.
 
-## Licence
+## License
 
-Weights and tokenizer: Apache-2.0. The source texts keep their own licences (PSF for the standard
+Weights and tokenizer: Apache-2.0. The source texts keep their own licenses (PSF for the standard
 library; BSD, Apache-2.0, PSF-like for the packages) and are not redistributed here.
 """
 
 
-def _rows(run: TrainingRun) -> dict[str, str]:
+def _collect_rows(run: TrainingRun) -> dict[str, str]:
     options, facts, size, done = run.options, run.facts, SIZES[run.options.model], run.progress
     command = ["python", "scripts/train_docs_lm.py", "--model", options.model]
     for name in ("tokens", "batch_tokens", "lr", "decay", "dropout", "seed"):
         command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
     command += ["--bfloat16"] * options.bfloat16
-    # A run that was continued with other options says so: its command makes a like model, not the same.
+    # A run continued with other options says so: its command gives a similar model, not the same one.
     changes = "; ".join(
         f"from step {segment['step']}: " + ", ".join(f"{k} {v:,}" for k, v in segment.items() if k != "step")
         for segment in done.segments
@@ -85,7 +85,7 @@ def _rows(run: TrainingRun) -> dict[str, str]:
         "weights": "stored as float16, to be loaded and computed with as float32",
         "training": f"{done.best_step:,} steps, {done.best_tokens:,} tokens "
         f"({done.best_tokens / facts['train_tokens']:.1f} epochs of {facts['train_tokens']:,})",
-        "optimiser": f"Muon (hidden matrices) and AdamW (the rest), peak {options.lr:g}, dropout {options.dropout:g}",
+        "optimizer": f"Muon (hidden matrices) and AdamW (the rest), peak {options.lr:g}, dropout {options.dropout:g}",
         "command": f"`{shlex.join(command)}`" + (", then again with `--calibrate`" if done.temperature != 1 else ""),
         "options, as they changed": changes,
     }

@@ -83,14 +83,14 @@ def is_hidden_matrix(name: str, parameter: torch.Tensor) -> bool:
 def compute_losses(model: ModernBertForMaskedLM, batch: Batch) -> TokenLosses:
     """Return the loss of each masked token with its weight; only masked positions reach the output layer."""
     hidden = model.model(batch.inputs).last_hidden_state
-    masked = batch.targets != IGNORED
-    logits = model.decoder(model.head(hidden[masked]))
+    is_masked = batch.targets != IGNORED
+    logits = model.decoder(model.head(hidden[is_masked]))
     # A mask is never predicted.
     logits[:, model.config.mask_token_id] = -torch.inf
-    nll = torch.nn.functional.cross_entropy(logits, batch.targets[masked], reduction="none")
-    counts = masked.sum(1)
-    weights = (masked.shape[1] / counts).repeat_interleave(counts)
-    return TokenLosses(nll, batch.targets[masked], weights)
+    nll = torch.nn.functional.cross_entropy(logits, batch.targets[is_masked], reduction="none")
+    counts = is_masked.sum(1)
+    weights = (is_masked.shape[1] / counts).repeat_interleave(counts)
+    return TokenLosses(nll, batch.targets[is_masked], weights)
 
 
 def make_batches(
@@ -132,7 +132,7 @@ def _cut(stream: np.ndarray, length: int) -> np.ndarray:
 def _mask(pieces: np.ndarray, counts: np.ndarray, mask_id: int, rng: np.random.Generator) -> Batch:
     """Mask as many random tokens of each piece as `counts` says."""
     ranks = rng.random(pieces.shape).argsort(axis=1).argsort(axis=1)
-    masked = ranks < counts[:, None]
-    inputs = np.where(masked, mask_id, pieces)
-    targets = np.where(masked, pieces, IGNORED)
+    is_masked = ranks < counts[:, None]
+    inputs = np.where(is_masked, mask_id, pieces)
+    targets = np.where(is_masked, pieces, IGNORED)
     return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))

@@ -77,12 +77,12 @@ class TrainingRun:
         self.model.train()
         stale, next_eval = 0, self.progress.tokens + self.options.eval_tokens
         begun = time.monotonic() - self.progress.seconds
-        for batch in self._schedule():
-            loss = self._step(batch)
+        for batch in self._iterate_batches():
+            loss = self._run_step(batch)
             self.progress.seconds = time.monotonic() - begun
             if self.progress.step % 50 == 0:
                 LOG.info("step %d tokens %d loss %.3f lr %.2e %.0f tok/s", self.progress.step,
-                         self.progress.tokens, loss, self._lr(),
+                         self.progress.tokens, loss, self._compute_lr(),
                          self.progress.tokens / self.progress.seconds)  # fmt: skip
                 self._save()
             finished = self.progress.tokens >= self.options.tokens
@@ -93,7 +93,7 @@ class TrainingRun:
                 if finished or stale >= self.options.patience:
                     break
 
-    def _schedule(self) -> Iterator[Batch]:
+    def _iterate_batches(self) -> Iterator[Batch]:
         """Yield the batches of all epochs from the current step on."""
         step = 0
         for epoch in range(10_000):
@@ -106,14 +106,14 @@ class TrainingRun:
     def _make_batches(self, sequences: list[np.ndarray], rng: np.random.Generator | None) -> Iterator[Batch]:
         return self.objective.make_batches(sequences, self.options.batch_tokens, rng, self.tokenizer)
 
-    def _lr(self) -> float:
-        """Trapezoid over the token budget."""
+    def _compute_lr(self) -> float:
+        """Compute the learning rate: a trapezoid over the token budget."""
         done = self.progress.tokens / self.options.tokens
         falling = (1 - done) / self.options.decay
         warm = (self.progress.step + 1) / self.options.warmup
         return float(self.options.lr * max(0.0, min(1.0, warm, falling)))
 
-    def _step(self, batch: Batch) -> float:
+    def _run_step(self, batch: Batch) -> float:
         # Dropout depends only on the step, so a resumed run uses the same random numbers.
         torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.options.bfloat16):
@@ -123,7 +123,7 @@ class TrainingRun:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self._lr()
+                group["lr"] = self._compute_lr()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         self.progress.step += 1
@@ -145,7 +145,7 @@ class TrainingRun:
             count_end += weights.sum().item()
         self.model.train()
         ppl, ppl_with_end = math.exp(total / count), math.exp(total_end / count_end)
-        row = {**asdict(self.progress), "train_loss": loss, "lr": self._lr(),
+        row = {**asdict(self.progress), "train_loss": loss, "lr": self._compute_lr(),
                "valid_ppl": ppl, "valid_ppl_with_end": ppl_with_end}  # fmt: skip
         row = {key: value for key, value in row.items() if not key.startswith(("best", "segments"))}
         with (self.folder / "log.jsonl").open("a") as log:

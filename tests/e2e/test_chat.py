@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.io import read_json
 from openended.harness.core.metric import Need, Side
-from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.pipeline import make_texts, plan, run
@@ -26,7 +26,7 @@ from openended.harness.storage.rows import RowFile
 from openended.harness.storage.store import Store
 from tests.helpers import scoring, write_jsonl
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 TEMPLATE = (
     "{% for m in messages %}The {{ m['role'] }} says: {{ m['content'] }}<|endoftext|>{% endfor %}"
     "{% if add_generation_prompt %}The assistant says: {% endif %}"

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from openended.harness.core.errors import SpecError
 from openended.harness.core.io import read_json
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import bundled_models
+from openended.harness.models.spec import list_bundled_models
 from openended.harness.models.transformers import LanguageModel
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
@@ -21,7 +21,7 @@ from openended.harness.run.settings import build_settings
 from openended.harness.storage.store import Store
 from tests.helpers import write_jsonl
 
-pytestmark = pytest.mark.skipif("docs-m" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-m" not in list_bundled_models(), reason="the bundled model is not there")
 LENGTHS = (6, 12, 24)
 
 

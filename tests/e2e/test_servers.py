@@ -130,12 +130,12 @@ def test_transformers_own_server(folder):
     """The real one: what its dialect can do works, its traps are kept shut, and what it cannot do is refused."""
     pytest.importorskip("openai", reason="needs the extra transformers[serving]")
     pytest.importorskip("fastapi", reason="needs the extra transformers[serving]")
-    from openended.harness.models.spec import assets_folder
+    from openended.harness.models.spec import find_assets_folder
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    model, url = str(assets_folder() / ID), f"http://127.0.0.1:{port}"
+    model, url = str(find_assets_folder() / ID), f"http://127.0.0.1:{port}"
     command = [
         str(Path(sys.executable).with_name("transformers")),
         "serve",

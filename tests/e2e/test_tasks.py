@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.io import read_json
-from openended.harness.models.spec import bundled_models
+from openended.harness.models.spec import list_bundled_models
 from openended.harness.run.pipeline import plan, run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import build_settings
@@ -21,7 +21,7 @@ from openended.harness.storage.rows import RowFile
 from openended.harness.storage.store import Store
 from tests.helpers import write_jsonl
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while in the warm sun of the afternoon. "
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.storage import RowFile, read_record
 from tests.helpers import openended
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 SMALL = ("task=unconditional", "task.length=24", "num_examples=8", "intervals=0")
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openended.harness.core.errors import UndefinedMetric
-from openended.metrics.face import FREQUENCIES, Face, _spectra, face
+from openended.metrics.face import FREQUENCIES, Face, _compute_spectra, face
 from tests.helpers import features, ragged
 from tests.oracles.copying import slow_spectrum
 
@@ -22,14 +22,14 @@ def test_hand_value():
     assert (result.pearson, result.spearman) == (pytest.approx(1), pytest.approx(1))
     assert (result.emd, result.kl, result.js) == (pytest.approx(0, abs=1e-12),) * 3
     # Losses 1, 3: at frequency 0 their sum 4, at 1/2 their difference 2, a straight line between.
-    spectrum = _spectra([[1.0, 3.0]], standardize=False)[0][0]
+    spectrum = _compute_spectra([[1.0, 3.0]], standardize=False)[0][0]
     assert spectrum == pytest.approx(np.linspace(4, 2, FREQUENCIES))
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.floats(0, 20), min_size=2, max_size=15))
 def test_agrees_with_a_transform_by_hand(row):
-    spectrum = _spectra([row], standardize=False)[0][0]
+    spectrum = _compute_spectra([row], standardize=False)[0][0]
     assert spectrum == pytest.approx(slow_spectrum(row, FREQUENCIES), abs=1e-8)
 
 

@@ -14,8 +14,8 @@ from openended.harness.core.types import Ragged
 from openended.harness.report.figures.people import huse_regions
 from openended.metrics._huse.join import NLL, RATINGS, WORDS, PairRatings
 from openended.metrics._huse.stability import (
-    affordable,
     bootstrap_huse,
+    count_affordable_draws,
     example_curve,
     percentiles,
     rater_curve,
@@ -415,7 +415,11 @@ def test_curves_end_at_the_value_and_narrow():
     assert examples.high[-1] == examples.low[-1] == pytest.approx(value.huse)
     assert examples.low[1] < examples.high[1]
     assert math.isnan(percentiles(np.array([np.nan, np.nan, 1.0]), 0.9)[0])
-    assert (affordable(200, 100), affordable(200, 10_000), affordable(0, 10)) == (200, 30, 0)
+    assert (count_affordable_draws(200, 100), count_affordable_draws(200, 10_000), count_affordable_draws(0, 10)) == (
+        200,
+        30,
+        0,
+    )
 
 
 def test_agreement_between_raters():

@@ -29,7 +29,7 @@ from openended.metrics.repetition import Repetition
 from openended.metrics.self_bleu import SelfBleu
 from openended.metrics.vendi import vendi
 from openended.metrics.zipf import Zipf
-from scripts.coverage import samples_of, simulate
+from scripts.coverage import count_needed_samples, simulate
 from scripts.worlds import MODEL, draw
 from tests.metrics.test_mauve import clusters
 
@@ -241,7 +241,7 @@ def frechet_of(human, model, copies, changed=None):
 def test_every_metric_of_texts_has_draws_of_every_value(name):
     """What has none says how sure another value is, or is what it is to be held against."""
     metric = METRICS[name](**({"clustering_seeds": 2, "restarts": 1} if name == "mauve" else {}))
-    samples = samples_of(metric)
+    samples = count_needed_samples(metric)
     if not samples:
         assert metric.reads_grid, "a metric of one system has a value on made-up texts"
         return

@@ -32,7 +32,7 @@ from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, TopK
 from openended.harness.models.backend import QStatisticsRequest, ScoringRequest
-from openended.harness.models.spec import ModelSpec, assets_folder
+from openended.harness.models.spec import ModelSpec, find_assets_folder
 from tests.real_servers.rows import Table
 
 MODEL = "docs-s"
@@ -204,7 +204,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers end too
     name, environment = sys.argv[1], Path(sys.argv[2])
     dialect: DialectName = "vllm" if name == "vllm" else "llama_cpp"
-    folder, port = assets_folder() / MODEL, find_free_port()
+    folder, port = find_assets_folder() / MODEL, find_free_port()
     local = load_backend(ModelSpec(path=f"bundled:{MODEL}"))
     prompts = make_prompts()
     expected = collect(local, Greedy(), prompts)

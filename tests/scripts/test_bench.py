@@ -30,10 +30,10 @@ def timing(bench, seconds, result=None):
 
 
 def test_a_row_says_ratio_memory_and_agreement(bench):
-    from scripts.benchmarks._work import max_gap
+    from scripts.benchmarks._work import format_max_gap
 
     line = bench.format_row(
-        work(bench, name="sum", against="peer", at_least=3, agree=max_gap, peer=len, peer_share=0.1),
+        work(bench, name="sum", against="peer", at_least=3, agree=format_max_gap, peer=len, peer_share=0.1),
         {"harness": timing(bench, 0.5), "peer": timing(bench, 5.0, {"x": 1.25})},
     )
     assert line == "| sum | peer | 500 ms | 5,000 ms (extrapolated) | 10.0× | 3× | 10 MiB / 10 MiB | ≤ 2e-01 |"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.tasks.realnews import RealNews, metadata_prompt
+from openended.tasks.realnews import RealNews, render_metadata_prompt
 from tests.helpers import write_jsonl
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "realnews"
@@ -31,10 +31,10 @@ def file(tmp_path: Path, rows: list[Any], name: str = "generator=mega~dataset=p0
 
 def test_prompt_is_the_metadata_in_grovers_order() -> None:
     want = "Domain: example.com\nDate: April 5, 2019\nAuthors: A. Writer\nTitle: Title 3\n\n"
-    assert metadata_prompt(grover(3)) == want
+    assert render_metadata_prompt(grover(3)) == want
     row = {"publish_date": "04-05-2019", "authors": ["A", "B"], "title": " T ", "domain": ""}
-    assert metadata_prompt(row) == "Date: 04-05-2019\nAuthors: A, B\nTitle: T\n\n"
-    assert metadata_prompt({"authors": []}) == ""
+    assert render_metadata_prompt(row) == "Date: 04-05-2019\nAuthors: A, B\nTitle: T\n\n"
+    assert render_metadata_prompt({"authors": []}) == ""
 
 
 def test_human_articles_of_the_split_are_the_examples(tmp_path: Path) -> None:

@@ -103,10 +103,10 @@ def _load(hub: Any, cache: str) -> Any:
 
 
 def test_the_splits_are_those_of_the_papers() -> None:
-    task: Any = Unconditional(text="openwebtext")._documents().task
+    task: Any = Unconditional(text="openwebtext")._open_documents().task
     assert (task.path, task.split) == ("Skylion007/openwebtext", "train[-100000:]")
-    assert Unconditional(text="openwebtext", split="train")._documents().task.split == "train[:-100000]"  # type: ignore[union-attr]
-    lm1b = Unconditional(text="lm1b")._documents()
+    assert Unconditional(text="openwebtext", split="train")._open_documents().task.split == "train[:-100000]"  # type: ignore[union-attr]
+    lm1b = Unconditional(text="lm1b")._open_documents()
     assert lm1b.detokenize
     with pytest.raises(SpecError, match="expected one of train, test of lm1b, got 'valid'"):
         Unconditional(text="lm1b", split="valid")

@@ -45,7 +45,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def write_script(shell: str) -> str:
-    """Return the completion script of a shell; flags are those that `--help` of each command names."""
+    """Return the completion script of a shell, with the flags that each command's `--help` lists."""
     from openended.harness.app.cli import list_commands
     from openended.harness.rating import COMMANDS
 

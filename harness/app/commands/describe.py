@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from openended.harness.app.stress_reference import describe_measured
+from openended.harness.app.stress_reference import describe_stress_results
 from openended.harness.core import (
     GROUPS,
     CommandParser,
@@ -58,14 +58,14 @@ def describe_option(word: str) -> str:
     text = _read_yaml(group, name)
     chosen = f"{group}=[{name}]" if group == "metric" else f"{group}={name}"
     parts = [f"{chosen}: {list_choices(group)[name]}", *_read_docstrings(group, text)]
-    if group == "metric" and (measured := describe_measured(name)):
-        parts.append(measured)
+    if group == "metric" and (stress := describe_stress_results(name)):
+        parts.append(stress)
     parts.append("Options and their defaults:\n\n" + _indent(text))
     return "\n\n".join(parts) + "\n"
 
 
 def _suggest_names(word: str) -> str:
-    """Return the names that are close to a word, `; did you mean mauve or mauve_fig2?`; empty if there is none."""
+    """Return a hint with similar names, such as `; did you mean mauve or mauve_fig2?`; empty if there are none."""
     names = {name for group in GROUPS for name in list_choices(group)}
     close = [name for name in difflib.get_close_matches(word, names, n=4, cutoff=0.55) if name]
     return f"; did you mean {' or '.join(close)}?" if close else ""

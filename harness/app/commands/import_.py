@@ -124,7 +124,7 @@ def _is_marked(member: zipfile.ZipInfo) -> bool:
 
 
 def _mark(archive: zipfile.ZipFile, member: zipfile.ZipInfo, mark: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest or record with the mark of an imported one.
+    """Return a manifest or record, marked as imported.
 
     Raises:
         DataError: If it is not sound.

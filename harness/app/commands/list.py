@@ -26,7 +26,7 @@ def _list(group: str | None) -> None:
 
 
 def parse_group(word: str) -> str:
-    """Return a group by its name, in the singular or the plural.
+    """Return the group with a name in the singular or the plural.
 
     Raises:
         SpecError: If there is none of this name.

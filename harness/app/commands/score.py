@@ -100,7 +100,7 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
             _print_text_field(name, path, TEXTS, args.field, "--field ")
     result = evaluate(
         human=args.human, systems=systems, metrics=args.metrics.split(",") if args.metrics else None,
-        scoring=args.scoring, scorer=args.scorer, embedder=args.embedder, features=_features(args, list(systems)),
+        scoring=args.scoring, scorer=args.scorer, embedder=args.embedder, features=_pair_features(args, list(systems)),
         human_field=args.human_field, generations_field=args.field, num_examples=_parse_count(args.num_examples),
         max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir, device=args.device,
         compat=args.compat,
@@ -111,13 +111,13 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
 
 
 def convert_preset(words: Sequence[str]) -> list[str]:
-    """Return the words with `compat=PAPER` as `--compat=PAPER`, unless it names a file: then it is a system."""
+    """Rewrite `compat=PAPER` as `--compat=PAPER`, unless it names an existing file, which is a system."""
     is_preset = [word.startswith("compat=") and not Path(word.partition("=")[2]).exists() for word in words]
     return [f"--{word}" if preset else word for word, preset in zip(words, is_preset, strict=True)]
 
 
 def parse_systems(words: Sequence[str]) -> dict[str, str]:
-    """Return name → file of `FILE` and `NAME=FILE`; files of one name are told apart by their folders.
+    """Return name → file of `FILE` and `NAME=FILE`; equal file names get their folders as prefixes.
 
     Raises:
         SpecError: If a name comes twice, or is `human`.
@@ -143,7 +143,7 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, (path for _, path in pairs), strict=True))
 
 
-def _features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, str] | None:
+def _pair_features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, str] | None:
     if args.features is None and args.human_features is None:
         return None
     if args.human_features is None or len(args.features or ()) != len(names):

@@ -52,32 +52,32 @@ def format_run(folder: Path, texts: int) -> Iterator[str]:
     yield f"run        {folder}"
     command = " ".join([*(Path(word).name for word in record.command[:1]), *record.command[1:]])
     yield f"created    {record.created}, by {command}"
-    yield f"system     {_axes(record)}"
+    yield f"system     {_format_axes(record)}"
     commit = str(record.git.get("commit") or "an installed package")[:12]
     changed = ", changed since" if record.git.get("dirty") else ""
     yield f"code       {commit}{changed}; {record.hardware.get('accelerator') or record.hardware.get('processor')}"
     yield f"time       {', '.join(f'{stage} {seconds:.1f} s' for stage, seconds in record.timings.items())}"
     yield from (f"note       {note}" for note in record.notes)
     for row in record.results:
-        values = ", ".join(f"{key} {_number(value)}" for key, value in row.values.items())
+        values = ", ".join(f"{key} {_format_number(value)}" for key, value in row.values.items())
         reason = f" ({'; '.join(row.notes)})" if row.notes else ""
         yield f"{row.system:10} {row.metric}: {values}{reason}"
         yield f"           {row.signature}"
-    yield from _texts(folder, record, texts)
+    yield from _read_first_texts(folder, record, texts)
 
 
-def _axes(record: RunRecord) -> str:
+def _format_axes(record: RunRecord) -> str:
     axes = {
         k: v for k, v in record.axes.items() if v is not None and not k.endswith((".digest", ".texts", ".revision"))
     }
     return ", ".join(f"{name}={value}" for name, value in axes.items())
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "–"
 
 
-def _texts(folder: Path, record: RunRecord, count: int) -> Iterator[str]:
+def _read_first_texts(folder: Path, record: RunRecord, count: int) -> Iterator[str]:
     """Yield the first generated texts, if they are still in the store."""
     entry = next((p for name, p in record.inputs.items() if name.startswith(("generate:", "import:"))), None)
     if entry is None or record.store is None or count < 1:

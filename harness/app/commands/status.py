@@ -20,10 +20,10 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("name", nargs="?", help=f"of a grid, or its time; default: the last {LAST} grids")
     parser.add_argument("--outputs", default="outputs", metavar="DIR", help="where grids are looked up")
     args = parser.parse_args(words)
-    return run_command("openended status", lambda: _status(args), after_interrupt="nothing was changed")
+    return run_command("openended status", lambda: _print_status(args), after_interrupt="nothing was changed")
 
 
-def _status(args: argparse.Namespace) -> None:
+def _print_status(args: argparse.Namespace) -> None:
     grids = read_grids(Path(args.outputs))
     if args.name:
         names = {word for grid in grids for word in (grid.name, grid.folder.name)}

@@ -45,7 +45,7 @@ def _collect(args: argparse.Namespace, root: Path) -> list[str]:
     runs = args.outputs / "runs" if args.unnamed else None
     deleted = collect_garbage(root, runs=runs, days=args.days, delete=not args.dry_run)
     outcome = "would be deleted" if args.dry_run else "deleted"
-    return [*deleted.names, f"{len(deleted.names):,} {outcome}, {_size(deleted.size)}"]
+    return [*deleted.names, f"{len(deleted.names):,} {outcome}, {_format_size(deleted.size)}"]
 
 
 def measure_entries(root: Path) -> dict[str, int]:
@@ -77,17 +77,17 @@ def format_sizes(sizes: Mapping[str, int], names: Mapping[str, set[str]]) -> Ite
     for stage in STAGES:
         stage_sizes = [size for entry, size in sizes.items() if entry.startswith(f"{stage}/")]
         if stage_sizes:
-            yield f"stage      {stage:11} {len(stage_sizes):7,} entries {_size(sum(stage_sizes)):>10}"
-    yield f"all        {'':11} {len(sizes):7,} entries {_size(sum(sizes.values())):>10}"
+            yield f"stage      {stage:11} {len(stage_sizes):7,} entries {_format_size(sum(stage_sizes)):>10}"
+    yield f"all        {'':11} {len(sizes):7,} entries {_format_size(sum(sizes.values())):>10}"
     for name, entries in names.items():
         here = [entry for entry in entries if entry in sizes]
         others = set().union(*(more for other, more in names.items() if other != name))
         alone = sum(sizes[entry] for entry in here if entry not in others)
         total = sum(sizes[entry] for entry in here)
-        yield f"runs       {name}: {len(here):,} entries, {_size(total)}, {_size(alone)} of it not shared"
+        yield f"runs       {name}: {len(here):,} entries, {_format_size(total)}, {_format_size(alone)} of it not shared"
     free = [entry for entry in sizes if not any(entry in entries for entries in names.values())]
-    yield f"unnamed    {len(free):,} entries, {_size(sum(sizes[entry] for entry in free))}: no run names them"
+    yield f"unnamed    {len(free):,} entries, {_format_size(sum(sizes[entry] for entry in free))}: no run names them"
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     return f"{count / 1e6:,.1f} MB" if count < 10**9 else f"{count / 1e9:,.1f} GB"

@@ -50,7 +50,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def make_grid(words: Sequence[str]) -> list[str]:
-    """Return the words of the grid that measures every damage.
+    """Return the command line of the grid that measures every damage.
 
     Raises:
         SpecError: If a damage is unknown, a strength is no percentage, or `generations` is given.

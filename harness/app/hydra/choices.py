@@ -50,7 +50,7 @@ def _refuse(group: str, names: Sequence[str]) -> None:
 
 
 def find_matching_options(key: str, root: Container, message: str) -> str:
-    """Return the options that end like an unknown one, as they are typed; empty if there are none.
+    """Return the full names of options whose last part matches an unknown option; empty if there are none.
 
     Args:
         key: The unknown option: `p`, or `mauve.num_buckets`.

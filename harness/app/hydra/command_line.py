@@ -112,7 +112,7 @@ def _check_flag_value(flag: str, value: str) -> None:
 
 
 def _replace_old_name(word: str) -> str:
-    """Return an override with today's name of its option; prints what to type if it had the old one."""
+    """Replace the old name of an option in an override by its current one, and print what to type."""
     key, sign, value = word.partition("=")
     name = _RENAMED.get(key.strip())
     if key.strip() == "samples" and Path(value.strip()).suffix in _TEXT_FILES:  # otherwise a number of texts
@@ -159,7 +159,7 @@ def _find_search_option(word: str) -> str | None:
 
 
 def _to_search_override(word: str) -> str:
-    """Return `maximize=[mauve]` as Hydra reads it; the space of a choice is read by the search, not by Hydra."""
+    """Rewrite `maximize=[mauve]` as an override of `hydra.sweeper`; spaces are quoted, since the search parses them."""
     key, _, value = word.partition("=")
     if key.startswith("spaces.") and not value.startswith(("'", '"')):
         value = "'" + value.replace("'", r"\'") + "'"
@@ -199,7 +199,7 @@ def _format_choice(group: str, choice: str) -> str:
 
 
 def _quote_for_hydra(word: str) -> str:
-    """Return an override that Hydra's grammar reads: as it is, else with its value quoted."""
+    """Quote the value of an override if Hydra's grammar cannot read it as it is."""
     if _is_readable(word):
         return word
     key, _, value = (part.strip() for part in word.partition("="))
@@ -225,19 +225,19 @@ def _is_readable(word: str) -> bool:
 
 
 def hide_shared_files() -> None:
-    """Let completion offer no file that others inherit from (`_base`)."""
+    """Exclude files that other options inherit from (`_base`) from completion."""
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
     original = ConfigLoaderImpl.get_group_options
 
-    def choosable(self: ConfigLoaderImpl, *args: object, **options: object) -> list[str]:
+    def list_choosable(self: ConfigLoaderImpl, *args: object, **options: object) -> list[str]:
         return [name for name in original(self, *args, **options) if not is_shared(name)]
 
-    ConfigLoaderImpl.get_group_options = choosable
+    ConfigLoaderImpl.get_group_options = list_choosable
 
 
 def explain_missing_choice(file: str, message: str = "") -> str | None:
-    """Say which options a group has, given the file of one that it has not; None if there is no such group.
+    """Explain that a group has no such choice, and suggest another one; None if there is no such group.
 
     Args:
         file: `group/choice`.
@@ -260,7 +260,7 @@ def explain_missing_choice(file: str, message: str = "") -> str | None:
 
 
 def find_owners(key: str) -> str:
-    """Name choices that have an option which the chosen one lacks: `; it is an option of decoder=nucleus`."""
+    """Name the choices that have an option which the selected one lacks: `; it is an option of decoder=nucleus`."""
     group, _, option = key.partition(".")
     if group == "metric":
         name = option.partition(".")[0]

@@ -47,7 +47,7 @@ def choose_name(cfg: DictConfig, hydra: DictConfig, grid: Path | None = None) ->
 def compose_settings(cfg: DictConfig, name: str) -> Settings:
     """Return the typed settings of a composed configuration; `name` is that of its runs."""
     node = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-    return _settings(to_plain(node), name)
+    return _build_settings(to_plain(node), name)
 
 
 def compose_tracker(cfg: DictConfig) -> TrackerOptions:
@@ -61,7 +61,7 @@ def iterate_settings(jobs: Sequence[Sequence[str]]) -> Iterator[Settings]:
 
 
 def refuse_unused_options(words: Sequence[str]) -> None:
-    """Refuse options of generating beside `generations=FILE`, where nothing is generated.
+    """Refuse generation options together with `generations=FILE`, because nothing is generated.
 
     Args:
         words: The overrides that the user typed.
@@ -71,7 +71,7 @@ def refuse_unused_options(words: Sequence[str]) -> None:
     """
     typed = {word.lstrip("+~").partition("=")[0]: word for word in words}
     if typed.get("generations", "generations=null").partition("=")[2] in ("null", "") or "experiment" in typed:
-        return  # an experiment may score files beside systems that it generates
+        return  # an experiment may score files in addition to the systems that it generates
     unused = [word for key, word in typed.items() if key.partition(".")[0] in _GENERATING]
     if unused:
         raise SpecError(
@@ -80,7 +80,7 @@ def refuse_unused_options(words: Sequence[str]) -> None:
         )
 
 
-def _settings(config: dict[str, Any], name: str) -> Settings:
+def _build_settings(config: dict[str, Any], name: str) -> Settings:
     planned = config.get("plan_only")
     settings = build_settings({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
     build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
@@ -89,7 +89,7 @@ def _settings(config: dict[str, Any], name: str) -> Settings:
 
 
 def to_plain(node: DictConfig | None) -> dict[str, Any]:
-    """Plain containers of a configuration node, interpolations resolved; empty for none."""
+    """Convert a configuration node to plain containers, with interpolations resolved; empty for None."""
     limit_configuration()
     container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
     return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
@@ -123,7 +123,7 @@ class JobComposer:
         ConfigLoaderImpl._apply_overrides_to_config(
             [override for override in parsed if _is_value(override)], job_config
         )
-        return _settings(to_plain(job_config), choose_name(job_config, hydra))
+        return _build_settings(to_plain(job_config), choose_name(job_config, hydra))
 
 
 def _is_value(override: Override) -> bool:

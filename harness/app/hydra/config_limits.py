@@ -29,7 +29,7 @@ WINDOW = 60.0  # seconds of processor time
 
 
 class _Counter:
-    """What the interpolations of one configuration have resolved so far."""
+    """Counts and limits the interpolations that one configuration resolves."""
 
     def __init__(self) -> None:
         self.values = self.depth = self.steps = self.characters = 0

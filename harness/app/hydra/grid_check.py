@@ -67,7 +67,7 @@ class _JobCheck:
         self._checked: dict[str, HarnessError | None] = {}
 
     def find_error(self, words: Sequence[str]) -> HarnessError | None:
-        """Return why the job with these overrides cannot run; None if nothing stands in its way."""
+        """Return why the job with these overrides cannot run; None if it can."""
         try:
             settings = self._composer.compose_job(words)
         except (HydraException, OmegaConfBaseException) as err:
@@ -91,7 +91,7 @@ class _JobCheck:
         return error
 
     def _fetch(self, task: Task) -> DataError | None:
-        """Download the files of a task, once; return why they cannot be had."""
+        """Download the files of a task, once; return the error if that fails, else None."""
         key = digest([task.name, canonicalize(task)])
         if key not in self._fetched:
             try:

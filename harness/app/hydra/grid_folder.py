@@ -56,7 +56,7 @@ def find_finished_runs(grid: Path, name: str) -> list[Path]:
 
 def claim_report(grid: Path, name: str) -> bool:
     """Claim a report; true for exactly one process."""
-    marker = _report_marker(grid, name)
+    marker = _find_report_marker(grid, name)
     marker.parent.mkdir(parents=True, exist_ok=True)
     try:
         marker.open("x").close()
@@ -67,14 +67,14 @@ def claim_report(grid: Path, name: str) -> bool:
 
 def mark_report_complete(grid: Path, name: str) -> None:
     """Mark a report as complete."""
-    write_text(_report_marker(grid, name), _DONE)
+    write_text(_find_report_marker(grid, name), _DONE)
 
 
 def is_report_complete(grid: Path, name: str) -> bool:
     """Check whether a report was completed before the grid's end."""
-    marker = _report_marker(grid, name)
+    marker = _find_report_marker(grid, name)
     return marker.is_file() and marker.read_text(encoding="utf-8") == _DONE
 
 
-def _report_marker(grid: Path, name: str) -> Path:
+def _find_report_marker(grid: Path, name: str) -> Path:
     return grid / "reports" / name

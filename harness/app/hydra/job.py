@@ -75,9 +75,9 @@ class Job:
         if str(hydra.mode).endswith("MULTIRUN"):
             self._run_grid_job(cfg, hydra)
         else:
-            leave_with_code("openended", lambda: self._single(cfg, hydra))
+            leave_with_code("openended", lambda: self._run_single(cfg, hydra))
 
-    def _single(self, cfg: DictConfig, hydra: DictConfig) -> None:
+    def _run_single(self, cfg: DictConfig, hydra: DictConfig) -> None:
         refuse_unused_options(list(hydra.overrides.task))
         if cfg.plan_only:
             plan_jobs(cfg, [list(hydra.overrides.task)], single=True)
@@ -111,13 +111,13 @@ class Job:
                 if any(metric.reads_grid for metric in settings.metrics) or needs_whole_grid(settings.judgments):
                     from openended.harness.run import prepare
 
-                    prepare(settings, self._session(settings.outputs_dir, locking=settings.runtime.locking))
+                    prepare(settings, self._get_session(settings.outputs_dir, locking=settings.runtime.locking))
                     message, facts = "texts ready; its metrics wait for all jobs", {"overrides": watch.overrides}
                 else:
                     outcome, message = self._run(settings, watch.overrides)
                     track_runs([outcome.folder], compose_tracker(cfg), settings.outputs_dir)
                     facts = {"folder": str(outcome.folder), "made": outcome.num_computed}
-                    if outcome.failed:  # the others stand, and go into the report
+                    if outcome.failed:  # the run's other metrics are valid and go into the report
                         state, facts["error"] = "failed", "; ".join(outcome.failed)
         except HarnessError as err:
             message = f"failed: {watch.find_same_error(format_error(err))}"
@@ -129,16 +129,16 @@ class Job:
         else:
             watch.write(state, **facts, name=name)
         log.info("grid       %s; %s: %s", format_progress(watch.grid), watch.title or "run", message)
-        self._report_of(name, watch.grid, cfg)
+        self._write_report_early(name, watch.grid, cfg)
 
-    def _report_of(self, name: str, grid: Path, cfg: DictConfig) -> None:
+    def _write_report_early(self, name: str, grid: Path, cfg: DictConfig) -> None:
         """Write the report of an experiment of a series as soon as its last job has ended, by whichever process."""
         folders = find_finished_runs(grid, name)
         if folders and claim_report(grid, name):
             write_report(folders, Path(str(cfg.outputs_dir)) / "reports" / name, to_plain(cfg.get("report")))
             mark_report_complete(grid, name)
 
-    def _session(self, outputs_dir: Path, *, locking: bool) -> Session:
+    def _get_session(self, outputs_dir: Path, *, locking: bool) -> Session:
         key = str(outputs_dir)
         if key not in self._sessions:
             self._sessions[key] = _open_session(outputs_dir, locking=locking)
@@ -150,7 +150,7 @@ class Job:
         from openended.harness.storage import check_writable
 
         check_writable(settings.outputs_dir)
-        session = self._session(settings.outputs_dir, locking=settings.runtime.locking)
+        session = self._get_session(settings.outputs_dir, locking=settings.runtime.locking)
         started = time.monotonic()
         settings = select_metrics_for_file(settings, overrides)
         if settings.is_judgments_only(overrides):
@@ -192,17 +192,17 @@ class Watch(Callback):  # type: ignore[misc]
             jobs = read_jobs(grid)
             failed = 0
             try:
-                self._report(config, jobs, grid)
+                self._write_reports(config, jobs, grid)
             finally:
                 failed = show_failed(jobs)
             if failed:
                 raise SystemExit(FAILED)
 
-    def _report(self, config: DictConfig, jobs: list[dict[str, Any]], grid: Path) -> None:
+    def _write_reports(self, config: DictConfig, jobs: list[dict[str, Any]], grid: Path) -> None:
         """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
         folders = {Path(job["folder"]) for job in jobs if job.get("folder")}
         search = read_search(grid)
-        if search is not None:  # a search that went on has runs of its earlier jobs too
+        if search is not None:  # a resumed search also has runs of its earlier jobs
             folders |= {Path(run) for trial in search.trials for run in trial.runs if Path(run).is_dir()}
         folders |= measure_grid([job for job in jobs if job.get("overrides")])
         reports = Path(config.outputs_dir) / "reports"
@@ -216,7 +216,7 @@ class Watch(Callback):  # type: ignore[misc]
             target, options = reports / choose_name(config, config.hydra, grid), to_plain(config.get("report"))
             show_report(sorted(folders), target, options, read_detail(config.hydra))
             tracker = compose_tracker(config)
-            track_runs(sorted(folders), tracker, Path(config.outputs_dir))  # those that failed to be logged as well
+            track_runs(sorted(folders), tracker, Path(config.outputs_dir))  # also those that could not be logged before
             track_report(target, tracker, Path(config.outputs_dir))
 
 
@@ -247,7 +247,7 @@ def measure_grid(jobs: list[dict[str, Any]]) -> set[Path]:
         settings = compose_settings(compose("config", overrides=overrides), str(job["name"]))
         session = session or _open_session(settings.outputs_dir, locking=settings.runtime.locking)
         prepared.append((settings, overrides, prepare(settings, session)))
-    # One system stands once in the pool, however many jobs lead to it (a greedy decoder and its seeds).
+    # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
     pool = {texts.model_rows.digest: texts.model_rows for _, _, texts in prepared}
     judged = simulate_judgments([texts for _, _, texts in prepared])
     for settings, overrides, _ in prepared:

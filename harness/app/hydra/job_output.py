@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 _SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\n")
 _MISSING = re.compile(r"Could not (?:load|find) '([\w/-]+)'")
-_SHOWN_TITLES = 3  # of jobs that failed alike or share a run
+_SHOWN_TITLES = 3  # titles shown of jobs that failed with one error or share a run
 _NOT_DELETED = re.compile(r"Could not delete '([\w/.-]+)'")
 KEPT = "finished work is kept: the same command resumes here"
 
@@ -45,7 +45,7 @@ def leave_with_code(command: str, work: Callable[[], object]) -> None:
     """Run a command and print any error as one line, before Hydra prints its own report.
 
     Raises:
-        SystemExit: With one of `exitcodes`, unless all went well.
+        SystemExit: With one of `exit_codes`, unless all went well.
     """
 
     def run_translated() -> None:
@@ -74,7 +74,7 @@ def set_detail(*, verbose: bool, quiet: bool = False) -> None:
     if quiet:
         logging.getLogger("openended").setLevel(logging.WARNING)
     if verbose:
-        logging.getLogger().setLevel(logging.WARNING)  # of which hydra.verbose=true has made DEBUG
+        logging.getLogger().setLevel(logging.WARNING)  # hydra.verbose=true has set it to DEBUG
         for name in ("openended", "openended.harness.run", "openended.harness.models.model_cache"):
             logging.getLogger(name).setLevel(logging.DEBUG)
 
@@ -169,7 +169,7 @@ def exit_on_error(config: Any) -> Iterator[Path]:  # noqa: ANN401 - Hydra's own 
         trace = grid / "error.txt"
         what = f"the grid's end failed: {type(err).__name__}: {format_error(err)}"
         print_error("openended", f"{what}; its traceback is in {trace}; the runs are kept: openended report reads them")
-        with suppress(HarnessError):  # the folder itself may be what fails
+        with suppress(HarnessError):  # the folder itself may be the cause
             write_text(trace, traceback.format_exc())
         raise SystemExit(FAILED) from None
 

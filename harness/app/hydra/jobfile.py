@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 FINAL = ("done", "failed", "skipped")
 _grids: list[Path] = []  # the folder of the grid that this process runs
-COPIES = "copies"  # of the files of the jobs that ended: a damaged one must not fail a grid whose jobs succeeded
+COPIES = "copies"  # folder with copies of the files of ended jobs, so that a damaged file does not fail the grid
 
 
 class JobFile:
@@ -84,7 +84,7 @@ def create_grid_folder(config: DictConfig) -> Path:
         _grids.append(folder)
     with read_write(config.hydra):
         config.hydra.sweep.dir = str(folder)
-        # Hydra composes every job anew, from these words.
+        # Hydra composes every job again, from these overrides.
         quoted = str(folder).replace("'", r"\'")
         config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{quoted}'")
     return folder
@@ -132,7 +132,7 @@ def _is_number(value: object) -> bool:
     return is_real and 0 <= value < float("inf")  # type: ignore[operator]
 
 
-# What the facts of a grid must be where they are read.
+# Types of the facts of a grid, checked when they are read.
 _FACTS: dict[str, Callable[[object], bool]] = {
     "total": lambda value: isinstance(value, int) and _is_number(value),
     "started": _is_number,

@@ -1,7 +1,7 @@
 """Launchers of a grid beside Hydra's own: `hydra/launcher=joblib` (processes) and `hydra/launcher=submitit` (Slurm).
 
 A worker process keeps its models from job to job: joblib's workers take the next job of the grid when they are free, a
-submitit job takes a run of neighbours. That is why these are not Hydra's plug-ins of the same names, which carry a
+submitit job takes a run of neighbors. That is why these are not Hydra's plug-ins of the same names, which carry a
 fresh task function to every job and would load every model again for each (and have seen no release since 2022).
 
 A worker is sent one thing, the composed configuration; what it makes it leaves in the store, and how it went in its
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.5  # seconds between two looks at the jobs of a cluster
+POLL_SECONDS = 0.5  # seconds between checks of a cluster's jobs
 CANCEL_SECONDS = 10.0  # seconds that cancelled processes get to end
 Jobs = Sequence[DictConfig]
 _worker_jobs: list[Job] = []  # of this worker process: its sessions hold the loaded models
@@ -124,7 +124,7 @@ class Joblib(GridLauncher):
     __module__ = PLUGINS
 
     def __init__(self, processes: int) -> None:
-        # joblib's one process would be this one, which must outlive its jobs.
+        # With one process joblib would run jobs in this process, which must outlive them.
         super().__init__(processes, least=2)
 
     def _run(self, configs: Sequence[DictConfig]) -> None:
@@ -138,7 +138,7 @@ class Joblib(GridLauncher):
             except TerminatedWorkerError:
                 left, killed = _split_after_kill(left)
                 again += killed
-        # Alone, so that a job that only ran beside a greedy one is not lost with it.
+        # One at a time, so that a job is not lost only because it ran beside one that filled the memory.
         for config in again:
             log.warning("%s: its process was killed (out of memory?); trying it once more", JobFile(config.hydra).title)
             try:
@@ -166,7 +166,7 @@ class Submitit(GridLauncher):
     """Jobs of a cluster (Slurm), or processes on this machine, by submitit.
 
     Args:
-        processes: Into how many cluster jobs the grid is cut, each a run of neighbouring jobs of the grid.
+        processes: Into how many cluster jobs the grid is cut, each a run of neighboring jobs of the grid.
         cluster: `slurm`, `local`, or `auto`: slurm where there is one.
         folder: Where submitit keeps its logs.
         parameters: What submitit's executor takes (`timeout_min`, `gpus_per_node`, `slurm_partition`, …); null is not
@@ -251,14 +251,14 @@ class ClusterJob:
         run_jobs(self.configs, self.parent)
 
     def checkpoint(self) -> Any:  # noqa: ANN401
-        """Return the same work: what is finished will be found in the store."""
+        """Return the same work, to be submitted again; finished results are found in the store."""
         import submitit
 
         return submitit.helpers.DelayedSubmission(self)
 
 
 def split_into_neighbors(configs: Sequence[DictConfig], processes: int) -> Iterator[Sequence[DictConfig]]:
-    """Yield at most `processes` runs of neighbours, as even as can be: neighbours mostly share their model."""
+    """Split jobs into at most `processes` runs of neighbors of similar size; neighbors mostly share their model."""
     count = min(processes, len(configs))
     for part in range(count):
         yield configs[part * len(configs) // count : (part + 1) * len(configs) // count]
@@ -272,7 +272,7 @@ def mark_lost(configs: Sequence[DictConfig], reason: str) -> None:
 
 @contextmanager
 def _redirect_stderr(path: Path, here: bool) -> Iterator[None]:
-    """Give processes that are started meanwhile a file for standard error.
+    """Redirect standard error to a file for processes that the block starts.
 
     submitit's local controllers share the terminal, and each would answer Ctrl-C with a traceback.
     """
@@ -292,7 +292,7 @@ def _redirect_stderr(path: Path, here: bool) -> Iterator[None]:
 
 
 def _cancel(jobs: Sequence[Any]) -> None:
-    """Cancel what is queued or runs, and give it some time to end: its locks are free then."""
+    """Cancel queued and running jobs, and wait a while until they have ended and released their locks."""
     for job in jobs:
         job.cancel(check=False)
     until = time.monotonic() + CANCEL_SECONDS

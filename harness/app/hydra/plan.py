@@ -176,7 +176,7 @@ def _list_missing(plan: Forecast) -> list[str]:
 
 
 def _show_steps(title: str, outcome: Outcome) -> None:
-    """Print the steps of one run: stage, what, state and key."""
+    """Print the artifacts of one run: stage, description, state and key."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -93,7 +93,7 @@ class Ray(GridLauncher):
         self.resources = {str(name): float(amount) for name, amount in resources.items()}
 
     def _run(self, configs: Sequence[DictConfig]) -> None:
-        actors = self._actors()
+        actors = self._create_actors()
 
         def report_death(who: int, number: int, error: str) -> None:
             title = JobFile(configs[number].hydra).title
@@ -108,7 +108,7 @@ class Ray(GridLauncher):
                 log.info("grid       %s", line)
                 last_line = line
 
-    def _actors(self) -> ActorPool:
+    def _create_actors(self) -> ActorPool:
         ray = connect_to_ray(self.address, "hydra.launcher.address", cpus=self.processes * self.cpus)
         nodes = list_nodes(ray)
         gpus = self.gpus

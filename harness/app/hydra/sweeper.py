@@ -96,7 +96,7 @@ def list_jobs(config: DictConfig) -> Jobs:
     series = compose_series(config)
     if not series:
         return _list_experiment_jobs(config, words)
-    user_words = [word for word in words if _option_name(word) not in (CHOICE, NAME)]
+    user_words = [word for word in words if _get_option_name(word) not in (CHOICE, NAME)]
     # Without hydra.mode, an experiment without axes would be composed as a single run.
     return [
         job
@@ -111,7 +111,7 @@ def find_axes(jobs: Jobs) -> dict[str, int]:
     """Return option → number of values, for the options in which jobs differ."""
     values: dict[str, set[str]] = {}
     for word in (word for job in jobs for word in job):
-        values.setdefault(_option_name(word), set()).add(word)
+        values.setdefault(_get_option_name(word), set()).add(word)
     return {key: len(words) for key, words in values.items() if len(words) > 1}
 
 
@@ -179,11 +179,11 @@ def count_values(override: Override) -> int:
 def group_by_model(jobs: Jobs) -> Jobs:
     """Sort jobs by model (stable, in order of first appearance), so that a process loads each model once."""
     seen: dict[tuple[str, ...], int] = {}
-    models = [tuple(word for word in job if _option_name(word).split(".")[0] == "model") for job in jobs]
+    models = [tuple(word for word in job if _get_option_name(word).split(".")[0] == "model") for job in jobs]
     for model in models:
         seen.setdefault(model, len(seen))
     return [job for _, job in sorted(zip(models, jobs, strict=True), key=lambda pair: seen[pair[0]])]
 
 
-def _option_name(word: str) -> str:
+def _get_option_name(word: str) -> str:
     return word.split("=", 1)[0].lstrip("+~")

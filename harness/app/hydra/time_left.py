@@ -31,22 +31,22 @@ def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any
     informative = [job for job in ended if job.get("made")] or ended
     seconds_by_kind: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for job in informative:
-        for kind in (_seedless_key(str(job["job"])), _model_key(str(job["job"]))):
+        for kind in (_drop_seed(str(job["job"])), _select_model_words(str(job["job"]))):
             seconds_by_kind[kind].append(float(job["seconds"]))
     all_seconds = [float(job["seconds"]) for job in informative]
-    similar_times = [seconds_by_kind.get(_seedless_key(t)) or seconds_by_kind.get(_model_key(t)) for t in titles]
+    similar_times = [seconds_by_kind.get(_drop_seed(t)) or seconds_by_kind.get(_select_model_words(t)) for t in titles]
     seconds = sum(statistics.median(times or all_seconds) for times in similar_times)
-    has_similar = all(_seedless_key(title) in seconds_by_kind for title in titles)
+    has_similar = all(_drop_seed(title) in seconds_by_kind for title in titles)
     job_seconds = sum(float(job["seconds"]) for job in ended)
     elapsed = max(now - float(grid.get("started", now)), 0.0)
     seconds *= elapsed / job_seconds if job_seconds and elapsed else 1.0
     return f"{'about' if has_similar else 'perhaps'} {format_duration(seconds)} left"
 
 
-def _seedless_key(title: str) -> tuple[str, ...]:
+def _drop_seed(title: str) -> tuple[str, ...]:
     return ("all but the seed", *(word for word in title.split() if not word.startswith("seed=")))
 
 
-def _model_key(title: str) -> tuple[str, ...]:
+def _select_model_words(title: str) -> tuple[str, ...]:
     """Return the words for model and experiment, which affect a job's time most."""
     return ("model", *(word for word in title.split() if word.startswith(("model", "experiment="))))

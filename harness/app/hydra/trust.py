@@ -58,7 +58,7 @@ _TYPED_AXES = ("api_key_env", "ray_address", "trust_remote_code")
 _OWN_CLUSTER = "auto"  # the Ray cluster that this machine is part of
 # Options that the command of this process sets; a plan composes its jobs without their values.
 _typed: set[str] = set()
-_LOADS = ("ext://", "cfg://")  # what the logging of the standard library imports
+_LOADS = ("ext://", "cfg://")  # prefixes with which the logging configuration of the standard library imports objects
 
 
 def guard_composition() -> None:
@@ -76,7 +76,7 @@ def guard_composition() -> None:
         try:
             composed: DictConfig = original(self, *args, **options)
         except (HarnessError, HydraException, OmegaConfBaseException):
-            raise  # `show.composing` has words for them
+            raise  # `job_output.translate_config_errors` explains them
         except Exception as err:
             raise SpecError(
                 f"the configuration cannot be composed: {type(err).__name__}: {shorten_error(err)}"
@@ -166,7 +166,7 @@ def is_config_trusted() -> bool:
 
 
 def _iterate_texts(value: Any, option: str, key: str = "") -> Iterator[tuple[str, str, str]]:  # noqa: ANN401
-    """Yield (place, key, text) of every text in a node; a text that is a key stands for itself."""
+    """Yield (option, key, text) of every text in a node."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _iterate_texts(
@@ -180,7 +180,7 @@ def _iterate_texts(value: Any, option: str, key: str = "") -> Iterator[tuple[str
 
 
 def _is_node(config: DictConfig, option: str, part: str) -> bool:
-    """Say whether an interpolation may stand for a whole node; in a sweeper's axes only where it already does."""
+    """Return whether an interpolation may stand for a whole node; in a sweeper's axes only where it already does."""
     if part != "sweeper":
         return True
     try:

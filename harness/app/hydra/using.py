@@ -36,7 +36,7 @@ def sections(experiment: str) -> tuple[str, ...]:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Return (experiment, option of `using`) of the name of a section, `mauve_table3_docs`; of others (name, "")."""
+    """Split the name of a section, `mauve_table3_docs`, into (experiment, option of `using`); else (name, "")."""
     experiment, _, using = name.rpartition("_")
     return (experiment, using) if using in sections(experiment) else (name, "")
 
@@ -95,10 +95,10 @@ class ExperimentSections(ConfigSource):  # type: ignore[misc]
         """
         if not self.is_config(config_path):
             raise ConfigLoadError(f"Config not found: {config_path}")
-        experiment, using = split_name(_experiment(config_path))
+        experiment, using = split_name(_parse_experiment(config_path))
         node: Any = OmegaConf.create(read_option_yaml(CHOICE, experiment))
         parts = {option: node.pop(f"{GROUP}={option}") for option in sections(experiment)}
-        config = OmegaConf.merge(_usual_defaults(experiment, using), parts[using] or {}) if using else node
+        config = OmegaConf.merge(_make_defaults(experiment, using), parts[using] or {}) if using else node
         return ConfigResult(
             config=config, path=self.full_path(), provider=self.provider, header={"package": "_global_"}
         )
@@ -113,7 +113,7 @@ class ExperimentSections(ConfigSource):  # type: ignore[misc]
 
     def is_config(self, config_path: str) -> bool:
         """Return true for an experiment with sections, and for a section."""
-        name = _experiment(config_path)
+        name = _parse_experiment(config_path)
         return bool(name and (sections(name) or split_name(name)[1]))
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:  # noqa: ARG002
@@ -121,10 +121,10 @@ class ExperimentSections(ConfigSource):  # type: ignore[misc]
         return []
 
 
-def _experiment(config_path: str) -> str:
+def _parse_experiment(config_path: str) -> str:
     group, _, name = config_path.removesuffix(".yaml").rpartition("/")
     return name if group == CHOICE else ""
 
 
-def _usual_defaults(experiment: str, using: str) -> DictConfig:
+def _make_defaults(experiment: str, using: str) -> DictConfig:
     return OmegaConf.create({"defaults": [experiment, f"/{GROUP}/{using}", "_self_"]})

@@ -37,7 +37,7 @@ def _build_metric(name: str) -> Callable[..., Metric]:
 
         def compute(scores: list[SampleScore]) -> dict[str, float]:
             nothing = dict.fromkeys(METRICS[name].list_labels(options.get("values")), math.nan)
-            if not scores:  # Inspect asks so for the names of the numbers
+            if not scores:  # this is how Inspect asks for the names of the numbers
                 return nothing
             try:
                 sides = _collect_sides(scores, human)

@@ -65,7 +65,7 @@ class DenoiserBackend:
         return int(self.model.config.vocab_size if head is None else head.weight.shape[0])
 
     def bos_prefix(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """Return what stands before a text of these ids."""
+        """Return the tokens that precede a text of these ids."""
         return get_bos_prefix(self.tokenizer.bos_prefix, ids)
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
@@ -91,7 +91,7 @@ class DenoiserBackend:
         return torch.cat([logits[:, :1], logits[:, :-1]], dim=1) if self.spec.shifted else logits
 
     def provenance(self) -> dict[str, Any]:
-        """Return how the model was read, and that its own code ran."""
+        """Return how the model was loaded and whether its own code ran."""
         s = self.spec
         facts: dict[str, Any] = {"mask_id": self.mask_id, "noise": s.noise, "time_input": s.time_input}
         if not s.trust_remote_code:
@@ -100,7 +100,7 @@ class DenoiserBackend:
         return {"denoiser": {**facts, "remote_code": code}, "notes": [f"{s.title}: code of the hub was run ({code})"]}
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
-        """Fill every text; see `generation.denoise`."""
+        """Fill every text; see `generation.denoise.denoise_texts`."""
         self.spec.demand("generate", request.decoder)
         prompts = [self._add_suffix(prompt) for prompt in request.prompts]
         generate_texts(cast("CausalModel", self), replace(request, prompts=prompts), emit, advance)

@@ -70,7 +70,7 @@ class DenoiserSpec(ModelSpec):
         )  # fmt: skip
 
     def identity(self) -> dict[str, Json]:
-        """Return what identifies the model, and how it is read."""
+        """Return what identifies the model and how it is loaded."""
         options = ("noise", "mask_id", "time_input", "block_size", "shifted", "infill", "trust_remote_code")
         used: dict[str, Json] = {name: getattr(self, name) for name in options}
         return {
@@ -78,7 +78,7 @@ class DenoiserSpec(ModelSpec):
         }  # fmt: skip
 
     def context_length(self) -> int | None:
-        """Number of positions, at most as many as the tokenizer names: RoBERTa's config counts two more."""
+        """Number of positions, at most the tokenizer's maximum: RoBERTa's config counts two more."""
         limit = self.tokenizer_config().get("model_max_length")
         lengths = [n for n in (super().context_length(), limit) if isinstance(n, int) and n < 10**9]
         return min(lengths, default=None)
@@ -97,7 +97,7 @@ class DenoiserSpec(ModelSpec):
         return None
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
-        """Return why not: it does nothing but generate, by a sampler for its kind of noise."""
+        """Return why the model cannot do this: it only generates, with a sampler for its kind of noise."""
         if ability != "generate":
             return "a denoiser has no distribution over the next token, and embeds nothing; it only generates"
         if decoder is not None and not isinstance(decoder, DenoisingDecoder):

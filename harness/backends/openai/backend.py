@@ -113,7 +113,7 @@ class ServerBackend:
             raise SpecError(f"model {self.spec.title}: the server has no parameters for {decoder.title}")
 
         async def generate_text(server: ServerSession, prompt: Prompt) -> None:
-            generation = await self._text(server, sampling, prompt, request)
+            generation = await self._generate_text(server, sampling, prompt, request)
             emit([generation])
             if advance is not None:
                 advance(max(len(generation.token_ids), 1))
@@ -123,9 +123,9 @@ class ServerBackend:
             decoder.check_context_length(self.trust.context, request.max_new_tokens, longest)
             await run_concurrently(prompts, partial(generate_text, server), server.workers)
 
-        self._with_server(decoder, work)
+        self._run_with_server(decoder, work)
 
-    async def _text(
+    async def _generate_text(
         self, server: ServerSession, sampling: Sampling, prompt: Prompt, request: GenerationRequest
     ) -> Generation:
         ids = (*self.bos_prefix(prompt.token_ids), *prompt.token_ids) if self.tokenizer is not None else ()
@@ -170,7 +170,7 @@ class ServerBackend:
             await read_rows(server, rows, lambda i: self._order_endpoints(server, f"score {i}"), record_row)
             results.append(out)
 
-        self._with_server(None, work)
+        self._run_with_server(None, work)
         return results[0]
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
@@ -198,7 +198,7 @@ class ServerBackend:
             listed = count_listed_tokens(request.decoders, server.dialect.listed, spare)
             await read_rows(server, rows, lambda i: self._order_endpoints(server, f"score {i}"), record_row, listed)
 
-        self._with_server(None, work)
+        self._run_with_server(None, work)
         gold = np.asarray(continuations.values, dtype=np.int64)
         return [
             NextToken(
@@ -220,7 +220,7 @@ class ServerBackend:
         del request, include_prompt, advance
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
 
-    def _with_server(self, decoder: Decoder | None, work: Callable[[ServerSession], Awaitable[None]]) -> None:
+    def _run_with_server(self, decoder: Decoder | None, work: Callable[[ServerSession], Awaitable[None]]) -> None:
         """Run `work` with the checked endpoints in a separate thread, because the caller may have an event loop."""
 
         async def main() -> None:

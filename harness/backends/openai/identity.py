@@ -83,10 +83,10 @@ def _read_info(models: Any, about: Any, name: str, product: str, model: str) -> 
     dtype = fields.get("model_dtype") or fields.get("dtype")
     return ServerInfo(
         product,
-        _line(version),
+        _clean_name(version),
         tuple(item["id"] for item in model_cards if isinstance(item.get("id"), str)),
         next((size for size in sizes if type(size) is int and 0 < size < _MAX_CONTEXT), None),
-        _line(dtype),
+        _clean_name(dtype),
     )
 
 
@@ -119,6 +119,6 @@ async def _fetch(client: Client, endpoint: int, dialect: str, model: str) -> Ser
     return _read_info(models, about, name, product, model)
 
 
-def _line(value: Any) -> str | None:  # noqa: ANN401
+def _clean_name(value: Any) -> str | None:  # noqa: ANN401
     """Return a name that a server reports as one short line; None if it reports none."""
     return clean_line(str(value), None)[:_NAME_LENGTH] if isinstance(value, str | int | float) and value else None

@@ -1,9 +1,9 @@
 """Compute Q from the most probable tokens that a server lists: exact where the list determines it.
 
-Q is that of `decoding.distribution`, read off the listed head of a row. The list decides where no unlisted token can be
+Q is that of `decoders.q`, read off the listed head of a row. The list decides where no unlisted token can be
 in Q's support and none of them can move the cut: greedy; top-k with k listed tokens; nucleus where the listed mass
 reaches p; min-p and epsilon where the last listed token is below the threshold. At a temperature other than 1 before
-the truncation, and where the end of text is forbidden but not listed, the row's normaliser is known within bounds only:
+the truncation, and where the end of text is forbidden but not listed, the row's normalizer is known within bounds only:
 the list decides where both bounds give the same cut.
 """
 
@@ -65,7 +65,7 @@ def compute_listed_q(decoder: QDecoder, listing: Listing, vocab_size: int, banne
 
 
 def _bound_share(decoder: QDecoder, logs: F64) -> tuple[float, float]:
-    """Bounds of what Q gives to all listed tokens, where it keeps them all and some that are not listed."""
+    """Return bounds of what Q gives to all listed tokens, where it keeps them all and some unlisted ones."""
     temperature, _ = decoder.temperature_and_order()
     weights = np.exp((logs - logs[0]) / temperature)
     if isinstance(decoder, TopK):
@@ -77,7 +77,7 @@ def _bound_share(decoder: QDecoder, logs: F64) -> tuple[float, float]:
 
 
 def _bound_normalizers(decoder: QDecoder, logs: F64, banned: F64, unseen: int, vocab_size: int) -> set[float]:
-    """Least and greatest log of the row's sum of exponentials that the listing allows."""
+    """Return the least and greatest log of the row's sum of exponentials that the listing allows."""
     temperature, first = decoder.temperature_and_order()
     last = float(logs[-1])
     if not first or temperature == 1:
@@ -90,7 +90,7 @@ def _bound_normalizers(decoder: QDecoder, logs: F64, banned: F64, unseen: int, v
 
 
 def _cut(decoder: QDecoder, logs: F64, log_z: float, vocab_size: int) -> tuple[int, F64, bool]:
-    """Listed tokens that Q keeps, their shares, and whether no other one can be in it."""
+    """Return the listed tokens that Q keeps, their shares, and whether Q can keep no other token."""
     import torch
 
     temperature, first = decoder.temperature_and_order()
@@ -101,7 +101,7 @@ def _cut(decoder: QDecoder, logs: F64, log_z: float, vocab_size: int) -> tuple[i
     )
     hi = min(int(truncated.hi), len(logs))
     if isinstance(decoder, TopK):
-        decided = decoder.k <= len(logs)  # a tie beyond the list is not to be seen
+        decided = decoder.k <= len(logs)  # a tie beyond the list cannot be seen
     elif isinstance(decoder, Nucleus):
         decided = float(truncated.view.p.sum()) >= decoder.p
     else:

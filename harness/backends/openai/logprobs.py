@@ -62,7 +62,7 @@ def read_echo(reply: Any, builder: RequestBuilder, request: CompletionRequest) -
 
 
 def _read_vllm(entries: Sequence[Any], request: CompletionRequest) -> tuple[list[float | None], list[Listing | None]]:
-    """A list over positions of {token id: {logprob, rank}}; the true token is included at any rank."""
+    """Read a list over positions of {token id: {logprob, rank}}; the true token is included at any rank."""
     values: list[float | None] = []
     tops: list[Listing | None] = []
     for token, row in zip(request.ids, entries, strict=False):
@@ -79,7 +79,7 @@ def _read_vllm(entries: Sequence[Any], request: CompletionRequest) -> tuple[list
 
 
 def _read_sglang(reply: Any, request: CompletionRequest) -> tuple[list[float | None], list[Listing | None]]:  # noqa: ANN401
-    """Lists over positions of (log-probability, token id, text)."""
+    """Read lists over positions of (log-probability, token id, text)."""
     meta = reply.get("meta_info") if isinstance(reply, Mapping) else None
     if not isinstance(meta, Mapping) or not isinstance(meta.get("input_token_logprobs"), list):
         raise DataError(f"it {NO_ECHO}")

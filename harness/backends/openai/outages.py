@@ -1,4 +1,4 @@
-"""How long servers have refused connections, shared by all jobs of this process: a dead server is waited for once."""
+"""Track how long servers have refused connections, so that the jobs of a process wait for a dead server once."""
 
 from __future__ import annotations
 

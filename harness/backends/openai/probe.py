@@ -80,7 +80,7 @@ class Probe:
         """Run all checks that the dialect allows."""
         sampling = make_sampling(self.decoder) if self.decoder is not None else None
         stochastic = self.decoder is not None and self.decoder.stochastic
-        await self._check("prompt", self._prompt)
+        await self._check("prompt", self._check_prompt)
         if self.report.faults:  # results for a wrong prompt are meaningless
             return self.report
         if self.server.dialect.listed:
@@ -114,7 +114,7 @@ class Probe:
         elif fault is None:
             self.report.passed.append(name)
 
-    async def _prompt(self) -> str | None:
+    async def _check_prompt(self) -> str | None:
         """Check that the server reads the whole prompt and returns a text of the requested length."""
         text = " ".join([KNOWN_TEXT] * 8)
         if self.tokenizer is not None and self.context is not None:
@@ -126,7 +126,7 @@ class Probe:
         return None
 
     async def _check_listing(self) -> str | None:
-        """The best tokens after each prompt."""
+        """List the most probable tokens after each prompt, if the server lists any."""
         if not await self.prompts.fetch_listings():
             self.report.unseen.append("log-probabilities (it lists none)")
             return ""
@@ -237,7 +237,7 @@ class Probe:
         return None
 
     async def _check_seeds(self) -> str | None:
-        """The same seed gives the same text, another seed another one; one of three pairs may differ by rounding."""
+        """Check that one seed gives one text, and another seed another; rounding may change one of three pairs."""
         text = self.prompts.flattest_prompt
         same = other = 0
         for number in range(3):
@@ -257,7 +257,7 @@ class Probe:
         return None if other else "two seeds gave one text, three times: its seed is fixed, or it does not draw"
 
     async def _check_echo(self) -> None:
-        """The log-probabilities of a known text: one a token, finite, and those of the listing."""
+        """Check the log-probabilities of a known text: one per token, finite, and equal to those of the listing."""
         scores = self.decoder is None
         if not self.server.dialect.echoes or self.server.builder.chat or self.tokenizer is None:
             if scores:
@@ -268,7 +268,7 @@ class Probe:
         except DataError as err:
             if scores:
                 self.report.faults.append(f"echo: {err}")
-            else:  # who only writes texts needs none
+            else:  # generation alone needs none
                 self.report.unseen.append(f"log-probabilities of a given text ({err})")
             return
         if fault:

@@ -13,7 +13,7 @@ from openended.harness.backends.openai.sampling import NEUTRAL, Sampling
 from openended.harness.backends.openai.session import ServerSession
 from openended.harness.core import derive_seed
 
-# Beginnings after which many words can come; ones that repeat themselves, so that a penalty shows.
+# Beginnings after which many words are likely, and repetitive ones, which reveal a penalty.
 BEGINNINGS = ("The", "In the", "She said that the", "We use a", "Return the", "This is one of the")
 REPETITIVE = (
     "red blue green red blue green red blue green red blue",
@@ -24,7 +24,7 @@ DRAWS, MANY_DRAWS = 512, 1024
 RAW = 0.2
 """Nats by which two readings of one log-probability may differ (half precision, another batch)."""
 PATH_LENGTH = 32
-"""Tokens of the texts along which few tokens can come somewhere."""
+"""Tokens of the texts that are searched for a position where few tokens are likely."""
 FULL = 0.97
 """Listed mass at which a hidden top-p of 0.9 to 0.95 shows best: what it cuts off is not in the list."""
 
@@ -68,7 +68,7 @@ class ProbePrompts:
         if self.server.builder.chat:
             return True
         candidates: list[tuple[str, Listing]] = []
-        for start in REPETITIVE:  # along the most probable text there are places where few tokens can come
+        for start in REPETITIVE:  # the most probable text has positions where few tokens are likely
             request = self.make_request(start, max_tokens=PATH_LENGTH, sampling=Sampling(temperature=0.0))
             candidates += [
                 (start + more, listing) for more, listing in await self.server.list_tokens_along_text(request)
@@ -80,11 +80,11 @@ class ProbePrompts:
 
     @property
     def flattest_prompt(self) -> str:
-        """The prompt after which most can come, as far as is known."""
+        """The prompt whose listed next tokens have the smallest total probability."""
         return min(BEGINNINGS, key=lambda text: self.listings[text].mass if self.listings else 0.0)
 
     def select_prompts(self) -> list[tuple[str, int]]:
-        """Prompts with many likely tokens, with few, and ones that repeat themselves; and how often to draw."""
+        """Return prompts with many, with few and with repetitive likely tokens, each with its number of draws."""
         near = min(self.listings, key=lambda text: abs(self.listings[text].mass - FULL))
         again = sorted(REPETITIVE, key=lambda text: abs(float(np.exp(self.listings[text].log_probs[0])) - 0.6))[:2]
         return [*dict([(self.flattest_prompt, DRAWS), (near, MANY_DRAWS), *((text, DRAWS) for text in again)]).items()]
@@ -98,7 +98,7 @@ def are_same_model(first: Mapping[str, Listing], second: Mapping[str, Listing]) 
 
 
 def median_difference(first: Listing, other: Listing) -> float:
-    """Median difference of the log-probabilities that two listings share, in nats."""
+    """Return the median difference of the log-probabilities that two listings share, in nats."""
     second = dict(zip(other.tokens, other.log_probs, strict=True))
     shared = [abs(p - second[t]) for t, p in zip(first.tokens, first.log_probs, strict=True) if t in second]
     return float(np.median(shared)) if len(shared) * 2 > len(first.tokens) else float("inf")

@@ -72,21 +72,21 @@ class RequestBuilder:
     def body(self, request: CompletionRequest) -> Body:
         """Return the JSON body of a request."""
         if request.echo and self.dialect.name == "sglang":
-            return _sglang_scores(request)
-        body: Body = {"model": self.model, **self._prompt(request), **_WORDS[self.dialect.name](self, request)}
+            return _build_sglang_scoring(request)
+        body: Body = {"model": self.model, **self._build_prompt(request), **_WORDS[self.dialect.name](self, request)}
         if self.seeded:
-            body |= dict.fromkeys(_seed_names(self.dialect), request.seed % (1 << self.dialect.seed_bits))
+            body |= dict.fromkeys(_list_seed_names(self.dialect), request.seed % (1 << self.dialect.seed_bits))
         if request.listed or request.echo:
-            body |= self._listing_fields(request)
+            body |= self._build_listing_fields(request)
         return body
 
-    def _prompt(self, request: CompletionRequest) -> Body:
+    def _build_prompt(self, request: CompletionRequest) -> Body:
         if self.chat:
             before = [{"role": "system", "content": self.instruction}] if self.instruction else []
             return {"messages": [*before, {"role": "user", "content": request.text}]}
         return {"prompt": list(request.ids) if self.sends_ids else request.text}
 
-    def _listing_fields(self, request: CompletionRequest) -> Body:
+    def _build_listing_fields(self, request: CompletionRequest) -> Body:
         if self.chat:
             return {"logprobs": True, "top_logprobs": request.listed}
         if self.dialect.name == "vllm":
@@ -96,37 +96,37 @@ class RequestBuilder:
         return {"logprobs": request.listed, **({"echo": True} if request.echo else {})}
 
 
-def _seed_names(dialect: Dialect) -> tuple[str, ...]:
+def _list_seed_names(dialect: Dialect) -> tuple[str, ...]:
     return ("seed", "sampling_seed") if dialect.name == "sglang" else ("seed",)
 
 
-def _penalties() -> Body:
+def _make_neutral_penalties() -> Body:
     return {"presence_penalty": 0.0, "frequency_penalty": 0.0}
 
 
-def _vllm(builder: RequestBuilder, request: CompletionRequest) -> Body:
+def _build_vllm(builder: RequestBuilder, request: CompletionRequest) -> Body:
     s = request.sampling
     return {
         "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": s.min_p,
-        "repetition_penalty": s.repetition_penalty, **_penalties(), "max_tokens": request.max_tokens,
+        "repetition_penalty": s.repetition_penalty, **_make_neutral_penalties(), "max_tokens": request.max_tokens,
         "min_tokens": request.min_tokens, "n": request.copies, "stop": [], "stop_token_ids": list(builder.end_ids),
         "ignore_eos": False, "skip_special_tokens": False, "return_token_ids": True, "stream": False,
         **({} if builder.chat else {"add_special_tokens": not builder.sends_ids, "echo": False}),
     }  # fmt: skip
 
 
-def _sglang(builder: RequestBuilder, request: CompletionRequest) -> Body:
+def _build_sglang(builder: RequestBuilder, request: CompletionRequest) -> Body:
     s = request.sampling
     return {
         "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k or -1, "min_p": s.min_p,
-        "repetition_penalty": 1.0, **_penalties(), "max_tokens": request.max_tokens,
+        "repetition_penalty": 1.0, **_make_neutral_penalties(), "max_tokens": request.max_tokens,
         "min_tokens": request.min_tokens, "n": 1,
         "stop": [], "stop_token_ids": list(builder.end_ids), "ignore_eos": False, "skip_special_tokens": False,
         "return_token_ids": True, "stream": False,
     }  # fmt: skip
 
 
-def _sglang_scores(request: CompletionRequest) -> Body:
+def _build_sglang_scoring(request: CompletionRequest) -> Body:
     """Build the scoring request of SGLang, which has a separate address for it."""
     return {
         "input_ids": list(request.ids), "return_logprob": True, "logprob_start_len": 0,
@@ -135,16 +135,16 @@ def _sglang_scores(request: CompletionRequest) -> Body:
     }  # fmt: skip
 
 
-def _llama_cpp(builder: RequestBuilder, request: CompletionRequest) -> Body:  # noqa: ARG001 - all dialects are called alike
+def _build_llama_cpp(builder: RequestBuilder, request: CompletionRequest) -> Body:  # noqa: ARG001 - all dialects are called alike
     s = request.sampling
-    penalised = s.repetition_penalty != 1
+    penalized = s.repetition_penalty != 1
     cut = [_LLAMA[name] for name in s.truncations]
     order = [*cut, "temperature"] if s.order == "after" else ["temperature", *cut]
     return {
         "temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "min_p": s.min_p, "typical_p": s.typical_p,
-        "top_n_sigma": s.n_sigma or -1.0, "repeat_penalty": s.repetition_penalty, **_penalties(),
-        "repeat_last_n": -1 if penalised else 0, "dry_multiplier": 0.0, "xtc_probability": 0.0, "dynatemp_range": 0.0,
-        "mirostat": 0, "samplers": [*(["penalties"] if penalised else []), *order], "max_tokens": request.max_tokens,
+        "top_n_sigma": s.n_sigma or -1.0, "repeat_penalty": s.repetition_penalty, **_make_neutral_penalties(),
+        "repeat_last_n": -1 if penalized else 0, "dry_multiplier": 0.0, "xtc_probability": 0.0, "dynatemp_range": 0.0,
+        "mirostat": 0, "samplers": [*(["penalties"] if penalized else []), *order], "max_tokens": request.max_tokens,
         "ignore_eos": request.min_tokens > 0, "stop": [], "cache_prompt": False, "return_tokens": True,
         "post_sampling_probs": False, "stream": False,
     }  # fmt: skip
@@ -153,14 +153,14 @@ def _llama_cpp(builder: RequestBuilder, request: CompletionRequest) -> Body:  # 
 _LLAMA = {"top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "typical_p": "typ_p", "n_sigma": "top_n_sigma"}
 
 
-def _tgi(builder: RequestBuilder, request: CompletionRequest) -> Body:  # noqa: ARG001
+def _build_tgi(builder: RequestBuilder, request: CompletionRequest) -> Body:  # noqa: ARG001
     s = request.sampling
     # TGI refuses the neutral top_p, 1.0, and a frequency penalty of none is its default.
     cut = {"top_p": s.top_p} if s.top_p < 1 else {}
     return {"temperature": s.temperature, **cut, "max_tokens": request.max_tokens, "stream": False}
 
 
-def _transformers(builder: RequestBuilder, request: CompletionRequest) -> Body:
+def _build_transformers(builder: RequestBuilder, request: CompletionRequest) -> Body:
     s = request.sampling
     config: Body = {
         "do_sample": not s.greedy, "temperature": s.temperature or 1.0, "top_k": s.top_k, "top_p": s.top_p,
@@ -170,21 +170,21 @@ def _transformers(builder: RequestBuilder, request: CompletionRequest) -> Body:
     }  # fmt: skip
     if builder.end_ids:
         config |= {"eos_token_id": list(builder.end_ids), "pad_token_id": builder.end_ids[0]}
-    # What a request leaves out is the model's own generation_config, its top-k of 50 included: all goes in here.
+    # The server takes missing options from the model's generation_config, such as a top-k of 50: send all of them.
     return {"generation_config": json.dumps(config), "max_tokens": request.max_tokens, "stream": False}
 
 
-def _openai(builder: RequestBuilder, request: CompletionRequest) -> Body:
+def _build_openai(builder: RequestBuilder, request: CompletionRequest) -> Body:
     s = request.sampling
     length = "max_completion_tokens" if builder.chat else "max_tokens"
     plain = {} if builder.chat else {"echo": False, "best_of": request.copies}
     return {
-        "temperature": s.temperature, "top_p": s.top_p, **_penalties(), length: request.max_tokens, "n": request.copies,
-        "stream": False, **plain,
+        "temperature": s.temperature, "top_p": s.top_p, **_make_neutral_penalties(), length: request.max_tokens,
+        "n": request.copies, "stream": False, **plain,
     }  # fmt: skip
 
 
 _WORDS: dict[str, Callable[[RequestBuilder, CompletionRequest], Body]] = {
-    "vllm": _vllm, "sglang": _sglang, "llama_cpp": _llama_cpp, "tgi": _tgi, "transformers": _transformers,
-    "openai": _openai,
+    "vllm": _build_vllm, "sglang": _build_sglang, "llama_cpp": _build_llama_cpp, "tgi": _build_tgi,
+    "transformers": _build_transformers, "openai": _build_openai,
 }  # fmt: skip

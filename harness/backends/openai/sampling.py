@@ -46,7 +46,7 @@ NEUTRAL = Sampling()
 
 def make_sampling(decoder: Decoder) -> Sampling | None:
     """Return a decoder's sampling parameters; None if servers have no parameters for it."""
-    options = _server_options(type(decoder))
+    options = _get_server_options(type(decoder))
     if options is None or not isinstance(decoder, QDecoder):
         return None
     sampling = Sampling(
@@ -62,11 +62,11 @@ def make_sampling(decoder: Decoder) -> Sampling | None:
 
 def list_supported_decoders(truncations: frozenset[str]) -> list[str]:
     """Return the names of the decoders that need only these truncations."""
-    options = {name: _server_options(cls) for name, cls in load_members("decoder").items()}
+    options = {name: _get_server_options(cls) for name, cls in load_members("decoder").items()}
     return sorted(name for name, needed in options.items() if needed is not None and truncations >= needed.keys())
 
 
-def _server_options(cls: type) -> Mapping[str, str] | None:
+def _get_server_options(cls: type) -> Mapping[str, str] | None:
     """Return the server options that a class itself declares, not those it inherits; None if it declares none."""
     options: Mapping[str, str] | None = vars(cls).get("server_options")
     return options

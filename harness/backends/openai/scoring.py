@@ -63,7 +63,7 @@ async def read_rows(
 
 
 def make_loss_writer(jobs: Sequence[ForwardRow], out: F64) -> Callable[[int, PromptLogProbs], None]:
-    """Return what writes the losses of a row's scored tokens into the flat array `out`, nats."""
+    """Return a function that writes the losses of a row's scored tokens, in nats, into the flat array `out`."""
 
     def write(number: int, read: PromptLogProbs) -> None:
         job = jobs[number]
@@ -92,7 +92,7 @@ class CertifiedQ:
         """Positions that the lists do not certify."""
 
     def add(self, at: int, step: int, gold: int, log_prob: float, top: Listing | None) -> None:
-        """Take one position: its place in the table, its step in the text, the true token and what is listed."""
+        """Add one position: its place in the table, its step in the text, the true token and the listed tokens."""
         banned = self.end_ids if step < self.least else frozenset[int]()
         statistics = self._compute(gold, log_prob, top, banned) if top is not None else None
         if statistics is None:
@@ -145,7 +145,7 @@ def count_listed_tokens(decoders: Sequence[QDecoder], most: int, spare: int = 0)
 def make_certified_writer(
     tables: Sequence[CertifiedQ], starts: I64, firsts: Sequence[int], rows: Sequence[tuple[int, ...]]
 ) -> Callable[[int, PromptLogProbs], None]:
-    """Return what reads a row's positions into each decoder's statistics.
+    """Return a function that adds a row's positions to each decoder's statistics.
 
     Args:
         tables: One a decoder.

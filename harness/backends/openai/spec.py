@@ -80,14 +80,14 @@ class ServerSpec(BackendSpec):
     """Name in tables; null: the last part of the path."""
 
     def check(self) -> None:
-        """Refuse addresses that hold a password or are none, and options that do not go together."""
+        """Refuse invalid addresses, addresses with a password, and options that exclude each other."""
         self.require(bool(self.path.strip()), "path", "the id by which the server knows the model")
         for address in self.addresses:
             self._check_address(address)
         twice = len(set(self.roots)) < len(self.roots)
         self.require(not twice, "endpoints", "each address once")
         if self.api_key_env is not None and not _VARIABLE.fullmatch(self.api_key_env):
-            # Its value is not shown: somebody may have put the key itself here.
+            # The value is not shown, because it may be the key itself.
             raise SpecError(f"{self.error_name}.api_key_env: expected the name of an environment variable, not a key")
         self.require(self.instruction is None or self.chat, "instruction", "null where chat is false")
         self.require(not self.chat or self.dialect != "tgi", "chat", "false for the dialect tgi")
@@ -110,7 +110,7 @@ class ServerSpec(BackendSpec):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The servers as they were given."""
+        """The servers' addresses as the user gave them."""
         return self.endpoints or (self.base_url,)
 
     @property
@@ -143,18 +143,18 @@ class ServerSpec(BackendSpec):
 
     @property
     def dtype(self) -> str:
-        """Not chosen here."""
+        """Precision of the weights, which the server chooses."""
         return "as served"
 
     def tokenizer_spec(self) -> ModelSpec | None:
-        """Whose tokenizer cuts the texts."""
+        """Return the model whose tokenizer is used for the texts."""
         if self.tokenizer is None:
             return None
         spec = ModelSpec(path=self.tokenizer)
         return spec if spec.folder is not None else dataclasses.replace(spec, revision=self.revision)
 
     def identity(self) -> dict[str, Json]:
-        """What can change a text and is known before any server is asked; never an address."""
+        """Return what can change a text and is known without asking a server; never an address."""
         tokenizer = self.tokenizer_spec()
         return {
             "backend": self.name,
@@ -171,30 +171,30 @@ class ServerSpec(BackendSpec):
         }
 
     def fetch_info(self) -> ServerInfo | None:
-        """Information that the server gives about itself if it answers quickly; requested once per process."""
+        """Return what the server reports about itself if it answers quickly; requested once per process."""
         from openended.harness.backends.openai.identity import fetch_info_for_plan
 
         return fetch_info_for_plan(self.roots, self.api_key_env, self.dialect, self.path)
 
     def describe_service(self) -> ModelService:
-        """Return the servers and who answers there."""
+        """Return the servers and their product and version, if one answers."""
         info = self.fetch_info()
         return ModelService(self.dialect, self.roots, info.title if info is not None else None)
 
     def context_length(self) -> int | None:
-        """Context length if the server answers and reports it, else None."""
+        """Return the context length if the server answers and reports it, else None."""
         info = self.fetch_info()
         return info.context if info is not None else None
 
     def check_ready(self) -> None:
-        """Raise `DataError` if the tokenizer is missing; whether the server answers is asked when it is needed."""
+        """Raise `DataError` if the tokenizer is missing; the server is contacted when it is needed."""
         require_package("httpx", "servers")
         tokenizer = self.tokenizer_spec()
         if tokenizer is not None:
             tokenizer_digest(tokenizer)
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
-        """Return why not; no server is asked."""
+        """Return why the model cannot do this; no server is asked."""
         if ability in ("score", "q_statistics"):
             if not self.server_dialect.echoes or self.chat:
                 chat = " at its chat endpoint" if self.chat else ""
@@ -214,7 +214,7 @@ class ServerSpec(BackendSpec):
         )
 
     def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
-        """Refuse, at planning, lengths that the dialect has no word for.
+        """Refuse, at planning, lengths that the dialect has no parameter for.
 
         Raises:
             SpecError: Names the option.

@@ -24,7 +24,7 @@ from openended.harness.models import TextTokenizer
 
 log = logging.getLogger(__name__)
 
-_SCORES = "scores"  # in place of a decoder
+_SCORES = "scores"  # key of the report of a probe without a decoder
 
 
 class EndpointTrust:
@@ -52,7 +52,7 @@ class EndpointTrust:
         return min((f.context for f in self.infos.values() if f.context is not None), default=None)
 
     async def check_endpoints(self, client: Client, builder: RequestBuilder, decoder: Decoder | None) -> list[int]:
-        """Return the endpoints that answer and do what they are asked with this decoder.
+        """Return the endpoints that answer and pass the probe with this decoder.
 
         Args:
             client: Open.
@@ -90,7 +90,7 @@ class EndpointTrust:
         return await probe.run()
 
     async def _fetch_infos(self, client: Client) -> dict[int, ServerInfo]:
-        """Ask all endpoints who they are; waits for the first of them, as long as for any reply."""
+        """Fetch the information of all endpoints; wait until one of them answers, with the pauses of a retry."""
         for attempt in range(self.spec.retries + 1):
             jobs = [fetch_info(client, i, self.spec.dialect, self.spec.path) for i in range(len(client.endpoints))]
             replies = await asyncio.gather(*jobs, return_exceptions=True)
@@ -112,7 +112,7 @@ class EndpointTrust:
         raise TypeError("retries is 0 or more")
 
     async def _check_return(self, client: Client, endpoint: int) -> None:
-        """Refuse an endpoint that was away and is another server now."""
+        """Refuse an endpoint that stopped answering and is another server now."""
         info = await fetch_info(client, endpoint, self.spec.dialect, self.spec.path)
         if endpoint in self.infos and info.plain() != self.infos[endpoint].plain():
             raise DataError(
@@ -146,7 +146,7 @@ class EndpointTrust:
             raise DataError(f"model {self.spec.title}: expected server {self.spec.server!r}, {titles[0]!r} answers")
 
     def provenance(self, encoded: int) -> dict[str, Any]:
-        """Return what a manifest keeps.
+        """Return the facts about the endpoints for a manifest.
 
         Args:
             encoded: How many texts came without token ids.

@@ -38,7 +38,7 @@ from openended.harness.models import (
     load_tokenizer,
 )
 
-MAX_TEXT_BATCHES = 4  # of generated texts in a chunk: long enough that a text which ends gives its place to another
+MAX_TEXT_BATCHES = 4  # batches of generated texts in a chunk: enough that a finished text frees its slot for another
 MAX_FEATURE_BATCHES = 16  # batches of features in a chunk
 
 
@@ -47,11 +47,11 @@ class WorkerPool(Protocol):
 
     @property
     def count(self) -> int:
-        """How many there are when all live."""
+        """Number of workers if all are alive."""
         ...
 
     def map(self, task: str, chunks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
-        """Do `task` with each chunk's arguments; yields (number of the chunk, answer) as they come."""
+        """Run `task` on each chunk's arguments; yield (number of the chunk, answer) as they finish."""
         ...
 
 
@@ -66,7 +66,7 @@ class RayBackend(TransformersBackend):
 
     @property
     def start_id(self) -> int:
-        """What stands before an empty prompt."""
+        """The token that precedes an empty prompt."""
         return self.info.start_id
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
@@ -96,7 +96,7 @@ class RayBackend(TransformersBackend):
         order = np.argsort(-np.array([len(job.ids) for job in jobs], dtype=np.int64), kind="stable")
         parts = cut_chunks(len(jobs), unit=batch_size, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
         numbered = [renumber_rows([jobs[i] for i in order[part]]) for part in parts]
-        empty = None if pool is None else replace(pool, vectors=[])  # it fills while chunks are still sent
+        empty = None if pool is None else replace(pool, vectors=[])  # filled while chunks are still being sent
         chunks = [
             (self.source, part, empty, None if nll is None else (len(score_positions), *nll.shape[1:]), batch_size)
             for part, _, score_positions in numbered

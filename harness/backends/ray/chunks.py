@@ -1,6 +1,6 @@
 """Split the rows of a stage into chunks for workers, and merge their results.
 
-No cut moves a byte: a generated text does not depend on its neighbours; a pass of a model over given texts rounds by
+No cut moves a byte: a generated text does not depend on its neighbors; a pass of a model over given texts rounds by
 the batch that a text stands in, so it is cut between whole batches of the order that it would have in one piece.
 """
 
@@ -15,11 +15,11 @@ from openended.harness.core import I64, NextToken, Ragged
 from openended.harness.decoders import Prompt
 from openended.harness.models import ForwardRow
 
-ROUNDS = 4  # chunks a worker takes, where there are rows enough: the last one to end keeps the others waiting for less
+ROUNDS = 4  # chunks per worker if there are enough rows: small chunks shorten the wait for the last worker
 
 
 def cut_chunks(count: int, *, unit: int, workers: int, most: int) -> list[slice]:
-    """Cut `count` rows into neighbouring chunks.
+    """Cut `count` rows into contiguous chunks.
 
     Args:
         count: Number of rows.
@@ -33,9 +33,9 @@ def cut_chunks(count: int, *, unit: int, workers: int, most: int) -> list[slice]
 
 
 def sort_for_batching(prompts: Sequence[Prompt]) -> list[Prompt]:
-    """Put prompts into the order in which they are seated: longest first, the samples of one text side by side.
+    """Sort prompts as batches take them: longest first, the samples of one prompt side by side.
 
-    Neighbours then have one length, so that a chunk fills its batches, and the chunks that take longest come first.
+    Neighbors then have one length, so that a chunk fills its batches, and the chunks that take longest come first.
     """
     seen: dict[tuple[int, ...], int] = {}
     for i, prompt in enumerate(prompts):

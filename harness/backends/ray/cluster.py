@@ -29,10 +29,10 @@ from openended.harness.core import (
 
 log = logging.getLogger(__name__)
 
-DEATHS = 4  # of workers over one chunk, before it is the chunk that is to blame
-PATIENCE = 60.0  # seconds without any worker after which that is said
-_STORE = 256 << 20  # bytes of Ray's shared memory in a cluster of our own: chunks are small, and taken at once
-# Ray's own choices, unless the user made them: no reports over the network, and no word on what num_gpus=0 will mean.
+DEATHS = 4  # workers that may die on one chunk before the chunk is given up
+PATIENCE = 60.0  # seconds without any worker after which a warning is logged
+_STORE = 256 << 20  # bytes of Ray's shared memory in our own cluster: chunks are small and taken at once
+# Unless the user set them: no usage reports over the network, and no warning about num_gpus=0.
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
@@ -53,7 +53,7 @@ def load_ray() -> Any:  # noqa: ANN401 - the package
 
 
 def connect_to_ray(address: str | None, option: str, *, cpus: int | None = None) -> Any:  # noqa: ANN401 - the package
-    """Connect to a cluster, or start one in this machine's processes; returns Ray, ready.
+    """Connect to a cluster, or start one in this machine's processes; return the initialized package.
 
     Args:
         address: `auto` or `host:port` of a cluster that runs; None: one of our own, which ends with this process.
@@ -64,7 +64,7 @@ def connect_to_ray(address: str | None, option: str, *, cpus: int | None = None)
         DataError: If no cluster answers there.
     """
     ray = load_ray()
-    if ray.is_initialized():  # an earlier job's, or whoever calls us from Python has one
+    if ray.is_initialized():  # by an earlier job, or by the Python program that calls this one
         return ray
     arguments: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     if address is None:
@@ -112,7 +112,7 @@ class ActorPool:
     def map(
         self, calls: Sequence[Sequence[Any]], report_death: Callable[[int, int, str], None]
     ) -> Iterator[tuple[int, Any]]:
-        """Run the calls on the actors; yields (number of the call, answer or `WorkerDeath`) as they come, each once.
+        """Run the calls on the actors; yield (number of the call, answer or `WorkerDeath`) as they finish, each once.
 
         Args:
             calls: Arguments of `do`.
@@ -133,7 +133,7 @@ class ActorPool:
                     who, number = running.pop(ref)
                     try:
                         answer = self._ray.get(ref)
-                    except self._ray.exceptions.RayTaskError as err:  # a mistake in the code that it ran
+                    except self._ray.exceptions.RayTaskError as err:  # an error in the code that the worker ran
                         self.idle.append(who)
                         log.debug("%s", err)
                         raise err.cause from None
@@ -171,12 +171,12 @@ class ActorPool:
                 log.warning("no worker for %.0f s: the cluster has no room for one, or is starting it", waited)
 
     def _wait(self, references: Sequence[Any]) -> list[Any]:
-        """Return what ended first; nothing after a while."""
+        """Wait for the first call to end or actor to be ready; empty after a timeout."""
         before = signal.getsignal(signal.SIGTERM)
         try:
             done: list[Any] = self._ray.wait(references, num_returns=1, timeout=PATIENCE)[0]
         except KeyboardInterrupt:
-            # Ray raises this for any exception of a signal handler; ours for SIGTERM removes itself, so it is changed.
+            # Ray raises this for any exception of a signal handler; our SIGTERM handler has then removed itself.
             if signal.getsignal(signal.SIGTERM) is not before:
                 raise Terminated from None
             raise
@@ -193,7 +193,7 @@ class ActorPool:
             self.idle.append(who)
 
     def _call(self, who: int) -> Any:  # noqa: ANN401
-        """Ask a worker whether it is ready; it will be asked again by Ray while it is started."""
+        """Ask a worker whether it is ready; Ray repeats the call until the worker has started."""
         return self.actors[who].ready.options(max_task_retries=-1).remote()
 
 
@@ -226,7 +226,7 @@ class Cluster:
         warn_if_full(nodes, self.count, {"CPU": cpus, "GPU": gpus})
 
     def map(self, task: str, chunks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
-        """Do `task` with each chunk's arguments; yields (number of the chunk, answer) as they come, each once.
+        """Run `task` on each chunk's arguments; yield (number of the chunk, answer) as they finish, each once.
 
         Raises:
             HarnessError: What a worker raised about the user's input.

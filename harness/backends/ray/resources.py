@@ -1,4 +1,4 @@
-"""CPUs and GPUs of a Ray cluster: what each worker gets, and whether all workers have room."""
+"""CPUs and GPUs of a Ray cluster: what each worker gets, and whether all workers fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def list_nodes(ray: Any) -> list[dict[str, float]]:  # noqa: ANN401
-    """Resources of each node that lives: `CPU`, `GPU` and what the cluster calls its own."""
+    """Return the resources of each live node: `CPU`, `GPU` and the cluster's custom resources."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
@@ -25,14 +25,14 @@ def warn_if_full(nodes: Sequence[Mapping[str, float]], count: int, needs: Mappin
 
 
 def _count_fitting(have: float, amount: float) -> int:
-    """Return how many find room; a part of a GPU lies on one GPU, and 0.2 goes five times into it."""
+    """Count the workers that fit; a fraction of a GPU lies on one GPU, so that 0.2 fits five times."""
     if amount < 1:
         return int(have) * int(1 / amount + 1e-9)
     return int(have / amount + 1e-9)
 
 
 def allocate_resources(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> tuple[float, int, int]:
-    """Return GPUs a worker, the number of workers, and CPUs a worker, for the nodes that there are."""
+    """Return GPUs per worker, the number of workers, and CPUs per worker for these nodes."""
     gpus, cpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("GPU", "CPU"))
     wants_cpu = runtime.device in ("cpu", "mps")
     each = runtime.gpus_per_worker
@@ -48,7 +48,7 @@ def allocate_resources(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> t
     count = max(count, 1)
     if runtime.threads is not None or each:
         return each, count, runtime.threads or 1
-    # As many CPUs as each can have so that all find room: a node's CPUs cannot be lent to another's worker.
+    # The most CPUs per worker with which all workers fit: a worker cannot use the CPUs of another node.
     fair = max(int(cpus) // count, 1)
     while fair > 1 and sum(node.get("CPU", 0.0) // fair for node in nodes) < count:
         fair -= 1

@@ -74,11 +74,11 @@ class Worker:
         self._verified: set[RemoteModelRef] = set()
 
     def ready(self) -> int:
-        """Answer, with the number of this process, as soon as the worker can."""
+        """Return the process id once the worker has started."""
         return os.getpid()
 
     def do(self, task: str, arguments: Sequence[Any]) -> WorkerAnswer:
-        """Do one of the tasks below."""
+        """Run one of the tasks below."""
         with _collect_warnings() as remarks:
             try:
                 value = getattr(self, task)(*arguments)
@@ -120,12 +120,12 @@ class Worker:
         return ([] if worker_pool is None else worker_pool.vectors), nll
 
     def sketch_gradients(self, model: RemoteModelRef, request: GradientRequest) -> Floats:
-        """Sketches of the gradients of the losses of texts."""
+        """Sketch the gradients of the losses of texts."""
         sketches: Floats = self._load(model).sketch_gradients(request)
         return sketches
 
     def q_statistics(self, model: RemoteModelRef, request: QStatisticsRequest) -> list[NextToken]:
-        """Statistics of each decoder's Q on continuations."""
+        """Compute the statistics of each decoder's Q on continuations."""
         statistics: list[NextToken] = self._load(model).q_statistics(request)
         return statistics
 
@@ -151,7 +151,7 @@ class _WarningCollector(logging.Handler):
         self.remarks: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one."""
+        """Keep one warning."""
         self.remarks.append(record.getMessage())
 
 

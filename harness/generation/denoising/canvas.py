@@ -101,8 +101,8 @@ class Canvas:
         return self.ids[:, self._first : self._first + self.confidence.shape[1]]
 
     @property
-    def masked(self) -> Tensor:
-        """Which positions of the present block are masked; others are False."""
+    def masked_positions(self) -> Tensor:
+        """Mask of the masked positions in the present block; other positions are False."""
         import torch
 
         inside = torch.zeros_like(self.tokens, dtype=torch.bool)

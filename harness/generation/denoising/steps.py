@@ -38,11 +38,11 @@ def change_independently(canvas: Canvas, step: int, key: int) -> None:
 
     decoder = cast("DiffusionDecoder", canvas.decoder)
     before, _ = decoder.alphas(step)
-    masked, (_, uniforms) = canvas.masked, canvas.uniforms(key)
-    transition = decoder.transition_masked(step, masked, canvas.confidence)
+    is_masked, (_, uniforms) = canvas.masked_positions, canvas.uniforms(key)
+    transition = decoder.transition_masked(step, is_masked, canvas.confidence)
     is_exact = decoder.precision == "float64"
-    where = masked & (uniforms[..., 0] < transition.draw if is_exact else transition.draw > 0)
-    again = ~masked & (uniforms[..., 0] < transition.noise) & (canvas.confidence > -math.inf)
+    where = is_masked & (uniforms[..., 0] < transition.draw if is_exact else transition.draw > 0)
+    again = ~is_masked & (uniforms[..., 0] < transition.noise) & (canvas.confidence > -math.inf)
     if bool(where.any()):
         logits = canvas.read_logits(where, compute_time_input(before))
         gumbel = None if is_exact else canvas.gumbel_uniforms(key, where)
@@ -102,8 +102,8 @@ def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
 
 def reveal_one(canvas: Canvas, step: int, key: int) -> None:
     """Reveal one masked position of each row, all equally likely."""
-    masked, (row_uniforms, uniforms) = canvas.masked, canvas.uniforms(key)
-    where = choose_one(masked, row_uniforms)
+    is_masked, (row_uniforms, uniforms) = canvas.masked_positions, canvas.uniforms(key)
+    where = choose_one(is_masked, row_uniforms)
     alpha = step / (canvas.stop - canvas.start)
     tokens, probs = _draw_proposed(canvas, where, uniforms, key, alpha)
     canvas.write_tokens(where, tokens, probs)
@@ -121,7 +121,7 @@ def reveal_most_confident(canvas: Canvas, step: int, key: int) -> None:
     count = count_revealed(last - first, steps, step % steps)
     if not count:
         return
-    where, (_, uniforms) = canvas.masked, canvas.uniforms(key)
+    where, (_, uniforms) = canvas.masked_positions, canvas.uniforms(key)
     where[:, :first] = False
     where[:, last:] = False
     tokens, probs = _draw_proposed(canvas, where, uniforms, key, first / length)

@@ -55,7 +55,7 @@ class CacheRunner(Protocol):
         ...
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        """Rows `target` become what rows `source` are, or their first `length` positions; alike before `since`."""
+        """Copy rows `source` to rows `target`, up to `length` positions; they already agree before `since`."""
         ...
 
 
@@ -80,7 +80,7 @@ def split_prompts(prompts: Sequence[Sequence[int]], device: str) -> Iterator[lis
 
 
 def compute_logits(lm: CausalModel, head: Any, hidden: Tensor, full: Callable[[int], int]) -> Tensor:  # noqa: ANN401
-    """Logits (…, V), float32, of hidden states (…, d) by a model's own output layer.
+    """Return logits (…, V), float32, of hidden states (…, d) by a model's own output layer.
 
     Args:
         lm: The model.

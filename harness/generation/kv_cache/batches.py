@@ -57,7 +57,7 @@ class ForwardPass:
         return [row for group in self.groups for row in group.rows]
 
     def last(self, tile: int) -> Tensor:
-        """Where each row's last token stands, filled up to whole tiles."""
+        """Return the position of each row's last token, padded to whole tiles."""
         import torch
 
         at = [group.first + (i + 1) * group.fed - 1 for group in self.groups for i in range(len(group.rows))]

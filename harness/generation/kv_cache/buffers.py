@@ -1,8 +1,9 @@
 """Keys and values of rows of any lengths, and attention over them.
 
-Each layer has one buffer, allocated once: (rows, heads, positions, size). A `Pass` lists the tokens to run now; its
-groups are adjacent rows of equal length. On a CPU each group is one call of the kernel, so that a row sees only its own
-positions. On a GPU one call serves all rows: shorter rows are masked, and a row's last bits may depend on the others.
+Each layer has one buffer, allocated once: (rows, heads, positions, size). A `ForwardPass` lists the tokens to run now;
+its groups are adjacent rows of equal length. On a CPU each group is one call of the kernel, so that a row sees only its
+own positions. On a GPU one call serves all rows: shorter rows are masked, and a row's last bits may depend on the
+others.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class KeyValues:
         kernel: Kernel,
         window: int | None = None,
     ) -> Tensor:
-        """Keep the new keys and values and attend.
+        """Store the new keys and values and attend.
 
         Args:
             layer: Which layer.
@@ -60,13 +61,13 @@ class KeyValues:
         out[batch.size :] = 0
         inner = out[: batch.size].view(batch.size, query.shape[1], value.shape[2])
         if batch.steps:
-            self._step(layer, query, key, value, batch, kernel, window, inner)
+            self._attend_step(layer, query, key, value, batch, kernel, window, inner)
         else:
-            self._prompts(layer, query, key, value, batch, kernel, window, inner)
+            self._attend_prompts(layer, query, key, value, batch, kernel, window, inner)
         return out
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int, end: int) -> None:
-        """Copy positions since … end of rows."""
+        """Copy the positions from `since` to `end` of rows `source` to rows `target`."""
         import torch
 
         if not len(source):
@@ -90,7 +91,7 @@ class KeyValues:
                     buffer.zero_()
         return pair
 
-    def _step(
+    def _attend_step(
         self,
         layer: int,
         query: Tensor,
@@ -116,7 +117,7 @@ class KeyValues:
             keys[rows, :, at] = key[: batch.size]
             values[rows, :, at] = value[: batch.size]
         if self.padded:
-            return self._step_padded(keys, values, query, batch, kernel, window, out)
+            return self._attend_step_padded(keys, values, query, batch, kernel, window, out)
         for group in batch.groups:
             a, end = group.first, group.length
             b = a + len(group.rows)
@@ -127,7 +128,7 @@ class KeyValues:
             out[a:b] = attended[:, :, 0]
         return None
 
-    def _step_padded(
+    def _attend_step_padded(
         self,
         keys: Tensor,
         values: Tensor,
@@ -160,7 +161,7 @@ class KeyValues:
         attended = kernel(full[:, :, None], keys[:many, :, :end], values[:many, :, :end], batch.memo[name])[:, :, 0]
         out.copy_(attended if many == batch.size else attended[index])
 
-    def _prompts(
+    def _attend_prompts(
         self,
         layer: int,
         query: Tensor,
@@ -173,7 +174,7 @@ class KeyValues:
     ) -> None:
         groups = batch.groups
         if self.padded and len(groups) > 1:
-            return self._prompts_padded(layer, query, key, value, batch, kernel, window, out)
+            return self._attend_prompts_padded(layer, query, key, value, batch, kernel, window, out)
         for group in groups:
             n, t = len(group.rows), group.fed
             inside = slice(group.first, group.first + n * t)
@@ -188,7 +189,7 @@ class KeyValues:
             out[inside].view(n, t, *out.shape[1:]).copy_(kernel(q, k, v, mask).transpose(1, 2))
         return None
 
-    def _prompts_padded(
+    def _attend_prompts_padded(
         self,
         layer: int,
         query: Tensor,
@@ -221,7 +222,7 @@ class KeyValues:
 
 
 def _build_window_mask(fed: int, length: int, window: int, rows: int, device: torch.device) -> Tensor:
-    """True where one of the last `fed` positions sees another: shape (rows, 1, fed, length)."""
+    """Return a mask, true where one of the last `fed` positions sees another: shape (rows, 1, fed, length)."""
     import torch
 
     at = torch.arange(length, device=device)

@@ -15,12 +15,12 @@ CHECKED = 16
 
 
 def make_runner(lm: CausalModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
-    """Make a runner for `rows` sequences of at most `length` positions; `once`: they are started, never extended."""
+    """Make a runner for `rows` sequences of at most `length` positions; with `once` they are never extended."""
     return _make_runner_of_kind(choose_runner_kind(lm), lm, rows, length, once=once)
 
 
 def choose_runner_kind(lm: CausalModel) -> Kind:
-    """Return the kind of runner whose steps agree with the model's own pass; see `families.settle`."""
+    """Return the kind of runner whose steps agree with the model's own pass; see `families.choose_kind`."""
     return choose_kind(lm, lambda kind: _make_runner_of_kind(kind, lm, 1, CHECKED))
 
 

@@ -37,7 +37,7 @@ _now: ContextVar[tuple[KeyValues, ForwardPass]] = ContextVar("_now")
 
 
 def takes_ragged_rows(model: Any) -> bool:  # noqa: ANN401 - a transformers model
-    """True where rows of different lengths may share a pass."""
+    """Return whether rows of different lengths may share a pass."""
     config = model.config.get_text_config(decoder=True)
     rope = getattr(config, "rope_parameters", None) or {}
     ropes = [rope, *(parameters for parameters in rope.values() if isinstance(parameters, dict))]
@@ -51,7 +51,7 @@ def takes_ragged_rows(model: Any) -> bool:  # noqa: ANN401 - a transformers mode
 
 
 class GeneralRunner:
-    """See `Runner`."""
+    """See `CacheRunner`."""
 
     ragged = True
 
@@ -64,27 +64,27 @@ class GeneralRunner:
         layers = lm.model.config.get_text_config(decoder=True).num_hidden_layers
         self.keys = KeyValues(layers, rows, length, padded=not self._steady, once=once)
 
-    def _full(self, rows: int) -> int:
+    def _round_up_count(self, rows: int) -> int:
         """Return the number of tokens to run for a number of requested tokens."""
         return max(round_up_to_tiles(rows, TILE), FLOOR) if self._steady else rows
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         import torch
 
         del every
         states: dict[int, Tensor] = {}
         for part in split_prompts(prompts, self._device.type):
-            size = self._full(sum(len(prompts[i]) for i in part))
+            size = self._round_up_count(sum(len(prompts[i]) for i in part))
             batch = plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], size, self._device)
             states.update(zip(part, torch.split(self._run(batch), [len(prompts[i]) for i in part]), strict=True))
         self.lengths[list(rows)] = [len(p) for p in prompts]
         return [states[i] for i in range(len(prompts))]
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         index = np.asarray(rows)
-        hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], self._full(len(rows))))
+        hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], self._round_up_count(len(rows))))
         self.lengths[index] += 1
         return hidden
 
@@ -97,11 +97,11 @@ class GeneralRunner:
         return hidden[: batch.size]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """See `Runner`."""
-        return compute_logits(self._lm, self._head, hidden, self._full)
+        """See `CacheRunner`."""
+        return compute_logits(self._lm, self._head, hidden, self._round_up_count)
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         if len(source):
             self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
             self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401 - a transformers model
-    """True where the model does what `Gpt2Runner` does."""
+    """Return whether the model does exactly what `Gpt2Runner` does."""
     config = model.config
     return (
         config.model_type == "gpt2"
@@ -34,7 +34,7 @@ def is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401 - a transformers model
 
 
 class Gpt2Runner:
-    """See `Runner`."""
+    """See `CacheRunner`."""
 
     ragged = True
 
@@ -49,7 +49,7 @@ class Gpt2Runner:
         self.keys = KeyValues(self.weights.layers, rows, length, padded=lm.device.type != "cpu", once=once)
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         import torch
 
         states: dict[int, Tensor] = {}
@@ -64,7 +64,7 @@ class Gpt2Runner:
         return [states[i] for i in range(len(prompts))]
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         index = np.asarray(rows)
         hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], round_up_to_tiles(len(rows), self._tile)))
         self.lengths[index] += 1
@@ -80,20 +80,20 @@ class Gpt2Runner:
             x = nn.embedding(batch.ids, w.tokens).add_(nn.embedding(batch.positions, w.positions))
             for depth, layer in enumerate(w.blocks):
                 h = nn.layer_norm(x, (w.width,), layer.ln_1_w, layer.ln_1_b, w.eps)
-                qkv = self._affine(layer.attn_b, h, layer.attn_w).view(len(x), 3, w.heads, w.head_size)
+                qkv = self._apply_affine(layer.attn_b, h, layer.attn_w).view(len(x), 3, w.heads, w.head_size)
                 query, key, value = qkv.unbind(1)
                 h = self.keys.attend(depth, query, key, value, batch, _attend)
                 if not every and depth == w.layers - 1:  # only the last position is needed in the last layer
                     last = batch.last(self._tile)
                     x, h = x[last], h[last]
-                x.add_(self._affine(layer.proj_b, h, layer.proj_w))
+                x.add_(self._apply_affine(layer.proj_b, h, layer.proj_w))
                 h = nn.layer_norm(x, (w.width,), layer.ln_2_w, layer.ln_2_b, w.eps)
-                h = nn.gelu(self._affine(layer.fc_b, h, layer.fc_w), approximate="tanh")
-                x.add_(self._affine(layer.out_b, h, layer.out_w))
+                h = nn.gelu(self._apply_affine(layer.fc_b, h, layer.fc_w), approximate="tanh")
+                x.add_(self._apply_affine(layer.out_b, h, layer.out_w))
             size = batch.size if every else len(batch.rows)
             return nn.layer_norm(x[:size], (w.width,), w.ln_f_w, w.ln_f_b, w.eps)
 
-    def _affine(self, bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    def _apply_affine(self, bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
         import torch
 
         if not self._steady:
@@ -105,7 +105,7 @@ class Gpt2Runner:
         return output
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         import torch
 
         head = self.weights.head
@@ -122,14 +122,14 @@ class Gpt2Runner:
         return check_logits(scores[: len(flat)].float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         if len(source):
             self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
             self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """See `Kernel`."""
+    """See `Kernel` in `buffers`."""
     import torch.nn.functional as nn
 
     attend = nn.scaled_dot_product_attention

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RereadRunner:
-    """See `Runner`; keeps the token ids and nothing else."""
+    """See `CacheRunner`; keeps the token ids and nothing else."""
 
     ragged = True
 
@@ -28,14 +28,14 @@ class RereadRunner:
         self._texts: list[list[int]] = [[] for _ in range(rows)]
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         del every
         for row, prompt in zip(rows, prompts, strict=True):
             self._texts[row] = [int(i) for i in prompt]
         return self._read(rows)
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         import torch
 
         for row, token in zip(rows, ids.tolist(), strict=True):
@@ -58,7 +58,7 @@ class RereadRunner:
         return [states[row] for row in rows]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         import torch
 
         flat = hidden.reshape(-1, hidden.shape[-1])
@@ -72,7 +72,7 @@ class RereadRunner:
         return check_logits(scores, self._lm).view(*hidden.shape[:-1], scores.shape[-1])
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         del since
         texts = [self._texts[row][:length] for row in source]
         for row, text in zip(target, texts, strict=True):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SameLengthRunner:
-    """See `Runner`; all rows have one length, and those in use are the first ones."""
+    """See `CacheRunner`; all rows have one length, and those in use are the first ones."""
 
     ragged = False
 
@@ -29,12 +29,12 @@ class SameLengthRunner:
         self.lengths = np.zeros(rows, dtype=np.int64)
         self._cache: Any = None
 
-    def _full(self, rows: int) -> int:
+    def _round_up_count(self, rows: int) -> int:
         """Return the number of rows to run for a number of requested rows."""
         return max(round_up_to_tiles(rows, TILE), FLOOR) if self._steady else rows
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """See `Runner`; the prompts that share a length go through together."""
+        """See `CacheRunner`; the prompts that share a length go through together."""
         import torch
 
         del every
@@ -42,17 +42,17 @@ class SameLengthRunner:
         for length in sorted({len(p) for p in prompts}, reverse=True):
             part = [i for i, p in enumerate(prompts) if len(p) == length]
             if not self._once:
-                full = self._full(len(self.lengths))
+                full = self._round_up_count(len(self.lengths))
                 self._cache = make_fixed_cache(self._model.config, full, self._room)
             ids = torch.tensor([tuple(prompts[i]) for i in part], dtype=torch.int64, device=self._lm.device)
             states.update(zip(part, self._run(ids, 0).unbind(0), strict=True))
-            for layer in self._layers():
+            for layer in self._list_layers():
                 layer.move([rows[i] for i in part], list(range(len(part))))
         self.lengths[list(rows)] = [len(p) for p in prompts]
         return [states[i] for i in range(len(prompts))]
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         hidden = self._run(ids[:, None], int(self.lengths[0]))[:, 0]
         self.lengths[: len(rows)] += 1
         return hidden
@@ -62,11 +62,11 @@ class SameLengthRunner:
         import torch
 
         n, t = ids.shape
-        missing = self._full(n) - n
+        missing = self._round_up_count(n) - n
         if missing:
             ids = torch.cat([ids, ids[:1].expand(missing, t)])
         at = torch.arange(start, start + t, device=ids.device)
-        for layer in self._layers():
+        for layer in self._list_layers():
             layer.used = start
         with torch.inference_mode():
             out = self._body(
@@ -80,22 +80,22 @@ class SameLengthRunner:
         return hidden[:n]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """See `Runner`."""
-        return compute_logits(self._lm, self._head, hidden, self._full)
+        """See `CacheRunner`."""
+        return compute_logits(self._lm, self._head, hidden, self._round_up_count)
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        """See `Runner`."""
+        """See `CacheRunner`."""
         if len(source):
             self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
-            for layer in self._layers():
+            for layer in self._list_layers():
                 layer.move(list(target), list(source), since)
 
-    def _layers(self) -> list[Any]:
+    def _list_layers(self) -> list[Any]:
         return [] if self._cache is None else list(self._cache.layers)
 
 
 def make_fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN401
-    """A transformers cache whose layers are allocated once for `rows` and `length` positions."""
+    """Make a transformers cache whose layers are allocated once for `rows` and `length` positions."""
     import torch
     from transformers.cache_utils import Cache, DynamicLayer
 
@@ -131,5 +131,5 @@ def make_fixed_cache(config: Any, rows: int, length: int) -> Any:  # noqa: ANN40
 
 
 def _allocate(states: Tensor, rows: int, length: int) -> Tensor:
-    """Zeros for the final length; they must be finite, for rows beside the live ones are run along."""
+    """Allocate zeros for the final length; they must be finite, because unused rows are computed too."""
     return states.new_zeros((rows, states.shape[1], length, states.shape[3]))

@@ -17,33 +17,33 @@ _CONFIGS = ("config.json", "generation_config.json")
 _UNREAD = (".md", ".lock", ".gitattributes")
 
 
-def model_files(folder: Path, *, chat: bool) -> list[Path]:
-    """Weights (the shards that the index names, and the index), configs, tokenizer, with `chat` its template.
+def list_model_files(folder: Path, *, chat: bool) -> list[Path]:
+    """List weights (shards that the index names, and the index), configs and tokenizer; with `chat` its template.
 
     Raises:
         DataError: If the index names a shard that is not there, or is damaged.
     """
     named = (*_CONFIGS, *TOKENIZERS, *_WITH_THEM, *(("chat_template.jinja",) if chat else ()))
-    return sorted([p for name in named if (p := folder / name).is_file()] + _weights(folder))
+    return sorted([p for name in named if (p := folder / name).is_file()] + _list_weight_files(folder))
 
 
-def tokenizer_files(folder: Path) -> list[Path]:
+def list_tokenizer_files(folder: Path) -> list[Path]:
     """List only the files of the tokenizer."""
     return sorted(p for name in (*TOKENIZERS, *_WITH_THEM) if (p := folder / name).is_file())
 
 
-def sentence_files(folder: Path) -> list[Path]:
-    """All files of a sentence-transformers folder, its modules' folders included."""
+def list_sentence_files(folder: Path) -> list[Path]:
+    """List all files of a sentence-transformers folder, those of its modules included."""
     paths = [p for p in folder.rglob("*") if p.is_file() and p.suffix not in _UNREAD]
     return sorted(p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts))
 
 
 def digest_files(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
-    """Return path in the folder → SHA-256 (hex); kept while size and time of a file stay."""
-    return {p.relative_to(folder).as_posix(): _cached(*_fingerprint(p)) for p in files}
+    """Return path in the folder → SHA-256 (hex); cached while a file's size and time stay the same."""
+    return {p.relative_to(folder).as_posix(): _digest_cached(*_read_stat(p)) for p in files}
 
 
-def _weights(folder: Path) -> list[Path]:
+def _list_weight_files(folder: Path) -> list[Path]:
     """Return the weight files that transformers would load: the one file, else the shards of the index."""
     single_file, index = folder / WEIGHTS[0], folder / INDEX
     if single_file.is_file() or not index.is_file():
@@ -59,11 +59,11 @@ def _weights(folder: Path) -> list[Path]:
     return [index, *files]
 
 
-def _fingerprint(path: Path) -> tuple[str, int, int]:
+def _read_stat(path: Path) -> tuple[str, int, int]:
     stat = path.stat()
     return str(path), stat.st_size, stat.st_mtime_ns
 
 
 @lru_cache(maxsize=256)
-def _cached(path: str, size: int, mtime: int) -> str:  # noqa: ARG001 - part of the cache's key
+def _digest_cached(path: str, size: int, mtime: int) -> str:  # noqa: ARG001 - part of the cache's key
     return digest_file(Path(path))

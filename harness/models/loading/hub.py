@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 OFFLINE_VARIABLES = ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE")  # switch off every download
 NAMES = (*OFFLINE_VARIABLES, "TRANSFORMERS_OFFLINE")  # and those of models
-SECONDS = 5.0  # that a connection may take
+SECONDS = 5.0  # seconds that a connection may take
 
 
 def is_switched_off(names: Sequence[str]) -> bool:
@@ -23,21 +23,21 @@ def is_switched_off(names: Sequence[str]) -> bool:
 
 
 def is_offline() -> bool:
-    """Return true where nothing can be fetched from the hub: it is switched off, or its host cannot be reached."""
+    """Return whether nothing can be fetched from the hub: it is switched off, or its host cannot be reached."""
     if is_switched_off(NAMES):
         return True
     from huggingface_hub import constants
 
     if is_reachable(constants.ENDPOINT):
         return False
-    # Its own client would try for half a minute at every file, those in the cache included.
+    # The hub's client would retry for half a minute for every file, even for those in the cache.
     constants.HF_HUB_OFFLINE = True
     return True
 
 
 @lru_cache
 def is_reachable(endpoint: str) -> bool:
-    """Return whether a host takes connections; asked once a process. Behind a proxy that is taken for granted."""
+    """Return whether a host accepts connections, checked once per process; assumed behind a proxy."""
     parts = urlsplit(endpoint)
     if parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(parts.hostname or ""):
         return True

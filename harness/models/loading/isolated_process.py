@@ -17,12 +17,12 @@ from typing import BinaryIO, NoReturn
 
 from openended.harness.core import DataError, HarnessError
 
-MEMORY = 1 << 30  # bytes more than this process has
-SECONDS = 10  # of processor time, so that a busy machine refuses nothing
+MEMORY = 1 << 30  # bytes in addition to what this process uses
+SECONDS = 10  # seconds of processor time, so that nothing is refused on a busy machine
 
 
 def run_isolated(make: Callable[[], Iterator[str]], who: str, *, seconds: int | None = None) -> list[str]:
-    """Return the texts that `make` yields, made in a child process.
+    """Return the texts that `make` yields in a child process.
 
     Where the system cannot copy a process (Windows), they are made here, without bounds.
 
@@ -39,7 +39,7 @@ def run_isolated(make: Callable[[], Iterator[str]], who: str, *, seconds: int | 
     reader, writer = os.pipe()
     limit = SECONDS if seconds is None else seconds
     with warnings.catch_warnings():
-        # Python 3.12 warns of threads; the child computes on what it has, and leaves without any clean-up.
+        # Python 3.12 warns about threads; the child uses only its own data and exits without clean-up.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:

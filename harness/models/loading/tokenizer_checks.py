@@ -37,7 +37,7 @@ def check_normalizer(name: str, path: Path, description: Mapping[str, Any]) -> N
     rewrites = [*_find_rewrites(description.get("normalizer")), *_find_rewrites(description.get("pre_tokenizer"))]
     if not rewrites:
         return
-    patterns = [pattern for rewrite in rewrites for pattern in _strings_of(rewrite)]
+    patterns = [pattern for rewrite in rewrites for pattern in _list_strings(rewrite)]
     probe = (_PRINTABLE + " " + " ".join(patterns))[:_PROBE_LENGTH]
 
     def count_tokens() -> Iterator[str]:
@@ -59,7 +59,7 @@ def _find_rewrites(part: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401 - JSON
     return matches + [rewrite for step in steps for rewrite in _find_rewrites(step)]
 
 
-def _strings_of(rewrite: Mapping[str, Any]) -> list[str]:
+def _list_strings(rewrite: Mapping[str, Any]) -> list[str]:
     """Return the texts that a rewriting step looks for and writes."""
     pattern = rewrite.get("pattern")
     values = [

@@ -26,7 +26,7 @@ def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str]
     """
     missing = [k for k in info["missing_keys"] if not unused(k)]
     other = [k for k in info["unexpected_keys"] if not k.endswith(_BUFFERS) and not unused(k)]
-    wrong = [f"{k} ({_shape(has)} for {_shape(wants)})" for k, has, wants in info["mismatched_keys"]]
+    wrong = [f"{k} ({_format_shape(has)} for {_format_shape(wants)})" for k, has, wants in info["mismatched_keys"]]
     parts = [
         f"{len(names)} {what}: {', '.join(sorted(names)[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}"
         for names, what in ((missing, "missing"), (wrong, "of another shape"), (other, "that the model has no use for"))
@@ -37,7 +37,7 @@ def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str]
         raise DataError(f"model {title}: its weights do not fit its config.json ({'; '.join(parts)})")
 
 
-def _shape(size: Any) -> str:  # noqa: ANN401 - a torch.Size
+def _format_shape(size: Any) -> str:  # noqa: ANN401 - a torch.Size
     return "x".join(str(n) for n in size)
 
 

@@ -25,7 +25,7 @@ def add_fields(parser: CommandParser, cls: type[Any], title: str, help_lines: Ma
     group = parser.add_argument_group(title)
     for field in dataclasses.fields(cls):
         group.add_argument(
-            _flag(field.name), dest=field.name, type=_yaml_value, default=argparse.SUPPRESS, metavar="VALUE",
+            _make_flag(field.name), dest=field.name, type=_parse_yaml, default=argparse.SUPPRESS, metavar="VALUE",
             help=help_lines.get(field.name),
         )  # fmt: skip
 
@@ -54,15 +54,15 @@ def _is_option(word: str) -> bool:
 def _as_flag(parser: CommandParser, word: str) -> str:
     """Return `--items=20` for `items=20`; ends the command if there is no such flag."""
     name, _, value = word.partition("=")
-    parser.check_flag(_flag(name))
-    return f"{_flag(name)}={value}"
+    parser.check_flag(_make_flag(name))
+    return f"{_make_flag(name)}={value}"
 
 
-def _flag(name: str) -> str:
+def _make_flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _yaml_value(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
+def _parse_yaml(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
     import yaml
 
     try:

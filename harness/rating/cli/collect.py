@@ -63,11 +63,11 @@ def work(args: argparse.Namespace) -> None:
     sys.stdout.write(
         f"{args.out}: {len(rows):,} judgments of {raters} raters\n"
         f"{sheet}: speed, side preference and consistency of each rater\n"
-        f"next: openended judgments={args.out}{_options(studies)}\n"
+        f"next: openended judgments={args.out}{_format_options(studies)}\n"
     )
 
 
-def _options(studies: list[StudyAnswers]) -> str:
+def _format_options(studies: list[StudyAnswers]) -> str:
     """Return the metric options that follow from the protocol."""
     pairs = [answers for answers in studies if answers.key.protocol.kind == "pairs"]
     seconds = max((answers.key.protocol.min_seconds for answers in pairs), default=0)

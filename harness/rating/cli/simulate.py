@@ -34,11 +34,11 @@ def work(args: argparse.Namespace) -> None:
     """Fill the sheets."""
     key = read_key(args.study)
     folder = args.out or args.study / "simulated"
-    count = fill_all_sheets(key, folder, strengths=_strengths(args.strength, key), seed=args.seed)
+    count = fill_all_sheets(key, folder, strengths=_parse_strengths(args.strength, key), seed=args.seed)
     sys.stdout.write(f"{folder}: {count} sheets filled in by simulated raters; no person rated anything\n")
 
 
-def _strengths(words: list[str], key: StudyKey) -> dict[str, float] | None:
+def _parse_strengths(words: list[str], key: StudyKey) -> dict[str, float] | None:
     strengths = {}
     for word in words:
         player, _, number = word.rpartition("=")

@@ -96,9 +96,9 @@ def keep_one_sheet_per_rater(sheets: Sequence[AnsweredSheet]) -> tuple[list[Answ
     for sheet in sheets:
         by_rater.setdefault(sheet.rater.removeprefix(SIMULATED), []).append(sheet)
     for rater, copies in by_rater.items():
-        fullest = max(copies, key=_fullness)
+        fullest = max(copies, key=_measure_fullness)
         rest = [sheet for sheet in copies if sheet is not fullest]
-        clash = next((sheet for sheet in rest if not _agrees(sheet, fullest)), None)
+        clash = next((sheet for sheet in rest if not _is_contained_in(sheet, fullest)), None)
         if clash is not None:
             faults.append(f"{clash.path} and {fullest.path}: both are from {rater}, with different answers")
             continue
@@ -107,13 +107,13 @@ def keep_one_sheet_per_rater(sheets: Sequence[AnsweredSheet]) -> tuple[list[Answ
     return selected, remarks, faults
 
 
-def _fullness(sheet: AnsweredSheet) -> tuple[int, float]:
+def _measure_fullness(sheet: AnsweredSheet) -> tuple[int, float]:
     return sum(len(item.choices) for item in sheet.items), sum(
         i.seconds for i in sheet.items if not math.isnan(i.seconds)
     )
 
 
-def _agrees(part: AnsweredSheet, whole: AnsweredSheet) -> bool:
+def _is_contained_in(part: AnsweredSheet, whole: AnsweredSheet) -> bool:
     """Return whether every answer of one file is also in the other."""
     choices_by_item = {item.task: item.choices for item in whole.items}
     same_kind = part.rater == whole.rater

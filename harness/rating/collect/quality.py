@@ -148,7 +148,7 @@ def _to_matrix(units: Mapping[Unit, Mapping[str, float]], sheets: Sequence[Answe
 
 
 def _measure_agreement_with_rest(gathered: StudyAnswers) -> dict[str, float]:
-    """Return rater → agreement with the others on what they rated too; raters without shared items are left out."""
+    """Return rater → agreement with the other raters on shared items; raters without shared items are left out."""
     shared: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for units in _tabulate_levels(gathered).values():
         for levels in units.values():

@@ -80,7 +80,7 @@ def _shrink_protocol(protocol: StudyProtocol) -> StudyProtocol:
 
 def _fill_sheets(protocol: StudyProtocol, rows: Mapping[str, RowFile], folder: Path) -> StudyKey:
     prompts = dict(zip(rows[HUMAN].ids, rows[HUMAN].prompts, strict=True))
-    texts = {name: _first_texts(source) for name, source in rows.items()}
+    texts = {name: _select_first_texts(source) for name, source in rows.items()}
     lengths = {name: int(source.token_ids.lengths.max(initial=0)) for name, source in rows.items()}
     material: StudyTexts = select_usable_texts(tuple(texts), prompts, texts, lengths, protocol)
     count = min(_ITEMS, len(material.texts))
@@ -91,7 +91,7 @@ def _fill_sheets(protocol: StudyProtocol, rows: Mapping[str, RowFile], folder: P
     return study.key
 
 
-def _first_texts(rows: RowFile) -> dict[str, str]:
+def _select_first_texts(rows: RowFile) -> dict[str, str]:
     """Return example id → the text of its first sample."""
     return {e: t for e, sample, t in zip(rows.ids, rows.samples, rows.texts, strict=True) if sample == 0}
 

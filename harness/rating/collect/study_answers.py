@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, csv_cell, open_for_replacement
+from openended.harness.core import DataError, escape_csv_cell, open_for_replacement
 from openended.harness.rating.collect.answers import AnsweredItem, AnsweredSheet, keep_one_sheet_per_rater, read_answers
 from openended.harness.rating.collect.answers_database import is_database, read_database
 from openended.harness.rating.key import StudyKey
@@ -102,11 +102,11 @@ def build_judgment_rows(gathered: StudyAnswers) -> list[dict[str, Any]]:
     for sheet in gathered.sheets:
         for item in sheet.items:
             if not key.by_id[item.task].is_control:
-                rows += _rows(key, sheet.rater, item)
+                rows += _build_rows(key, sheet.rater, item)
     return sorted(rows, key=lambda row: [str(row[name]) for name in ("example_id", "criterion", "rater", "order")])
 
 
-def _rows(key: StudyKey, rater: str, item: AnsweredItem) -> list[dict[str, Any]]:
+def _build_rows(key: StudyKey, rater: str, item: AnsweredItem) -> list[dict[str, Any]]:
     task = key.by_id[item.task]
     rows = []
     for criterion, number in item.choices.items():
@@ -141,4 +141,4 @@ def write_judgments(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequ
     with open_for_replacement(path) as handle:
         writer = csv.writer(handle, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([csv_cell(str(row.get(name, ""))) for name in columns] for row in rows)
+        writer.writerows([escape_csv_cell(str(row.get(name, ""))) for name in columns] for row in rows)

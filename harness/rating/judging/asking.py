@@ -12,7 +12,7 @@ import httpx
 from openended.harness.backends import Client, ServerSpec
 from openended.harness.core import DataError, SpecError, construct
 
-MOST_TOKENS = 512  # of a reply: an answer to each question, and a word of reasoning before it
+MOST_TOKENS = 512  # tokens of a reply: an answer to each question, after a word of reasoning
 _BACKEND = "openai"
 
 
@@ -35,9 +35,9 @@ class ServerAsker:
         Raises:
             DataError: If the server does not answer, or answers in another form.
         """
-        return asyncio.run(self._all(prompts, seeds))
+        return asyncio.run(self._ask_all(prompts, seeds))
 
-    async def _all(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
+    async def _ask_all(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
         spec = self.spec
         endpoints = range(len(spec.roots))
         slots = asyncio.Semaphore(spec.concurrency * len(spec.roots))
@@ -49,7 +49,7 @@ class ServerAsker:
             async def ask_question(number: int, prompt: str, seed: int) -> str:
                 order = [*endpoints[number % len(endpoints) :], *endpoints[: number % len(endpoints)]]
                 async with slots:
-                    return self._text(await client.post(self._path, self._body(prompt, seed), order))
+                    return self._read_text(await client.post(self._path, self._build_body(prompt, seed), order))
 
             return await asyncio.gather(
                 *(ask_question(i, p, s) for i, (p, s) in enumerate(zip(prompts, seeds, strict=True)))
@@ -59,13 +59,13 @@ class ServerAsker:
     def _path(self) -> str:
         return "/v1/chat/completions" if self.spec.chat else "/v1/completions"
 
-    def _body(self, prompt: str, seed: int) -> dict[str, Any]:
+    def _build_body(self, prompt: str, seed: int) -> dict[str, Any]:
         system = [{"role": "system", "content": self.spec.instruction}] if self.spec.instruction else []
         content = {"messages": [*system, {"role": "user", "content": prompt}]} if self.spec.chat else {"prompt": prompt}
         seeds = {"seed": seed} if self.spec.seeded else {}
         return {"model": self.spec.path, "temperature": 0.0, "max_tokens": MOST_TOKENS, **seeds, **content}
 
-    def _text(self, reply: Any) -> str:  # noqa: ANN401 - JSON
+    def _read_text(self, reply: Any) -> str:  # noqa: ANN401 - JSON
         try:
             choice = reply["choices"][0]
             text = choice["message"]["content"] if self.spec.chat else choice["text"]

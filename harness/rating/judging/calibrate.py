@@ -80,19 +80,19 @@ def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels
         return Calibration(nan, nan, nan, nan, nan, nan, len(shared), who)
     if kind == "pairs":
         outcomes = np.sign(mean)
-        low, high = _interval(judge, outcomes, lambda x, y: kappa(x, y, (-1.0, 0.0, 1.0)))
+        low, high = _bootstrap_interval(judge, outcomes, lambda x, y: kappa(x, y, (-1.0, 0.0, 1.0)))
         value = kappa(judge, outcomes, (-1.0, 0.0, 1.0))
     else:
         steps = np.asarray(sorted(levels), dtype=np.float64)
         near = steps[np.abs(mean[:, None] - steps).argmin(axis=1)]
         value = kappa(judge, near, tuple(steps), linear=True)
-        low, high = _interval(judge, near, lambda x, y: kappa(x, y, tuple(steps), linear=True))
+        low, high = _bootstrap_interval(judge, near, lambda x, y: kappa(x, y, tuple(steps), linear=True))
     rho = correlate(judge, mean, permutations=1, draws=_DRAWS)
     return Calibration(value, low, high, rho.value, rho.low, rho.high, len(shared), who)
 
 
 def kappa(x: F64, y: F64, levels: Sequence[float], *, linear: bool = False) -> float:
-    """Cohen's κ; NaN where chance alone agrees.
+    """Return Cohen's κ; NaN if chance alone gives full agreement.
 
     Args:
         x: One rater's levels, shape (n,).
@@ -116,8 +116,8 @@ def kappa(x: F64, y: F64, levels: Sequence[float], *, linear: bool = False) -> f
     return 1.0 - float((cost * table).sum()) / chance if chance > 0 else float("nan")
 
 
-def _interval(x: F64, y: F64, measure: Callable[[F64, F64], float]) -> tuple[float, float]:
-    """Percentile bootstrap over judgments, 95 %."""
+def _bootstrap_interval(x: F64, y: F64, measure: Callable[[F64, F64], float]) -> tuple[float, float]:
+    """Compute the 95 % percentile bootstrap interval over judgments."""
     values = []
     for i in range(_DRAWS):
         picked = make_random_stream(0, "kappa", i).integers(len(x), size=len(x))

@@ -114,7 +114,7 @@ class _RequestGuard:
                 return _make_error(503, "The answers cannot be stored right now.")
 
         async def reply_to_rater(request: Request) -> Response:
-            rater = await run_in_threadpool(self.pool.rater_of, request.path_params["token"])
+            rater = await run_in_threadpool(self.pool.find_rater, request.path_params["token"])
             if rater is None:
                 wait = self.strangers.wait(request.client.host if request.client else "")
                 return _make_busy_error(wait) if wait else _make_error(404, _UNKNOWN)

@@ -18,7 +18,7 @@ class RateLimit:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, name: str) -> float:
-        """Take one; returns 0, or the seconds after which there will be one."""
+        """Take a token and return 0, or return the seconds until one is available."""
         now = self.clock()
         level, then = self._buckets.pop(name, (self.burst, now))
         level = min(self.burst, level + (now - then) * self.rate)

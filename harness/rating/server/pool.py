@@ -92,7 +92,7 @@ class ItemPool:
 
     def _read_head(self) -> tuple[Any, set[object]]:
         """Return the row of the study's id, and the ids of the stored items; checks that every column exists."""
-        with self._transaction() as base:
+        with self._open_transaction() as base:
             base.execute("SELECT lease, leased_at, until, example, control, place FROM tasks LIMIT 0")
             base.execute("SELECT task, rater, lease, choices, ms, at FROM answers LIMIT 0")
             base.execute("SELECT name, token FROM raters LIMIT 0")
@@ -116,8 +116,8 @@ class ItemPool:
             temporary.unlink(missing_ok=True)
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open, begin, and commit where the block ends well; the commit is on the disk when this returns."""
+    def _open_transaction(self) -> Iterator[sqlite3.Connection]:
+        """Open a transaction, which is committed to the disk if the block succeeds."""
         with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as base:
             base.execute("PRAGMA synchronous = FULL")
             base.execute("BEGIN IMMEDIATE")
@@ -142,14 +142,14 @@ class ItemPool:
             Names and tokens of the raters that got a new token.
         """
         wide = max(2, len(str(count)))
-        with self._transaction() as base:
+        with self._open_transaction() as base:
             names = {str(name) for (name,) in base.execute("SELECT name FROM raters")}
             all_names = names | {f"served-{number:0{wide}d}" for number in range(1, count + 1)}
             new_tokens = [(name, secrets.token_urlsafe(32)) for name in sorted(all_names - set(linked))]
             base.executemany("INSERT OR REPLACE INTO raters VALUES (?, ?)", [(n, _digest(t)) for n, t in new_tokens])
         return new_tokens
 
-    def rater_of(self, token: str) -> str | None:
+    def find_rater(self, token: str) -> str | None:
         """Return the rater with this token, or None."""
         with closing(sqlite3.connect(self.path, timeout=60)) as base:
             row = base.execute("SELECT name FROM raters WHERE token = ?", (_digest(token),)).fetchone()
@@ -158,7 +158,7 @@ class ItemPool:
     def next_item(self, rater: str) -> LeasedItem:
         """Return the item leased to a rater, or lease a new one whose prompt the rater has not seen."""
         protocol, now = self.key.protocol, self.clock()
-        with self._transaction() as base:
+        with self._open_transaction() as base:
             done, checked = base.execute(_DONE, (rater,)).fetchone()
             left = base.execute("SELECT count(*) FROM tasks WHERE id NOT IN (SELECT task FROM answers)").fetchone()[0]
             total = min(protocol.items_a_sheet, done + left)
@@ -194,7 +194,7 @@ class ItemPool:
             Refused: If the answer is incomplete, the item was leased to another rater, or another answer is stored.
         """
         stored_choices = self._check_answer(task, lease, choices, ms)
-        with self._transaction() as base:
+        with self._open_transaction() as base:
             stored_row = base.execute("SELECT rater, lease, choices FROM answers WHERE task = ?", (task,)).fetchone()
             if stored_row is not None:
                 if stored_row == (rater, lease, stored_choices):

@@ -86,17 +86,17 @@ def choose_setting(
 
     With one seed, the best setting overall is returned without other seeds.
     """
-    measured = [(s, v) for s in sweep.systems if (v := s.value(*pair)) is not None and math.isfinite(v.mean)]
-    cost = find_cost_rule(measured[0][1], items) if measured else None
+    candidates = [(s, v) for s in sweep.systems if (v := s.value(*pair)) is not None and math.isfinite(v.mean)]
+    cost = find_cost_rule(candidates[0][1], items) if candidates else None
     if cost is None:
         return None
-    seeds = [s for s in measured[0][1].values if all(s in v.values for _, v in measured)]
+    seeds = [s for s in candidates[0][1].values if all(s in v.values for _, v in candidates)]
     splits = halves(len(seeds))
     choosing, scoring = splits[0] if splits else (tuple(range(len(seeds))), ())
-    best = min(measured, key=lambda pair: _cost(pair[1], [seeds[i] for i in choosing], cost))
+    best = min(candidates, key=lambda pair: _compute_cost(pair[1], [seeds[i] for i in choosing], cost))
     return best[0], tuple(seeds[i] for i in scoring)
 
 
-def _cost(item: SystemValue, seeds: Sequence[str], cost: Mapping[str, float]) -> float:
+def _compute_cost(item: SystemValue, seeds: Sequence[str], cost: Mapping[str, float]) -> float:
     mean = math.fsum(item.values[s] for s in seeds) / len(seeds) if seeds else item.mean
     return cost["sign"] * (mean if math.isnan(cost["target"]) else abs(mean - cost["target"]))

@@ -12,10 +12,10 @@ from typing import TypeVar
 K = TypeVar("K")
 
 
-def holm_of(p_values: Mapping[K, float]) -> dict[K, float]:
+def correct_by_holm(p_values: Mapping[K, float]) -> dict[K, float]:
     """Correct the p-values of tests by Holm's method; non-finite ones are skipped.
 
-    >>> holm_of({"a": 0.01, "b": math.nan, "c": 0.04})
+    >>> correct_by_holm({"a": 0.01, "b": math.nan, "c": 0.04})
     {'a': 0.02, 'c': 0.04}
     """
     finite = {test: p for test, p in p_values.items() if math.isfinite(p)}

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness.core import F64, I64, LEVEL, WILSON, Replicates, combine_replicates, make_random_stream
-from openended.harness.report.analysis.holm import holm_of
+from openended.harness.report.analysis.holm import correct_by_holm
 from openended.harness.results import (
     Results,
     System,
@@ -106,7 +106,7 @@ def pair_tests(results: Results, metric: str, key: str, systems: Sequence[System
         test = compare_systems(results, items, a, b, (metric, key))
         if test is not None:
             tested_pairs.append((a.label, b.label, test))
-    corrected = holm_of({i: t.p_value for i, (_, _, t) in enumerate(tested_pairs)})
+    corrected = correct_by_holm({i: t.p_value for i, (_, _, t) in enumerate(tested_pairs)})
     return [
         PairTest(a, b, t.difference, t.low, t.high, t.p_value, corrected.get(i, math.nan), t.over, t.n, t.nearer)
         for i, (a, b, t) in enumerate(tested_pairs)
@@ -138,7 +138,7 @@ def compare_values(
     return dataclasses.replace(test, difference=float(away), nearer=nearer)
 
 
-def equality_p_value(results: Results, items: Sequence[SystemValue], a: SystemValue, b: SystemValue) -> float:
+def compute_equality_p_value(results: Results, items: Sequence[SystemValue], a: SystemValue, b: SystemValue) -> float:
     """Return the p-value of the null hypothesis that two values are equally good; NaN if it cannot be tested.
 
     Two values are equally good if they are equal, or equally far from the target if there is one.
@@ -159,9 +159,14 @@ def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> Sys
     left, right = per_example(results, a), per_example(results, b)
     if left is None or right is None or len(left) != len(right):
         return None
-    low, high = mean_interval(left - right)
+    low, high = compute_mean_interval(left - right)
     return SystemComparison(
-        float((left - right).mean()), sign_flip_p(left - right, a.metric, a.key), "examples", len(left), low, high
+        float((left - right).mean()),
+        compute_sign_flip_p(left - right, a.metric, a.key),
+        "examples",
+        len(left),
+        low,
+        high,
     )
 
 
@@ -178,10 +183,10 @@ def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> S
 
 def _test_over_seeds(a: SystemValue, b: SystemValue) -> SystemComparison:
     """Test differences paired by seed; a system without seeds has the same value for each."""
-    left, right = _by_seed(a, b), _by_seed(b, a)
+    left, right = _list_values_by_seed(a, b), _list_values_by_seed(b, a)
     seeds = [s for s in left if s in right and math.isfinite(left[s]) and math.isfinite(right[s])]
     apart = np.array([left[s] - right[s] for s in seeds])
-    p_value = sign_flip_p(apart, a.metric, a.key) if len(seeds) >= LEAST_SEEDS else math.nan
+    p_value = compute_sign_flip_p(apart, a.metric, a.key) if len(seeds) >= LEAST_SEEDS else math.nan
     return SystemComparison(a.mean - b.mean, p_value, "seeds", len(seeds))
 
 
@@ -203,7 +208,7 @@ def _test_distances(
     if rows[0] is None or rows[1] is None or len(rows[0]) != len(rows[1]):
         return math.nan
     human_rows = rows[2] if rows[2] is not None and len(rows[2]) == len(rows[0]) else np.full(len(rows[0]), center)
-    return max(test.p_value, sign_flip_p(rows[0] + rows[1] - 2 * human_rows, "middle", a.metric, a.key))
+    return max(test.p_value, compute_sign_flip_p(rows[0] + rows[1] - 2 * human_rows, "middle", a.metric, a.key))
 
 
 def per_example(results: Results, item: SystemValue) -> F64 | None:
@@ -241,7 +246,7 @@ def by_prompt(values: F64, prompts: I64 | None) -> F64:
     return sums * (len(sums) / len(values))
 
 
-def mean_interval(values: F64, level: float = LEVEL) -> tuple[float, float]:
+def compute_mean_interval(values: F64, level: float = LEVEL) -> tuple[float, float]:
     """Return the t interval of a mean; NaN if the values do not vary."""
     from scipy.special import stdtrit
 
@@ -252,12 +257,12 @@ def mean_interval(values: F64, level: float = LEVEL) -> tuple[float, float]:
     return mean - away, mean + away
 
 
-def _by_seed(item: SystemValue, other: SystemValue) -> Mapping[str, float]:
+def _list_values_by_seed(item: SystemValue, other: SystemValue) -> Mapping[str, float]:
     single = len(item.values) == 1 and len(other.values) > 1
     return dict.fromkeys(other.values, next(iter(item.values.values()))) if single else item.values
 
 
-def sign_flip_p(differences: F64, *names: str, draws: int = DRAWS) -> float:
+def compute_sign_flip_p(differences: F64, *names: str, draws: int = DRAWS) -> float:
     """Return the two-sided p-value of the mean of paired differences under random signs.
 
     Args:

@@ -14,10 +14,10 @@ def sample_std(values: Sequence[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else math.nan
 
 
-def half_width(values: Sequence[float], level: float = LEVEL) -> float:
+def compute_half_width(values: Sequence[float], level: float = LEVEL) -> float:
     """Return the half-width of Student's interval of the mean; NaN for fewer than two values.
 
-    >>> round(half_width([1.0, 2.0, 3.0]), 4)  # 4.3027 * 1 / sqrt(3)
+    >>> round(compute_half_width([1.0, 2.0, 3.0]), 4)  # 4.3027 * 1 / sqrt(3)
     2.4841
     """
     if len(values) < 2:

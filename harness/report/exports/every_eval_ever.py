@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import Json, digest, digest_file, open_for_replacement, write_json
-from openended.harness.report.page.sources import rows_of_run
-from openended.harness.report.tables.selection import slug
+from openended.harness.report.page.sources import read_rows_of_run
+from openended.harness.report.tables.selection import make_slug
 from openended.harness.results import Results, Run, format_axis_value
 from openended.harness.storage import ResultRow, RunRecord, read_record
 
@@ -41,7 +41,7 @@ def write_every_eval_ever(results: Results, folder: Path, organization: str) -> 
     for run in results.runs:
         record = read_record(run.folder)
         evaluation = describe_run(run, record, organization)
-        developer, model = (slug(evaluation["model_info"][name]) for name in ("developer", "name"))
+        developer, model = (make_slug(evaluation["model_info"][name]) for name in ("developer", "name"))
         stem = Path(
             "data", COLLECTION, developer, model, str(uuid.uuid5(uuid.NAMESPACE_OID, evaluation["evaluation_id"]))
         )
@@ -62,9 +62,8 @@ def describe_run(run: Run, record: RunRecord, organization: str) -> dict[str, An
     """Return the evaluation of one run, without its texts."""
     model = _describe_model(run, record)
     timestamp = str(int(datetime.fromisoformat(record.created).timestamp()))
-    name = (
-        f"{COLLECTION}_{slug(format_axis_value(run.axes.get('task')) or 'texts')}_{run.folder.name.rpartition('-')[2]}"
-    )
+    task = make_slug(format_axis_value(run.axes.get("task")) or "texts")
+    name = f"{COLLECTION}_{task}_{run.folder.name.rpartition('-')[2]}"
     return {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": f"{name}/{model['id']}/{timestamp}",
@@ -120,7 +119,7 @@ def _describe_value(run: Run, row: ResultRow, key: str, direction: str, human: f
     config = {
         "metric_id": f"openended.{row.metric}.{key}", "metric_name": row.titles.get(key, key),
         "lower_is_better": direction == "lower", "score_type": "continuous",
-        "min_score": _bound(low), "max_score": _bound(high),
+        "min_score": _format_bound(low), "max_score": _format_bound(high),
     }  # fmt: skip
     if direction not in ("higher", "lower"):
         config["additional_details"] = {"polarity": _UNKNOWN, "direction": direction}
@@ -208,7 +207,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _bound(value: float) -> float | str:
+def _format_bound(value: float) -> float | str:
     return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
 
 
@@ -217,7 +216,7 @@ def _write_samples(results: Results, run: Run, evaluation: Mapping[str, Any], pa
 
     The schema requires a score of every text; the metrics compare sets of texts, and the metadata says so.
     """
-    rows, human = rows_of_run(results, run, "generate", "import"), rows_of_run(results, run, "human")
+    rows, human = read_rows_of_run(results, run, "generate", "import"), read_rows_of_run(results, run, "human")
     if rows is None:
         return 0
     references = dict(zip(human.ids, human.each("text"), strict=True)) if human is not None else {}

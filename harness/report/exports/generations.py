@@ -10,7 +10,7 @@ from pathlib import Path
 
 from openended.harness.core import DataError, open_for_replacement
 from openended.harness.report.page.sources import HUMAN, TextSource, collect_page_texts
-from openended.harness.report.tables.selection import slug
+from openended.harness.report.tables.selection import make_slug
 from openended.harness.results import Results
 
 FIELDS: Mapping[str, str] = {
@@ -56,7 +56,7 @@ def write_generations(results: Results, folder: Path) -> list[TextFile]:
     for source in texts.sources:
         seed = "" if source.role == HUMAN or source.seed == "–" else source.seed
         task = names[source.side]
-        stem = "/".join((slug(task), slug(source.system) + (f"-seed{slug(seed)}" if seed else "")))
+        stem = "/".join((make_slug(task), make_slug(source.system) + (f"-seed{make_slug(seed)}" if seed else "")))
         while stem in used:
             stem += "_"
         used.add(stem)

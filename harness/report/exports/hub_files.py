@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import write_text
-from openended.harness.report.tables.selection import slug
+from openended.harness.report.tables.selection import make_slug
 from openended.harness.results import Results, System, SystemValue, find_human_value, fold_seeds, group_systems
 
 MODELS = "models"  # folder with one folder per model
@@ -33,12 +33,12 @@ def write_hub_files(results: Results, folder: Path, dataset: str | None) -> list
         models.setdefault(system.items[0].titles[0] or system.name, []).append(system)
     written: list[Path] = []
     for title, systems in models.items():
-        card = Path(MODELS, slug(title), "README.md")
+        card = Path(MODELS, make_slug(title), "README.md")
         front = {"model-index": [{"name": title, "results": [_describe_system(s, humans) for s in systems]}]}
         write_text(folder / card, f"---\n{dump_yaml(front)}---\n\n# {title}\n\n{_format_values(systems)}")
         written.append(card)
         for system in systems if dataset is not None else ():
-            path = card.with_name(".eval_results") / f"{slug(system.name)}.yaml"
+            path = card.with_name(".eval_results") / f"{make_slug(system.name)}.yaml"
             write_text(folder / path, dump_yaml(_list_results(results, system, humans, str(dataset))))
             written.append(path)
     return written
@@ -88,7 +88,7 @@ def _list_results(
 
 
 def _describe_uncertainty(item: SystemValue, humans: Sequence[SystemValue]) -> dict[str, Any]:
-    """Return what a value is read with: direction, interval or deviation, human value, signature."""
+    """Return the facts that a reader of a value needs: direction, interval or deviation, human value, signature."""
     facts: dict[str, Any] = {"direction": item.direction}
     if item.ends is not None:
         facts["confidence_interval_95"] = [_round(end) for end in item.ends]

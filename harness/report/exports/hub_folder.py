@@ -13,7 +13,7 @@ from openended.harness.report.exports.croissant import METADATA, describe_files
 from openended.harness.report.exports.generations import FIELDS, TextFile, write_generations
 from openended.harness.report.exports.hub_files import dump_yaml
 from openended.harness.report.tables.formats.markdown import to_markdown
-from openended.harness.report.tables.run_summary import commands_of, summarize_sources
+from openended.harness.report.tables.run_summary import collect_commands, summarize_sources
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Results, fold_seeds, write_frame
 from openended.harness.storage import RECORD
@@ -88,7 +88,7 @@ def _write_card(
     lines += ["- `records/`: the record of every run: options, versions, hardware, digests of the inputs"]
     lines += ["- `report/`: tables, figures and the page of the report"] if has_report else []
     lines += _describe_texts(files, repo_id)
-    commands = [line.removeprefix("Command: ") for line in commands_of(results.runs)]
+    commands = [line.removeprefix("Command: ") for line in collect_commands(results.runs)]
     lines += ["\n## Commands\n", "```", *commands, "```"] if commands else []
     return "\n".join([*lines, ""])
 

@@ -13,9 +13,9 @@ from openended.harness.report.figures.drawing import (
     MOST,
     PAGE,
     compute_legend_height,
+    create_figure,
     draw_legend_below,
     hide_unused_axes,
-    new_figure,
 )
 from openended.harness.report.figures.naming import FigureKey, name_figures
 from openended.harness.report.figures.styles import SystemStyles, read_styles
@@ -33,11 +33,11 @@ def best_of_n(results: Results, items: Sequence[SystemValue], metrics: Sequence[
     """Draw the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
     figures: dict[FigureKey, Figure | None] = {}
     for task, part in group_by_data(items).items():
-        figures[task, ""] = _figure(part, metrics, read_styles(results))
+        figures[task, ""] = _draw_figure(part, metrics, read_styles(results))
     return name_figures("best_of_n", {key: figure for key, figure in figures.items() if figure is not None})
 
 
-def _figure(items: Sequence[SystemValue], metrics: Sequence[str], system_styles: SystemStyles) -> Figure | None:
+def _draw_figure(items: Sequence[SystemValue], metrics: Sequence[str], system_styles: SystemStyles) -> Figure | None:
     from matplotlib.ticker import MaxNLocator
 
     pairs = [
@@ -53,7 +53,7 @@ def _figure(items: Sequence[SystemValue], metrics: Sequence[str], system_styles:
     columns = min(PER_ROW, len(pairs))
     rows = math.ceil(len(pairs) / columns)
     width = COLUMN if columns == 1 else PAGE
-    figure, axes = new_figure(width, 2.0 * rows + 0.1 + compute_legend_height(names, width, 4), rows, columns)
+    figure, axes = create_figure(width, 2.0 * rows + 0.1 + compute_legend_height(names, width, 4), rows, columns)
     for panel, (pair, curves) in zip(axes, pairs, strict=False):
         most = min(c.settings for c in curves)
         for curve in (c for c in curves if c.name in names):

@@ -15,8 +15,8 @@ from openended.harness.report.figures.drawing import (
     HUMAN_COLOR,
     MOST,
     compute_legend_height,
+    create_figure,
     draw_legend_below,
-    new_figure,
     space_markers,
 )
 from openended.harness.report.figures.naming import name_figures
@@ -64,7 +64,7 @@ def _draw_divergence(results: Results, items: Sequence[SystemValue]) -> Figure |
         return None
     if len(curves) > MOST:  # the best ones
         curves = sorted(curves, key=lambda c: -c[1].mean)[:MOST]
-    figure, (panel,) = new_figure(COLUMN, 3.0 + compute_legend_height([c[0] for c in curves], COLUMN, 2))
+    figure, (panel,) = create_figure(COLUMN, 3.0 + compute_legend_height([c[0] for c in curves], COLUMN, 2))
     styles = read_styles(results).choose([value for _, value, _ in curves])
     for index, ((label, _, band), style) in enumerate(zip(curves, styles, strict=True)):
         every = space_markers(len(band.x), index, len(curves))
@@ -79,7 +79,7 @@ def _draw_divergence(results: Results, items: Sequence[SystemValue]) -> Figure |
 
 
 def mean_curve(runs: Sequence[F64]) -> Band:
-    """Average divergence curves height by height: the area under the mean is the mean of their areas.
+    """Average divergence curves at each height, so that the area under the mean is the mean of the areas.
 
     Args:
         runs: The curves of each seed's clusterings, shape (clusterings, points, 2); every seed weighs the same.
@@ -115,7 +115,7 @@ def _draw_ranks(results: Results, items: Sequence[SystemValue]) -> Figure | None
         return None
     sides = dict.fromkeys(human.sources[0] for v in values if (human := find_human_value(items, v)) is not None)
     humans = [h for source in sides if (h := _read_points(results.arrays(*source))) is not None]
-    figure, (panel,) = new_figure(
+    figure, (panel,) = create_figure(
         COLUMN, 2.6 + compute_legend_height([label for label, _ in lines] + ["human"], COLUMN, 2)
     )
     styles = read_styles(results).choose(values)

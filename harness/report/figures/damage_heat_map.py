@@ -9,7 +9,7 @@ import numpy as np
 
 from openended.harness.core import escape_mathtext
 from openended.harness.report.analysis.damage_detection import DamageCurve, find_damage_curves
-from openended.harness.report.figures.drawing import PAGE, new_figure
+from openended.harness.report.figures.drawing import PAGE, create_figure
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import Layout, Results, SystemValue
 
@@ -26,7 +26,7 @@ def damage_heat_map(results: Results, items: Sequence[SystemValue]) -> Mapping[s
     rows = sorted(dict.fromkeys((curve.embedder, curve.title) for curve in curves), key=lambda row: row[0])
     damages = list(dict.fromkeys(curve.damage for curve in curves))
     table = {((curve.embedder, curve.title), curve.damage): curve for curve in curves}
-    figure, (panel,) = new_figure(PAGE, 1.4 + 0.17 * len(rows))
+    figure, (panel,) = create_figure(PAGE, 1.4 + 0.17 * len(rows))
     shades = np.array([[_shade(table.get((row, damage))) for damage in damages] for row in rows])
     image = panel.imshow(np.ma.masked_invalid(shades), cmap="viridis_r", vmin=0.9, vmax=NEVER, aspect="auto")
     labels = [escape_mathtext(f"{title} ({embedder})" if embedder else title) for embedder, title in rows]

@@ -50,7 +50,7 @@ def draw_all(
                 paths += save(figure, folder, name)
         by_kind = {"frontier": [generative_frontier, steps_at_equal_entropy], "stress": [damage_heat_map]}
         extra = [draw for kind, makers in by_kind.items() if kind in kinds for draw in makers]
-        for draw in [*_makers(), *extra]:
+        for draw in [*_list_drawing_functions(), *extra]:
             for name, figure in draw(results, items).items():
                 paths += save(figure, folder, name)
                 if traces is not None and (trace := trace_figure(figure)) is not None:
@@ -58,7 +58,7 @@ def draw_all(
     return paths
 
 
-def _makers() -> list[Callable[..., Mapping[str, Figure]]]:
+def _list_drawing_functions() -> list[Callable[..., Mapping[str, Figure]]]:
     from openended.harness.report.figures import curves, frontiers, panels, similarity, sweep_curves
     from openended.harness.report.figures import people as people_figures
 

@@ -38,7 +38,7 @@ STYLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def new_figure(
+def create_figure(
     width: float,
     height: float,
     rows: int = 1,
@@ -107,7 +107,7 @@ def count_legend_columns(labels: Sequence[str], width: float, most: int) -> int:
 
 
 def compute_legend_height(labels: Sequence[str], width: float, most: int) -> float:
-    """Return the inches that `legend_below` will take."""
+    """Return the inches that `draw_legend_below` takes."""
     return LINE * math.ceil(len(labels) / count_legend_columns(labels, width, most)) if labels else 0.0
 
 

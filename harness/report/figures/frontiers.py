@@ -14,8 +14,8 @@ from openended.harness.report.figures.drawing import (
     HUMAN_COLOR,
     MOST,
     compute_legend_height,
+    create_figure,
     draw_legend_below,
-    new_figure,
 )
 from openended.harness.report.figures.labels import Label, draw_labels
 from openended.harness.report.figures.naming import FigureKey, name_figures
@@ -49,7 +49,7 @@ def precision_recall(results: Results, items: Sequence[SystemValue]) -> Mapping[
 def _draw_precision_recall(
     systems: Sequence[tuple[System, SystemValue, SystemValue]], system_styles: SystemStyles
 ) -> Figure:
-    figure, (panel,) = new_figure(COLUMN, 2.7 + compute_legend_height([s.label for s, _, _ in systems], COLUMN, 2))
+    figure, (panel,) = create_figure(COLUMN, 2.7 + compute_legend_height([s.label for s, _, _ in systems], COLUMN, 2))
     styles = system_styles.choose([x for _, x, _ in systems])
     for (system, x, y), style in zip(systems, styles, strict=True):
         hollow = {"markerfacecolor": "none"} if style["linestyle"] == "--" else {}  # points have no dashes to differ in
@@ -95,7 +95,7 @@ def _name_decoder(entry: tuple[System, SystemValue, SystemValue]) -> str:
 
 
 def _format_option(value: SystemValue) -> str:
-    """Say the parameter of a decoder, without its name where that is the decoder's own (`0.6` of temperature)."""
+    """Format the parameter of a decoder, without its name if that is the decoder's (`0.6` for temperature)."""
     option = value.titles[1].rpartition(" ")[2]
     return option.removeprefix(f"{value.axes.get('decoder', '')}=")
 
@@ -113,7 +113,7 @@ def _draw_quality_diversity(
         kinds.setdefault(rest, []).append(entry)
     groups = list(kinds.items())[:MOST]
     names = [e[0][0].label if len(e) == 1 else _name_decoder(e[0]) for _, e in groups]
-    figure, (panel,) = new_figure(COLUMN, 2.6 + compute_legend_height([*names, "human"], COLUMN, 3))
+    figure, (panel,) = create_figure(COLUMN, 2.6 + compute_legend_height([*names, "human"], COLUMN, 3))
     ends: list[Label] = []
     styles = system_styles.choose([entries[0][1] for _, entries in groups])
     for index, ((_, entries), style) in enumerate(zip(groups, styles, strict=True)):

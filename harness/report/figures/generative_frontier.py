@@ -16,8 +16,8 @@ from openended.harness.report.figures.drawing import (
     MOST,
     choose_style,
     compute_legend_height,
+    create_figure,
     draw_legend_below,
-    new_figure,
 )
 from openended.harness.report.figures.naming import FigureKey, name_figures
 from openended.harness.results import Results, SystemValue, find_human_value, group_by_task_and_options
@@ -46,7 +46,7 @@ def _draw(items: Sequence[SystemValue], frontiers: Sequence[SystemFrontier]) -> 
     below = [pair for pair in DIVERSITY if any(s.value(*pair) for f in frontiers for s in f.sweep.systems)]
     names = [escape_mathtext(f.sweep.name) for f in frontiers]
     height = 2.5 + 1.2 * len(below) + compute_legend_height([*names, "human"], COLUMN, 3)
-    figure, panels = new_figure(COLUMN, height, 1 + len(below))
+    figure, panels = create_figure(COLUMN, height, 1 + len(below))
     for index, (entry, name) in enumerate(zip(frontiers, names, strict=True)):
         style, (low, high) = choose_style(index), entry.frontier.reach
         grid = np.linspace(low, high, GRID)

@@ -47,9 +47,9 @@ def draw_labels(figure: Figure, panel: Axes, labels: Sequence[Label]) -> None:
     inside = panel.get_window_extent()
     boxes: list[Bbox] = []
     for label in labels:
-        candidates = [_annotation(panel, label, offset) for offset in OFFSETS]
+        candidates = [_annotate(panel, label, offset) for offset in OFFSETS]
         candidate_boxes = [text.get_window_extent().padded(PAD * figure.dpi / 72) for text in candidates]
-        costs = [_cost(box, occupied, boxes, inside) for box in candidate_boxes]
+        costs = [_compute_cost(box, occupied, boxes, inside) for box in candidate_boxes]
         best = costs.index(min(costs))
         for at, text in enumerate(candidates):
             if at != best:
@@ -57,7 +57,7 @@ def draw_labels(figure: Figure, panel: Axes, labels: Sequence[Label]) -> None:
         boxes.append(candidate_boxes[best])
 
 
-def _annotation(panel: Axes, label: Label, offset: tuple[float, float, int, int]) -> Any:  # noqa: ANN401
+def _annotate(panel: Axes, label: Label, offset: tuple[float, float, int, int]) -> Any:  # noqa: ANN401
     x, y, dx, dy = offset
     text = panel.annotate(
         label.text,
@@ -87,7 +87,7 @@ def _collect_drawn_points(panel: Axes) -> F64:
     return np.concatenate(points) if points else np.empty((0, 2))
 
 
-def _cost(box: Bbox, occupied: F64, boxes: Sequence[Bbox], inside: Bbox) -> int:
+def _compute_cost(box: Bbox, occupied: F64, boxes: Sequence[Bbox], inside: Bbox) -> int:
     """Count what a label covers; another label, or the edge of the axes, weighs more than any line."""
     covered = (occupied > (box.x0, box.y0)).all(axis=1) & (occupied < (box.x1, box.y1)).all(axis=1)
     outside = bool(box.x0 < inside.x0 or box.x1 > inside.x1 or box.y0 < inside.y0 or box.y1 > inside.y1)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import escape_mathtext
-from openended.harness.report.figures.drawing import HUMAN_COLOR, MOST, PAGE, hide_unused_axes, new_figure
+from openended.harness.report.figures.drawing import HUMAN_COLOR, MOST, PAGE, create_figure, hide_unused_axes
 from openended.harness.report.figures.naming import name_figures
 from openended.harness.report.figures.styles import SystemStyles, read_styles
 from openended.harness.report.tables.selection import select_pairs
@@ -51,7 +51,7 @@ def _draw_panels(items: Sequence[SystemValue], system_styles: SystemStyles) -> F
     columns = min(PER_ROW, len(panels))
     lines = math.ceil(len(panels) / columns)
     height = lines * (0.5 + 0.17 * len(systems_shown)) + (0.2 if len(systems) > MOST else 0) + 0.15
-    figure, axes = new_figure(PAGE, height, lines, columns, sharey=True)
+    figure, axes = create_figure(PAGE, height, lines, columns, sharey=True)
     styles = system_styles.choose([s.items[0] for s in systems_shown])
     lined = [
         _draw_panel(panel, pair, list(zip(systems_shown, styles, strict=True)), part, variant)

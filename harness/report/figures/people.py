@@ -17,8 +17,8 @@ from openended.harness.report.figures.drawing import (
     HUMAN_COLOR,
     MOST,
     PAGE,
+    create_figure,
     draw_legend_below,
-    new_figure,
 )
 from openended.harness.report.figures.naming import name_figures
 from openended.harness.report.figures.styles import read_styles
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from openended.metrics.huse import HusePoints, PairRatings, Rule, Ties, VoteTie
 
 MODEL_COLOR = COLORS[0]
-RECALL = ("knn_precision_recall", "recall")  # not its metric's primary value, but its other half
+RECALL = ("knn_precision_recall", "recall")  # not a primary value, but the counterpart of one
 GRID = 160  # points a side of the picture of the regions
 LEAST_SYSTEMS = 5  # of a cell of the agreement map; see `agreement_map`
 _WHY = (
@@ -67,7 +67,7 @@ def people_figures(results: Results, items: Sequence[SystemValue]) -> Mapping[st
         halves[key] = huse_parts(both, styles) if both else None
     agreement: dict[tuple[str, ...], Figure | None] = {}
     for task, part in group_by_data(items).items():
-        values = _primary_values(part)
+        values = _collect_primary_values(part)
         enough = len(values) > 1 and _have_enough_shared(values)
         agreement[(task,)] = agreement_map(values) if enough else None
     return {
@@ -103,8 +103,8 @@ def _draw_huse(results: Results, system: System) -> tuple[Figure | None, Figure 
     return huse_regions(rated, rule), huse_stability(rated, rule) if rated.n <= _MANY else None
 
 
-def _primary_values(items: Sequence[SystemValue]) -> dict[str, list[float]]:
-    """Metric → its primary value (and recall) of every system, where five systems or more have it."""
+def _collect_primary_values(items: Sequence[SystemValue]) -> dict[str, list[float]]:
+    """Return metric → its primary value (and recall) for every system, if five systems or more have it."""
     models = [i for i in items if i.system == "model"]
     systems = list(dict.fromkeys(tuple(i.axes.items()) for i in models))
     primary = [i for i in models if i.primary or (i.metric, i.key) == RECALL]
@@ -176,7 +176,7 @@ def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mappin
         styles: Color, marker and dash of each system.
     """
     visible = dict(list(parts.items())[:MOST])
-    figure, (panel,) = new_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(visible) / 2))
+    figure, (panel,) = create_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(visible) / 2))
     every = np.array(list(visible.values()))
     top = max(1.05, float(every.max()) + 0.05)
     bottom = min(-0.02, float(every.min()) - 0.05)
@@ -212,7 +212,7 @@ def huse_stability(rated: PairRatings, rule: Rule, *, draws: int = _DRAWS, seed:
     most = int((~np.isnan(rated.ratings)).sum(axis=1).max())
     counts = sorted({c for c in (1, 2, 5, 10, 15, 20, 30, most) if c <= most})
     sizes = sorted({round(rated.n * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)} - {0})
-    figure, panels = new_figure(PAGE, 2.3, 1, 2, sharey=True)
+    figure, panels = create_figure(PAGE, 2.3, 1, 2, sharey=True)
     curves = (
         (rater_curve(rated, rule, counts=counts, draws=draws, seed=seed), "ratings a text"),
         (example_curve(rated, rule, sizes=sizes, draws=draws, seed=seed), "examples"),
@@ -246,7 +246,7 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
     names = ["\n".join(textwrap.wrap(escape_mathtext(name), _LONG)) for name in values]
     height = min(PAGE, max(COLUMN, 1.6 + 0.34 * len(values)))
     width = min(PAGE, height + 0.055 * _LONG) if numbered else height
-    figure, (panel,) = new_figure(width, height)
+    figure, (panel,) = create_figure(width, height)
     image = panel.imshow(np.ma.masked_invalid(matrix), cmap="RdBu", vmin=-1, vmax=1)
     panel.grid(visible=False)
     if numbered:

@@ -13,9 +13,9 @@ from openended.harness.report.figures.drawing import (
     HUMAN_COLOR,
     PAGE,
     compute_legend_height,
+    create_figure,
     draw_legend_below,
     hide_unused_axes,
-    new_figure,
 )
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 
@@ -44,11 +44,11 @@ def search_figures(searched: SearchResult) -> Mapping[str, Figure]:
 
 
 def _draw_history(searched: SearchResult) -> Figure:
-    """The value of every trial, and the best so far; trials that ended at a smaller size are hollow."""
+    """Draw the value of every trial and the best so far; trials that ended at a smaller size are hollow."""
     from matplotlib.ticker import MaxNLocator
 
     count = len(searched.objectives)
-    figure, axes = new_figure(COLUMN if count == 1 else PAGE, 2.3, 1, count)
+    figure, axes = create_figure(COLUMN if count == 1 else PAGE, 2.3, 1, count)
     for number, (panel, objective) in enumerate(zip(axes, searched.objectives, strict=True)):
         pruned = [t for t in searched.trials if t.state == "pruned" and t.values]
         done = searched.complete
@@ -83,7 +83,7 @@ def _draw_importance(searched: SearchResult) -> Figure:
     names.sort(key=lambda n: sum(shares.get(n, 0.0) for shares in searched.importance))
     titles = [objective.title for objective in searched.objectives]
     legend = compute_legend_height(titles, COLUMN, 3) if len(titles) > 1 else 0.0
-    figure, (panel,) = new_figure(COLUMN, 0.7 + 0.22 * len(names) * max(1, 0.6 * len(titles)) + legend)
+    figure, (panel,) = create_figure(COLUMN, 0.7 + 0.22 * len(names) * max(1, 0.6 * len(titles)) + legend)
     width = 0.8 / len(titles)
     for number, shares in enumerate(searched.importance):
         at = [i + 0.4 - (number + 0.5) * width for i in range(len(names))]
@@ -109,7 +109,7 @@ def _draw_parameters(searched: SearchResult, number: int) -> Figure | None:
         return None
     columns = min(PER_ROW, len(panels))
     rows = math.ceil(len(panels) / columns)
-    figure, axes = new_figure(COLUMN if columns == 1 else PAGE, 1.8 * rows + 0.1, rows, columns, sharey=True)
+    figure, axes = create_figure(COLUMN if columns == 1 else PAGE, 1.8 * rows + 0.1, rows, columns, sharey=True)
     for at, (panel, (name, points)) in enumerate(zip(axes, panels, strict=False)):
         _draw_scatter(panel, [(value, t.values[number]) for value, t in points])
         panel.set(xlabel=escape_mathtext(name))
@@ -158,8 +158,8 @@ def _parse_number(text: str) -> float | None:
 
 
 def _draw_front(searched: SearchResult) -> Figure:
-    """The two objectives against each other, with the Pareto front."""
-    figure, (panel,) = new_figure(COLUMN, 2.8)
+    """Draw the two objectives against each other, with the Pareto front."""
+    figure, (panel,) = create_figure(COLUMN, 2.8)
     done, front = searched.complete, searched.front()
     panel.plot(
         [t.values[0] for t in done],

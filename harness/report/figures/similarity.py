@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from openended.harness.core import F64
-from openended.harness.report.figures.drawing import MOST, PAGE, new_figure, shorten_labels
+from openended.harness.report.figures.drawing import MOST, PAGE, create_figure, shorten_labels
 from openended.harness.report.figures.naming import name_figures
 from openended.harness.results import Results, SystemValue, group_by_task_and_options, group_systems
 
@@ -36,10 +36,10 @@ class TextSetSimilarity:
 def system_similarity(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
     """Draw the mean cosine of two systems' texts for the same prompt; the diagonal is between seeds of one system."""
     parts = group_by_task_and_options(items, METRIC)
-    return name_figures("similarity", {key: _similarity(results, part) for key, part in parts.items()})
+    return name_figures("similarity", {key: _draw_similarity(results, part) for key, part in parts.items()})
 
 
-def _similarity(results: Results, items: Sequence[SystemValue]) -> Figure | None:
+def _draw_similarity(results: Results, items: Sequence[SystemValue]) -> Figure | None:
     systems, runs = group_systems(items), []
     for number, system in enumerate(systems):
         value = system.value(METRIC, METRIC)
@@ -49,12 +49,16 @@ def _similarity(results: Results, items: Sequence[SystemValue]) -> Figure | None
                 between = np.asarray(arrays["arrays/between"], dtype=np.float64)
                 runs.append(TextSetSimilarity(number, int(arrays["arrays/own"][0]), between))
     visible = sorted({run.system for run in runs})[:MOST]
-    return _draw_matrix(matrix_of(runs, visible), [systems[n].label for n in visible]) if len(visible) > 1 else None
+    return (
+        _draw_matrix(average_by_system(runs, visible), [systems[n].label for n in visible])
+        if len(visible) > 1
+        else None
+    )
 
 
 def _draw_matrix(matrix: F64, labels: Sequence[str]) -> Figure:
     size = min(PAGE, 1.6 + 0.33 * len(labels))
-    figure, (panel,) = new_figure(min(PAGE, size + 0.6), size)
+    figure, (panel,) = create_figure(min(PAGE, size + 0.6), size)
     image = panel.imshow(matrix, cmap="viridis")
     short = shorten_labels(labels, CHARACTERS)
     panel.set_xticks(range(len(short)), short, rotation=90)
@@ -70,7 +74,7 @@ def _draw_matrix(matrix: F64, labels: Sequence[str]) -> Figure:
     return figure
 
 
-def matrix_of(runs: Sequence[TextSetSimilarity], systems: Sequence[int]) -> F64:
+def average_by_system(runs: Sequence[TextSetSimilarity], systems: Sequence[int]) -> F64:
     """Average over the sets of texts of two systems, shape (systems, systems); NaN where none were compared.
 
     Args:

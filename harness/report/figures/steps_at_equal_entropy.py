@@ -20,8 +20,8 @@ from openended.harness.report.figures.drawing import (
     MOST,
     choose_style,
     compute_legend_height,
+    create_figure,
     draw_legend_below,
-    new_figure,
 )
 from openended.harness.report.figures.naming import FigureKey, name_figures
 from openended.harness.results import Results, SystemValue, find_human_value, group_by_task_and_options
@@ -67,7 +67,7 @@ def _draw(points: Mapping[str, Points], human: float | None) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     labels = [*map(escape_mathtext, points), "human"]
-    figure, (axes,) = new_figure(COLUMN, 2.4 + compute_legend_height(labels, COLUMN, 3))
+    figure, (axes,) = create_figure(COLUMN, 2.4 + compute_legend_height(labels, COLUMN, 3))
     for index, (name, rows) in enumerate(points.items()):
         _draw_sampler(axes, rows, escape_mathtext(name), index)
     if human is not None:

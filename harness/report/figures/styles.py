@@ -7,7 +7,7 @@ from typing import Any
 
 from openended.harness.report.figures.drawing import STYLES, choose_style
 from openended.harness.report.tables.selection import DATA_AXES
-from openended.harness.results import Results, SystemValue, fold_seeds, group_systems, parent_axis
+from openended.harness.results import Results, SystemValue, fold_seeds, get_parent_axis, group_systems
 
 SystemKey = tuple[tuple[str, str], ...]
 
@@ -47,4 +47,4 @@ def read_styles(results: Results) -> SystemStyles:
 
 def _make_key(axes: Mapping[str, str]) -> SystemKey:
     """Return what identifies a system on all tasks, text lengths and scoring models."""
-    return tuple((name, value) for name, value in axes.items() if (parent_axis(name) or name) not in DATA_AXES)
+    return tuple((name, value) for name, value in axes.items() if (get_parent_axis(name) or name) not in DATA_AXES)

@@ -14,12 +14,12 @@ from openended.harness.report.figures.drawing import (
     MOST,
     PAGE,
     compute_legend_height,
+    create_figure,
     draw_legend_below,
     hide_unused_axes,
-    new_figure,
 )
 from openended.harness.report.figures.styles import SystemStyles, read_styles
-from openended.harness.report.tables.selection import select_pairs, slug
+from openended.harness.report.tables.selection import make_slug, select_pairs
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import (
     FACTS,
@@ -29,9 +29,9 @@ from openended.harness.results import (
     find_distinguishing_axes,
     find_human_value,
     format_option,
+    get_parent_axis,
     is_readable,
-    natural_sort_key,
-    parent_axis,
+    make_natural_sort_key,
     select_fewest_axes,
     select_values,
     sort_by_readability,
@@ -68,14 +68,14 @@ def sweeps(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figur
     for axis in _find_numeric_axes(models):
         figure = sweep(items, axis, system_styles=system_styles)
         if figure is not None:
-            figures[f"sweep-{slug(axis)}"] = figure
+            figures[f"sweep-{make_slug(axis)}"] = figure
     for metric in dict.fromkeys(i.metric for i in models):
         metric_items = [i for i in models if i.metric == metric]
         for option in _find_numeric_options(metric_items):
             metric_values = [i for i in items if i.metric == metric]
             figure = sweep(metric_values, f"option.{option}", system_styles=system_styles)
             if figure is not None:
-                figures[f"sweep-{metric}-{slug(option)}"] = figure
+                figures[f"sweep-{metric}-{make_slug(option)}"] = figure
     return figures
 
 
@@ -94,12 +94,12 @@ def sweep(
     """
     panels: list[tuple[tuple[str, str], list[Line]]] = []
     for pair in select_pairs(items, Layout(metrics=tuple(metrics))):
-        lines = list(lines_of([i for i in select_values(items, *pair) if math.isfinite(i.mean)], axis))
+        lines = list(group_into_lines([i for i in select_values(items, *pair) if math.isfinite(i.mean)], axis))
         if lines:
             panels.append((pair, lines))
     if not panels:
         return None
-    labels = sorted({line.label for _, lines in panels for line in lines}, key=natural_sort_key)[:MOST]
+    labels = sorted({line.label for _, lines in panels for line in lines}, key=make_natural_sort_key)[:MOST]
     first = {line.label: line.points[0][1] for _, lines in reversed(panels) for line in lines}
     choices = (system_styles or SystemStyles(items)).choose([first[label] for label in labels])
     styles = dict(zip(labels, choices, strict=True))
@@ -107,7 +107,7 @@ def sweep(
     rows = math.ceil(len(panels) / columns)
     width = COLUMN if columns == 1 else PAGE
     legend = 2 if columns == 1 else 4
-    figure, axes = new_figure(
+    figure, axes = create_figure(
         width, rows * 1.75 + 0.1 + compute_legend_height([*labels, "human"], width, legend), rows, columns
     )
     humans = [i for i in items if i.system == "human"]
@@ -154,7 +154,7 @@ def _draw_panel(
     panel.set_xlabel(escape_mathtext(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
 
 
-def lines_of(items: Sequence[SystemValue], axis: str) -> Iterator[Line]:
+def group_into_lines(items: Sequence[SystemValue], axis: str) -> Iterator[Line]:
     """Group points that share all but the swept value."""
     groups: dict[tuple[tuple[str, str], ...], dict[float, SystemValue]] = {}
     for item in items:
@@ -178,8 +178,13 @@ def _read_swept_value(item: SystemValue, axis: str) -> str:
 
 def _read_fixed_values(item: SystemValue, axis: str) -> tuple[tuple[str, str], ...]:
     """Return the values that are fixed along a line, without signature fields that follow the axis."""
-    # Who cut the texts, and how, is in the axes; with the length, or what the task takes, all of them change.
-    skip = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts", "task" if parent_axis(axis) == "task" else ""}
+    # The axes show who truncated the texts and how; all of these fields change with the length or the task's options.
+    skip = {
+        axis.removeprefix("option."),
+        FIELDS.get(axis, ""),
+        "texts",
+        "task" if get_parent_axis(axis) == "task" else "",
+    }
     options = {f"option.{k}": v for k, v in parse_signature(item.signature).items() if k not in skip}
     axes = {k: v for k, v in item.axes.items() if k not in (axis, "task.texts")}
     return tuple(sorted((axes | options).items()))
@@ -194,7 +199,7 @@ def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[SystemValue
     names = [n for n in dict.fromkeys(n for rest in rests for n in rest) if n not in titled_names]
     titled = [{**r, "title": " ".join(i.titles)} for r, i in zip(rests, items, strict=True)]
     distinguishing = find_distinguishing_axes(
-        rests, [n for n in names if is_readable(n) and (by_decoder or parent_axis(n) != "decoder")]
+        rests, [n for n in names if is_readable(n) and (by_decoder or get_parent_axis(n) != "decoder")]
     )
     rest_of = select_fewest_axes(
         titled, sort_by_readability(n for n in names if n not in distinguishing), ["title", *distinguishing]

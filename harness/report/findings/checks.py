@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from openended.harness.core import parse_signature
-from openended.harness.report.figures.sweep_curves import Line, lines_of
+from openended.harness.report.figures.sweep_curves import Line, group_into_lines
 from openended.harness.report.findings.claim_values import (
     Check,
     Verdict,
@@ -21,7 +21,7 @@ from openended.harness.report.findings.claim_values import (
     select_main_setting,
 )
 from openended.harness.report.tables.agreement import orient_value
-from openended.harness.results import SystemValue, find_human_value, group_systems, parent_axis, select_values
+from openended.harness.results import SystemValue, find_human_value, get_parent_axis, group_systems, select_values
 
 FAR = 0.5  # "far below": less than half
 CLOSE = 0.25  # "close": a quarter of the way to the other
@@ -81,7 +81,9 @@ def check_trend(axes: Sequence[str], metric: str, key: str, sign: int) -> Check:
 
     def check(items: Sequence[SystemValue]) -> Verdict | None:
         every, main = select_values(items, metric, key), select_main_setting(items, metric, key)
-        lines = [line for axis in axes for line in lines_of(main if axis.startswith("decoder.") else every, axis)]
+        lines = [
+            line for axis in axes for line in group_into_lines(main if axis.startswith("decoder.") else every, axis)
+        ]
         if not lines:
             return None
         right = tuple((_end_values(line)[1] - _end_values(line)[0]) * sign > 0 for line in lines)
@@ -141,7 +143,7 @@ def check_ranking(field: str, metric: str, *keys: str, least: float = ALIKE, axi
         agreements = [
             agreement
             for key in keys
-            if (agreement := _agreement(select_values(items, metric, key), field, axis or field)) is not None
+            if (agreement := _measure_agreement(select_values(items, metric, key), field, axis or field)) is not None
         ]
         if not agreements:
             return None
@@ -151,7 +153,7 @@ def check_ranking(field: str, metric: str, *keys: str, least: float = ALIKE, axi
     return check
 
 
-def _agreement(items: Sequence[SystemValue], field: str, axis: str) -> tuple[float, int, int] | None:
+def _measure_agreement(items: Sequence[SystemValue], field: str, axis: str) -> tuple[float, int, int] | None:
     """Return (lowest rank correlation, number of values of the field, largest number of shared systems)."""
     from openended.metrics.correlation import rank_correlation
 
@@ -160,7 +162,7 @@ def _agreement(items: Sequence[SystemValue], field: str, axis: str) -> tuple[flo
         fields = parse_signature(item.signature)
         value = fields.pop(field, "")
         fields.pop("texts", None)  # depends on the length through truncation; the tokenizer that truncates is an axis
-        other_axes = (v for a, v in item.axes.items() if axis not in (a, parent_axis(a)) and a != "task.texts")
+        other_axes = (v for a, v in item.axes.items() if axis not in (a, get_parent_axis(a)) and a != "task.texts")
         tables.setdefault(value, {})[*fields.values(), *other_axes] = item.mean
     correlations = []
     for a, b in combinations(tables, 2):
@@ -201,7 +203,7 @@ def _summarize_lines_over_p(items: Sequence[SystemValue]) -> list[tuple[str, flo
     """Return (model, best p, smallest p, largest p) of nucleus sampling for each model in the main setting."""
     nucleus = [i for i in select_main_setting(items, "mauve", "mauve") if i.axes.get("decoder") == "nucleus"]
     summaries = []
-    for line in lines_of(nucleus, "decoder.p"):
+    for line in group_into_lines(nucleus, "decoder.p"):
         best = max(line.points, key=lambda point: point[1].mean)
         summaries.append((best[1].titles[0], best[0], line.points[0][0], line.points[-1][0]))
     return summaries

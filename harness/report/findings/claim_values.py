@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from openended.harness.core import parse_signature
 from openended.harness.report.tables.agreement import orient_value
-from openended.harness.results import SystemValue, parent_axis, select_values
+from openended.harness.results import SystemValue, get_parent_axis, select_values
 
 SIZES = ("xs", "s", "small", "base", "m", "medium", "l", "large", "xl", "xxl")
 
@@ -59,7 +59,7 @@ def group_values(items: Sequence[SystemValue], *vary: str) -> list[list[SystemVa
     """Group values with equal signature and axes, ignoring the axes in `vary` and their options."""
     groups: dict[tuple[str, ...], list[SystemValue]] = {}
     for item in items:
-        rest = (v for a, v in item.axes.items() if a not in vary and parent_axis(a) not in vary)
+        rest = (v for a, v in item.axes.items() if a not in vary and get_parent_axis(a) not in vary)
         groups.setdefault((item.signature, *rest), []).append(item)
     return list(groups.values())
 
@@ -119,9 +119,11 @@ def select_human_rated(items: Sequence[SystemValue]) -> list[SystemValue]:
     """Return the HUSE values that are based on human ratings."""
     huse_values = [i for i in items if i.metric == "huse" and i.system == "model"]
     return [
-        i for i in huse_values if not any(name in (i.axes.get("task", ""), *_judgment_files(i)) for name in INVENTED)
+        i
+        for i in huse_values
+        if not any(name in (i.axes.get("task", ""), *_read_judgment_file(i)) for name in INVENTED)
     ]
 
 
-def _judgment_files(item: SystemValue) -> tuple[str, ...]:
+def _read_judgment_file(item: SystemValue) -> tuple[str, ...]:
     return (parse_signature(item.signature).get("judgments", "").partition("@")[0],)

@@ -42,7 +42,7 @@ def _draw_errors(results: Results, item: SystemValue) -> F64 | None:
     if item.seeds > 1 and item.sd > 0:
         names = (item.system, item.metric, item.key, item.signature, *item.axes.values())
         normal = make_random_stream(0, "verdict", *names).standard_normal(DRAWS)
-        return normal * _t_scale(item.seeds - 1, *names) * (item.sd / math.sqrt(item.seeds))
+        return normal * _draw_t_scale(item.seeds - 1, *names) * (item.sd / math.sqrt(item.seeds))
     return None
 
 
@@ -53,10 +53,10 @@ def draw_replicate_errors(replicates: Replicates) -> F64 | None:
         return None
     weights = make_random_stream(0, "verdict", str(len(deviations))).standard_normal((DRAWS, len(deviations)))
     errors: F64 = (weights @ deviations) / math.sqrt(len(deviations))
-    return errors * _t_scale(replicates.freedom) if errors.any() else errors
+    return errors * _draw_t_scale(replicates.freedom) if errors.any() else errors
 
 
-def _t_scale(freedom: float, *names: str) -> F64:
+def _draw_t_scale(freedom: float, *names: str) -> F64:
     """Return factors that turn normal draws into draws of Student's t; values without `names` share them."""
     from scipy.special import chdtri
 

@@ -30,7 +30,7 @@ from openended.harness.report.tables.table import Cell, Table
 if TYPE_CHECKING:
     from openended.harness.results import Results
 
-SCALE = 0.7  # pixels of the page for a pixel of a figure: letters as large as the text, and sharp on fine screens
+SCALE = 0.7  # page pixels per figure pixel: letters have the size of the text, and are sharp on fine screens
 SCRIPTS = (
     "core",
     "address",
@@ -103,7 +103,7 @@ def write_page(
         counts=_format_counts(results),
         about=summarize_sources(fold_seeds(results), results.runs),
         settings=list_settings(results.runs),
-        parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `as_json` leaves no `<`
+        parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `to_script_json` leaves no `<`
         beside=not inside,
         leaderboard=leaderboard,
         style=Markup(style),  # noqa: S704 - our own file

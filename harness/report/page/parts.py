@@ -26,7 +26,7 @@ from openended.harness.report.page.text_values import (
 )
 from openended.harness.report.page.tokens import TokenEnds, encode_tokens, load_token_ends
 
-PART = 500  # examples, or texts, a part
+PART = 500  # examples, or texts, per part
 INLINE_TEXTS, INLINE_CHARACTERS = 5_000, 1_500_000  # embedded in the page; more go to files
 FOLDER = "page"
 

@@ -13,8 +13,8 @@ from openended.harness.results import (
     find_distinguishing_axes,
     format_axis_value,
     format_option,
+    get_parent_axis,
     locate_verified_file,
-    parent_axis,
 )
 from openended.harness.storage import RowFile
 
@@ -37,7 +37,7 @@ class TextSource:
 
     @property
     def role(self) -> str:
-        """Whose rows of a record are about it: `human` or `model`."""
+        """Which rows of a record are about these texts: `human` or `model`."""
         return HUMAN if self.system.endswith(HUMAN) and not self.seed else "model"
 
 
@@ -72,10 +72,10 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
     for prefix, results in reports:
         for label, seed, runs in _iterate_systems(results):
             run = results.runs[runs[0]]
-            model_rows = rows_of_run(results, run, "generate", "import")
+            model_rows = read_rows_of_run(results, run, "generate", "import")
             if model_rows is None:
                 continue
-            human = rows_of_run(results, run, "human")
+            human = read_rows_of_run(results, run, "human")
             prompts = {
                 i: p for rows in (human, model_rows) if rows for i, p in zip(rows.ids, rows.each("prompt"), strict=True)
             }
@@ -85,7 +85,7 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
             axes.setdefault(key, run)
             side.prompts = prompts | side.prompts if set(prompts) != set(side.prompts) else side.prompts
             if human is not None:
-                sources += _human_source(prefix, side_number, human, results, run, sources)
+                sources += _make_human_source(prefix, side_number, human, results, run, sources)
             sources.append(TextSource(prefix + label, side_number, seed, model_rows, results, runs))
             labels[label] = None
     _name_sides(sides, axes)
@@ -96,8 +96,8 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
 
 
 def _find_side_key(run: Run, prompts: Mapping[str, str], sides: Mapping[str, TextSide], *, shared: bool) -> str:
-    """Return the key of a run's side; of two reports that of one with the same prompts, as far as both have them."""
-    key = human_side(run)
+    """Return the key of a run's side; of two shared reports, that of the side with the same prompts."""
+    key = make_side_key(run)
     if key in sides or not shared:
         return key
     for other, side in sides.items():
@@ -107,7 +107,7 @@ def _find_side_key(run: Run, prompts: Mapping[str, str], sides: Mapping[str, Tex
     return key
 
 
-def _human_source(
+def _make_human_source(
     prefix: str, side_number: int, rows: RowFile, results: Results, run: Run, sources: Sequence[TextSource]
 ) -> list[TextSource]:
     """Return the human side if it is not among the sources yet; a second one of other texts has its report's name."""
@@ -117,7 +117,7 @@ def _human_source(
     name = prefix + HUMAN if humans else HUMAN
     if any(s.system == name for s in humans):
         return []
-    about = tuple(at for at, other in enumerate(results.runs) if human_side(other) == human_side(run))
+    about = tuple(at for at, other in enumerate(results.runs) if make_side_key(other) == make_side_key(run))
     return [TextSource(name, side_number, "", rows, results, about)]
 
 
@@ -137,16 +137,18 @@ def _iterate_systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ..
             yield system.name, seed, tuple(run_numbers)
 
 
-def human_side(run: Run) -> str:
-    """Name what prompts and human texts of a run depend on."""
-    names = (n for n in run.axes if "task" in (n, parent_axis(n)) or n in ("max_new_tokens", "num_examples"))
+def make_side_key(run: Run) -> str:
+    """Return a key of everything that the prompts and human texts of a run depend on."""
+    names = (n for n in run.axes if "task" in (n, get_parent_axis(n)) or n in ("max_new_tokens", "num_examples"))
     return str(run.axes.get("task.texts") or sorted((n, str(run.axes[n])) for n in names))
 
 
 def _name_sides(sides: Mapping[str, TextSide], runs: Mapping[str, Run]) -> None:
     """Extend the names of sides of one task by the options in which they differ, or else by a prime."""
     rows = [{n: format_axis_value(v) for n, v in runs[key].axes.items()} for key in sides]
-    names = [n for row in rows for n in row if "task" in (n, parent_axis(n)) or n in ("max_new_tokens", "num_examples")]
+    names = [
+        n for row in rows for n in row if "task" in (n, get_parent_axis(n)) or n in ("max_new_tokens", "num_examples")
+    ]
     distinguishing = (
         [n for n in find_distinguishing_axes(rows, dict.fromkeys(names)) if n != "task"] if len(rows) > 1 else []
     )
@@ -158,7 +160,7 @@ def _name_sides(sides: Mapping[str, TextSide], runs: Mapping[str, Run]) -> None:
         used_names.add(side.name)
 
 
-def rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None:
+def read_rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None:
     """Return the rows that a stage of a run left; None where they are no longer in the store, or damaged."""
     # A run names what it read `stage:what`.
     stage, artifact = next(
@@ -168,6 +170,6 @@ def rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None:
     return RowFile(path) if path is not None else None
 
 
-def feature_file(results: Results, run: Run, name: str, file: str) -> Path | None:
+def find_feature_file(results: Results, run: Run, name: str, file: str) -> Path | None:
     """Return a file of the artifact that a run lists as `name` (`score:model continuation`); None if it is missing."""
     return locate_verified_file(run.store, run.inputs.get(name), file, results.damaged)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from openended.harness.report.tables.formats.latex import format_latex_rows
-from openended.harness.report.tables.run_summary import commands_of
+from openended.harness.report.tables.run_summary import collect_commands
 from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Results, SystemValue
 
@@ -26,36 +26,36 @@ class Stories:
 
     def collect(self, tables: Sequence[Table]) -> dict[str, Any]:
         """Return the tables' cells, with `texts` and `settings` that they name by number."""
-        table_stories = [self._table(table) for table in tables]
+        table_stories = [self._describe_table(table) for table in tables]
         return {"tables": table_stories, "texts": list(self._shared), "settings": [dict(s) for s in self._settings]}
 
-    def _table(self, table: Table) -> dict[str, Any]:
+    def _describe_table(self, table: Table) -> dict[str, Any]:
         rows = [
             {
                 "label": row.label,
                 "latex": latex,
-                "cells": [self._cell(table, c, k) for c, k in zip(row.cells, table.columns, strict=True)],
+                "cells": [self._describe_cell(table, c, k) for c, k in zip(row.cells, table.columns, strict=True)],
             }
             for row, latex in zip(table.rows, format_latex_rows(table), strict=True)
         ]
         columns = [{"title": c.heading, "signature": self._share(c.signature)} for c in table.columns]
         return {"title": table.title, "columns": columns, "rows": rows}
 
-    def _cell(self, table: Table, cell: Cell, column: Column) -> dict[str, Any]:
+    def _describe_cell(self, table: Table, cell: Cell, column: Column) -> dict[str, Any]:
         story: dict[str, Any] = {"text": " ".join(filter(None, table.text(cell, column)))}
         story |= {"value": cell.value} if math.isfinite(cell.value) else {}
         story |= {"note": cell.note} if cell.note else {}
         story |= {"interval": list(cell.interval)} if cell.interval else {}
-        return story | (self._source(cell.source) if cell.source is not None else {})
+        return story | (self._describe_source(cell.source) if cell.source is not None else {})
 
-    def _source(self, item: SystemValue) -> dict[str, Any]:
+    def _describe_source(self, item: SystemValue) -> dict[str, Any]:
         runs = [self._results.runs[at] for at in dict.fromkeys(at for at, _ in item.sources)]
         settings = tuple((name, value) for name, value in item.axes.items() if value)
         facts: dict[str, Any] = {
             "signature": self._share(item.signature),
             "seeds": {seed: value if math.isfinite(value) else None for seed, value in item.values.items()},
             "settings": self._settings.setdefault(settings, len(self._settings)),
-            "commands": [self._share(line.removeprefix("Command: ")) for line in commands_of(runs)],
+            "commands": [self._share(line.removeprefix("Command: ")) for line in collect_commands(runs)],
             "runs": [self._share(run.name) for run in runs],
         }
         facts |= {"sd": item.sd} if math.isfinite(item.sd) else {}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Floats, Ragged
-from openended.harness.report.page.sources import HUMAN, TextSource, feature_file
+from openended.harness.report.page.sources import HUMAN, TextSource, find_feature_file
 
 MOST_PAIRS = 30_000_000  # comparisons of one source with the human side; beyond, similarity is left out
 ROWS = 512  # compared at once
@@ -40,7 +40,7 @@ def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, Tex
 
 
 def _sum_rows(rows: Ragged) -> F64:
-    """Sum of each row, as differences of the running sum of all; a bounded number of values at a time."""
+    """Sum each row, as differences of the running sum of all rows; a bounded number of values at a time."""
     sums, so_far = np.empty(len(rows)), 0.0
     for start in range(0, len(rows), ROWS):
         ends = rows.offsets[start : start + ROWS + 1]
@@ -127,7 +127,7 @@ def _load_embeddings(source: TextSource, at: int, role: str) -> Floats | None:
 
 
 def _load_array(source: TextSource, at: int, name: str, file: str) -> NDArray[Any] | None:
-    path = feature_file(source.results, source.results.runs[at], name, file)
+    path = find_feature_file(source.results, source.results.runs[at], name, file)
     return np.load(path, mmap_mode="r", allow_pickle=False) if path is not None else None
 
 

@@ -44,23 +44,23 @@ class TokenEnds:
         ):
             if len(candidate_ids) != count or not count:
                 continue
-            decoded = [self._piece(i) for i in candidate_ids]
+            decoded = [self._decode_token(i) for i in candidate_ids]
             if "".join(piece for piece, _ in decoded) == text:
                 return [length for _, length in decoded]
             if (
                 any(UNKNOWN in piece for piece, _ in decoded)
-                and "".join(pieces := self._by_prefix(candidate_ids)) == text
+                and "".join(pieces := self._decode_by_prefix(candidate_ids)) == text
             ):
-                return [_units(piece) for piece in pieces]
+                return [_count_utf16_units(piece) for piece in pieces]
         return None
 
-    def _piece(self, token: int) -> tuple[str, int]:
+    def _decode_token(self, token: int) -> tuple[str, int]:
         if token not in self._pieces:
             piece = self._decode([token])
-            self._pieces[token] = piece, _units(piece)
+            self._pieces[token] = piece, _count_utf16_units(piece)
         return self._pieces[token]
 
-    def _by_prefix(self, ids: Sequence[int]) -> list[str]:
+    def _decode_by_prefix(self, ids: Sequence[int]) -> list[str]:
         """Decode token by token; a character that several tokens share belongs to the last of them."""
         pieces: list[str] = []
         text_so_far = ""
@@ -75,14 +75,16 @@ class TokenEnds:
         return str(self._tokenizer.decode([int(i) for i in ids], skip_special_tokens=False))
 
 
-def _units(text: str) -> int:
+def _count_utf16_units(text: str) -> int:
     """Return the length of a text in UTF-16 units, as browsers count."""
     return len(text.encode("utf-16-le")) // 2
 
 
 def load_token_ends(run: Run) -> TokenEnds | None:
     """Return the token finder of a run's scorer; None if its tokenizer is not on this machine."""
-    path = _tokenizer_file(str(run.axes.get("scorer.path") or ""), str(run.axes.get("scorer.revision") or "") or None)
+    path = _find_tokenizer_file(
+        str(run.axes.get("scorer.path") or ""), str(run.axes.get("scorer.revision") or "") or None
+    )
     if path is None or not path.is_file():
         return None
     from tokenizers import Tokenizer
@@ -90,7 +92,7 @@ def load_token_ends(run: Run) -> TokenEnds | None:
     return TokenEnds(Tokenizer.from_file(str(path)))
 
 
-def _tokenizer_file(where: str, revision: str | None) -> Path | None:
+def _find_tokenizer_file(where: str, revision: str | None) -> Path | None:
     if where.startswith(BUNDLED):
         assets = Path(str(resources.files("openended.harness"))) / "assets"
         return assets / where.removeprefix(BUNDLED) / "tokenizer.json"
@@ -101,7 +103,7 @@ def _tokenizer_file(where: str, revision: str | None) -> Path | None:
         return folder / "tokenizer.json"
     from huggingface_hub import try_to_load_from_cache
 
-    path = try_to_load_from_cache(where, "tokenizer.json", revision=revision)  # looks on the disk alone
+    path = try_to_load_from_cache(where, "tokenizer.json", revision=revision)  # searches only the disk
     return Path(path) if isinstance(path, str) else None
 
 

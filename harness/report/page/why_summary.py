@@ -11,7 +11,7 @@ from typing import Any
 
 MAX_TEXTS = 500  # of a source, for the frequency of words
 TYPICAL_WORDS = 3
-MAX_SHARE = 0.15  # of all texts: a word in more of them is typical of none
+MAX_SHARE = 0.15  # share of all texts; a word that occurs in more of them is typical of none
 QUOTED_WORDS = 8
 _WORD = re.compile(r"[^\W\d_]{3,}")
 

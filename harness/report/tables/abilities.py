@@ -28,7 +28,7 @@ def build_ability_tables(results: Results) -> list[Table]:
         if alone and item.metric == METRIC and item.system == "model" and item.key != METRIC:
             sets.setdefault((item.signature, tuple(sorted(item.axes.items()))), []).append(item)
     many = len(sets) > 1
-    return [_table(items, f"abilities-{i}" if many else "abilities") for i, items in enumerate(sets.values(), 1)]
+    return [_build_table(items, f"abilities-{i}" if many else "abilities") for i, items in enumerate(sets.values(), 1)]
 
 
 def drop_abilities(results: Results) -> Results | None:
@@ -38,8 +38,8 @@ def drop_abilities(results: Results) -> Results | None:
     return results.select(frame) if (frame["system"] == "model").any() else None
 
 
-def _table(items: Sequence[SystemValue], name: str) -> Table:
-    scores = {_parts(item.key): item for item in items}
+def _build_table(items: Sequence[SystemValue], name: str) -> Table:
+    scores = {_split_key(item.key): item for item in items}
     criteria = list(dict.fromkeys(criterion for criterion, _ in scores))
     players = list(dict.fromkeys(player for _, player in scores))
 
@@ -51,7 +51,7 @@ def _table(items: Sequence[SystemValue], name: str) -> Table:
     for criterion in criteria:
         title = criterion.replace("_", " ") or "preferred"
         column = Column(METRIC, criterion, title, "higher", 2, items[0].signature, interval=True)
-        cells = {player: _cell(scores.get((criterion, player)), criterion) for player in players}
+        cells = {player: _make_cell(scores.get((criterion, player)), criterion) for player in players}
         systems = {player: cell for player, cell in cells.items() if player != HUMAN}
         column, marked = mark_best_cells(column, systems, dict.fromkeys(systems, math.nan))
         columns.append(column)
@@ -66,13 +66,13 @@ def _table(items: Sequence[SystemValue], name: str) -> Table:
     return Table(name, title, tuple(columns), tuple(rows), (*notes, REMARK), head="Player", show_seeds=False)
 
 
-def _parts(key: str) -> tuple[str, str]:
+def _split_key(key: str) -> tuple[str, str]:
     """Return criterion and player of a key; the criterion is empty if the comparisons name none."""
     criterion, slash, player = key.partition("/")
     return (criterion, player) if slash else ("", key)
 
 
-def _cell(item: SystemValue | None, criterion: str) -> Cell:
+def _make_cell(item: SystemValue | None, criterion: str) -> Cell:
     if item is None:
         return Cell(note=f"No comparisons for the criterion {criterion}.")
     around = (item.mean - Z * item.error, item.mean + Z * item.error) if math.isfinite(item.error) else None

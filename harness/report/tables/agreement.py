@@ -16,7 +16,7 @@ from openended.harness.report.tables.selection import (
     split_items,
 )
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     Layout,
     Pair,
@@ -30,9 +30,9 @@ from openended.harness.results import (
     fold_seeds,
     format_option,
     format_options,
+    get_parent_axis,
     group_systems,
-    natural_sort_key,
-    parent_axis,
+    make_natural_sort_key,
     select_values,
 )
 
@@ -72,8 +72,8 @@ def _build_correlation_table(items: Sequence[SystemValue], layout: Layout, name:
                 continue
             notes.add(correlation.n)
             cells.append(Cell(correlation.value, suffix=stars(correlation.p_value), signed=True))
-        rows.append(TableRow(_title(items, pair), "metric", tuple(cells)))
-    columns = tuple(Column(*t, f"{_title(items, t)}", "higher", 3, _signature(items, t)) for t in targets)
+        rows.append(TableRow(_find_title(items, pair), "metric", tuple(cells)))
+    columns = tuple(Column(*t, f"{_find_title(items, t)}", "higher", 3, _find_signature(items, t)) for t in targets)
     remarks = (
         f"Spearman's ρ over {' or '.join(map(str, sorted(notes)))} systems, without the human row. {ORIENTED}",
         "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected.",
@@ -89,7 +89,7 @@ def build_embedder_tables(results: Results, layout: Layout, name: str) -> list[T
     if "embedder" not in results.axes:
         raise DataError(f"table {name}: these runs have no embedder; set embedder=…")
     tables: list[Table] = []
-    for option_text, part in _by_options(results, layout.metrics):
+    for option_text, part in _iterate_option_sets(results, layout.metrics):
         part_layout = replace(layout, title=", ".join(filter(None, (layout.title, option_text))))
         tables += _build_embedder_tables(
             part, part_layout, "-".join(filter(None, (name, option_text.replace("=", "-").replace(", ", "-"))))
@@ -97,7 +97,7 @@ def build_embedder_tables(results: Results, layout: Layout, name: str) -> list[T
     return tables
 
 
-def _by_options(results: Results, metrics: Sequence[str]) -> Iterator[tuple[str, Results]]:
+def _iterate_option_sets(results: Results, metrics: Sequence[str]) -> Iterator[tuple[str, Results]]:
     """Yield (options, results) for each option set of the first metric with several; all results if there is none."""
     for metric in metrics:
         values = [i for i in fold_seeds(results) if i.metric == metric]
@@ -132,12 +132,12 @@ def _build_agreement_table(items: Sequence[SystemValue], layout: Layout, name: s
 
     pairs = select_pairs(items, layout)
     values = [i for i in items if i.system == "model" and (i.metric, i.key) in set(pairs)]
-    names = _embedder_names(values)
-    embedders = sorted(set(names.values()), key=natural_sort_key)
+    names = _name_embedders(values)
+    embedders = sorted(set(names.values()), key=make_natural_sort_key)
     scores: dict[tuple[Pair, str], dict[tuple[tuple[str, str], ...], float]] = {}
     for item in values:
-        system = tuple(sorted((a, v) for a, v in item.axes.items() if "embedder" not in (a, parent_axis(a))))
-        scores_by_system = scores.setdefault(((item.metric, item.key), names[_embedder(item)]), {})
+        system = tuple(sorted((a, v) for a, v in item.axes.items() if "embedder" not in (a, get_parent_axis(a))))
+        scores_by_system = scores.setdefault(((item.metric, item.key), names[_identify_embedder(item)]), {})
         if system in scores_by_system:
             raise SpecError(
                 f"table {name}: {item.metric} has several values for one system and embedder; add an axis to `split`"
@@ -152,20 +152,20 @@ def _build_agreement_table(items: Sequence[SystemValue], layout: Layout, name: s
             value = rank_correlation([a[s] for s in shared], [b[s] for s in shared]) if len(shared) > 2 else math.nan
             cells.append(Cell(value) if math.isfinite(value) else Cell(note=FEW))
         rows.append(TableRow(embedder, "embedder", tuple(cells)))
-    columns = tuple(Column(*p, _title(items, p), "higher", 3) for p in pairs)
+    columns = tuple(Column(*p, _find_title(items, p), "higher", 3) for p in pairs)
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
     return Table(
         name, f"{title}: agreement of embedders", columns, tuple(rows), (remark,), head="Embedder", show_seeds=False
     )
 
 
-def _embedder(item: SystemValue) -> tuple[tuple[str, str], ...]:
-    return tuple((a, v) for a, v in item.axes.items() if "embedder" in (a, parent_axis(a)))
+def _identify_embedder(item: SystemValue) -> tuple[tuple[str, str], ...]:
+    return tuple((a, v) for a, v in item.axes.items() if "embedder" in (a, get_parent_axis(a)))
 
 
-def _embedder_names(items: Sequence[SystemValue]) -> dict[tuple[tuple[str, str], ...], str]:
+def _name_embedders(items: Sequence[SystemValue]) -> dict[tuple[tuple[str, str], ...], str]:
     """Return embedder → its name, with options if embedders of that name differ in them."""
-    every = list(dict.fromkeys(_embedder(i) for i in items))
+    every = list(dict.fromkeys(_identify_embedder(i) for i in items))
     rows = [dict(e) for e in every]
     differ = find_distinguishing_axes(rows, [n for n in dict.fromkeys(n for r in rows for n in r) if n != "embedder"])
     return {
@@ -190,7 +190,11 @@ def _build_seed_std_table(items: Sequence[SystemValue], layout: Layout, name: st
         column.append(Cell(mean) if spreads else Cell(note="Only one seed."))
         columns.append(
             Column(
-                *pair, f"sd {_title(items, pair)}", "none", min(4, column_decimals(column) + 1), _signature(items, pair)
+                *pair,
+                f"sd {_find_title(items, pair)}",
+                "none",
+                min(4, choose_column_decimals(column) + 1),
+                _find_signature(items, pair),
             )
         )
         cells.append(column)
@@ -245,11 +249,11 @@ def _select_measured(systems: Iterable[System], pair: Pair) -> list[System]:
     return [s for s in systems if (v := s.value(*pair)) is not None and math.isfinite(v.mean)]
 
 
-def _title(items: Iterable[SystemValue], pair: Pair) -> str:
+def _find_title(items: Iterable[SystemValue], pair: Pair) -> str:
     return next((i.title for i in items if (i.metric, i.key) == pair), pair[1])
 
 
-def _signature(items: Iterable[SystemValue], pair: Pair) -> str:
+def _find_signature(items: Iterable[SystemValue], pair: Pair) -> str:
     return next((i.signature for i in select_values(items, *pair)), "")
 
 

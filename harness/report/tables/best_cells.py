@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from openended.harness.report.analysis.holm import holm_of
+from openended.harness.report.analysis.holm import correct_by_holm
 from openended.harness.report.tables.numbers import round_as_printed
 from openended.harness.report.tables.table import BoldRule, Cell, Column
 
@@ -31,13 +31,17 @@ def mark_best_cells(
         targets: Row → human value; NaN if there is none.
         compare: Tests a cell against the best one; None: nothing can be tested.
     """
-    costs = {key: _cost(column, cell.value, targets[key]) for key, cell in cells.items() if math.isfinite(cell.value)}
+    costs = {
+        key: _compute_cost(column, cell.value, targets[key]) for key, cell in cells.items() if math.isfinite(cell.value)
+    }
     costs = {key: cost for key, cost in costs.items() if math.isfinite(cost)}
     if len(cells) < 2 or not costs or column.out_of_domain:
         return column, dict(cells)
     best = min(costs, key=lambda key: costs[key])
     printed = {key: round_as_printed(cost, column.decimals) for key, cost in costs.items()}
-    spans = {key: span for key in costs if (span := _cost_interval(column, cells[key], targets[key])) is not None}
+    spans = {
+        key: span for key in costs if (span := _compute_cost_interval(column, cells[key], targets[key])) is not None
+    }
     rule, equal = _find_equals(best, {key: cells[key] for key in costs}, spans, compare)
     marked = {key for key in costs if key in equal or printed[key] == printed[best]}
     return dataclasses.replace(column, bold=rule), {
@@ -50,7 +54,7 @@ def _find_equals(
 ) -> tuple[BoldRule, set[K]]:
     """Return the rule that applies to a column, and the cells that it does not separate from the best one."""
     others = [key for key in cells if key != best]
-    p_values = holm_of({key: compare(cells[key], cells[best]) for key in others}) if compare is not None else {}
+    p_values = correct_by_holm({key: compare(cells[key], cells[best]) for key in others}) if compare is not None else {}
     if p_values:
         return "tests", {key for key, p in p_values.items() if p >= LEVEL}
     if best in spans and len(spans) > 1:
@@ -58,18 +62,18 @@ def _find_equals(
     return "printed", set()
 
 
-def _cost_interval(column: Column, cell: Cell, target: float) -> tuple[float, float] | None:
+def _compute_cost_interval(column: Column, cell: Cell, target: float) -> tuple[float, float] | None:
     """Return the interval of a cell's cost; None if the cell has no interval of the printed value."""
     ends = cell.interval or (cell.source.ends if cell.source is not None and not column.gap else None)
     if ends is None:
         return None
-    costs = sorted(_cost(column, end, target) for end in ends)
+    costs = sorted(_compute_cost(column, end, target) for end in ends)
     center = column.target if column.target is not None else target
     two_sided = column.direction not in ("higher", "lower")
     return (0.0 if two_sided and ends[0] <= center <= ends[1] else costs[0]), costs[1]
 
 
-def _cost(column: Column, value: float, target: float) -> float:
+def _compute_cost(column: Column, value: float, target: float) -> float:
     """Return the cost of a value; lower is better, NaN if the column has no direction."""
     if column.direction == "higher":
         return -value

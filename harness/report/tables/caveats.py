@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, parse_signature
-from openended.harness.report.tables.human import remarks_on_counts
-from openended.harness.results import Results, SystemValue, find_interval, natural_sort_key
+from openended.harness.report.tables.human import list_count_remarks
+from openended.harness.results import Results, SystemValue, find_interval, make_natural_sort_key
 
 MAX_LISTED = 4  # systems that one line names
 RESOLVED = 1.96 * math.sqrt(2)  # standard errors between two independent values that differ at 5 %
@@ -28,7 +28,7 @@ def list_warnings(
     for item in (i for i in models if i.note and math.isfinite(i.mean)):
         notes.setdefault(f"{item.metric}: {item.note}", set()).add(label(item))
     lines = _join_notes(notes, {label(i) for i in models})
-    return (*lines, *remarks_on_counts(models, [i for i in items if i.system == "human"]))
+    return (*lines, *list_count_remarks(models, [i for i in items if i.system == "human"]))
 
 
 def describe_resolution(models: Sequence[SystemValue], results: Results) -> tuple[str, ...]:
@@ -70,6 +70,6 @@ def _join_notes(notes: Mapping[str, set[str]], systems: set[str]) -> list[str]:
 
 
 def _join_some(names: set[str]) -> str:
-    ordered = sorted(names, key=natural_sort_key)
+    ordered = sorted(names, key=make_natural_sort_key)
     rest = len(ordered) - MAX_LISTED
     return ", ".join(ordered[:MAX_LISTED]) + (f" and {rest} more" if rest > 0 else "")

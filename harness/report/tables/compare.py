@@ -88,7 +88,7 @@ def build_comparison(results: Results, reference: str) -> Table:
     items = fold_seeds(results)
     systems = group_systems(items)
     names = list(dict.fromkeys((p.model, p.decoder, p.params) for p in published))
-    matches = {name: _match(name, names, systems) for name in names}
+    matches = {name: _match_system(name, names, systems) for name in names}
     rows: list[TableRow] = []
     missing: list[str] = []
     signatures: dict[str, None] = {}
@@ -98,8 +98,8 @@ def build_comparison(results: Results, reference: str) -> Table:
             missing.append(metric)
             continue
         signatures |= dict.fromkeys(i.signature for i in mine if i.system == "model")
-        rows += _block(
-            [p for p in published if p.metric == metric], names, matches, items, _title(METRICS[metric], mine)
+        rows += _build_block(
+            [p for p in published if p.metric == metric], names, matches, items, _format_title(METRICS[metric], mine)
         )
     remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else "Δ is measured minus published."]
     if missing:
@@ -116,7 +116,7 @@ def build_comparison(results: Results, reference: str) -> Table:
     return Table(name, f"{reference}: published and measured", columns, tuple(rows), tuple(remarks), show_seeds=False)
 
 
-def _block(
+def _build_block(
     published: Sequence[PaperValue],
     names: Sequence[Name],
     matches: Mapping[Name, tuple[System | None, bool]],
@@ -125,7 +125,8 @@ def _block(
 ) -> list[TableRow]:
     """Build the rows of one metric with equal decimals; the last row is the rank correlation."""
     triples = {
-        (p.model, p.decoder, p.params): _triple(p, matches[p.model, p.decoder, p.params][0], items) for p in published
+        (p.model, p.decoder, p.params): _build_cells(p, matches[p.model, p.decoder, p.params][0], items)
+        for p in published
     }
     digits_published = max(p.decimals for p in published)
     digits_measured = choose_decimals([t[1].value for t in triples.values()], [t[1].sd for t in triples.values()])
@@ -141,7 +142,11 @@ def _block(
     blank = Cell(blank=True)
     return [
         *rows,
-        TableRow(f"{title}: Spearman ρ of the rankings", "summary", (blank, blank, _ranking(list(triples.values())))),
+        TableRow(
+            f"{title}: Spearman ρ of the rankings",
+            "summary",
+            (blank, blank, _correlate_rankings(list(triples.values()))),
+        ),
     ]
 
 
@@ -149,7 +154,7 @@ def _is_value(item: SystemValue, where: MeasuredValue) -> bool:
     return item.metric == where.metric and (item.key == where.key if where.key else item.primary)
 
 
-def _title(where: MeasuredValue, mine: Sequence[SystemValue]) -> str:
+def _format_title(where: MeasuredValue, mine: Sequence[SystemValue]) -> str:
     title = mine[0].title
     return f"|Δ {title}|" if where.gap else f"{title} (%)" if where.scale != 1 else title
 
@@ -162,8 +167,8 @@ def read_published(reference: str) -> list[PaperValue]:
     if paper not in papers:
         raise SpecError(f"no published numbers {paper!r}{suggest(paper, papers)}")
     rows = list(csv.DictReader(papers[paper].read_text(encoding="utf-8").splitlines()))
-    tables = dict.fromkeys(_slug(r["table"]) for r in rows)
-    table_rows = [r for r in rows if _slug(r["table"]) == _slug(table)]
+    tables = dict.fromkeys(_make_slug(r["table"]) for r in rows)
+    table_rows = [r for r in rows if _make_slug(r["table"]) == _make_slug(table)]
     if not table_rows:
         names = [t if t.startswith(("text", "fig")) else f"table{t}" for t in tables]
         raise SpecError(f"{paper} has no table {table!r}{suggest(table, names)}")
@@ -174,7 +179,7 @@ def read_published(reference: str) -> list[PaperValue]:
     return _average_seeds(usable)
 
 
-def _slug(table: str) -> str:
+def _make_slug(table: str) -> str:
     text = "".join(c for c in table.lower() if c.isalnum() or c == ".")
     return text.removeprefix("table")
 
@@ -200,15 +205,18 @@ def _average_seeds(rows: Iterable[dict[str, str]]) -> list[PaperValue]:
     return values_published
 
 
-def _match(name: Name, names: Sequence[Name], systems: Sequence[System]) -> tuple[System | None, bool]:
+def _match_system(name: Name, names: Sequence[Name], systems: Sequence[System]) -> tuple[System | None, bool]:
     """Find the measured system for a published one; also return whether its model differs.
 
     The model must be the same, unless the decoder occurs once in the published table and once among the systems.
     """
     model, decoder, params = name
-    fitting = [s for s in systems if _same_decoder(s, DECODERS.get(decoder, decoder), params)]
+    fitting = [s for s in systems if _is_same_decoder(s, DECODERS.get(decoder, decoder), params)]
     same = [
-        s for s in fitting if _plain(model) in {_plain(s.items[0].titles[0]), _plain(s.items[0].axes.get("model", ""))}
+        s
+        for s in fitting
+        if _normalize_model_name(model)
+        in {_normalize_model_name(s.items[0].titles[0]), _normalize_model_name(s.items[0].axes.get("model", ""))}
     ]
     if len(same) == 1:
         return same[0], False
@@ -218,26 +226,26 @@ def _match(name: Name, names: Sequence[Name], systems: Sequence[System]) -> tupl
     return None, False
 
 
-def _plain(model: str) -> str:
+def _normalize_model_name(model: str) -> str:
     return model.rpartition("/")[2].lower().replace("_", "-")
 
 
-def _same_decoder(system: System, decoder: str, params: str) -> bool:
+def _is_same_decoder(system: System, decoder: str, params: str) -> bool:
     axes = system.items[0].axes
     if axes.get("decoder") != decoder:
         return False
     pairs = [p.partition("=") for p in params.split(";") if "=" in p]
-    return all(_equal(axes.get(f"decoder.{k.strip()}", ""), v.strip()) for k, _, v in pairs)
+    return all(_is_equal(axes.get(f"decoder.{k.strip()}", ""), v.strip()) for k, _, v in pairs)
 
 
-def _equal(value: str, published: str) -> bool:
+def _is_equal(value: str, published: str) -> bool:
     try:
         return float(value) == float(published)
     except ValueError:
         return value == published
 
 
-def _triple(published: PaperValue, system: System | None, items: Sequence[SystemValue]) -> tuple[Cell, Cell, Cell]:
+def _build_cells(published: PaperValue, system: System | None, items: Sequence[SystemValue]) -> tuple[Cell, Cell, Cell]:
     published_cell = Cell(published.value, published.sd)
     if system is None:
         return published_cell, Cell(note=NO_RUN), Cell(blank=True)
@@ -262,7 +270,7 @@ def _build_measured_cell(where: MeasuredValue, system: System, items: Sequence[S
     return Cell(where.scale * mean, where.scale * value.sd, value.seeds)
 
 
-def _ranking(triples: Sequence[tuple[Cell, Cell, Cell]]) -> Cell:
+def _correlate_rankings(triples: Sequence[tuple[Cell, Cell, Cell]]) -> Cell:
     """Return the rank correlation of published and measured values."""
     from openended.metrics.correlation import rank_correlation
 

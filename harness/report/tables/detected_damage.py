@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from openended.harness.core import csv_cell, write_text
+from openended.harness.core import escape_csv_cell, write_text
 from openended.harness.report.analysis.damage_detection import DamageCurve, find_damage_curves
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.selection import name_files, select_pairs, split_axes, split_items
@@ -80,7 +80,7 @@ def write_stress_csv(results: Results, folder: Path) -> Path:
             low, high = point.interval or ("", "")
             detected = "" if point.detected is None else str(point.detected).lower()
             cells = (metric, curve.embedder, damage, point.percent, point.value, low, high, detected)
-            lines[",".join(f"{c:.6g}" if isinstance(c, float) else csv_cell(str(c)) for c in cells)] = None
+            lines[",".join(f"{c:.6g}" if isinstance(c, float) else escape_csv_cell(str(c)) for c in cells)] = None
     path = folder / CSV
     write_text(path, "\n".join([_COLUMNS, *lines]) + "\n")
     return path

@@ -18,19 +18,19 @@ from openended.harness.report.analysis.decoder_sweeps import (
     group_sweeps,
     is_gap,
 )
-from openended.harness.report.analysis.holm import holm_of
+from openended.harness.report.analysis.holm import correct_by_holm
 from openended.harness.report.analysis.paired import compare_systems
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.selection import (
     check_signatures,
+    make_slug,
     name_files,
     select_pairs,
-    slug,
     split_axes,
     split_items,
 )
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     Layout,
     Pair,
@@ -78,7 +78,7 @@ def build_fair_tables(results: Results, layout: Layout, name: str) -> list[Table
     out: list[Table] = []
     for part, stem in zip(parts.values(), name_files(name, list(parts)), strict=True):
         about = summarize_sources(part, results.runs)
-        out += [dataclasses.replace(table, about=about) for table in _tables(results, part, layout, stem)]
+        out += [dataclasses.replace(table, about=about) for table in _build_tables(results, part, layout, stem)]
     if not any("best" in table.name for table in out):
         raise DataError(
             "layout fair: no decoder has two or more settings; sweep an option, for example decoder.p=0.8,0.9"
@@ -86,19 +86,21 @@ def build_fair_tables(results: Results, layout: Layout, name: str) -> list[Table
     return out
 
 
-def _tables(results: Results, items: Sequence[SystemValue], layout: Layout, stem: str) -> list[Table]:
+def _build_tables(results: Results, items: Sequence[SystemValue], layout: Layout, stem: str) -> list[Table]:
     pairs = select_pairs(items, layout)
     for pair in pairs:
         check_signatures(pair[0], select_values(items, *pair), stem, layout.allow)
-    out = [table for pair in pairs if (table := _best_of_n(items, pair, stem)) is not None]
+    out = [table for pair in pairs if (table := _build_best_of_n_table(items, pair, stem)) is not None]
     out += [
-        t for pair in QUALITY_DIVERSITY if set(pair) <= set(pairs) and (t := _pareto(items, pair, stem)) is not None
+        t
+        for pair in QUALITY_DIVERSITY
+        if set(pair) <= set(pairs) and (t := _build_pareto_table(items, pair, stem)) is not None
     ]
-    counts = _counts(results, items, pairs, stem)
+    counts = _build_win_table(results, items, pairs, stem)
     return out + ([counts] if counts is not None else [])
 
 
-def _best_of_n(items: Sequence[SystemValue], pair: Pair, stem: str) -> Table | None:
+def _build_best_of_n_table(items: Sequence[SystemValue], pair: Pair, stem: str) -> Table | None:
     """Build the best-of-N table: one row per decoder, one column per N up to the smallest sweep."""
     curves, without = compute_curves(items, pair)
     if not curves:
@@ -111,9 +113,9 @@ def _best_of_n(items: Sequence[SystemValue], pair: Pair, stem: str) -> Table | N
     blocks = [[Cell(c.settings, decimals=0) for c in curves]]
     for n in counts:
         value = [Cell((c.fresh if fresh else c.seen)[n - 1]) for c in curves]
-        digits = max(column_decimals(value), 3 if most > 1 and direction == "higher" else 0)
+        digits = max(choose_column_decimals(value), 3 if most > 1 and direction == "higher" else 0)
         spread = [c.half[n - 1] for c in curves]
-        cells = [_with_interval(cell, h, digits) for cell, h in zip(value, spread, strict=True)]
+        cells = [_append_interval(cell, h, digits) for cell, h in zip(value, spread, strict=True)]
         column = Column(*pair, f"N={n}", direction, digits, first.signature)
         column, marked = mark_best_cells(column, dict(enumerate(cells)), dict.fromkeys(range(len(cells)), math.nan))
         columns.append(column)
@@ -124,17 +126,17 @@ def _best_of_n(items: Sequence[SystemValue], pair: Pair, stem: str) -> Table | N
     rows = [TableRow(c.name, "model", tuple(b[i] for b in blocks)) for i, c in enumerate(curves)]
     remarks = [_DRAWN, _FRESH if fresh else _SEEN]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
-    name, title = f"{stem}-best-{slug(pair[1])}", f"Best of N settings: {title}"
+    name, title = f"{stem}-best-{make_slug(pair[1])}", f"Best of N settings: {title}"
     return Table(name, title, tuple(columns), tuple(rows), tuple(remarks), head="Decoder", show_seeds=False)
 
 
-def _with_interval(cell: Cell, half: float, digits: int) -> Cell:
+def _append_interval(cell: Cell, half: float, digits: int) -> Cell:
     if not math.isfinite(half):
         return cell
     return dataclasses.replace(cell, suffix=f" ± {half:.{digits}f}")
 
 
-def _pareto(items: Sequence[SystemValue], pairs: tuple[Pair, Pair], stem: str) -> Table | None:
+def _build_pareto_table(items: Sequence[SystemValue], pairs: tuple[Pair, Pair], stem: str) -> Table | None:
     """Build the Pareto table: one row per setting, with a setting of the front that dominates it."""
     settings = [(s, (a, b)) for s, a, b in select_systems_with_both(items, *pairs)]
     costs: list[list[float]] = []
@@ -142,43 +144,47 @@ def _pareto(items: Sequence[SystemValue], pairs: tuple[Pair, Pair], stem: str) -
         rules = [find_cost_rule(v, items) for v in values]
         if None in rules:
             return None
-        costs.append([_displayed_value(v, r) * (r["sign"] if r else 1) for v, r in zip(values, rules, strict=True)])
+        costs.append(
+            [_compute_displayed_value(v, r) * (r["sign"] if r else 1) for v, r in zip(values, rules, strict=True)]
+        )
     if len(settings) < 2:
         return None
-    by = [next((i for i in _front(costs) if dominates(costs[i], cost)), None) for cost in costs]
+    by = [next((i for i in _find_front(costs) if dominates(costs[i], cost)), None) for cost in costs]
     columns, blocks = [], []
     for index, pair in enumerate(pairs):
         first = select_values(items, *pair)[0]
         cells = [
-            Cell(_displayed_value(v[index], find_cost_rule(v[index], items)), v[index].sd, v[index].seeds)
+            Cell(_compute_displayed_value(v[index], find_cost_rule(v[index], items)), v[index].sd, v[index].seeds)
             for _, v in settings
         ]
         title, direction = describe_printed_value(first)
-        columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, is_gap(first)))
+        columns.append(Column(*pair, title, direction, choose_column_decimals(cells), first.signature, is_gap(first)))
         blocks.append(cells)
     columns.append(Column("", "pareto", "dominated by", "none"))
     blocks.append([Cell(words="none (Pareto)" if i is None else settings[i][0].name) for i in by])
     rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, (s, _) in enumerate(settings)]
     remark = "Dominated: another setting is at least as good in both values and better in one, by the means over seeds."
     title = "Quality and diversity: Pareto front"
-    return Table(f"{stem}-pareto-{slug(pairs[0][0])}", title, tuple(columns), tuple(rows), (remark,), show_seeds=False)
+    return Table(
+        f"{stem}-pareto-{make_slug(pairs[0][0])}", title, tuple(columns), tuple(rows), (remark,), show_seeds=False
+    )
 
 
-def _displayed_value(value: SystemValue, cost: dict[str, float] | None) -> float:
+def _compute_displayed_value(value: SystemValue, cost: dict[str, float] | None) -> float:
     return abs(value.mean - cost["target"]) if cost is not None and math.isfinite(cost["target"]) else value.mean
 
 
-def _front(costs: Sequence[list[float]]) -> list[int]:
+def _find_front(costs: Sequence[list[float]]) -> list[int]:
     return [i for i, cost in enumerate(costs) if not any(dominates(other, cost) for other in costs)]
 
 
-def _counts(results: Results, items: Sequence[SystemValue], pairs: Sequence[Pair], stem: str) -> Table | None:
+def _build_win_table(results: Results, items: Sequence[SystemValue], pairs: Sequence[Pair], stem: str) -> Table | None:
     """Build the table of wins, ties and losses of decoders at their selected settings, Holm-corrected."""
     sweeps = group_sweeps(items)
     if len(sweeps) < 2:
         return None
-    tests = {pair: _tests(results, items, sweeps, pair) for pair in pairs}
-    corrected = holm_of(
+    tests = {pair: _test_pairs(results, items, sweeps, pair) for pair in pairs}
+    corrected = correct_by_holm(
         {(pair, key): p for pair, pair_results in tests.items() for key, (_, p) in pair_results.items()}
     )
     columns, blocks = [], []
@@ -207,7 +213,7 @@ def _counts(results: Results, items: Sequence[SystemValue], pairs: Sequence[Pair
 Tests = dict[tuple[str, str], tuple[float, float]]
 
 
-def _tests(results: Results, items: Sequence[SystemValue], sweeps: Sequence[DecoderSweep], pair: Pair) -> Tests:
+def _test_pairs(results: Results, items: Sequence[SystemValue], sweeps: Sequence[DecoderSweep], pair: Pair) -> Tests:
     """Return (decoder, decoder) → (cost of the first minus that of the second, p-value or NaN)."""
     chosen_settings = [(s, c) for s in sweeps if (c := choose_setting(s, items, pair)) is not None]
     scoring = tuple(dict.fromkeys(seed for _, (_, seeds) in chosen_settings for seed in seeds))

@@ -35,7 +35,7 @@ def _has_prompts(item: SystemValue) -> bool:
     return bool(getattr(task, "prompted", True))
 
 
-def remarks_on_counts(models: Sequence[SystemValue], humans: Sequence[SystemValue]) -> list[str]:
+def list_count_remarks(models: Sequence[SystemValue], humans: Sequence[SystemValue]) -> list[str]:
     """Return remarks on human values that are based on another number of texts than the systems' values."""
     pairs = [(h, m) for m in models if m.direction == "match_human" and (h := find_human_value(humans, m)) is not None]
     counts = {tuple(parse_signature(i.signature).get("n", "") for i in pair) for pair in pairs}

@@ -1,4 +1,4 @@
-"""The cell of a value that may not stand in its column, because its signature differs."""
+"""Build the cell of a value whose signature differs from its column's."""
 
 from __future__ import annotations
 

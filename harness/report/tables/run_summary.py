@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from openended.harness.report.tables.table import Table
-from openended.harness.results import Results, Run, SystemValue, fold_seeds, format_axis_value, natural_sort_key
+from openended.harness.results import Results, Run, SystemValue, fold_seeds, format_axis_value, make_natural_sort_key
 
 MAX_LISTED_VALUES = 5  # of more values, only the first and last are listed
 MAX_COMMANDS = 3
@@ -29,11 +29,16 @@ def summarize_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     """Summarize runs: data, date and commands."""
     if not runs:
         return ()
-    lines = (_data(runs), _imported(runs), f"Newest run: {date_of(runs)}.", *commands_of(runs))
+    lines = (
+        _describe_data(runs),
+        _describe_imported(runs),
+        f"Newest run: {find_newest_date(runs)}.",
+        *collect_commands(runs),
+    )
     return tuple(filter(None, lines))
 
 
-def _imported(runs: Sequence[Run]) -> str:
+def _describe_imported(runs: Sequence[Run]) -> str:
     """Return the note on artifacts that were imported; empty if there are none."""
     stages = sorted({stage for run in runs for stage in run.imported_stages})
     count = sum(bool(run.imported_stages) for run in runs)
@@ -48,7 +53,7 @@ def add_summaries(tables: Iterable[Table], results: Results) -> list[Table]:
     return [table if table.about else replace(table, about=whole) for table in tables]
 
 
-def date_of(runs: Sequence[Run]) -> str:
+def find_newest_date(runs: Sequence[Run]) -> str:
     """Return the date and time of the newest run."""
     newest = max(run.created for run in runs)
     try:
@@ -57,23 +62,23 @@ def date_of(runs: Sequence[Run]) -> str:
         return newest
 
 
-def commands_of(runs: Sequence[Run]) -> list[str]:
+def collect_commands(runs: Sequence[Run]) -> list[str]:
     """Return the distinct command lines of the runs, newest first."""
     newest_first = sorted(runs, key=lambda run: run.created, reverse=True)
-    lines = list(dict.fromkeys(_command(run.command) for run in newest_first if run.command))
+    lines = list(dict.fromkeys(_format_command(run.command) for run in newest_first if run.command))
     rest = len(lines) - MAX_COMMANDS
     more = [f"{rest} more {'command' if rest == 1 else 'commands'}: see the runs' records."] if rest > 0 else []
     return [*(f"Command: {line}" for line in lines[:MAX_COMMANDS]), *more]
 
 
-def _command(words: Sequence[str]) -> str:
+def _format_command(words: Sequence[str]) -> str:
     """Format a command as typed by the user, with the program name instead of its path."""
     path = Path(words[0])
     program = f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name
     return shlex.join([*program.split(), *words[1:]])
 
 
-def _data(runs: Sequence[Run]) -> str:
+def _describe_data(runs: Sequence[Run]) -> str:
     """Describe the task and the number and length of texts; of judgments alone, only their file."""
     if all(run.axes.get("decoder") == RATED for run in runs):
         return f"Judgments {format_axis_values(runs, 'judgments')}."
@@ -94,7 +99,7 @@ def _data(runs: Sequence[Run]) -> str:
 
 def format_axis_values(runs: Iterable[Run], axis: str) -> str:
     """List the values of an axis; of many, the first, the last and their number; empty if there are none."""
-    values = sorted({format_axis_value(run.axes.get(axis)) for run in runs} - {""}, key=natural_sort_key)
+    values = sorted({format_axis_value(run.axes.get(axis)) for run in runs} - {""}, key=make_natural_sort_key)
     if len(values) > MAX_LISTED_VALUES:
         return f"{values[0]} to {values[-1]} ({len(values)} values)"
     return ", ".join(values)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from openended.harness.report.analysis.seeds import half_width, sample_std
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.analysis.seeds import compute_half_width, sample_std
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 
 SHOWN = 5  # rows of the table of best settings with one objective
@@ -21,20 +21,25 @@ def build_search_tables(searched: SearchResult) -> list[Table]:
     several = len(searched.objectives) > 1
     best = searched.front() if several else searched.rank_trials()[:SHOWN]
     title = "Pareto front" if several else "Best settings"
-    tables = [_settings("search-best", f"{title} of {searched.name}", searched, best, _remarks(searched))]
+    tables = [
+        _build_settings_table("search-best", f"{title} of {searched.name}", searched, best, _list_remarks(searched))
+    ]
     if any(searched.importance):
-        tables.append(_importance(searched))
-    every = tuple(f"{state}: {count}" for state, count in _counts(searched).items())
-    return [*tables, _settings("search-trials", f"Trials of {searched.name}", searched, searched.trials, every)]
+        tables.append(_build_importance_table(searched))
+    every = tuple(f"{state}: {count}" for state, count in _count_states(searched).items())
+    return [
+        *tables,
+        _build_settings_table("search-trials", f"Trials of {searched.name}", searched, searched.trials, every),
+    ]
 
 
-def _counts(searched: SearchResult) -> dict[str, int]:
+def _count_states(searched: SearchResult) -> dict[str, int]:
     states = [t.state for t in searched.trials]
     return {state: states.count(state) for state in ("complete", "pruned", "failed") if state in states}
 
 
-def _remarks(searched: SearchResult) -> tuple[str, ...]:
-    counts = ", ".join(f"{count} {state}" for state, count in _counts(searched).items()) or "none"
+def _list_remarks(searched: SearchResult) -> tuple[str, ...]:
+    counts = ", ".join(f"{count} {state}" for state, count in _count_states(searched).items()) or "none"
     lines = [f"Trials: {counts}; sampler {searched.sampler}."]
     if searched.rungs:
         sizes = ", ".join(map(str, searched.rungs))
@@ -49,7 +54,7 @@ def _remarks(searched: SearchResult) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _settings(
+def _build_settings_table(
     name: str, title: str, searched: SearchResult, trials: Sequence[SearchTrial], remarks: tuple[str, ...]
 ) -> Table:
     """Build a table with one row per trial: mean and Student's interval per objective, also for fresh seeds."""
@@ -61,12 +66,13 @@ def _settings(
     for index, objective in enumerate(searched.objectives):
         seeds = [[v[index] for v in t.seeds.values()] for t in trials]
         means = [
-            _mean(t.values[index] if t.values else math.nan, s, t.error) for t, s in zip(trials, seeds, strict=True)
+            _make_mean_cell(t.values[index] if t.values else math.nan, s, t.error)
+            for t, s in zip(trials, seeds, strict=True)
         ]
         _add(columns, blocks, objective, objective.title, means, seeds)
         fresh = [[v[index] for v in t.fresh.values()] for t in trials]
         if any(fresh):
-            cells = [_mean(math.fsum(f) / len(f) if f else math.nan, f, "") for f in fresh]
+            cells = [_make_mean_cell(math.fsum(f) / len(f) if f else math.nan, f, "") for f in fresh]
             _add(columns, blocks, objective, f"{objective.title}, fresh seeds", cells, fresh)
     rows = [TableRow(t.label, "model", tuple(b[i] for b in blocks)) for i, t in enumerate(trials)]
     return Table(name, title, tuple(columns), tuple(rows), remarks, head="Setting", show_seeds=False)
@@ -77,11 +83,11 @@ def _add(
     seeds: Sequence[Sequence[float]],
 ) -> None:  # fmt: skip
     direction = "higher" if objective.direction == "maximize" else "lower"
-    digits = column_decimals(cells)
+    digits = choose_column_decimals(cells)
     columns.append(Column("", title, title, direction, digits))
     blocks.append(cells)
     if any(len(s) > 1 for s in seeds):
-        halves = [half_width(s) for s in seeds]
+        halves = [compute_half_width(s) for s in seeds]
         ends = [
             Cell(words=f"{c.value - h:.{digits}f} to {c.value + h:.{digits}f}")
             if math.isfinite(h)
@@ -96,13 +102,13 @@ def _add(
         blocks.append(ends)
 
 
-def _mean(value: float, seeds: Sequence[float], error: str) -> Cell:
+def _make_mean_cell(value: float, seeds: Sequence[float], error: str) -> Cell:
     if not math.isfinite(value):
         return Cell(note=error) if error else Cell(blank=True)
     return Cell(value, sample_std(seeds), len(seeds))
 
 
-def _importance(searched: SearchResult) -> Table:
+def _build_importance_table(searched: SearchResult) -> Table:
     totals: dict[str, float] = {}
     for shares in searched.importance:
         for name, share in shares.items():

@@ -15,9 +15,9 @@ from openended.harness.results import (
     describes_human_side,
     filter_results,
     find_varying_axes,
+    get_parent_axis,
     label_system,
-    order_key,
-    parent_axis,
+    make_order_key,
 )
 
 # Values that must be shown with a primary value: perplexity means little without diversity, precision without recall,
@@ -41,7 +41,7 @@ def split_axes(items: Sequence[SystemValue], layout: Layout) -> tuple[str, ...]:
         return layout.split
     names = list(items[0].axes) if items else []
     used = add_options((*layout.rows, *layout.columns), names)
-    return tuple(a for a in find_varying_axes(items) if (parent_axis(a) or a) in DATA_AXES and a not in used)
+    return tuple(a for a in find_varying_axes(items) if (get_parent_axis(a) or a) in DATA_AXES and a not in used)
 
 
 def select(results: Results, layout: Layout) -> Results:
@@ -56,7 +56,9 @@ def split_items(items: Sequence[SystemValue], axes: Sequence[str]) -> dict[tuple
         if items and axis not in items[0].axes:
             raise SpecError(f"split: no axis {axis!r} in these runs; they have {', '.join(items[0].axes)}")
     parts: dict[tuple[str, ...], list[SystemValue]] = {}
-    for item in sorted((i for i in items if i.system == "model"), key=lambda i: tuple(order_key(a, i) for a in axes)):
+    for item in sorted(
+        (i for i in items if i.system == "model"), key=lambda i: tuple(make_order_key(a, i) for a in axes)
+    ):
         parts.setdefault(tuple(item.axes[a] for a in axes), []).append(item)
     for item in (i for i in items if i.system != "model"):  # human values go into every table with the same data
         for values, part in parts.items():
@@ -69,12 +71,12 @@ def name_files(name: str, parts: Sequence[Sequence[str]]) -> list[str]:
     """Return a unique file stem for every part."""
     names: list[str] = []
     for values in parts:
-        stem = f"{name}{''.join('-' + slug(v) for v in values)}"
+        stem = f"{name}{''.join('-' + make_slug(v) for v in values)}"
         names.append(stem if stem not in names else f"{stem}-{len(names) + 1}")
     return names
 
 
-def slug(text: str) -> str:
+def make_slug(text: str) -> str:
     """Return a text as part of a file name."""
     return "".join(c if c.isalnum() or c in "._=" else "_" for c in text) or "none"
 
@@ -93,7 +95,9 @@ def select_pairs(items: Sequence[SystemValue], layout: Layout) -> list[tuple[str
     for pattern in layout.metrics or tuple(have):
         metric, _, key = pattern.partition(".")
         if metric in have:
-            out |= dict.fromkeys((metric, k) for k in _keys(metric, key, have[metric], primary, layout.companions))
+            out |= dict.fromkeys(
+                (metric, k) for k in _select_keys(metric, key, have[metric], primary, layout.companions)
+            )
     requested = {tuple(pattern.split(".", 1)) for pattern in layout.metrics}
     named = [p for p in out if p in requested or (p[0], "*") in requested or p[1] not in COMPANIONS.get(p[0], ())]
     return [p for p in out if p in named or not _is_repeated(p, out, items)]
@@ -113,7 +117,7 @@ def _is_repeated(pair: tuple[str, str], others: Iterable[tuple[str, str]], items
     )
 
 
-def _keys(metric: str, key: str, have: Sequence[str], primary: Mapping[str, str], companions: bool) -> list[str]:
+def _select_keys(metric: str, key: str, have: Sequence[str], primary: Mapping[str, str], companions: bool) -> list[str]:
     first = [primary[metric]] if metric in primary else list(have[:1])
     if key == "*":
         return [*first, *(k for k in have if k not in first)]

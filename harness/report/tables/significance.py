@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.analysis.holm import holm_of
+from openended.harness.report.analysis.holm import correct_by_holm
 from openended.harness.report.analysis.paired import LEAST_SEEDS, SystemComparison, compare_systems
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.selection import check_signatures, select_pairs
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import Layout, Results, System, SystemValue, fold_seeds, group_systems, select_values
 
 UNTESTED = f"Not tested: no replicates or per-example values, and p < 0.05 needs {LEAST_SEEDS} seeds."
@@ -39,17 +39,17 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
     for pair in pairs:
         check_signatures(pair[0], select_values(items, *pair), "significance")
     tests = {(s.label, p): compare_systems(results, items, s, labels[baseline], p) for s in others for p in pairs}
-    corrected = holm_of({k: t.p_value for k, t in tests.items() if t is not None})
+    corrected = correct_by_holm({k: t.p_value for k, t in tests.items() if t is not None})
     return [
-        _differences(items, others, pairs, tests, corrected, baseline),
-        _p_values(items, others, pairs, corrected, baseline),
+        _build_difference_table(items, others, pairs, tests, corrected, baseline),
+        _build_p_value_table(items, others, pairs, corrected, baseline),
     ]
 
 
 Key = tuple[str, tuple[str, str]]
 
 
-def _differences(
+def _build_difference_table(
     items: Sequence[SystemValue],
     others: Sequence[System],
     pairs: Sequence[tuple[str, str]],
@@ -59,12 +59,12 @@ def _differences(
 ) -> Table:
     columns, blocks = [], []
     for pair in pairs:
-        cells = [_cell(tests[s.label, pair], corrected.get((s.label, pair), math.nan)) for s in others]
+        cells = [_make_cell(tests[s.label, pair], corrected.get((s.label, pair), math.nan)) for s in others]
         first = select_values(items, *pair)[0]
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if first.target is not None else first.direction
-        columns.append(Column(*pair, title, direction, column_decimals(cells), first.signature, gap))
+        columns.append(Column(*pair, title, direction, choose_column_decimals(cells), first.signature, gap))
         blocks.append(cells)
     rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, s in enumerate(others)]
     seeds = sorted({t.n for t in tests.values() if t is not None and t.over == "seeds" and math.isfinite(t.p_value)})
@@ -83,7 +83,7 @@ def _differences(
     )
 
 
-def _cell(test: SystemComparison | None, p_value: float) -> Cell:
+def _make_cell(test: SystemComparison | None, p_value: float) -> Cell:
     if test is None:
         return Cell(note="One of the two systems has no value, or there is no human value to compare with.")
     if not math.isfinite(p_value):
@@ -93,7 +93,7 @@ def _cell(test: SystemComparison | None, p_value: float) -> Cell:
     return Cell(test.difference, n=test.n, signed=True, suffix=sign + unsure)
 
 
-def _p_values(
+def _build_p_value_table(
     items: Sequence[SystemValue],
     others: Sequence[System],
     pairs: Sequence[tuple[str, str]],

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from openended.harness.core import DataError, SpecError, parse_signature
 from openended.harness.report.analysis.intervals import choose_interval
-from openended.harness.report.analysis.paired import equality_p_value
+from openended.harness.report.analysis.paired import compute_equality_p_value
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.caveats import describe_resolution, list_run_notes, list_warnings
 from openended.harness.report.tables.human import NOT_HUMAN, build_ceiling_cell
@@ -23,7 +23,7 @@ from openended.harness.report.tables.selection import (
     split_axes,
     split_items,
 )
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     Layout,
     Results,
@@ -38,11 +38,11 @@ from openended.harness.results import (
     fold_seeds,
     format_option,
     format_options,
+    get_parent_axis,
     has_same_data,
     label_systems,
-    natural_sort_key,
-    order_key,
-    parent_axis,
+    make_natural_sort_key,
+    make_order_key,
 )  # fmt: skip
 
 NO_HUMAN = "No human value was measured."
@@ -95,89 +95,90 @@ class _ValueTable:
             raise DataError(f"table {self.name}: none of the runs measured {requested}")
         selected = [i for i in self.items if (i.metric, i.key) in set(pairs)]
         models = [i for i in selected if i.system == "model"]
-        self.columns = self._column_names(models)
-        self.axes = [a for a in find_varying_axes(models) if a not in self._axes_outside_rows(models[0])]
-        rows = self._row_items(models)
+        self.columns = self._name_columns(models)
+        self.axes = [a for a in find_varying_axes(models) if a not in self._list_outer_axes(models[0])]
+        rows = self._group_by_row(models)
         # The reason for a missing metric is shown in the cells of all its values.
-        self.reasons = {(i.metric, self._row_key(i)): i.reason for i in self.items if i.system == "model" and i.reason}
+        failed = [i for i in self.items if i.system == "model" and i.reason]
+        self.reasons = {(i.metric, self._make_row_key(i)): i.reason for i in failed}
         humans = [i for i in selected if i.system != "model"]
         built = [
-            self._column(pair, where, fields, part, rows)
+            self._build_column(pair, where, fields, part, rows)
             for pair in pairs
-            for where in self._column_axes(models)
-            for fields, part in self._by_signature(pair, selected)
+            for where in self._list_column_axes(models)
+            for fields, part in self._get_variants(pair, selected)
         ]
         columns, cells = [b[0] for b in built], [b[1] for b in built]
         first = [row_items[0] for row_items in rows.values()]
-        labels = self.row_names = dict(zip(rows, label_systems(first, self._axes_outside_rows(first[0])), strict=True))
+        labels = self.row_names = dict(zip(rows, label_systems(first, self._list_outer_axes(first[0])), strict=True))
         table_rows = [
             TableRow(labels[key], "model", tuple(c[key] for c in cells), max((i.seeds for i in rows[key]), default=0))
             for key in rows
         ]
         if self.layout.human and not self.layout.gaps:
-            top = self._human_rows(humans, models, columns)
+            top = self._build_human_rows(humans, models, columns)
             table_rows = [*top, *(dataclasses.replace(r, rule=bool(top) and i == 0) for i, r in enumerate(table_rows))]
         return Table(
-            self.name, self._title(), tuple(columns), tuple(table_rows),
+            self.name, self._format_title(), tuple(columns), tuple(table_rows),
             remarks=(*describe_resolution(models, self.results), *list_run_notes(models, self.results, self._label)),
-            warnings=list_warnings(models, self.items, self._label), rules=self._rules(models),
+            warnings=list_warnings(models, self.items, self._label), rules=self._list_rules(models),
         )  # fmt: skip
 
-    def _title(self) -> str:
+    def _format_title(self) -> str:
         tasks = sorted({i.axes["task"] for i in self.items if i.system == "model" and i.axes.get("task")})
         parts = [f"{a}={v}" for a, v in zip(self.layout.split, self.parts, strict=True) if a != "task"]
         return ", ".join([f"{self.layout.title} on {', '.join(tasks)}" if tasks else self.layout.title, *parts])
 
-    def _rules(self, models: Sequence[SystemValue]) -> tuple[str, ...]:
+    def _list_rules(self, models: Sequence[SystemValue]) -> tuple[str, ...]:
         counts = sorted({i.seeds for i in models if i.seeds > 1})
         return (*([f"Mean over {' or '.join(map(str, counts))} seeds, as the column says."] if counts else []), RULE)
 
     def _label(self, item: SystemValue) -> str:
-        return self.row_names[self._row_key(item)]
+        return self.row_names[self._make_row_key(item)]
 
     # Rows -------------------------------------------------------------------------------------------------------------
 
-    def _row_key(self, item: SystemValue) -> RowKey:
-        out = self._axes_outside_rows(item)
+    def _make_row_key(self, item: SystemValue) -> RowKey:
+        out = self._list_outer_axes(item)
         # Decoder options are included because beam search with another option is another row.
-        names = add_options(self.layout.rows or [a for a in item.axes if not parent_axis(a)], item.axes)
+        names = add_options(self.layout.rows or [a for a in item.axes if not get_parent_axis(a)], item.axes)
         return tuple((a, item.axes.get(a, "")) for a in names if a not in out)
 
-    def _axes_outside_rows(self, item: SystemValue) -> set[str]:
+    def _list_outer_axes(self, item: SystemValue) -> set[str]:
         """Return the axes that the column titles or the table title already show."""
         return {*add_options(self.layout.columns, item.axes), *self.layout.split}
 
-    def _row_items(self, models: Sequence[SystemValue]) -> dict[RowKey, list[SystemValue]]:
+    def _group_by_row(self, models: Sequence[SystemValue]) -> dict[RowKey, list[SystemValue]]:
         outer = [a for a in (self.layout.rows or ("model", "decoder")) if a not in self.layout.columns]
         axes = list(dict.fromkeys([*outer, *self.axes, *(models[0].axes if models else ())]))
         rows: dict[RowKey, list[SystemValue]] = {}
-        for item in sorted(models, key=lambda i: tuple(order_key(a, i) for a in axes)):
-            rows.setdefault(self._row_key(item), []).append(item)
+        for item in sorted(models, key=lambda i: tuple(make_order_key(a, i) for a in axes)):
+            rows.setdefault(self._make_row_key(item), []).append(item)
         return rows
 
     # Columns ----------------------------------------------------------------------------------------------------------
 
-    def _column_names(self, models: Sequence[SystemValue]) -> list[str]:
+    def _name_columns(self, models: Sequence[SystemValue]) -> list[str]:
         names = add_options(self.layout.columns, models[0].axes) if models else []
         rows = list({tuple(i.axes.get(n, "") for n in names): i.axes for i in models}.values())
         differ = find_distinguishing_axes(rows, names)
         return [*self.layout.columns, *(n for n in names if n in differ and n not in self.layout.columns)]
 
-    def _column_axes(self, models: Sequence[SystemValue]) -> list[dict[str, str]]:
+    def _list_column_axes(self, models: Sequence[SystemValue]) -> list[dict[str, str]]:
         combos = {tuple(i.axes.get(a, "") for a in self.columns): None for i in models}
         return [dict(zip(self.columns, c, strict=True)) for c in sorted(combos)]
 
-    def _by_signature(self, pair: tuple[str, str], items: Sequence[SystemValue]) -> list[tuple[str, list[SystemValue]]]:
+    def _get_variants(self, pair: tuple[str, str], items: Sequence[SystemValue]) -> list[tuple[str, list[SystemValue]]]:
         """Return (distinguishing options, values) per signature; a single group if signatures must not differ."""
         values = [i for i in items if (i.metric, i.key) == pair]
         models = [i for i in values if i.system == "model"]
         if self.layout.differing != "columns":
             return [("", values)]
         names = {s: format_options(pair[0], differ) for s, differ in find_differing_options(models, ignored=()).items()}
-        order = sorted(names, key=lambda s: natural_sort_key(names[s]))
+        order = sorted(names, key=lambda s: make_natural_sort_key(names[s]))
         return [(names[s], [i for i in values if i.signature == s or i.system == "ceiling"]) for s in order]
 
-    def _column(
+    def _build_column(
         self,
         pair: tuple[str, str],
         where: Mapping[str, str],
@@ -192,28 +193,28 @@ class _ValueTable:
         first = (model_items or here or candidates)[0]
         by_row: dict[RowKey, list[SystemValue]] = {key: [] for key in rows}
         for item in model_items:
-            by_row[self._row_key(item)].append(item)
+            by_row[self._make_row_key(item)].append(item)
         gap = self.layout.gaps and first.direction == "match_human"
-        cells = {key: self._cell(items, pair, humans, gap, key) for key, items in by_row.items()}
-        cells |= {key: mark_incomparable(i, first) for i in others if not by_row[key := self._row_key(i)]}
-        digits = column_decimals([*cells.values(), *([] if gap else [Cell(h.mean) for h in humans])])
+        cells = {key: self._build_cell(items, pair, humans, gap, key) for key, items in by_row.items()}
+        cells |= {key: mark_incomparable(i, first) for i in others if not by_row[key := self._make_row_key(i)]}
+        digits = choose_column_decimals([*cells.values(), *([] if gap else [Cell(h.mean) for h in humans])])
         labels = [v if a in self.layout.columns else format_option(a, v) for a, v in where.items()]
         title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*labels, fields) if v)])
         direction = "lower" if gap else first.direction
         spans = any(cell.interval for cell in cells.values())
         column = Column(*pair, title, direction, digits, first.signature, gap, first.target, interval=spans)
-        targets = {key: self._target(by_row[key], humans) for key in rows}
+        targets = {key: self._find_target(by_row[key], humans) for key in rows}
         column, cells = mark_best_cells(column, cells, targets, self._test)
-        self.signatures[column] = {_signature_without_n(i.signature) for i in model_items}
+        self.signatures[column] = {_drop_n(i.signature) for i in model_items}
         return column, cells
 
     def _test(self, cell: Cell, best: Cell) -> float:
         """Return the p-value of the test that a cell is as good as the best one; NaN without a test."""
         if cell.source is None or best.source is None:
             return math.nan
-        return equality_p_value(self.results, self.items, cell.source, best.source)
+        return compute_equality_p_value(self.results, self.items, cell.source, best.source)
 
-    def _cell(
+    def _build_cell(
         self, items: Sequence[SystemValue], pair: tuple[str, str], humans: Sequence[SystemValue], gap: bool, key: RowKey
     ) -> Cell:
         if len(items) > 1:
@@ -226,7 +227,7 @@ class _ValueTable:
             return Cell(note=f"{item.metric}: {item.reason}", source=item)
         value = item.mean
         if gap:
-            target = self._target(items, humans)
+            target = self._find_target(items, humans)
             if not math.isfinite(target):
                 return Cell(note=f"{item.metric}: {NO_HUMAN}")
             value = abs(value - target)
@@ -240,7 +241,7 @@ class _ValueTable:
     def _describe_crowded_cell(self, items: Sequence[SystemValue], key: RowKey) -> str:
         """Return the error message for two values in one cell."""
         axes = find_differing_fields([i.axes for i in items])
-        rows = ", ".join(a for a, _ in key if not parent_axis(a))
+        rows = ", ".join(a for a, _ in key if not get_parent_axis(a))
         if axes:
             fields_text = "; ".join(
                 f"{a} ({' and '.join(i.axes.get(a) or 'none' for i in items[:2])})" for a in axes[:3]
@@ -255,35 +256,35 @@ class _ValueTable:
         )
         return f"table {self.name}: {items[0].metric} has several values of one system, which differ in {fields_text}"
 
-    def _target(self, items: Sequence[SystemValue], humans: Sequence[SystemValue]) -> float:
+    def _find_target(self, items: Sequence[SystemValue], humans: Sequence[SystemValue]) -> float:
         """Return the human value for a row (same signature and data); NaN if there is none."""
         human = find_human_value([h for h in humans if math.isfinite(h.mean)], items[0]) if items else None
         return human.mean if human is not None else math.nan
 
     # The human row ----------------------------------------------------------------------------------------------------
 
-    def _human_rows(
+    def _build_human_rows(
         self, humans: Sequence[SystemValue], models: Sequence[SystemValue], columns: Sequence[Column]
     ) -> list[TableRow]:
         """Build a row per set of human texts; sets with equal values share a row."""
         aside = set(add_options(self.layout.columns, models[0].axes)) if models else set()
         axes = [a for a in models[0].axes if describes_human_side(a) and a not in aside] if models else []
         groups: dict[tuple[str, ...], list[SystemValue]] = {}
-        for item in sorted(humans, key=lambda i: tuple(order_key(a, i) for a in (*self.axes, *axes))):
+        for item in sorted(humans, key=lambda i: tuple(make_order_key(a, i) for a in (*self.axes, *axes))):
             groups.setdefault(tuple(item.axes.get(a, "") for a in axes), []).append(item)
         rows: dict[tuple[Cell, ...], SystemValue] = {}
         for items in groups.values():
             mine = [m for m in models if has_same_data(items[0], m)]
-            cells = tuple(self._human_cell(items, column, mine or models) for column in columns)
+            cells = tuple(self._build_human_cell(items, column, mine or models) for column in columns)
             rows.setdefault(cells, items[0])
-        labels = label_systems(list(rows.values()), self._axes_outside_rows(models[0])) if len(rows) > 1 else ["human"]
+        labels = label_systems(list(rows.values()), self._list_outer_axes(models[0])) if len(rows) > 1 else ["human"]
         return [TableRow(label, "human", cells) for cells, label in zip(rows, labels, strict=False)]
 
-    def _human_cell(self, items: Sequence[SystemValue], column: Column, models: Sequence[SystemValue]) -> Cell:
+    def _build_human_cell(self, items: Sequence[SystemValue], column: Column, models: Sequence[SystemValue]) -> Cell:
         signatures = self.signatures[column]
         mine = [i for i in items if (i.metric, i.key) == (column.metric, column.key)]
         for item in sorted(mine, key=lambda i: (i.system != "human", i.signature != column.signature)):
-            if not math.isfinite(item.mean) or _signature_without_n(item.signature) not in signatures:
+            if not math.isfinite(item.mean) or _drop_n(item.signature) not in signatures:
                 continue
             if item.system == "human":
                 return Cell(item.mean, source=item)
@@ -293,6 +294,6 @@ class _ValueTable:
         return Cell(note=next((i.reason for i in mine if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
 
 
-def _signature_without_n(signature: str) -> tuple[tuple[str, str], ...]:
+def _drop_n(signature: str) -> tuple[tuple[str, str], ...]:
     """Return a signature without `n`, which differs for halves of the human texts or several samples per prompt."""
     return tuple((k, v) for k, v in parse_signature(signature).items() if k != "n")

@@ -17,7 +17,7 @@ LEGEND = {
     "lower": "↓ lower",
     "match_human": "≈ closer to human",
 }
-DAGGER = "†"  # on the headings of columns that nobody should trust
+DAGGER = "†"  # marks the headings of columns that should not be trusted
 BoldRule = Literal["", "tests", "intervals", "printed"]
 BOLD = {
     "tests": "best, or not separated from it by a paired test (Holm, p ≥ 0.05)",
@@ -136,7 +136,7 @@ class Table:
 
     def mark(self, cell: Cell) -> str:
         """Return the mark of a cell's note."""
-        return letters(self.notes().index(cell.note)) if cell.note else ""
+        return format_letters(self.notes().index(cell.note)) if cell.note else ""
 
     def signatures(self) -> list[str]:
         """Return the distinct signatures of the columns."""
@@ -185,11 +185,11 @@ class Table:
             parts.append("± std over seeds")
         if any(math.isfinite(cell.metric_error) for cell in cells):
             parts.append("(…) metric's own std")
-        lines = ("; ".join(parts), self._bold_rules())
+        lines = ("; ".join(parts), self._explain_bold())
         return tuple(f"{line}." for line in lines if line)
 
-    def _bold_rules(self) -> str:
-        """Say which cells are bold; if the columns differ in the rule, name the columns of all rules but the first."""
+    def _explain_bold(self) -> str:
+        """Explain which cells are bold; if columns differ in the rule, name the columns of all rules but the first."""
         marked = [c for i, c in enumerate(self.columns) if any(row.cells[i].best for row in self.rows)]
         parts: list[str] = []
         for rule, text in BOLD.items():
@@ -199,8 +199,8 @@ class Table:
         return "; ".join(parts)
 
 
-def letters(index: int) -> str:
-    """Return a, b, …, z, aa, ab, …."""
+def format_letters(index: int) -> str:
+    """Format an index as a, b, …, z, aa, ab, …."""
     text = ""
     index += 1
     while index:
@@ -209,6 +209,6 @@ def letters(index: int) -> str:
     return text
 
 
-def column_decimals(cells: Sequence[Cell]) -> int:
+def choose_column_decimals(cells: Sequence[Cell]) -> int:
     """Choose the decimals of a column from its cells."""
     return choose_decimals([c.value for c in cells], [c.sd for c in cells])

@@ -17,11 +17,11 @@ def build_variant_tables(results: Results, layout: Layout, name: str) -> list[Ta
     values_layout = dataclasses.replace(layout, kind="values", differing="columns")
     tables: list[Table] = []
     for table in build_value_tables(results, values_layout, name):
-        tables += [table, *([_agreement(table)] if len(table.columns) > 1 else [])]
+        tables += [table, *([_build_agreement_table(table)] if len(table.columns) > 1 else [])]
     return tables
 
 
-def _agreement(table: Table) -> Table:
+def _build_agreement_table(table: Table) -> Table:
     """Correlate all pairs of columns over the systems that have both values."""
     from openended.metrics.correlation import rank_correlation
 
@@ -35,7 +35,7 @@ def _agreement(table: Table) -> Table:
             correlation = rank_correlation(*zip(*both, strict=True)) if len(both) > 2 else math.nan
             cells.append(Cell(correlation) if math.isfinite(correlation) else Cell(note=FEW))
         rows.append(TableRow(column.title, "metric", tuple(cells)))
-    shorts = _short([c.title for c in table.columns])
+    shorts = _shorten_titles([c.title for c in table.columns])
     columns = tuple(Column(c.metric, c.key, name, "none", 3) for c, name in zip(table.columns, shorts, strict=True))
     remark = f"Spearman's ρ over {len(systems)} systems, without the human row, of the values above."
     return Table(
@@ -44,7 +44,7 @@ def _agreement(table: Table) -> Table:
     )  # fmt: skip
 
 
-def _short(titles: Sequence[str]) -> list[str]:
+def _shorten_titles(titles: Sequence[str]) -> list[str]:
     """Return the options without the metric's name, or only their values if all titles list the same options."""
     options = [[part.partition("=") for part in t.partition("(")[2].rpartition(")")[0].split(", ")] for t in titles]
     alike = len({tuple(name for name, _, _ in parts) for parts in options}) == 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrackedJob:
-    """What a tracker is told about a finished run, or about the report of a grid."""
+    """What a tracker logs about a finished run or about the report of a grid."""
 
     id: str
     """Equal for equal results: the folder of the run below `runs`, or the name and digest of the report."""
@@ -33,7 +33,7 @@ class TrackedJob:
 
 
 class Tracker(Protocol):
-    """What every tracker does; any of these may raise, and the run is kept."""
+    """The interface of trackers; if a method raises, the run is kept."""
 
     package: ClassVar[str]
     """Import name of the package."""
@@ -53,7 +53,7 @@ class Tracker(Protocol):
         """Log a PNG."""
 
     def finish(self, *, failed: bool) -> None:
-        """Close the entry; nothing is left open, whether or not a call before raised."""
+        """Close the entry, whether or not an earlier call raised."""
 
 
 def flatten_config(config: Mapping[str, Json]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Log finished runs and reports to the chosen tracker, each once; a tracker that fails costs no run."""
+"""Log finished runs and reports to the chosen tracker, each once; a failing tracker does not fail a run."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _track(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOpti
     try:
         marker.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(marker.with_suffix(".lock"))  # jobs of a grid in several processes may share a run
-        with lock, contextlib.redirect_stdout(sys.stderr):  # what packages print is no output of ours
+        with lock, contextlib.redirect_stdout(sys.stderr):  # hide what packages print
             if not marker.exists():
                 _log_job(TRACKERS[options.kind](options, outputs / FOLDER), describe())
                 write_text(marker, f"{job_id}\n")
@@ -121,7 +121,7 @@ def _track(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOpti
 
 
 def _name_target(options: TrackerOptions) -> str:
-    """Return a folder name for where jobs are logged: another project or server has jobs of its own."""
+    """Return a folder name for a logging target, so that each project or server has its own list of logged jobs."""
     parts = [options.kind, options.project, options.uri or ""]
     return "-".join("".join(c if c.isalnum() else "_" for c in part) for part in parts if part)
 
@@ -143,7 +143,7 @@ def _log_job(tracker: Tracker, job: TrackedJob) -> None:
 
 
 def describe_run(folder: Path, job_id: str) -> TrackedJob:
-    """Return what a tracker is told about a finished run."""
+    """Return what a tracker logs about a finished run."""
     results = read_results([folder])
     (run,) = results.runs
     config = {name: value for name, value in run.axes.items() if value is not None}
@@ -170,7 +170,7 @@ def _list_values(run: Run) -> Iterator[tuple[str, float]]:
 
 
 def describe_report(folder: Path, name: str, job_id: str) -> TrackedJob:
-    """Return what a tracker is told about a report: its tables and figures."""
+    """Return what a tracker logs about a report: its tables and figures."""
     import pandas as pd
 
     tables = {path.stem: pd.read_csv(path, dtype=str) for path in sorted((folder / "tables").glob("*.csv"))}

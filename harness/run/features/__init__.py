@@ -1,4 +1,4 @@
-"""What the metrics read of the texts: each model passes once over each source."""
+"""Features of the texts that the metrics need: each model runs once over each source."""
 
 from openended.harness.run.features.features import FOR_DECODER, Featurizer
 

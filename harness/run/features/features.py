@@ -45,7 +45,7 @@ READ = (
     "tokens",
     "end_tokens",
     "corpus",
-)  # off the rows and by tokenizers, without weights
+)  # read from the rows and by tokenizers, without weights
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 FOR_DECODER = Need("token_nll", by="decoder")
 
@@ -91,14 +91,14 @@ class Featurizer(ScorerFeatures):
         Raises:
             UndefinedMetric: If a feature does not exist for this system (a decoder without Q, say).
         """
-        return {_label(need): self._feature(source, need).content for need in needs}
+        return {_label(need): self._get_feature(source, need).content for need in needs}
 
     def side(self, source: TextRows, needs: Iterable[Need]) -> Side:
         """Return the `Side` that a metric reads, with these features loaded.
 
         Sides are cached by the content of their features, so that values derived from one are shared between metrics.
         """
-        features = {need: self._feature(source, need) for need in needs}
+        features = {need: self._get_feature(source, need) for need in needs}
         contents = sorted([_label(need), str(feature.content)] for need, feature in features.items())
         key = digest([source.role, source.digest, contents])
 
@@ -110,11 +110,11 @@ class Featurizer(ScorerFeatures):
 
     def value(self, source: TextRows, need: Need) -> Any:  # noqa: ANN401 - each kind has its own
         """Return one feature, or None if it is not computed yet."""
-        feature = self._feature(source, need)
+        feature = self._get_feature(source, need)
         return feature.value if feature.content is not None else None
 
     def make(self, requests: Sequence[tuple[TextRows, Sequence[Need]]], decoder: Decoder | None) -> None:
-        """Compute (or plan) all needed features of each source; features computed before are skipped.
+        """Compute (or plan) all needed features of each source; features that exist are skipped.
 
         Args:
             requests: Sources with their needs; a source may occur several times.
@@ -155,7 +155,7 @@ class Featurizer(ScorerFeatures):
     def _store(self, source: TextRows, need: Need, content: str | None, load: Callable[[], Any]) -> None:
         self._features[source.identity, need] = FeatureHandle(content, load)
 
-    def _feature(self, source: TextRows, need: Need) -> FeatureHandle:
+    def _get_feature(self, source: TextRows, need: Need) -> FeatureHandle:
         feature = self._features[source.identity, need]
         if feature.reason:
             raise UndefinedMetric(feature.reason)
@@ -194,7 +194,7 @@ class Featurizer(ScorerFeatures):
         return get_content(entry), lambda: stages.load_ragged(get_path(entry))
 
     def _load_end_tokens(self, spec: ModelSpec | None) -> tuple[str | None, Callable[[], Any]]:
-        """Ids of the tokens that end a text, by the tokenizer's files."""
+        """Load the ids of the tokens that end a text, from the tokenizer's files."""
         if spec is None:
             raise UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
         tokenizer = self.builder.try_or_note(lambda: tokenizer_digest(spec))
@@ -234,7 +234,7 @@ class Featurizer(ScorerFeatures):
             return self.passes.read_q(folder, model, q_decoder, source, min_new_tokens)
 
         facts = {"decoder": canonicalize(decoder), "min_new_tokens": min_new_tokens}
-        inputs = {"rows": source.digest, "model": self._id(model), **digest_chat(source, model)}
+        inputs = {"rows": source.digest, "model": self._digest_model(model), **digest_chat(source, model)}
         request = ArtifactRequest("next_token", source.title, facts, inputs, source.workload(model))
         entry = self.builder.build(request, write)
 
@@ -249,7 +249,7 @@ class Featurizer(ScorerFeatures):
         self._store(source, need, get_content(entry), stats if need.kind == "next_token" else negative_log)
 
     def _request_vectors(self, source: TextRows, need: Need, spec: EmbedderSpec) -> ArtifactRequest:
-        inputs = {"rows": source.digest, "embedder": self._id(spec)}
+        inputs = {"rows": source.digest, "embedder": self._digest_model(spec)}
         work = source.workload(spec.model_spec())
         return ArtifactRequest("embed", f"{source.title} {need.scope}", {"scope": need.scope}, inputs, work)
 
@@ -257,7 +257,7 @@ class Featurizer(ScorerFeatures):
         """Return the model whose tokenizer counts tokens; None for whitespace words."""
         if need.by == "words":
             return None
-        return self.scoring.counter if need.by == "scorer" else self._model(need).tokenizer_spec()
+        return self.scoring.counter if need.by == "scorer" else self._choose_model(need).tokenizer_spec()
 
 
 def _label(need: Need) -> str:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from openended.harness.models import Backend, LanguageModel
 
 
-# Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: its matrix products round in another way at other
-# sizes (2e-8), which would move the features and every key after them. The option's default.
+# Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: matrix products of other sizes round differently
+# (2e-8), which would change the features and every key after them. Equal to the option's default.
 CPU_ROWS = 64
 
 
@@ -91,18 +91,18 @@ class ModelPasses:
         if embedder is not None and list(requested) == ["embed"]:
             return self.embed([embedder], source, "prompt_and_continuation", [0])
         lm = self.session.model(spec, self.runtime)
-        prompts, texts = self._ids(source, spec, score_options)
+        prompts, texts = self._read_ids(source, spec, score_options)
         whole, batch, ranks = (
             score_options.scope == "prompt_and_continuation",
-            self._rows_at_once(lm),
+            self._choose_batch_size(lm),
             "rank" in requested,
         )
         builds: dict[str, Build] = {}
-        with self._progress(f"score {source.title}", len(texts)) as advance:
+        with self._show_progress(f"score {source.title}", len(texts)) as advance:
             if embedder is not None and "embed" in requested:
                 both = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=embedder, batch_size=batch)
                 vectors, scores = lm.embed_and_score(both, include_prompt=whole, ranks=ranks, advance=advance)
-                builds["embed"] = _saver(vectors, lm)
+                builds["embed"] = _make_saver(vectors, lm)
             else:
                 request = ScoringRequest(
                     prompts=prompts, continuations=texts, include_prompt=whole, bos=score_options.bos, ranks=ranks,
@@ -118,8 +118,8 @@ class ModelPasses:
     ) -> Mapping[str, Any]:
         """Write a sketch of the gradient of each text's loss."""
         lm = self.session.model(spec, self.runtime)
-        prompts, texts = self._ids(source, spec, score_options)
-        with self._progress(f"gradients of {source.title}", len(texts)) as advance:
+        prompts, texts = self._read_ids(source, spec, score_options)
+        with self._show_progress(f"gradients of {source.title}", len(texts)) as advance:
             request = GradientRequest(prompts=prompts, continuations=texts, size=size)
             sketches = lm.sketch_gradients(request, advance)
         stages.save_array(folder / stages.VECTORS, sketches)
@@ -131,16 +131,16 @@ class ModelPasses:
         """Embed at the maximum lengths of `specs`, which differ in nothing else; in one pass where the model can."""
         spec = specs[0]
         model = self.session.embedder(spec, self.runtime)
-        batch = self._rows_at_once(model)
-        with self._progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
+        batch = self._choose_batch_size(model)
+        with self._show_progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
             if spec.kind == "sentence":
-                return [_saver(embed_texts(model, spec, load_texts(source, scope), batch_size=batch), model)]
-            prompts, texts = self._ids(source, spec.model_spec(), ScoringOptions(scope=scope))
+                return [_make_saver(embed_texts(model, spec, load_texts(source, scope), batch_size=batch), model)]
+            prompts, texts = self._read_ids(source, spec.model_spec(), ScoringOptions(scope=scope))
             if scope == "continuation":
                 prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
             request = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
             embedded = embed(model, request, advance)
-        return [_saver(embedded[specs[i].max_length], model) for i in indices]
+        return [_make_saver(embedded[specs[i].max_length], model) for i in indices]
 
     def read_q(
         self, folder: Path, spec: BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int
@@ -148,28 +148,28 @@ class ModelPasses:
         """Write the statistics of a decoder's Q on a source."""
         lm = self.session.model(spec, self.runtime)
         rows = RowFile(source.path)
-        with self._progress(f"read Q on {source.title}", len(rows)) as advance:
+        with self._show_progress(f"read Q on {source.title}", len(rows)) as advance:
             request = QStatisticsRequest(
-                prompts=_prompts(source, spec), continuations=rows.token_ids, decoders=[decoder],
-                min_new_tokens=min_new_tokens, batch_size=self._rows_at_once(lm),
+                prompts=_read_prompt_ids(source, spec), continuations=rows.token_ids, decoders=[decoder],
+                min_new_tokens=min_new_tokens, batch_size=self._choose_batch_size(lm),
             )  # fmt: skip
             (stats,) = lm.q_statistics(request, advance)
         return {**stages.save_next_token(folder, stats), "device": str(lm.device), **lm.provenance()}
 
-    def _rows_at_once(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
+    def _choose_batch_size(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
         return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
 
-    def _ids(self, source: TextRows, spec: BackendSpec, score_options: ScoringOptions) -> tuple[Ragged, Ragged]:
-        """Token ids of prompts and continuations under a model's tokenizer; kept ids where it is the same one."""
+    def _read_ids(self, source: TextRows, spec: BackendSpec, score_options: ScoringOptions) -> tuple[Ragged, Ragged]:
+        """Read token ids of prompts and continuations under a model's tokenizer; stored ids if it is the same one."""
         rows, tokenizer_spec = RowFile(source.path), spec.tokenizer_spec()
         if tokenizer_spec is None:
             raise SpecError(f"model {spec.title}: it has no tokenizer to score with")
         if source.tokenizer == tokenizer_digest(tokenizer_spec) and not score_options.tokenizes_again:
-            return _prompts(source, spec), rows.token_ids
+            return _read_prompt_ids(source, spec), rows.token_ids
         tokenizer = self.session.tokenizer(tokenizer_spec)
         return tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, score_options, tokenizer))
 
-    def _progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
+    def _show_progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
         return show_progress(title, total, unit="texts", enabled=self.runtime.progress)
 
 
@@ -179,7 +179,7 @@ def load_texts(source: TextRows, scope: Scope) -> list[str]:
 
 
 def iterate_texts(source: TextRows, scope: Scope) -> Iterator[str]:
-    """Yield what `texts_of` holds, a bounded number of texts in memory."""
+    """Yield the texts of `load_texts`, with a bounded number of them in memory."""
     rows = RowFile(source.path)
     if scope == "continuation":
         return rows.each("text")
@@ -207,8 +207,8 @@ def _remove(text: str, ends: Sequence[str]) -> str:
     return text.strip()
 
 
-def _prompts(source: TextRows, spec: BackendSpec) -> Ragged:
-    """Prompt ids as a model reads them: through its chat template where it is the model under test and has one."""
+def _read_prompt_ids(source: TextRows, spec: BackendSpec) -> Ragged:
+    """Read prompt ids as the model sees them: through its chat template if it has one and is the model under test."""
     rows = RowFile(source.path)
     if not spec.chat_template:
         return rows.prompt_ids
@@ -224,7 +224,7 @@ def _save_ragged(scores: Ragged, model: Backend, folder: Path) -> Mapping[str, A
     return {"n": len(scores), "tokens": len(scores.values), "device": str(model.device), **model.provenance()}
 
 
-def _saver(embedded: TextVectors, model: LanguageModel | Backend) -> Build:
+def _make_saver(embedded: TextVectors, model: LanguageModel | Backend) -> Build:
     return partial(_save, embedded=embedded, device=str(model.device))
 
 

@@ -1,4 +1,4 @@
-"""The features that a scorer makes: losses and ranks of tokens, with vectors in the same pass, and gradients."""
+"""Features that a scorer computes: losses and ranks of tokens, vectors in the same pass, and gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHOLE: Scope = "prompt_and_continuation"
 
 
 class ScorerFeatures:
-    """Base of `Featurizer`: finds or makes what a scorer says of a source."""
+    """Base of `Featurizer`: finds or computes the scorer's features of a source."""
 
     scoring: ScoringPart
     generation: GenerationPart
@@ -42,13 +42,13 @@ class ScorerFeatures:
         raise NotImplementedError
 
     def _compute_scores(self, source: TextRows, need: Need, needs: Sequence[Need]) -> None:
-        """Token NLL under a model's full distribution; in the same pass ranks, and vectors if both are one model's."""
-        spec, score_options = self._model(need), ScoringOptions.from_need(need)
+        """Compute token NLL under the full distribution; in the same pass ranks, and vectors if the models are one."""
+        spec, score_options = self._choose_model(need), ScoringOptions.from_need(need)
         self.builder.try_or_note(partial(spec.demand, "score"))
         vectors = Need("embeddings", by="embedder", scope=WHOLE)
         embedder = self.scoring.embedder if vectors in needs and not self.scoring.user_embeddings else None
         done = (source.identity, vectors) in self._features
-        if done or embedder is None or not score_options.is_plain or not self._share_one_pass(embedder, spec):
+        if done or embedder is None or not score_options.is_plain or not self._can_share_pass(embedder, spec):
             embedder = None
         nll, rank = replace(need, kind="token_nll"), replace(need, kind="token_rank")
         requested = {n: k for n, k in ((nll, "score"), (rank, "rank")) if n is need or n in needs}
@@ -69,8 +69,8 @@ class ScorerFeatures:
             self._store_vectors(source, vectors, entries[-1])
 
     def _compute_gradients(self, source: TextRows, need: Need) -> None:
-        """Sketches of the gradients of the losses of texts, by the scorer."""
-        spec, options = self._model(need), dict(need.options)
+        """Compute sketches of the gradients of the scorer's losses of texts."""
+        spec, options = self._choose_model(need), dict(need.options)
         self.builder.try_or_note(partial(spec.demand, "gradients"))
         size = int(options.pop("size") or 0)
         score_options = ScoringOptions.from_need(replace(need, options=tuple(options.items())))
@@ -79,8 +79,8 @@ class ScorerFeatures:
         entry = self.builder.build(request, partial(self.passes.sketch_gradients, spec, source, score_options, size))
         self._store(source, need, get_content(entry), lambda: stages.load_array(get_path(entry) / stages.VECTORS))
 
-    def _share_one_pass(self, embedder: EmbedderSpec, scorer: BackendSpec) -> bool:
-        """True where one pass of the scorer can make the embedder's vectors too."""
+    def _can_share_pass(self, embedder: EmbedderSpec, scorer: BackendSpec) -> bool:
+        """Return whether one pass of the scorer can compute the embedder's vectors too."""
         if embedder.kind != "causal" or embedder.lengths:
             return False
         both = self.builder.try_or_note(lambda: (embedder.model_spec().identity(), scorer.identity()))
@@ -89,12 +89,14 @@ class ScorerFeatures:
     def _request_scores(
         self, source: TextRows, score_options: ScoringOptions, spec: BackendSpec, stage: str
     ) -> ArtifactRequest:
-        is_other = spec is not self.scoring.scorer and self._id(spec) != self._id(self.scoring.scorer)
-        inputs = {"rows": source.digest, "scorer": self._id(spec), **digest_chat(source, spec)}
+        is_other = spec is not self.scoring.scorer and self._digest_model(spec) != self._digest_model(
+            self.scoring.scorer
+        )
+        inputs = {"rows": source.digest, "scorer": self._digest_model(spec), **digest_chat(source, spec)}
         what = f"{source.title} {score_options.title}" + f" by {spec.title}" * is_other
         return ArtifactRequest(stage, what, score_options.facts(), inputs, source.workload(spec))
 
-    def _model(self, need: Need) -> BackendSpec:
+    def _choose_model(self, need: Need) -> BackendSpec:
         role = "model" if need.by in ("model", "decoder") else "scorer"
         spec = self.generation.model if role == "model" else self.scoring.scorer
         if spec is None:
@@ -103,8 +105,8 @@ class ScorerFeatures:
             )
         return spec
 
-    def _id(self, spec: BackendSpec | EmbedderSpec | None) -> str | None:
-        """Digest of what makes two models the same one; None if there is none or a plan finds it missing."""
+    def _digest_model(self, spec: BackendSpec | EmbedderSpec | None) -> str | None:
+        """Return a digest that is equal for equal models; None if there is no model or a plan finds it missing."""
         return self.builder.try_or_note(partial(digest_model, spec)) if spec is not None else None
 
 
@@ -113,14 +115,14 @@ def _load_scores(entry: Entry | None) -> Ragged:
 
 
 def digest_chat(source: TextRows, spec: BackendSpec) -> dict[str, str | None]:
-    """Return what enters a key beside the rows where a model reads the prompts through its chat template."""
+    """Return the chat template's field of a key, if the model reads the prompts through one."""
     if not spec.chat_template:
         return {}
     return {"chat": source.chat.content if source.chat is not None else None}
 
 
 def get_content(entry: Entry | None) -> str | None:
-    """Return an artifact's digest; None while it is to be made."""
+    """Return an artifact's digest; None while it is only planned."""
     return entry.content if entry is not None else None
 
 

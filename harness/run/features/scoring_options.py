@@ -39,12 +39,12 @@ class ScoringOptions:
 
     @property
     def tokenizes_again(self) -> bool:
-        """True where stored ids are not read."""
+        """True if stored ids are not used."""
         return self.retokenize or self.without_end
 
     @property
     def is_plain(self) -> bool:
-        """True where an embedder may share the pass."""
+        """True if an embedder may share the pass."""
         return self == ScoringOptions(scope=self.scope)
 
     @property

@@ -26,21 +26,21 @@ def find_user_embeddings(
         DataError: If the file is missing, is no array of numbers with two axes, or has not a row for each text.
     """
     path = files.model if source.role == "model" else files.human
-    content = builder.try_or_note(partial(_digest, path))
+    content = builder.try_or_note(partial(_digest_vectors, path))
     if content is None or source.entry is None:
         return None, dict
     whole = files.whole and source.file != MORE
-    vectors = _rows(path, [int(name.rpartition("/")[2]) for name in RowFile(source.path).ids], whole=whole)
+    vectors = _load_rows(path, [int(name.rpartition("/")[2]) for name in RowFile(source.path).ids], whole=whole)
     return digest(["own vectors", content, source.digest]), lambda: vectors
 
 
-def _digest(path: Path) -> str:
+def _digest_vectors(path: Path) -> str:
     if not path.is_file():
         raise DataError(f"features: no such file: {path}")
     return digest_file(path)
 
 
-def _rows(path: Path, numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
+def _load_rows(path: Path, numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
     try:
         array = load_array(path)
     except DataError as err:
@@ -55,7 +55,7 @@ def _rows(path: Path, numbers: list[int], *, whole: bool) -> NDArray[np.float32]
             f"features: {path}: {len(array)} rows for {needed} texts; expected a row a text, in their order"
         )
     rows = np.asarray(numbers, dtype=np.int64)
-    # The texts of a file as they stand: then the vectors are read from the disk as they are needed.
+    # All texts of a file in its order: the vectors are then read from the disk as needed.
     selected = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
     vectors: NDArray[np.float32] = np.asarray(selected, dtype=np.float32)
     return vectors

@@ -1,4 +1,4 @@
-"""What a grid would find, make and need: its jobs' plans, added up, what several jobs share counted once."""
+"""Forecast of a grid: what is cached, computed and missing; artifacts that jobs share count once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from openended.harness.run.pipeline import Outcome
 from openended.harness.run.resolve import ResolvedRun
 
 PASSES = ("score", "embed", "next_token")  # stages in which a model reads texts
-# Bytes a token of generations and scores, and a text of embeddings, as the store keeps them: texts and ids, float64,
-# a thousand float32.
+# Bytes per token of generations and of scores, and per text of embeddings, in the store: texts and ids, float64, a
+# thousand float32.
 _TOKEN_BYTES, _SCORE_BYTES, _VECTOR_BYTES = 16, 8, 4096
 
 
@@ -57,10 +57,10 @@ class Forecast:
         """Add one job's plan."""
         self.jobs += 1
         self._add_needs(run, outcome)
-        human, model = _sides(run)
+        human, model = _make_placeholders(run)
         for line in outcome.plan:
             rows = model if line.work.role == "model" else human
-            reader = _bare(line.work.model) if line.stage in PASSES and line.work.model is not None else None
+            reader = _drop_label(line.work.model) if line.stage in PASSES and line.work.model is not None else None
             key = line.key or digest([line.stage, line.what, rows, reader])
             if key in self._steps:
                 continue
@@ -83,7 +83,7 @@ class Forecast:
         used |= {"embedder"} if any(need.kind == "embeddings" for need in needs) else set()
         for role, spec in roles.items():
             if spec is not None and (role in used or role not in ("scorer", "embedder")):
-                self.models.setdefault(_bare(spec), set()).add(role)
+                self.models.setdefault(_drop_label(spec), set()).add(role)
         for file in run.data.task.files():
             self.files[str(file.path)] = FileNeed(file.name, file.present, str(file.path), file.url)
         urls = {file.url for file in self.files.values()} - {""}
@@ -117,16 +117,16 @@ class Forecast:
 
     @property
     def disk(self) -> int:
-        """Bytes that the store grows by, about."""
+        """Approximate number of bytes by which the store grows."""
         scored = sum(tokens for (stage, _, _), (_, tokens) in self.reads.items() if stage != "embed")
         return self.tokens * _TOKEN_BYTES + scored * _SCORE_BYTES + self.read("embed") * _VECTOR_BYTES
 
     def sizes(self) -> dict[BackendSpec, ModelSize]:
-        """Return model of this machine → what is known of it."""
+        """Return model → size, for the models that run on this machine."""
         return {spec: size for spec in self.models if (size := spec.describe_size()) is not None}
 
     def time(self, rates: Rates) -> tuple[float | None, Certainty]:
-        """Return seconds and how sure they are; None where a model's rate is not known.
+        """Return the seconds and their certainty; None if the rate of a model is unknown.
 
         Where scorer and embedder are one model, one pass makes both.
         """
@@ -153,11 +153,11 @@ def forecast_plans(plans: Iterable[tuple[ResolvedRun, Outcome]]) -> Forecast:
     return total
 
 
-def _sides(run: ResolvedRun) -> tuple[str, str]:
+def _make_placeholders(run: ResolvedRun) -> tuple[str, str]:
     """Return placeholders for the rows of both sides while their digests are unknown."""
     data, generation = run.data, run.generation
     cuts = generation.model if generation.model is not None else run.scoring.scorer
-    name = canonicalize(_bare(cuts)) if cuts is not None else None
+    name = canonicalize(_drop_label(cuts)) if cuts is not None else None
     human = digest([canonicalize(data.task), data.num_examples, data.max_new_tokens, name])
     decoder = generation.decoder
     seed = generation.seed if decoder is not None and decoder.stochastic else None
@@ -165,6 +165,6 @@ def _sides(run: ResolvedRun) -> tuple[str, str]:
     return human, digest([human, generation.file or maker])
 
 
-def _bare(spec: BackendSpec) -> BackendSpec:
+def _drop_label(spec: BackendSpec) -> BackendSpec:
     """Return a model without its name in tables: one under two names is one."""
     return spec.without_label()

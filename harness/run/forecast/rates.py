@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from openended.harness.core import DataError, HarnessError, digest, read_json
-from openended.harness.models import BUNDLED, BackendSpec, ModelSpec, bundled_models
+from openended.harness.models import BUNDLED, BackendSpec, ModelSpec, list_bundled_models
 from openended.harness.storage import MANIFEST
 
 Certainty = Literal["measured", "scaled", "unknown"]
@@ -19,7 +19,7 @@ MOST = 2000  # entries of a stage that are read
 
 @dataclass
 class Rates:
-    """Tokens a second of what was made here, by the largest entry of each kind: loading a model counts too."""
+    """Tokens per second on this machine, from the largest entry of each kind; loading a model is included."""
 
     generate: dict[tuple[str, str], float] = field(default_factory=dict)
     """(digest of the model, decoder) → tokens a second."""
@@ -43,24 +43,26 @@ class Rates:
         return self._rate(spec, self.passes)
 
     def _rate(self, spec: BackendSpec, rates: Mapping[str, float]) -> tuple[float | None, Certainty]:
-        model = _digest(spec)
+        model = _digest_spec(spec)
         if model is not None and model in rates:
             return rates[model], "measured"
         size = spec.describe_size()
         if size is None or not size.parameters:
             return None, "unknown"
-        bundled = [(other.describe_size().parameters, rates.get(_digest(other) or "")) for other in _bundled()]
+        bundled = [
+            (other.describe_size().parameters, rates.get(_digest_spec(other) or "")) for other in _list_bundled_models()
+        ]
         scaled = [rate * count / size.parameters for count, rate in bundled if rate and count]
         return (min(scaled), "scaled") if scaled else (None, "unknown")
 
 
 def read_rates(store: Path) -> Rates:
-    """Return the rates of a store; empty where nothing was made."""
+    """Read the rates of a store; empty if nothing was computed there."""
     rates = Rates()
     best: dict[object, tuple[int, float]] = {}
     seconds: dict[str, list[float]] = defaultdict(list)
     for stage in ("generate", "score", "measure"):
-        for manifest in _manifests(store / stage):
+        for manifest in _iterate_manifests(store / stage):
             took, meta, recipe = float(manifest["seconds"]), manifest["meta"], manifest["recipe"]
             if stage == "measure":
                 seconds[str(meta.get("metric"))].append(took)
@@ -76,7 +78,7 @@ def read_rates(store: Path) -> Rates:
     return rates
 
 
-def _manifests(stage: Path) -> Iterator[dict[str, Any]]:
+def _iterate_manifests(stage: Path) -> Iterator[dict[str, Any]]:
     for number, path in enumerate(stage.glob(f"*/*/{MANIFEST}")):
         if number >= MOST:
             return
@@ -88,12 +90,12 @@ def _manifests(stage: Path) -> Iterator[dict[str, Any]]:
             yield manifest
 
 
-def _digest(spec: BackendSpec) -> str | None:
+def _digest_spec(spec: BackendSpec) -> str | None:
     try:
         return digest(spec.identity())
     except HarnessError:
         return None
 
 
-def _bundled() -> list[ModelSpec]:
-    return [ModelSpec(path=f"{BUNDLED}{name}") for name in bundled_models()]
+def _list_bundled_models() -> list[ModelSpec]:
+    return [ModelSpec(path=f"{BUNDLED}{name}") for name in list_bundled_models()]

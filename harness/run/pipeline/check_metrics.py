@@ -71,7 +71,7 @@ def check_sizes(run: ResolvedRun, dataset: Dataset) -> None:
     num_human = int(dataset.human.meta["n"]) if dataset.human is not None else run.data.num_planned
     num_model = num_human * run.generation.samples if run.generation.file is None else run.data.num_planned
     if not num_human or not num_model:
-        return  # all texts of a file: how many is not known before it is read
+        return  # all texts of a file; their number is unknown until it is read
     for metric in run.metrics.specs:
         if reason := metric.explain_too_few(num_human, num_model):
             raise SpecError(f"metric.{metric.name}.{reason}")

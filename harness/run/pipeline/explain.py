@@ -1,7 +1,7 @@
 """Write the ids of the texts behind a low score to `explain.jsonl` in the run folder.
 
 A line is a cell that one side fills more than the other (`kind: cell`, with both shares and the texts nearest to its
-centre), the texts that no ball of k-NN precision and recall holds (`kind: missed`, all counted, the first of them
+center), the texts that no ball of k-NN precision and recall holds (`kind: missed`, all counted, the first of them
 named), or those that an estimate of density ratios holds for the least likely on the other side (`kind: ratio`, nats).
 A text is named `id#sample`; its content is in the run's rows, not here.
 """
@@ -30,7 +30,7 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 def write_explanations(
     folder: Path, store: Path, measured: Sequence[SystemResult], human: TextRows, model: TextRows
 ) -> None:
-    """Write what the metrics of the system under test left; nothing where none did.
+    """Write the explanations of the metrics of the system under test; nothing if there are none.
 
     Args:
         folder: Of the run.
@@ -47,20 +47,20 @@ def write_explanations(
         arrays = load_result_arrays(store / result.artefact)
         if not any(name.endswith("_rows") for name in arrays):
             continue
-        names = names or {"human": _names(human), "model": _names(model)}
+        names = names or {"human": _name_rows(human), "model": _name_rows(model)}
         head = {"metric": result.result.metric, "signature": result.result.signature}
-        lines += [{**head, **line} for line in _lines(arrays, names)]
+        lines += [{**head, **line} for line in _iterate_lines(arrays, names)]
     if lines:
         write_text(folder / EXPLAIN, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
 
-def _names(source: TextRows) -> list[str]:
+def _name_rows(source: TextRows) -> list[str]:
     """Return `id#sample` of each row, in the order that two-sample metrics read them."""
     rows = RowFile(source.path)
     return [f"{example}#{sample}" for example, sample in sorted(zip(rows.ids, rows.samples, strict=True))]
 
 
-def _lines(arrays: Arrays, names: Names) -> Iterator[Mapping[str, Json]]:
+def _iterate_lines(arrays: Arrays, names: Names) -> Iterator[Mapping[str, Json]]:
     if "cell" in arrays:
         for index, cell in enumerate(arrays["cell"]):
             shares = arrays["cell_shares"][index]

@@ -1,4 +1,4 @@
-"""A file of human judgments scored by itself: no examples, no model, no generation."""
+"""Score a file of human judgments by itself, without examples, model or generation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from openended.metrics.judgments import JudgmentMetric, check_judgments_file, re
 
 
 def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
-    """Return settings with the metrics that the file of judgments can feed, where it is all that the user names.
+    """Return settings with the metrics that a file of judgments supports, if the user names nothing else.
 
     Args:
         settings: Settings of the run; returned unchanged unless only judgments are given.
@@ -59,7 +59,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     run = resolve_run(replace(settings, model=None, decoder=None, scorer=None, embedder=None))
     columns = run.metrics.judgment_columns
     sha = digest_judgments(path, columns)
-    measured = []
+    results = []
     for metric in run.metrics.specs:
         if not isinstance(metric, JudgmentMetric):
             raise UndefinedMetric(f"{metric.name} needs texts, not judgments")
@@ -75,8 +75,8 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         request = ArtifactRequest("measure", f"{metric.name} {path.name}", spec, {"judgments": sha}, work)
         entry = builder.build(request, write)
         if entry is not None:
-            measured.append(SystemResult("model", metric, stages.load_result(entry.path), entry.name))
+            results.append(SystemResult("model", metric, stages.load_result(entry.path), entry.name))
     if settings.plan_only:
         return Outcome(settings.outputs_dir, 0, tuple(builder.plan))
-    folder = write_record(run, builder, measured, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
+    folder = write_record(run, builder, results, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
     return Outcome(folder, builder.num_computed, tuple(builder.plan))

@@ -44,7 +44,7 @@ from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_fi
 log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
-RESAMPLING_VERSION = 3  # raised when draws are made differently; enters the keys of results that have any
+RESAMPLING_VERSION = 3  # increased when replicates are drawn differently; enters the keys of results that have any
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class SystemResult:
         return ResultRow.from_result(self.system, self.metric, self.result, self.artefact)
 
 
-# Texts of a side from which on nothing derived is kept for the next metric: indexes of a million texts fill the memory.
+# From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
 MANY = 200_000
 
 
@@ -91,12 +91,12 @@ class MetricRunner:
 
     def measure(self, metric: Metric, system: System, human: TextRows, model: TextRows) -> SystemResult | None:
         """Return the metric's result for a system; None while planning what is not made yet."""
-        facts = self.builder.try_or_note(lambda: self._facts(metric, human, model))
+        facts = self.builder.try_or_note(lambda: self._collect_facts(metric, human, model))
         if facts is None:
             self.builder.defer("measure", f"{metric.name} {system}", Workload(role=system, metric=metric.name))
             return None
         try:
-            inputs = self._inputs(metric, human, model)
+            inputs = self._collect_inputs(metric, human, model)
         except UndefinedMetric as err:
             return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, err), None)
 
@@ -104,7 +104,7 @@ class MetricRunner:
         id_notes = (f"computed on {ids}",) if ids else ()
 
         def write(folder: Path) -> Mapping[str, Any]:
-            features, notes = _limit_texts(metric, self._features(metric, human, model, facts))
+            features, notes = _limit_texts(metric, self._load_features(metric, human, model, facts))
             prepared: dict[str, Any] = {}
             try:
                 prepared = _prepare(metric, features)
@@ -149,28 +149,28 @@ class MetricRunner:
         self, metric: Metric, system: System, human: TextRows, model: TextRows, reason: str
     ) -> SystemResult:
         """Return the "–" of a metric that has no value here."""
-        facts = self.builder.try_or_note(lambda: self._facts(metric, human, model)) or {}
+        facts = self.builder.try_or_note(lambda: self._collect_facts(metric, human, model)) or {}
         return SystemResult(
             system, metric, _build_undefined_result(metric, facts, human, model, UndefinedMetric(reason)), None
         )
 
-    def _facts(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str]:
+    def _collect_facts(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str]:
         return collect_facts(self.run, metric, human, model, self.fingerprint)
 
-    def _inputs(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str | None]:
+    def _collect_inputs(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str | None]:
         needs = list_text_needs(metric)
         inputs: dict[str, str | None] = {}
         if len(needs) < len(metric.needs()):
-            inputs["judgments"] = digest_judgments(self._judgments(), self.run.metrics.judgment_columns)
+            inputs["judgments"] = digest_judgments(self._find_judgments(), self.run.metrics.judgment_columns)
         if metric.sides != "one":
             inputs |= {f"human {k}": v for k, v in self.sides.digests(human, needs).items()}
         if metric.sides != "human":
             inputs |= {f"model {k}": v for k, v in self.sides.digests(model, needs).items()}
-        for number, other in enumerate(self._grid_systems(metric)):
+        for number, other in enumerate(self._get_grid_systems(metric)):
             inputs |= {f"other {number} {k}": v for k, v in self.sides.digests(other, needs).items()}
         return inputs
 
-    def _features(self, metric: Metric, human: TextRows, model: TextRows, facts: Mapping[str, str]) -> Features:
+    def _load_features(self, metric: Metric, human: TextRows, model: TextRows, facts: Mapping[str, str]) -> Features:
         needs = list_text_needs(metric)
         loaded_model = self.sides.side(model, needs) if metric.sides != "human" else None
         loaded_human = self.sides.side(human, needs) if metric.sides != "one" else None
@@ -181,18 +181,23 @@ class MetricRunner:
         if isinstance(metric, ReadsFile):
             columns = self.run.metrics.judgment_columns
             judged = {
-                need: metric.read(self._judgments(), columns) for need in metric.needs() if need.kind == "judgments"
+                need: metric.read(self._find_judgments(), columns)
+                for need in metric.needs()
+                if need.kind == "judgments"
             }
             human_side = replace(human_side, data={**human_side.data, **judged})
             model_side = replace(model_side, data={**model_side.data, **judged})
         return Features(
-            human_side, model_side, facts, tuple(self.sides.side(other, needs) for other in self._grid_systems(metric))
+            human_side,
+            model_side,
+            facts,
+            tuple(self.sides.side(other, needs) for other in self._get_grid_systems(metric)),
         )
 
-    def _grid_systems(self, metric: Metric) -> tuple[TextRows, ...]:
+    def _get_grid_systems(self, metric: Metric) -> tuple[TextRows, ...]:
         return self.others if metric.reads_grid else ()
 
-    def _judgments(self) -> Path:
+    def _find_judgments(self) -> Path:
         path = str(self.run.metrics.judgments)  # there is one: see `check_judgments`
         if path.startswith(SIMULATED):
             raise UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
@@ -248,7 +253,7 @@ def add_intervals(
 
 
 def _collect_replicates(metric: Metric, result: MetricResult, replicates: Mapping[str, Replicates]) -> dict[str, Any]:
-    """Return the fields of a result that hold the draws and the intervals of the values that have them."""
+    """Return the fields of a result for replicates and intervals of the values that have them."""
     values, prompts = result.values, result.arrays.get("prompts")
     sound = {
         k: r for k, r in replicates.items() if math.isfinite(values.get(k, math.nan)) and np.isfinite(r.draws).all()

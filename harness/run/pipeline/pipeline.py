@@ -35,7 +35,7 @@ class MetricJob(NamedTuple):
 
 
 def plan(settings: Settings, session: Session) -> Outcome:
-    """Return what a run would find and make; loads no model and writes nothing."""
+    """Plan a run: what is cached and what would be computed; loads no model and writes nothing."""
     builder = ArtifactBuilder(session, plan_only=True)
     measure_all(make_texts(resolve_run(settings), builder))
     return Outcome(settings.outputs_dir, 0, tuple(builder.plan), tuple(builder.missing))
@@ -44,7 +44,7 @@ def plan(settings: Settings, session: Session) -> Outcome:
 def run(
     settings: Settings, session: Session, overrides: Sequence[str] = (), others: Sequence[TextRows] = ()
 ) -> Outcome:
-    """Make everything that is missing, write the run record and return where it is.
+    """Compute everything that is missing, write the run record and return its folder.
 
     A run whose spec and results are those of an earlier record writes nothing: the earlier folder is returned.
 
@@ -53,33 +53,33 @@ def run(
     """
     builder = ArtifactBuilder(session, plan_only=False)
     texts = make_texts(resolve_run(settings), builder)
-    measured = measure_all(texts, others)
+    results = measure_all(texts, others)
     session.sides.end_run()
     folder = write_record(
         texts.run,
         builder,
-        measured,
+        results,
         decoder=texts.decoder,
         human=texts.dataset.human,
         task=str(texts.dataset.fingerprint),
         notes=[*_list_notes(texts), *_list_scoring_notes(texts, session)],
         overrides=overrides,
     )
-    write_explanations(folder, session.store.root, measured, texts.human_rows, texts.model_rows)
+    write_explanations(folder, session.store.root, results, texts.human_rows, texts.model_rows)
     if warning := _warn_of_few_texts(texts):
         session.warn_once(warning)
-    broken = [m.result for m in measured if m.result.status == "failed"]
+    broken = [m.result for m in results if m.result.status == "failed"]
     failed = dict.fromkeys(f"metric {result.metric} {'; '.join(result.notes)}" for result in broken)
     return Outcome(folder, builder.num_computed, tuple(builder.plan), failed=tuple(failed))
 
 
 def prepare(settings: Settings, session: Session) -> RunTexts:
-    """Make the texts of a run and no more."""
+    """Compute the texts of a run and nothing else."""
     return make_texts(resolve_run(settings), ArtifactBuilder(session, plan_only=False))
 
 
 def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[SystemResult]:
-    """Make the features of all metrics, then every metric: of the system under test, the human row, the ceiling."""
+    """Compute the features, then every metric: of the system under test, the human row and the ceiling."""
     task = texts.run.data.task
     metrics = _list_defined_metrics(texts)
     others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
@@ -131,7 +131,7 @@ def has_ceiling(metric: Metric) -> bool:
 
 
 def _list_sources_read(job: MetricJob) -> list[TextRows]:
-    """The sides that a metric reads."""
+    """Return the sides that a metric reads."""
     return [s for s, unread in ((job.human, "one"), (job.model, "human")) if job.metric.sides != unread]
 
 

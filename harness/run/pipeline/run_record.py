@@ -55,8 +55,8 @@ def write_record(
     """Write the run record unless an equal one exists; return the run folder."""
     spec = run.spec()
     if decoder is not None and isinstance(spec["decoder"], dict):
-        resolved = canonicalize(decoder)
-        spec["decoder"] |= resolved if isinstance(resolved, dict) else {}
+        decoder_spec = canonicalize(decoder)
+        spec["decoder"] |= decoder_spec if isinstance(decoder_spec, dict) else {}
     facts = collect_axes(run, decoder, fingerprint=task, human=human)
     spec["seed"] = facts["seed"]  # null where it changes nothing, so that such runs are one run
     runs = run.runtime.outputs_dir / "runs" / run.runtime.experiment

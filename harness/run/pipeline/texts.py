@@ -89,5 +89,5 @@ def resolve_human_perplexity(decoder: Decoder, run: ResolvedRun, human: TextRows
 
 
 def perplexity(nll: Ragged) -> float:
-    """Return exp of the mean token NLL; of no token 1."""
+    """Return exp of the mean token NLL; 1 if there are no tokens."""
     return math.exp(float(nll.values.sum(dtype="float64")) / max(len(nll.values), 1))

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from openended.harness.app.commands.describe import describe_option
-from openended.harness.app.stress_reference import StressRow, describe_measured, find_smallest, load_stress_rows
+from openended.harness.app.stress_reference import StressRow, describe_stress_results, find_smallest, load_stress_rows
 from scripts.stress_pages import update_pages
 
 
@@ -21,7 +21,7 @@ def test_smallest_strength():
     assert find_smallest([make_row(10, False), make_row(30, False)])[key] == "no"
     assert find_smallest([make_row(10, None), make_row(30, False)])[key] == "no"
     assert find_smallest([make_row(10, None)])[key] == "–"
-    assert make_row(0, None, "none").resolved == pytest.approx(math.sqrt(2) * 0.1)
+    assert make_row(0, None, "none").resolution == pytest.approx(math.sqrt(2) * 0.1)
 
 
 def test_the_packaged_table_has_every_damage():
@@ -30,8 +30,8 @@ def test_the_packaged_table_has_every_damage():
     rows = load_stress_rows()
     assert {row.damage for row in rows} == {"none", *list_damages()}
     assert {row.embedder for row in rows} >= {"", "docs-m/last", "docs-m/mean"}
-    assert "resolves differences of" in describe_measured("mauve")
-    assert describe_measured("huse") == ""
+    assert "resolves differences of" in describe_stress_results("mauve")
+    assert describe_stress_results("huse") == ""
     assert "does not see" in describe_option("mauve")
 
 

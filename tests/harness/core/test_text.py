@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from openended.harness.core.text import (
     REDACTED,
-    csv_cell,
     escape_controls,
     escape_controls_in_line,
+    escape_csv_cell,
     make_shareable,
     redact_keys,
 )
@@ -48,12 +48,12 @@ def test_a_line_is_one_line():
 
 @pytest.mark.parametrize("text", ["=1+1", "+A1", "-A1", "@SUM(A1)", "\tx", "\rx", " =cmd|' /C calc'!A0"])
 def test_formulas_are_neutralised(text):
-    assert csv_cell(text) == f"'{text}"
+    assert escape_csv_cell(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("text", ["-1.5", "+3", "-inf", "1e-9", "", "a=b", "nucleus p=0.9", "–"])
 def test_numbers_and_labels_stay(text):
-    assert csv_cell(text) == text
+    assert escape_csv_cell(text) == text
 
 
 def test_homes_are_shortened_and_nothing_else():

@@ -303,10 +303,10 @@ def test_lengths_that_do_not_fit():
 @pytest.mark.slow
 @pytest.mark.parametrize("decoder", [Greedy(), Ancestral(), Nucleus()], ids=lambda d: d.title)
 def test_the_bundled_model_at_batch_1_7_64(decoder):
-    from openended.harness.models.spec import ModelSpec, bundled_models
+    from openended.harness.models.spec import ModelSpec, list_bundled_models
     from openended.harness.models.transformers import load_model
 
-    if "docs-s" not in bundled_models():
+    if "docs-s" not in list_bundled_models():
         pytest.skip("the bundled model is not there yet")
     lm = load_model(ModelSpec(path="bundled:docs-s"))
     rows = [Prompt(f"t/{i:03d}", 0, r) for i, r in enumerate(prompt_rows(24, 20, lm.vocab_size))]

@@ -10,11 +10,11 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.models.chat import Turns, load_template, split_into_turns
-from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.models.transformers import load_model
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 PLAIN = (
     "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}<|endoftext|>{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"

@@ -13,12 +13,12 @@ from openended.harness.backends.denoiser.spec import DenoiserSpec
 from openended.harness.core import DataError
 from openended.harness.decoders import GenerationRequest, Prompt
 from openended.harness.generation import Mdlm
-from openended.harness.models import ModelSpec, bundled_models, load_tokenizer
+from openended.harness.models import ModelSpec, list_bundled_models, load_tokenizer
 from openended.harness.models.embedder import EmbedderSpec, load_embedder
 from openended.harness.models.transformers import load_model
 from tests.helpers import embed_one, ragged
 
-pytestmark = pytest.mark.skipif("docs-mlm" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-mlm" not in list_bundled_models(), reason="the bundled model is not there")
 SPEC = DenoiserSpec(path="bundled:docs-mlm")
 TEXTS = (
     "Return the mean of the array elements along the given axis. The mean is computed over the flattened array by default.",

@@ -13,11 +13,11 @@ from tokenizers import Tokenizer
 
 from openended.harness.models import piecewise_tokenization as _pieces
 from openended.harness.models.piecewise_tokenization import PieceTokens, is_exact
-from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.models.tokenizer import load_tokenizer, tokenize_texts
 from tests.metrics.text_helpers import bpe, published
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 # Letters that the tokenizer merges, every kind of whitespace, what Python alone takes for whitespace, a special token.
 ALPHABET = [
     *"abe'st,.!1é",
@@ -44,7 +44,7 @@ def described() -> tuple[Tokenizer, dict[str, Any]]:
     return Tokenizer.from_file(str(path)), json.loads(path.read_text(encoding="utf-8"))
 
 
-INNER, DESCRIPTION = described() if "docs-s" in bundled_models() else (None, {})
+INNER, DESCRIPTION = described() if "docs-s" in list_bundled_models() else (None, {})
 PIECES = PieceTokens(INNER)
 
 

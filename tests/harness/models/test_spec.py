@@ -16,7 +16,7 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.registry import build, load_members
 from openended.harness.core.signature import digest
 from openended.harness.models.backend import BackendSpec
-from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.models.tokenizer import load_tokenizer, tokenizer_digest
 from tests.helpers import copy_without, tiny_model
 
@@ -95,7 +95,7 @@ def test_refused_specs(folder):
 
 
 def test_bundled_models_are_well_formed():
-    for name in bundled_models():
+    for name in list_bundled_models():
         spec = ModelSpec(path=f"bundled:{name}")
         spec.check_ready()
         assert (spec.title, spec.context_length()) == (name, 512)
@@ -107,7 +107,7 @@ def test_every_model_option_is_a_spec(path):
     options = {k: v for k, v in node.items() if k not in ("_target_", "defaults")}
     if not node["_target_"].endswith(".ModelSpec"):
         pytest.skip("a backend of its own, tested beside its code")
-    if options["path"].removeprefix("bundled:") not in bundled_models() and options["path"].startswith("bundled:"):
+    if options["path"].removeprefix("bundled:") not in list_bundled_models() and options["path"].startswith("bundled:"):
         pytest.skip("the bundled model is not there yet")
     assert ModelSpec(**options).title
 

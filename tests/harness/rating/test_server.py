@@ -132,8 +132,8 @@ def test_another_study_and_lost_links(tmp_path, pool):
     links = dict(line.split(" ") for line in path.read_text().splitlines())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(links) == 4
-    assert {pool.rater_of(link.rstrip("/").rpartition("/")[2]) for link in links.values()} == set(links)
-    assert all(pool.rater_of(token) is None for token in pool.tokens.values())
+    assert {pool.find_rater(link.rstrip("/").rpartition("/")[2]) for link in links.values()} == set(links)
+    assert all(pool.find_rater(token) is None for token in pool.tokens.values())
     again = serve.write_links(tmp_path, pool, 4, "http://127.0.0.1:2").read_text()
     assert again == path.read_text()
     assert [link.rpartition("/s/")[2] for link in again.split()[1::2]] == [

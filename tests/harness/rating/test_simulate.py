@@ -26,7 +26,13 @@ from openended.harness.rating.rater_model import (
 from openended.harness.rating.study import make_study
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
 from openended.metrics.huse import PairRatings, Rule, bootstrap_huse
-from openended.metrics.judgments import calibration_of, count_wins, raters_fact, read_comparisons, read_judgments
+from openended.metrics.judgments import (
+    count_wins,
+    format_raters_fact,
+    read_calibration,
+    read_comparisons,
+    read_judgments,
+)
 from tests.harness.rating.studies import material, study
 
 PLAYERS = ("human", "a", "b", "c")
@@ -97,7 +103,7 @@ def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
 
 def test_simulated_raters_say_so_in_every_number(two_hundred, tmp_path):
     _, _, comparisons = two_hundred
-    assert raters_fact((row.rater for row in comparisons.rows), "") == "200 simulated raters"
+    assert format_raters_fact((row.rater for row in comparisons.rows), "") == "200 simulated raters"
     key = study(tmp_path, items=12, raters=2)
     fill_all_sheets(key, tmp_path / "x", strengths=None)
     rows = build_judgment_rows(gather_answers([tmp_path / "x"], key, leave_out=False))
@@ -141,6 +147,6 @@ def test_two_calibrations_of_one_judge_are_refused(tmp_path):
     from openended.metrics.judgments import FileRow
 
     rows = [FileRow(f"f:{i}", {"rater": "judge:m", "calibration": said}) for i, said in enumerate(("κ 1", "κ 2"))]
-    assert calibration_of(rows[:1]) == "κ 1"
+    assert read_calibration(rows[:1]) == "κ 1"
     with pytest.raises(DataError, match="f:1: calibration of judge:m"):
-        calibration_of(rows)
+        read_calibration(rows)

@@ -53,7 +53,7 @@ def test_an_accelerator_is_compared_where_both_are_known():
 
 
 def test_the_table_of_a_run_that_reuses_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from openended.harness.models.spec import bundled_models
+    from openended.harness.models.spec import list_bundled_models
     from openended.harness.report.build import build_report
     from openended.harness.run.pipeline import run
     from openended.harness.run.session import Session
@@ -61,7 +61,7 @@ def test_the_table_of_a_run_that_reuses_says_so(tmp_path: Path, monkeypatch: pyt
     from openended.harness.storage.store import Store
     from tests.harness.run.small import settings
 
-    if "docs-s" not in bundled_models():
+    if "docs-s" not in list_bundled_models():
         pytest.skip("the bundled model is not there")
     now = store_module.describe_environment()
     monkeypatch.setattr(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from openended.harness.results.frame import read_results
-from openended.harness.results.tidy import FIXED, INTERNAL, canonical_axes, rows_of, to_frame
+from openended.harness.results.tidy import FIXED, INTERNAL, rows_of, serialize_axes, to_frame
 from tests.harness.report.synthetic import result, write_run
 
 
@@ -18,7 +18,7 @@ def runs_of(folder, *made):
 
 
 def test_axes_are_one_text_whatever_their_order():
-    assert canonical_axes({"b": 1, "a": None, "c": "x"}) == canonical_axes({"c": "x", "b": 1}) == '{"b": 1, "c": "x"}'
+    assert serialize_axes({"b": 1, "a": None, "c": "x"}) == serialize_axes({"c": "x", "b": 1}) == '{"b": 1, "c": "x"}'
 
 
 def test_the_newest_run_of_a_system_counts(tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core.signature import parse_signature
-from openended.harness.models.spec import bundled_models
+from openended.harness.models.spec import list_bundled_models
 from openended.harness.report.build import build_report
 from openended.harness.run.pipeline import plan, run
 from openended.harness.run.session import Session
@@ -19,7 +19,7 @@ from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
 from tests.helpers import write_jsonl
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 
 
 def measured(folder: Path, *words: str) -> RunRecord:

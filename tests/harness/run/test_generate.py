@@ -10,7 +10,7 @@ import pytest
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.decoders.base import Decoder
-from openended.harness.models.spec import bundled_models
+from openended.harness.models.spec import list_bundled_models
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.generate import generate, import_generations
@@ -21,7 +21,7 @@ from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
 from tests.helpers import write_jsonl
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 Start = Callable[..., tuple[ResolvedRun, ArtifactBuilder]]
 
 

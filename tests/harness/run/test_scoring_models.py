@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from openended.harness.core.signature import OUT_OF_DOMAIN, parse_signature
-from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.run.pipeline import run
 from openended.harness.run.scoring_models import compare_with_card, read_card_perplexity
 from openended.harness.run.session import Session
@@ -22,7 +22,7 @@ from tests.conf.test_compose import config
 from tests.harness.run.small import settings
 from tests.helpers import write_jsonl
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 NOBODY = ("scorer=auto", "embedder=auto")  # as where no judge is named
 OWN = ("task=jsonl", "task.path=x.jsonl")
 

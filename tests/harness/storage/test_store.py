@@ -91,7 +91,7 @@ def test_failed_build_leaves_nothing(tmp_path):
 
     with pytest.raises(ValueError, match="no"):
         Store(tmp_path).make(recipe(), fail)
-    assert list(Store(tmp_path).entry_path(recipe()).parent.iterdir()) == []
+    assert list(Store(tmp_path).get_entry_path(recipe()).parent.iterdir()) == []
 
 
 def test_resumable_build_gets_its_folder_back(tmp_path):
@@ -173,7 +173,7 @@ def test_a_partial_folder_that_is_a_link_is_refused_and_its_target_stays(tmp_pat
     target = tmp_path / "precious"
     target.mkdir()
     (target / ".hidden").write_text("kept")
-    place = Store(tmp_path).entry_path(recipe())
+    place = Store(tmp_path).get_entry_path(recipe())
     place.parent.mkdir(parents=True)
     place.with_name(place.name + ".partial").symlink_to(target)
     with pytest.raises(StoreError, match="got a link"):
@@ -310,7 +310,7 @@ def test_two_processes_race_for_one_entry(tmp_path, locking):
     assert len({content for _, _, content in results}) == 1
     if locking:
         assert sorted(made for _, made, _ in results) == [False, True]
-    folder = Store(tmp_path).entry_path(recipe())
+    folder = Store(tmp_path).get_entry_path(recipe())
     assert [p.name for p in folder.parent.iterdir()] == [folder.name]
     assert json.loads((folder / MANIFEST).read_text())["meta"]["number"] in (0, 1)
 

@@ -1,4 +1,4 @@
-"""What a search is for: values of metrics that are to be large, small, or near to the human text's."""
+"""Objectives of a search: values of metrics to maximize, to minimize or to bring near the human value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AIMS: tuple[Aim, ...] = ("maximize", "minimize", "toward_human")
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One value and what is best of it."""
+    """One value and its direction."""
 
     aim: Aim
     name: str
@@ -29,11 +29,11 @@ class Objective:
 
     @property
     def title(self) -> str:
-        """Its name, or that of the distance to the human value."""
+        """Name of the value, or of its distance to the human value."""
         return f"|Δ {self.name}|" if self.aim == "toward_human" else self.name
 
     def check(self, metrics: Sequence[Metric]) -> None:
-        """See that the runs will measure it.
+        """Check that the runs will measure the value.
 
         Raises:
             SpecError: If they will not, or there is no human value to compare with.
@@ -56,7 +56,7 @@ class Objective:
             )
 
     def value(self, record: RunRecord) -> float:
-        """Return it from a finished run.
+        """Read the value from the record of a finished run.
 
         Raises:
             DataError: If it has no value there.

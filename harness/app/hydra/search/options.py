@@ -63,7 +63,7 @@ def parse_search_options(config: DictConfig) -> SearchOptions:
     rungs = _read_integers(node, "rungs")
     sampler_options = _read_mapping(node, "sampler_options")
     plan = SearchPlan(
-        _study_name(config), space, parse_objectives(node), str(node["sampler"]), sampler_options,
+        _choose_study_name(config), space, parse_objectives(node), str(node["sampler"]), sampler_options,
         _read_integer(node, "sampler_seed", 0), rungs, _read_integer(node, "reduction", 2),
     )  # fmt: skip
     plan.check()
@@ -81,7 +81,7 @@ def parse_search_options(config: DictConfig) -> SearchOptions:
 
 
 def check_search(config: DictConfig) -> None:
-    """Check, before any model is loaded, that the bounds of every space give valid runs that measure every objective.
+    """Check, before any model is loaded, that the bounds of every space give valid runs with every objective.
 
     Raises:
         SpecError: If a run is invalid or lacks an objective.
@@ -100,7 +100,7 @@ def check_search(config: DictConfig) -> None:
         raise SpecError(add_integer_hint(str(err), space.parameters)) from err
 
 
-def _study_name(config: DictConfig) -> str:
+def _choose_study_name(config: DictConfig) -> str:
     """Return the name of the study without its digest; it depends only on the command."""
     return choose_name(config, config.hydra, Path("search"))
 

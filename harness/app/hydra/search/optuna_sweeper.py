@@ -40,13 +40,13 @@ class OptunaSweeper(LaunchingSweeper):
     __module__ = PLUGINS
 
     def __init__(self, **_: Any) -> None:  # noqa: ANN401
-        # The options are read by `options_of`.
+        # `parse_search_options` reads the options.
         super().__init__()
         self._jobs = 0
 
     @classmethod
     def prepare_jobs(cls, config: DictConfig) -> Jobs:
-        """Check every end of every space; no job is known before the search has chosen it.
+        """Check the bounds of every space; return no jobs, because the search chooses them later.
 
         Raises:
             SpecError: Says what is wrong in one line.
@@ -117,7 +117,7 @@ class OptunaSweeper(LaunchingSweeper):
         trial, chosen = setting
         title = f"search     trial {trial.number}: {' '.join(f'{k}={v}' for k, v in chosen.items())}"
         try:
-            values = [self._values(options, job) for job in jobs]
+            values = [self._read_values(options, job) for job in jobs]
         except DataError as err:
             searching.fail(trial, format_error(err))
             log.info("%s: failed: %s", title, format_error(err))
@@ -136,14 +136,14 @@ class OptunaSweeper(LaunchingSweeper):
         log.info("%s: %s", title, values_text)
         return False
 
-    def _values(self, options: SearchOptions, job: Mapping[str, Any]) -> Values:
+    def _read_values(self, options: SearchOptions, job: Mapping[str, Any]) -> Values:
         if job["state"] != "done":
             raise DataError(str(job.get("error") or f"its job is {job['state']}"))
         record = read_record(Path(str(job["folder"])))
         return tuple(objective.value(record) for objective in options.plan.objectives)
 
     def _run(self, jobs: list[list[str]]) -> list[Mapping[str, Any]]:
-        """Launch jobs; returns what each wrote of itself, in their order."""
+        """Launch jobs; return the content of their job files, in their order."""
         if not jobs:
             return []
         first, self._jobs = self._jobs, self._jobs + len(jobs)
@@ -154,7 +154,7 @@ class OptunaSweeper(LaunchingSweeper):
         return list(states[first:])
 
     def _confirm(self, searching: StudyRunner, options: SearchOptions) -> None:
-        """Run the best settings with seeds that chose nothing: the best of many is the luckiest of them too."""
+        """Run the best settings with fresh seeds, because the best of many values is partly luck."""
         if not options.confirm_seeds:
             return
         best = summarize_study(searching).front()
@@ -163,14 +163,14 @@ class OptunaSweeper(LaunchingSweeper):
             jobs = self._run([options.plan.space.words(tried.setting, seed) for seed in missing])
             for seed, job in zip(missing, jobs, strict=True):
                 try:
-                    values = self._values(options, job)
+                    values = self._read_values(options, job)
                     searching.record_confirmation(tried.number, seed, values, tried.setting, str(job["folder"]))
                 except HarnessError as err:
                     log.warning("search     trial %d with seed %s: %s", tried.number, seed, format_error(err))
 
 
 def plan_search(config: DictConfig, options: SearchOptions) -> None:
-    """Print what a search would take; the settings themselves depend on what the first ones give."""
+    """Print the plan of a search, with random settings: the real ones depend on the first results."""
     with describe_study_errors(options.storage):
         done = count_finished(options.storage, options.plan.name)
     left = max(options.total - done, 0)

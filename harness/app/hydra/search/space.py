@@ -1,4 +1,4 @@
-"""What a search may choose: the words of a command line in Hydra's sweep syntax, as parameters of Optuna.
+"""The search space: overrides in Hydra's sweep syntax, converted to parameters of Optuna.
 
 `decoder.p=interval(0.5,1)` is a number, `int(interval(2,500))` a whole one, `tag(log,interval(1e-4,1e-2))` one by its
 logarithm, `range(0.5,1,0.1)` one of equal steps, `nucleus,top_k` or `choice(a,b)` one of several words. Parameters of
@@ -250,7 +250,7 @@ def _parse_range(override: Override, name: str, value: RangeSweep, when: tuple[s
 
 
 def _parse_seeds(override: Override) -> tuple[str, ...]:
-    """Return the seeds that every setting is run with."""
+    """Return the seeds with which every setting is run."""
     if override.value_type == ValueType.INTERVAL_SWEEP:
         raise SpecError(
             f"{override.input_line}: a seed is not searched: list those that every setting is run with, seed=0,1"
@@ -267,7 +267,7 @@ def add_integer_hint(error: str, parameters: Sequence[Parameter]) -> str:
 
 
 def check_choice(text: str, accepted: Sequence[str], option: str) -> str:
-    """Return a word that is one of those known.
+    """Return a word after checking that it is one of the choices.
 
     Raises:
         SpecError: If it is none of them.

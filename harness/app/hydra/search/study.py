@@ -1,4 +1,4 @@
-"""The study of a search: Optuna's own, in a file of the outputs, so that a killed search goes on.
+"""The study of a search, which Optuna stores in a file of the outputs, so that a killed search resumes.
 
 Every trial's sampler is seeded by the trial's number: a search that was killed and started again chooses what an
 unbroken one does. A trial that a dead process left is taken over under its number, with the setting that it had.
@@ -37,12 +37,12 @@ OWNER, CHOSEN, ERROR, MADE, AGAIN, FRESH = (
     "made",
     "again",
     "fresh",
-)  # what we note of a trial
+)  # names of the attributes of a trial
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """How a search goes: all that decides which settings it tries."""
+    """Everything that decides which settings a search tries."""
 
     name: str
     space: Space
@@ -62,7 +62,7 @@ class SearchPlan:
         return self.sampler if self.sampler != AUTO else "tpe" if len(self.objectives) == 1 else "nsgaii"
 
     def check(self) -> None:
-        """See that Optuna will take it.
+        """Check that Optuna accepts the plan.
 
         Raises:
             SpecError: Names the option that does not fit.
@@ -82,22 +82,22 @@ class SearchPlan:
         self.make_sampler(0)
 
     def make_sampler(self, number: int) -> BaseSampler:
-        """Return the sampler of the trial of a number.
+        """Return the sampler for the trial of this number.
 
         Raises:
             SpecError: If Optuna does not take its options.
         """
         optuna = import_optuna()
         seed = derive_seed(self.seed, "search", number) % 2**32
-        if self.method == GRID_SAMPLER:  # every setting waits in the study
+        if self.method == GRID_SAMPLER:  # the study already holds every setting
             sampler: BaseSampler = optuna.samplers.RandomSampler(seed=seed)
             return sampler
         options = {str(k): v for k, v in self.options.items()} | {"seed": seed}
-        if self.method == "qmc":  # one sequence for all trials; what it does not cover is drawn
+        if self.method == "qmc":  # one sequence for all trials; parameters that it does not cover are drawn at random
             fallback = optuna.samplers.RandomSampler(seed=seed)
             options |= {"seed": self.seed, "independent_sampler": fallback, "warn_independent_sampling": False}
         try:
-            with warnings.catch_warnings(action="ignore"):  # some are called experimental
+            with warnings.catch_warnings(action="ignore"):  # some samplers are marked experimental
                 sampler = getattr(optuna.samplers, SAMPLERS[self.method])(**options)
         except (TypeError, ValueError, ImportError) as err:
             raise SpecError(f"sampler_options of {self.method}: {shorten_error(err)}") from err
@@ -119,7 +119,7 @@ class StudyRunner:
         self._me = temporary_files.create_temporary_name("search")
 
     def start(self) -> int:
-        """Take over what earlier processes left; returns how many trials are finished, and not failed.
+        """Resume what earlier processes left; return the number of trials that finished without an error.
 
         Raises:
             StoreError: If another process is filling the study.
@@ -147,9 +147,9 @@ class StudyRunner:
         Batches begin at multiples of `count`: one that was interrupted is filled up to what it was.
         """
         number = len(self.study.get_trials(deepcopy=False))
-        return [self._next() for _ in range(len(self._left) + -number % count or count)]
+        return [self._get_next_trial() for _ in range(len(self._left) + -number % count or count)]
 
-    def _next(self) -> tuple[Trial, dict[str, str]]:
+    def _get_next_trial(self) -> tuple[Trial, dict[str, str]]:
         from optuna.trial import Trial
 
         if self._left:
@@ -220,7 +220,7 @@ class StudyRunner:
 
 
 def import_optuna() -> Any:  # noqa: ANN401 - a module
-    """Return Optuna, quiet.
+    """Import Optuna, with its log messages switched off.
 
     Raises:
         ExtraNotInstalled: If it is not installed.
@@ -245,12 +245,12 @@ def load_trials(storage: Path, name: str) -> tuple[list[FrozenTrial], Mapping[st
 
 
 def count_finished(storage: Path, name: str) -> int:
-    """Return how many trials of a study are finished, and not failed; nothing is written."""
+    """Count the trials of a study that finished without an error; nothing is written."""
     return sum(t.state.name in ("COMPLETE", "PRUNED") for t in load_trials(storage, name)[0])
 
 
 def _make_pruner(plan: SearchPlan) -> Any:  # noqa: ANN401 - one of Optuna's
-    """Return asynchronous successive halving, a rung a size (Li et al. 2020); none without smaller sizes."""
+    """Return asynchronous successive halving with one rung per size (Li et al. 2020); none without smaller sizes."""
     pruners = import_optuna().pruners
     if not plan.rungs:
         return pruners.NopPruner()

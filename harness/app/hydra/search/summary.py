@@ -1,4 +1,4 @@
-"""The end of a search: what is written into the grid's folder, and printed."""
+"""Summarize a finished search: write its results into the grid's folder and print them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def summarize_study(searching: StudyRunner) -> SearchResult:
-    """Return what a study holds."""
+    """Return the trials, values and parameter importance of a study."""
     plan = searching.plan
     sought = tuple(SearchObjective(objective.title, objective.direction) for objective in plan.objectives)
     trials = []

@@ -49,7 +49,7 @@ def reject_false_trials(plan: SearchPlan, path: Path) -> int:
 
 @contextlib.contextmanager
 def describe_study_errors(path: Path) -> Iterator[None]:
-    """Turn what Optuna raises on a damaged file of studies into one line.
+    """Turn Optuna's errors about a damaged study file into a one-line error.
 
     Raises:
         StoreError: Names the file.
@@ -58,13 +58,13 @@ def describe_study_errors(path: Path) -> Iterator[None]:
         yield
     except HarnessError:
         raise
-    except Exception as err:  # SQLAlchemy's, and whatever Optuna's code meets in values that it did not write
+    except Exception as err:  # SQLAlchemy's errors, and any that Optuna raises on values that it did not write
         reason = f"{type(err).__name__}: {shorten_error(err)}"
         raise StoreError(f"{path}: cannot be read as Optuna's studies ({reason}); move it away") from err
 
 
 def read_values(plan: SearchPlan, words: Sequence[str], folder: object) -> Values:
-    """Return the values of the objectives in a run's record, if the run had these words of the command.
+    """Return the objectives' values from a run's record, after checking that the run had these overrides.
 
     Raises:
         DataError: If the record cannot be read, or belongs to another setting.
@@ -96,7 +96,7 @@ def _is_confirmed_by_records(plan: SearchPlan, trial: FrozenTrial) -> bool:
 
 
 def _is_setting(plan: SearchPlan, trial: FrozenTrial, chosen: object) -> bool:
-    """Check that the noted setting is that of the trial's parameters."""
+    """Check that the stored setting is that of the trial's parameters."""
     from optuna.trial import FixedTrial
 
     return isinstance(chosen, dict) and bool(plan.space.suggest(FixedTrial(trial.params)) == chosen)

@@ -42,7 +42,7 @@ class BatchRows:
         return len(self._rows)
 
     def add(self, index: int, order: TextOrder | None, tokens: Sized = ()) -> None:
-        """Put a text at an index of the batch, in place of the one that was there."""
+        """Put a text at an index of the batch, replacing any text there."""
         self._rows.pop(index, None)
         if order is None:
             return
@@ -55,11 +55,11 @@ class BatchRows:
         self._rows[index] = TextInBatch(texts, texts.add(order), tokens)
 
     def remove(self, index: int) -> None:
-        """Take a text out of the batch; what is known of it stays until its result is taken."""
+        """Remove a text from the batch; its state stays until its result is taken."""
         self._rows.pop(index, None)
 
     def move(self, source: int, target: int) -> None:
-        """Move a text to another index, in place of the one that was there."""
+        """Move a text to another index, replacing any text there."""
         self.remove(target)
         if source in self._rows:
             self._rows[target] = self._rows.pop(source)
@@ -72,7 +72,7 @@ class BatchRows:
     def choose_tokens(
         self, logits: Tensor, indices: Sequence[int] | None = None, steps: Sequence[int] | None = None
     ) -> Tensor:
-        """Leave each row of logits (n, V) only the token that the harness chooses.
+        """Mask each row of logits (n, V) except for the token that the harness chooses.
 
         Args:
             logits: Float32, as the model gives them; written to.
@@ -101,6 +101,6 @@ class BatchRows:
         return [self._groups[group].take_result(*text) for text in finished]
 
     def forget(self) -> None:
-        """Drop all texts, finished or not: their call has failed."""
+        """Drop all texts, finished or not, because their call failed."""
         self._rows.clear()
         self._groups.clear()

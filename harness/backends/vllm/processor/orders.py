@@ -43,7 +43,7 @@ class TextOrder(TypedDict):
 
 
 def describe_decoder(decoder: QDecoder) -> dict[str, Any]:
-    """Return the node from which `build` makes the decoder again."""
+    """Return the YAML node from which `build` rebuilds the decoder."""
     cls = type(decoder)
     options = cast("dict[str, Any]", canonicalize(decoder))
     fields = {f.name: options[f.name] for f in dataclasses.fields(cls)}

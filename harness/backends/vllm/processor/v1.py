@@ -21,7 +21,7 @@ class V1Processor(LogitsProcessor):  # type: ignore[misc] # vLLM need not be ins
         self.rows = BatchRows(device)
 
     def is_argmax_invariant(self) -> bool:
-        """Return False: the best token of what is left is the one chosen here."""
+        """Return False: the processor chooses which token is the best."""
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
@@ -39,5 +39,5 @@ class V1Processor(LogitsProcessor):  # type: ignore[misc] # vLLM need not be ins
                 self.rows.move(source, target)
 
     def apply(self, logits: Tensor) -> Tensor:
-        """Leave each row only the token that is chosen."""
+        """Mask each row except for the chosen token."""
         return self.rows.choose_tokens(logits)

@@ -24,14 +24,14 @@ class V2Processor(LogitsProcessor):  # type: ignore[misc] # vLLM need not be ins
         self._prompt_lengths: dict[int, int] = {}
 
     def add_request(self, req_idx: int, sampling_params: SamplingParams) -> bool:
-        """Put a text into a slot, in place of the one that was there."""
+        """Put a text into a slot, replacing any text there."""
         order: TextOrder | None = (sampling_params.extra_args or {}).get(KEY)
         self.rows.add(req_idx, order)
         self._prompt_lengths[req_idx] = len(order["prompt"]) if order is not None else 0
         return order is not None
 
     def apply(self, logits: Tensor, ctx: LogitsContext) -> Tensor:
-        """Leave each row only the token that is chosen; a request has one row, as nothing is drafted."""
+        """Mask each row except for the chosen token; each request has one row, as nothing is drafted."""
         slots = ctx.idx_mapping_np.tolist()
         seen = ctx.seq_lens_upper_bound_np.tolist()
         steps = [max(length - self._prompt_lengths.get(slot, 0), 0) for slot, length in zip(slots, seen, strict=True)]

@@ -15,11 +15,11 @@ class WorkerExtension:
 
     def take_openended_results(self, group: str, finished: Sequence[tuple[str, int, int]]) -> list[Any]:
         """Return the results of finished texts; see `BatchRows.take_results`."""
-        return self._openended_rows().take_results(group, finished)
+        return self._find_openended_rows().take_results(group, finished)
 
     def forget_openended_texts(self) -> None:
         """Drop the texts of a call that failed."""
-        self._openended_rows().forget()
+        self._find_openended_rows().forget()
 
     def describe_openended_worker(self) -> dict[str, str]:
         """Return which attention kernels compute, for the record."""
@@ -27,10 +27,10 @@ class WorkerExtension:
         names = {group.backend.get_name() for per_cache in groups for group in per_cache}
         return {"attention": ", ".join(sorted(names)), "runner": type(self.model_runner).__name__}
 
-    def _openended_rows(self) -> BatchRows:
-        return next(rows for rows in self._openended_processors() if isinstance(rows, BatchRows))
+    def _find_openended_rows(self) -> BatchRows:
+        return next(rows for rows in self._iterate_openended_rows() if isinstance(rows, BatchRows))
 
-    def _openended_processors(self) -> Iterator[object]:
+    def _iterate_openended_rows(self) -> Iterator[object]:
         runner = self.model_runner
         if hasattr(runner, "input_batch"):
             yield from (getattr(p, "rows", None) for p in runner.input_batch.logitsprocs.all)

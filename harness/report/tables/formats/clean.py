@@ -14,8 +14,8 @@ def clean_table(table: Table) -> Table:
         table,
         title=escape_controls_in_line(table.title),
         head=escape_controls_in_line(table.head),
-        columns=tuple(_column(column) for column in table.columns),
-        rows=tuple(_row(row) for row in table.rows),
+        columns=tuple(_clean_column(column) for column in table.columns),
+        rows=tuple(_clean_row(row) for row in table.rows),
         remarks=tuple(map(escape_controls_in_line, table.remarks)),
         about=tuple(map(escape_controls_in_line, table.about)),
         warnings=tuple(map(escape_controls_in_line, table.warnings)),
@@ -23,16 +23,16 @@ def clean_table(table: Table) -> Table:
     )
 
 
-def _column(column: Column) -> Column:
+def _clean_column(column: Column) -> Column:
     key, title, signature = map(escape_controls_in_line, (column.key, column.title, column.signature))
     return replace(column, key=key, title=title, signature=signature)
 
 
-def _row(row: TableRow) -> TableRow:
-    return replace(row, label=escape_controls_in_line(row.label), cells=tuple(map(_cell, row.cells)))
+def _clean_row(row: TableRow) -> TableRow:
+    return replace(row, label=escape_controls_in_line(row.label), cells=tuple(map(_clean_cell, row.cells)))
 
 
-def _cell(cell: Cell) -> Cell:
+def _clean_cell(cell: Cell) -> Cell:
     if not (cell.note or cell.words or cell.suffix):
         return cell
     return replace(

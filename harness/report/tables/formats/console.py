@@ -29,8 +29,8 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
 
     out, table = console or make_console(), clean_table(table)
     marks = {note: table.mark(Cell(note=note)) for note in table.notes()}
-    for index, columns in enumerate(_parts(table, out.width)):
-        _print_part(_piece(table, columns, first=index == 0), marks, out)
+    for index, columns in enumerate(_split_columns(table, out.width)):
+        _print_part(_select_columns(table, columns, first=index == 0), marks, out)
     for warning in table.caveats():
         out.print(Text(f"warning: {warning}", style="bold yellow"))
     for line in format_notes(table, verbose=verbose):
@@ -52,18 +52,18 @@ def format_notes(table: Table, *, verbose: bool) -> list[str]:
     return [*table.legend(), *marks, *(f"note: {line}" for line in table.remarks), *details]
 
 
-def _parts(table: Table, width: int) -> list[range]:
+def _split_columns(table: Table, width: int) -> list[range]:
     """Split the columns of a table into parts that fit the width."""
     label = max([len(table.head), *(len(row.label) for row in table.rows)]) + (5 + GAP if table.show_seeds else 0)
     widths = []
     for i, column in enumerate(table.columns):
-        cells = (_cell(table, row.cells[i], column, {row.cells[i].note: "aa"}) for row in table.rows)
-        most = PROSE if _words(table, i) else WIDTH
+        cells = (_format_cell(table, row.cells[i], column, {row.cells[i].note: "aa"}) for row in table.rows)
+        most = PROSE if _has_words(table, i) else WIDTH
         widths.append(max([len(column.heading), *(min(len(cell), most) for cell in cells)]) + GAP)
     return pieces(widths, label, width)
 
 
-def _piece(table: Table, columns: range, *, first: bool) -> Table:
+def _select_columns(table: Table, columns: range, *, first: bool) -> Table:
     part = slice(columns.start, columns.stop)
     rows = tuple(dataclasses.replace(row, cells=row.cells[part]) for row in table.rows)
     data = f" · {table.data.rstrip('.')}" if table.data else ""
@@ -82,11 +82,11 @@ def _print_part(table: Table, marks: dict[str, str], out: Console) -> None:
     if table.show_seeds:
         grid.add_column("seeds", justify="right")
     for i, column in enumerate(table.columns):
-        grid.add_column(Text(column.heading), justify="left" if _words(table, i) else "right", overflow="fold")
+        grid.add_column(Text(column.heading), justify="left" if _has_words(table, i) else "right", overflow="fold")
     for i, row in enumerate(table.rows):
         seeds = [str(row.seeds or "")] if table.show_seeds else []
         cells = [
-            Text(_cell(table, cell, column, marks), style="bold" if cell.best else "")
+            Text(_format_cell(table, cell, column, marks), style="bold" if cell.best else "")
             for cell, column in zip(row.cells, table.columns, strict=True)
         ]
         last = i + 1 < len(table.rows) and table.rows[i + 1].rule
@@ -94,12 +94,12 @@ def _print_part(table: Table, marks: dict[str, str], out: Console) -> None:
     out.print(grid)
 
 
-def _words(table: Table, column: int) -> bool:
+def _has_words(table: Table, column: int) -> bool:
     """Return whether a column contains text cells."""
     return any(row.cells[column].words for row in table.rows)
 
 
-def _cell(table: Table, cell: Cell, column: Column, marks: dict[str, str]) -> str:
+def _format_cell(table: Table, cell: Cell, column: Column, marks: dict[str, str]) -> str:
     number, spread = table.text(cell, column)
     mark = f"\N{NO-BREAK SPACE}[{marks[cell.note]}]" if cell.note else ""
     gap = " " if spread.startswith(("[", "(")) else ""

@@ -42,17 +42,17 @@ def to_latex(table: Table) -> str:
         else:
             used, before = floats[-1]
             floats[-1] = (used + height, [*before, r"\par\medskip", *lines])
-    out = [PREAMBLE, *_comments(table)]
+    out = [PREAMBLE, *_list_comments(table)]
     for index, (_, lines) in enumerate(floats):
         out += [
             r"\begin{table*}[tp]",
             r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
             NUMBERS,
             *([r"\addtocounter{table}{-1}"] if index else []),
-            rf"\caption{{{_caption(table) if not index else f'{escape(table.title)}, continued.'}}}",
+            rf"\caption{{{_format_caption(table) if not index else f'{escape(table.title)}, continued.'}}}",
             *([] if index else [rf"\label{{tab:{_make_label(table.name)}}}"]),
             *lines,
-            *(_signatures(table) if index + 1 == len(floats) else []),
+            *(_format_signatures(table) if index + 1 == len(floats) else []),
             r"\end{table*}",
         ]
     return "\n".join([*out, ""])
@@ -67,12 +67,16 @@ def format_latex_rows(table: Table) -> list[str]:
 def _choose_layout(table: Table) -> tuple[Grid, list[range]]:
     """Return the layout that needs the fewest tabulars, systems as rows if both need as many, and its columns."""
     grids = [lay_out(table), *([lay_out_transposed(table)] if table.columns else [])]
-    choices = [(grid, pieces([c.points for c in grid.columns], _label_points(grid), _room(table))) for grid in grids]
-    fitting = [(g, parts) for g, parts in choices if all(_points(g, part) <= _room(table) for part in parts)]
+    choices = [
+        (grid, pieces([c.points for c in grid.columns], _label_points(grid), _compute_width(table))) for grid in grids
+    ]
+    fitting = [
+        (g, parts) for g, parts in choices if all(_sum_points(g, part) <= _compute_width(table) for part in parts)
+    ]
     return min(fitting or choices[:1], key=lambda choice: len(choice[1]))
 
 
-def _room(table: Table) -> float:
+def _compute_width(table: Table) -> float:
     return table.tex_width + 2 * SEP  # the outer column separators may extend beyond the line
 
 
@@ -80,7 +84,7 @@ def _label_points(grid: Grid) -> float:
     return grid.label_points + 2 * SEP
 
 
-def _points(grid: Grid, columns: range) -> float:
+def _sum_points(grid: Grid, columns: range) -> float:
     return _label_points(grid) + sum(grid.columns[i].points for i in columns)
 
 
@@ -93,20 +97,20 @@ def _split_pages(grid: Grid) -> list[range]:
 def _fit_width(grid: Grid, columns: range, rows: range, table: Table) -> list[str]:
     """Format a tabular, scaled down to the line if a single column is too wide for it."""
     lines = format_tabular(grid, columns, rows)
-    if _points(grid, columns) <= _room(table):
+    if _sum_points(grid, columns) <= _compute_width(table):
         return lines
     return [r"\resizebox{\linewidth}{!}{%", *lines[:-1], rf"{lines[-1]}}}"]
 
 
-def _caption(table: Table) -> str:
+def _format_caption(table: Table) -> str:
     """Return title, data, legend and the warning that its marked headings refer to."""
     title = f"{table.title}: {table.data}" if table.data else f"{table.title}."
     doubts = [f"{line}." for line in table.caveats() if line not in table.warnings]
     return escape(" ".join((title, *table.legend(), *doubts)))
 
 
-def _comments(table: Table) -> list[str]:
-    """Return what does not belong into a paper but to the numbers: warnings, notes, rules, runs and signatures."""
+def _list_comments(table: Table) -> list[str]:
+    """Return what a paper omits but the numbers need: warnings, notes, rules, runs and signatures."""
     lines = [*(f"Warning: {line}" for line in table.warnings)]
     for note in table.notes():
         cells = [
@@ -124,7 +128,7 @@ def _make_label(name: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "-" for c in name)
 
 
-def _signatures(table: Table) -> list[str]:
+def _format_signatures(table: Table) -> list[str]:
     """Return the signatures under the table, if they are to be printed; lines break after the bars of a signature."""
     if not table.tex_signatures or not table.signatures():
         return []

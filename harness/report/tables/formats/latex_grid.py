@@ -62,7 +62,9 @@ def lay_out(table: Table) -> Grid:
     """Lay out systems as rows and metrics as columns."""
     columns = [
         _build_column(
-            _metric_head(column), _metric_points(column), [_cell(table, row.cells[j], column) for row in table.rows]
+            _format_metric_head(column),
+            _estimate_metric_points(column),
+            [_make_grid_cell(table, row.cells[j], column) for row in table.rows],
         )
         for j, column in enumerate(table.columns)
     ]
@@ -78,10 +80,10 @@ def lay_out(table: Table) -> Grid:
 
 def lay_out_transposed(table: Table) -> Grid:
     """Lay out metrics as rows and systems as columns."""
-    labels = [" ".join(_metric_head(column)) for column in table.columns]
+    labels = [" ".join(_format_metric_head(column)) for column in table.columns]
     columns = []
     for row in table.rows:
-        cells = [_cell(table, cell, column) for cell, column in zip(row.cells, table.columns, strict=True)]
+        cells = [_make_grid_cell(table, cell, column) for cell, column in zip(row.cells, table.columns, strict=True)]
         if table.show_seeds:
             cells.insert(0, GridCell(text=str(row.seeds or "")))
         lines = _wrap(row.label)
@@ -96,9 +98,9 @@ def lay_out_transposed(table: Table) -> Grid:
 def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
     """Format some rows and columns of a grid as a tabular."""
     part = [grid.columns[i] for i in columns]
-    heads = [_protect(grid.head), *(_head(column) for column in part)]
+    heads = [_protect(grid.head), *(_format_head(column) for column in part)]
     lines = [
-        rf"\begin{{tabular}}{{l{''.join(_alignment(column) for column in part)}}}", r"\toprule",
+        rf"\begin{{tabular}}{{l{''.join(_format_column_type(column) for column in part)}}}", r"\toprule",
         " & ".join(heads) + r" \\", r"\midrule",
     ]  # fmt: skip
     for i in rows:
@@ -109,7 +111,7 @@ def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
 
 def format_row(grid: Grid, row: int, columns: Sequence[GridColumn]) -> str:
     """Format one line of a tabular."""
-    cells = [_cell_latex(column.cells[row], column) for column in columns]
+    cells = [_format_cell(column.cells[row], column) for column in columns]
     return " & ".join([_protect(grid.labels[row]), *cells]) + r" \\"
 
 
@@ -131,7 +133,7 @@ def _find_number_format(cells: Sequence[GridCell]) -> tuple[str, int, int]:
     return sign, whole, max((len(n.partition(".")[2]) for n in numbers), default=0)
 
 
-def _cell(table: Table, cell: Cell, column: Column) -> GridCell:
+def _make_grid_cell(table: Table, cell: Cell, column: Column) -> GridCell:
     number, spread = table.text(cell, column)
     if cell.words or not math.isfinite(cell.value):
         return GridCell(text=escape(number), points=estimate_points(number))
@@ -144,7 +146,7 @@ def _cell(table: Table, cell: Cell, column: Column) -> GridCell:
     return GridCell(digits.replace(",", ""), tail=" ".join(parts), bold=cell.best, tail_points=tail_points)
 
 
-def _cell_latex(cell: GridCell, column: GridColumn) -> str:
+def _format_cell(cell: GridCell, column: GridColumn) -> str:
     if column.words:
         text = cell.text or cell.number
     else:
@@ -152,7 +154,7 @@ def _cell_latex(cell: GridCell, column: GridColumn) -> str:
     return f"{text} & {cell.tail}".rstrip() if column.has_tail else text
 
 
-def _alignment(column: GridColumn) -> str:
+def _format_column_type(column: GridColumn) -> str:
     """Return the column type: text at the left, numbers at their decimal point with the widest number's format."""
     sign, whole, decimals = _find_number_format(column.cells)
     if column.words or not whole:
@@ -161,14 +163,14 @@ def _alignment(column: GridColumn) -> str:
     return f"{form}@{{~}}l" if column.has_tail else form
 
 
-def _head(column: GridColumn) -> str:
+def _format_head(column: GridColumn) -> str:
     head = column.head[0] if len(column.head) == 1 else r"\shortstack{" + r" \\ ".join(column.head) + "}"
     if column.has_tail:
         return rf"\multicolumn{{2}}{{c}}{{{head}}}"
     return f"{{{head}}}"
 
 
-def _metric_head(column: Column) -> tuple[str, ...]:
+def _format_metric_head(column: Column) -> tuple[str, ...]:
     """Return the heading of a metric in lines: the title with its arrow, the parts in parentheses, the interval."""
     title, sign, rest = column.title.partition(" (")
     lines = [column.title] if not sign or len(column.title) <= LONG else [title, *(f"({p}" for p in rest.split(" ("))]
@@ -178,7 +180,7 @@ def _metric_head(column: Column) -> tuple[str, ...]:
     return (first + (f" ${symbol}$" if symbol else ""), *map(escape, lines[1:]), *interval)
 
 
-def _metric_points(column: Column) -> float:
+def _estimate_metric_points(column: Column) -> float:
     """Estimate the width of a metric's heading."""
     long = len(column.title) > LONG
     parts = column.title.replace(" (", "\n(").split("\n") if long else [column.title]

@@ -24,10 +24,10 @@ DIGIT, THIN, BROAD = 4.25, 2.5, 6.2  # widths of characters in points at 8 point
 
 def escape(text: str) -> str:
     """Escape text for LaTeX; characters that pdfLaTeX lacks lose their accent or become `?`."""
-    return "".join(_char(c) for c in text)
+    return "".join(_escape_char(c) for c in text)
 
 
-def _char(char: str) -> str:
+def _escape_char(char: str) -> str:
     if char in SPECIAL:
         return SPECIAL[char]
     if char.isascii():

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 
-from openended.harness.core import csv_cell
+from openended.harness.core import escape_csv_cell
 from openended.harness.report.tables.formats.clean import clean_table
 from openended.harness.report.tables.formats.split import pieces
 from openended.harness.report.tables.table import Cell, Column, Table
@@ -26,8 +26,8 @@ def to_markdown(table: Table) -> str:
     """Format a table as GitHub Markdown with notes and signatures; columns that do not fit follow below."""
     table = clean_table(table)
     lines = [f"**{_escape(table.title)}**", ""]
-    for columns in _parts(table):
-        lines += [*_part(table, columns), ""]
+    for columns in _split_columns(table):
+        lines += [*_format_columns(table, columns), ""]
     for warning in table.caveats():
         lines += [f"**Warning:** {_escape(warning)}", ""]
     for line in table.legend():
@@ -41,7 +41,7 @@ def to_markdown(table: Table) -> str:
     return "\n".join(lines)
 
 
-def _parts(table: Table) -> list[range]:
+def _split_columns(table: Table) -> list[range]:
     names = [table.head, *(row.label for row in table.rows)]
     label = max(min(len(name), PROSE) for name in names) + (8 if table.show_seeds else 0)
     widths = []
@@ -51,21 +51,21 @@ def _parts(table: Table) -> list[range]:
     return pieces(widths, label, WIDTH)
 
 
-def _part(table: Table, columns: range) -> list[str]:
+def _format_columns(table: Table, columns: range) -> list[str]:
     """Format the row labels and some columns."""
     columns_here = [table.columns[i] for i in columns]
     heads = [table.head, *(["seeds"] if table.show_seeds else []), *(c.heading for c in columns_here)]
     aligns = ["---", *(["---:"] if table.show_seeds else []), *(_align(table, i) for i in columns)]
-    lines = [_line([_escape(h) for h in heads]), _line(aligns)]
+    lines = [_format_line([_escape(h) for h in heads]), _format_line(aligns)]
     for row in table.rows:
         seeds = [str(row.seeds or "")] if table.show_seeds else []
-        cells = [_cell(table, row.cells[i], table.columns[i]) for i in columns]
+        cells = [_format_cell(table, row.cells[i], table.columns[i]) for i in columns]
         label = f"*{_escape(row.label)}*" if row.system == "human" else _escape(row.label)
-        lines.append(_line([label, *seeds, *cells]))
+        lines.append(_format_line([label, *seeds, *cells]))
     return lines
 
 
-def _line(cells: list[str]) -> str:
+def _format_line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
@@ -75,7 +75,7 @@ def _escape(text: str) -> str:
     return text.replace("\n", " ")
 
 
-def _cell(table: Table, cell: Cell, column: Column) -> str:
+def _format_cell(table: Table, cell: Cell, column: Column) -> str:
     number, spread = table.text(cell, column)
     number = _escape(number) if cell.words else number.replace("*", "\\*")
     text = f"**{number}**" if cell.best else number
@@ -92,22 +92,22 @@ def to_csv(table: Table) -> str:
     names = [c.title if n in twice else n for n, c in zip(names, table.columns, strict=True)]
     about = ("", " sd", " own sd", " seeds", " note")
     heads = [table.head.lower(), "kind", *(f"{n}{word}" for n in names for word in about)]
-    writer.writerow(map(csv_cell, heads))
+    writer.writerow(map(escape_csv_cell, heads))
     for row in table.rows:
         cells = (
             x
             for c in row.cells
             for x in (
-                csv_cell(c.words) or _number(c.value),
-                _number(c.sd),
-                _number(c.metric_error),
+                escape_csv_cell(c.words) or _format_number(c.value),
+                _format_number(c.sd),
+                _format_number(c.metric_error),
                 c.n or "",
-                csv_cell(c.note),
+                escape_csv_cell(c.note),
             )
         )
-        writer.writerow([csv_cell(row.label), row.system, *cells])
+        writer.writerow([escape_csv_cell(row.label), row.system, *cells])
     return out.getvalue()
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return repr(float(value)) if math.isfinite(value) else ""

@@ -55,7 +55,7 @@ def engine(monkeypatch, tmp_path):
         monkeypatch.setattr(ray_launcher, "connect_to_ray", lambda *_, **__: made)
         monkeypatch.setattr(ray_launcher, "ActorPool", lambda ray, actors, **_: actors)
         launcher._config = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}})
-        launcher._actors()
+        launcher._create_actors()
         return made
 
     return start
@@ -103,7 +103,7 @@ def test_a_job_whose_workers_died_is_told(tmp_path, monkeypatch, caplog):
             yield 0, WorkerDeath("out of memory")
 
     launcher = ray()
-    monkeypatch.setattr(launcher, "_actors", Actors)
+    monkeypatch.setattr(launcher, "_create_actors", Actors)
     jobs = [job(tmp_path, number) for number in range(2)]
     launcher._config = jobs[0]
     launcher._run(jobs)

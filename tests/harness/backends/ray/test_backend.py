@@ -15,11 +15,11 @@ from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.models.embedder import EmbedderSpec, load_embedder
-from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.spec import ModelSpec, list_bundled_models
 from tests.harness.backends.ray.here import Here
 from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 SPEC = ModelSpec(path="bundled:docs-s")
 RNG = np.random.default_rng(0)
 

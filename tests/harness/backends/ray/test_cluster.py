@@ -22,7 +22,7 @@ from openended.harness.core.runtime import Runtime
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import bundled_models
+from openended.harness.models.spec import list_bundled_models
 from openended.harness.run.part_files import PartFiles
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
@@ -31,7 +31,7 @@ from tests.harness.run.small import ONE_MODEL, settings
 from tests.helpers import ROOT, embedding, generation, q_request, ragged
 
 pytest.importorskip("ray", reason="Ray is not installed (extra `ray`)")
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 WORDS = (*ONE_MODEL, "decoder=ancestral", "metric=[gen_ppl,frechet,sparsemax_score]", "runtime.progress=false",
          "runtime.device=cpu", "runtime.threads=1", "runtime.batch_size=2")  # fmt: skip
 

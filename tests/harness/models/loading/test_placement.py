@@ -20,13 +20,13 @@ from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.loading.placement import gather_outputs, has_many_devices
 from openended.harness.models.score import embed_and_score
-from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.models.transformers import LanguageModel, load_model
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.helpers import embedding, generation, q_request
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 accelerate = pytest.importorskip("accelerate")
 SPEC = ModelSpec(path="bundled:docs-s")
 

@@ -46,7 +46,7 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
     assert not given.is_judgments_only()
     measure = MetricRunner(resolve_run(given), SimpleNamespace(builder=None), "task")
     with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all are there: add -m"):
-        measure._judgments()
+        measure._find_judgments()
     done = openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.report.analysis.paired import equality_p_value, pair_tests, sign_flip_p
+from openended.harness.report.analysis.paired import compute_equality_p_value, compute_sign_flip_p, pair_tests
 from openended.harness.report.findings.claim_values import Verdict
 from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_errors
 from openended.harness.report.tables.significance import UNSURE, build_significance_tables
@@ -190,13 +190,13 @@ def test_values_on_both_sides_of_a_target_are_equally_good(tmp_path, monkeypatch
     rows = {"greedy": 0.3 + noise, "nucleus": 0.7 + noise[::-1]}
     results = written(tmp_path, rows, monkeypatch, kind="bootstrap")
     a, b = (i for i in fold_seeds(results) if i.system == "model")
-    assert equality_p_value(results, [a, b], a, b) < 0.001
+    assert compute_equality_p_value(results, [a, b], a, b) < 0.001
     results = read_results([tmp_path])  # without memory of the test above
-    assert equality_p_value(results, [a, b], dataclasses.replace(a, target=0.5), b) > 0.05
+    assert compute_equality_p_value(results, [a, b], dataclasses.replace(a, target=0.5), b) > 0.05
 
 
 def test_the_shortcut_of_the_sign_flip_test_gives_the_same_p_value(monkeypatch):
     far = np.random.default_rng(2).normal(size=200) + 1.0
-    short = sign_flip_p(far, draws=1000)
+    short = compute_sign_flip_p(far, draws=1000)
     monkeypatch.setattr("openended.harness.report.analysis.paired.CERTAIN", math.inf)
-    assert sign_flip_p(far, draws=1000) == short == 1 / 1001
+    assert compute_sign_flip_p(far, draws=1000) == short == 1 / 1001

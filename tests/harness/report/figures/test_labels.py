@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openended.harness.report.figures import frontiers
-from openended.harness.report.figures.drawing import COLUMN, apply_style, choose_style, new_figure
+from openended.harness.report.figures.drawing import COLUMN, apply_style, choose_style, create_figure
 from openended.harness.report.figures.labels import Label, draw_labels
 from openended.harness.report.figures.people import huse_parts
 from openended.harness.results.fold import fold_seeds
@@ -36,7 +36,7 @@ def points_of(panel, share):
 
 
 def test_labels_of_crossing_lines_are_free():
-    figure, (panel,) = new_figure(COLUMN, 2.6)
+    figure, (panel,) = create_figure(COLUMN, 2.6)
     panel.plot([0, 1, 2], [0, 2, 3], marker="o")
     panel.plot([0, 1, 2], [0.1, 1.9, 3], marker="s")
     panel.axhline(2.5, linestyle=":")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openended.harness.report.figures.drawing import apply_style
-from openended.harness.report.figures.similarity import TextSetSimilarity, matrix_of, system_similarity
+from openended.harness.report.figures.similarity import TextSetSimilarity, average_by_system, system_similarity
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.helpers import openended
@@ -16,7 +16,7 @@ def test_seeds_of_a_system_are_averaged_and_the_diagonal_is_between_them():
     # Places 0 and 1 are seeds of one system, 2 is another, 3 shares no prompt with them.
     rows = [[1.0, 0.8, 0.4, np.nan], [0.8, 1.0, 0.6, np.nan], [0.4, 0.6, 1.0, np.nan]]
     runs = [TextSetSimilarity(int(own == 2), own, np.array(row)) for own, row in enumerate(rows)]
-    np.testing.assert_allclose(matrix_of(runs, [0, 1]), [[0.8, 0.5], [0.5, np.nan]])
+    np.testing.assert_allclose(average_by_system(runs, [0, 1]), [[0.8, 0.5], [0.5, np.nan]])
 
 
 @pytest.mark.slow

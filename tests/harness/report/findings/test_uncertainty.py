@@ -9,11 +9,11 @@ import pytest
 
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.analysis.holm import holm
-from openended.harness.report.analysis.paired import sign_flip_p
+from openended.harness.report.analysis.paired import compute_sign_flip_p
 from openended.harness.report.findings.claim_values import Verdict
 from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_replicate_errors
 from openended.harness.report.findings.verdicts import _combine
-from openended.harness.report.tables.fair_comparison import _front, _tally
+from openended.harness.report.tables.fair_comparison import _find_front, _tally
 from openended.harness.results.fold import SystemValue
 
 PROMPTS = [f"p/{i:03d}" for i in range(60)]
@@ -104,7 +104,7 @@ def test_holm_keeps_the_family_wise_error_of_a_grid_of_equal_systems():
         prompt = rng.normal(size=12)
         rows = {name: prompt + rng.normal(size=12) for name in names}
         pairs = list(itertools.combinations(names, 2))
-        p_values = [sign_flip_p(rows[a] - rows[b]) for a, b in pairs]
+        p_values = [compute_sign_flip_p(rows[a] - rows[b]) for a, b in pairs]
         corrected = dict(zip(pairs, holm(p_values), strict=True))
         wrong += min(corrected.values()) < 0.05
         sweeps = [type("Sweep", (), {"name": name}) for name in names]
@@ -118,6 +118,6 @@ def test_holm_keeps_the_family_wise_error_of_a_grid_of_equal_systems():
 def test_a_pareto_front_of_equal_systems_names_some_dominated_by_chance():
     """The front compares means without a test, as docs/statistics.md says."""
     rng = np.random.default_rng(6)
-    sizes = [len(_front(rng.normal(size=(5, 2)).tolist())) for _ in range(300)]
+    sizes = [len(_find_front(rng.normal(size=(5, 2)).tolist())) for _ in range(300)]
     # the expected size of the front of n independent points is 1 + 1/2 + … + 1/n
     assert abs(np.mean(sizes) - sum(1 / i for i in range(1, 6))) < 0.2

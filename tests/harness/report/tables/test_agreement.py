@@ -9,7 +9,7 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.harness.report.build import make_tables
 from openended.harness.results.frame import read_results
-from openended.harness.results.layout import Layout, layout_names, load_layout
+from openended.harness.results.layout import Layout, list_layouts, load_layout
 from tests.harness.report.synthetic import quickstart, result, write_run
 
 DECODERS = ("greedy", "ancestral", "nucleus", "top_k")
@@ -78,7 +78,7 @@ def test_spread_over_seeds(tmp_path):
     assert math.isnan(found["greedy"])
 
 
-@pytest.mark.parametrize("name", sorted(set(layout_names()) - {"discriminator", "huse", "fair", "frontier", "stress"}))
+@pytest.mark.parametrize("name", sorted(set(list_layouts()) - {"discriminator", "huse", "fair", "frontier", "stress"}))
 def test_every_layout_that_ships_builds_a_table(name, runs):
     tables = make_tables(runs, load_layout(name), name)
     assert all(t.rows and t.columns for t in tables)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from openended.harness.report.tables.human import build_ceiling_cell, remarks_on_counts
+from openended.harness.report.tables.human import build_ceiling_cell, list_count_remarks
 from openended.harness.report.tables.table import Column
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
@@ -48,6 +48,6 @@ def test_fewer_human_texts_are_told(tmp_path):
     write_run(tmp_path, "nucleus", 0, results=lines, axes={"samples": 4})
     items = fold_seeds(read_results([tmp_path]))
     sides = [[i for i in items if i.system == which] for which in ("model", "human")]
-    (remark,) = remarks_on_counts(*sides)
+    (remark,) = list_count_remarks(*sides)
     assert "human values are based on 25/25 texts, those of the systems on 100/100" in remark
-    assert remarks_on_counts(sides[0], []) == []
+    assert list_count_remarks(sides[0], []) == []

@@ -20,7 +20,7 @@ def by(folder, *words):
     seal_record(folder, {k: v for k, v in record.items() if k != "digest"} | {"command": list(words)})
 
 
-def lines_of(folder):
+def group_into_lines(folder):
     results = read_results([folder])
     return summarize_sources(fold_seeds(results), results.runs)
 
@@ -29,7 +29,7 @@ def test_task_number_length_date_and_command_are_said(tmp_path):
     for seed, day in ((0, "01"), (1, "03")):
         folder = write_run(tmp_path, "nucleus", seed, created=f"2026-02-{day}T10:20:30+00:00")
         by(folder, "/opt/env/bin/openended", "-m", "seed=0,1", "task.path=my file.jsonl")
-    assert lines_of(tmp_path) == (
+    assert group_into_lines(tmp_path) == (
         "Task docs; 500 examples; at most 96 new tokens; seeds 0, 1.",
         "Newest run: 2026-02-03 10:20 UTC.",
         "Command: openended -m seed=0,1 'task.path=my file.jsonl'",
@@ -50,7 +50,7 @@ def test_many_values_and_commands_are_counted(tmp_path):
     for n in range(100, 800, 100):
         folder = write_run(tmp_path, "nucleus", 0, n=n, created=f"2026-02-01T10:20:{n // 100:02d}+00:00")
         by(folder, "/opt/openended/__main__.py", f"num_examples={n}")
-    told = lines_of(tmp_path)
+    told = group_into_lines(tmp_path)
     assert told[0] == "Task docs; 100 to 700 (7 values) examples; at most 96 new tokens; seed 0."
     assert told[2] == "Command: python -m openended num_examples=700"
     assert told[5:] == ("4 more commands: see the runs' records.",)
@@ -92,4 +92,4 @@ def test_a_job_that_a_launcher_started_says_what_the_user_set(tmp_path):
     record = json.loads((folder / "record.json").read_text())
     told = {k: v for k, v in record.items() if k != "digest"}
     seal_record(folder, told | {"overrides": ["decoder=nucleus", "seed=0"]})
-    assert lines_of(tmp_path)[-1] == "Command: openended decoder=nucleus seed=0"
+    assert group_into_lines(tmp_path)[-1] == "Command: openended decoder=nucleus seed=0"

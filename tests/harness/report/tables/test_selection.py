@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.core.errors import SpecError
-from openended.harness.report.tables.selection import check_signatures, select_pairs, slug, split_items
+from openended.harness.report.tables.selection import check_signatures, make_slug, select_pairs, split_items
 from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
@@ -58,4 +58,4 @@ def test_systems_find_their_values_and_the_humans(items):
 
 
 def test_a_slug_fits_a_file_name():
-    assert (slug("a/b c"), slug("p=0.9"), slug("")) == ("a_b_c", "p=0.9", "none")
+    assert (make_slug("a/b c"), make_slug("p=0.9"), make_slug("")) == ("a_b_c", "p=0.9", "none")

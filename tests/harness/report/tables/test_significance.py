@@ -14,8 +14,8 @@ from safetensors.numpy import save_file
 from openended.harness.core.errors import SpecError
 from openended.harness.core.metric import Features, Side
 from openended.harness.core.types import Ragged
-from openended.harness.report.analysis.holm import holm, holm_of
-from openended.harness.report.analysis.paired import by_prompt, sign_flip_p
+from openended.harness.report.analysis.holm import correct_by_holm, holm
+from openended.harness.report.analysis.paired import by_prompt, compute_sign_flip_p
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.significance import UNTESTED, build_significance_tables
 from openended.harness.report.tables.systems import build_value_tables
@@ -27,26 +27,26 @@ from tests.harness.report.synthetic import result, seal, seal_record, write_run
 
 def test_sign_flips_counted_by_hand():
     # signs of (1, 2, 3): |sum| = 6 for two of eight patterns, (+++) and (---)
-    assert sign_flip_p(np.array([1.0, 2.0, 3.0])) == pytest.approx(2 / 8)
+    assert compute_sign_flip_p(np.array([1.0, 2.0, 3.0])) == pytest.approx(2 / 8)
     # (1, 2, -3): the sum is 0, every pattern reaches it
-    assert sign_flip_p(np.array([1.0, 2.0, -3.0])) == 1.0
-    assert sign_flip_p(np.zeros(5)) == 1.0
+    assert compute_sign_flip_p(np.array([1.0, 2.0, -3.0])) == 1.0
+    assert compute_sign_flip_p(np.zeros(5)) == 1.0
 
 
 def test_random_signs_come_near_the_exact_p_value():
     rng = np.random.default_rng(0)
     values = rng.normal(0.4, 1, 14)
-    exact = sign_flip_p(values)
+    exact = compute_sign_flip_p(values)
     # 10,000 draws: the standard error of a p-value is at most sqrt(0.25 / 10,000) = 0.005, five of them are 0.025
-    drawn = sign_flip_p(np.concatenate([values, [1e-15]]))
+    drawn = compute_sign_flip_p(np.concatenate([values, [1e-15]]))
     assert drawn == pytest.approx(exact, abs=0.025)
 
 
 def test_an_effect_is_seen_and_none_is_not():
     rng = np.random.default_rng(1)
     noise = rng.normal(0, 1, 400)
-    assert sign_flip_p(noise + 0.5) < 0.001
-    assert sign_flip_p(noise - noise.mean()) > 0.9
+    assert compute_sign_flip_p(noise + 0.5) < 0.001
+    assert compute_sign_flip_p(noise - noise.mean()) > 0.9
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -65,7 +65,7 @@ def test_holm_is_the_definition(p_values):
 
 
 def test_what_has_no_p_value_does_not_count_for_the_correction():
-    assert holm_of({"a": 0.01, "b": np.nan, "c": 0.04}) == {"a": 0.02, "c": 0.04}
+    assert correct_by_holm({"a": 0.01, "b": np.nan, "c": 0.04}) == {"a": 0.02, "c": 0.04}
 
 
 def test_stars():
@@ -114,7 +114,7 @@ def rejected(samples: int, *, grouped: bool, prompts: int = 30, tables: int = 20
         own, other = (
             np.repeat(rng.normal(size=prompts), samples) + 0.5 * rng.normal(size=prompts * samples) for _ in "ab"
         )
-        hits += sign_flip_p(by_prompt(own, place) - by_prompt(other, place), str(number), draws=400) < 0.05
+        hits += compute_sign_flip_p(by_prompt(own, place) - by_prompt(other, place), str(number), draws=400) < 0.05
     return hits / tables
 
 

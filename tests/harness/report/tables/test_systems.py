@@ -10,9 +10,9 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.numbers import choose_decimals, format_fixed, round_as_printed
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.report.tables.table import letters
+from openended.harness.report.tables.table import format_letters
 from openended.harness.results.frame import read_results
-from openended.harness.results.layout import Layout, build_layout, layout_names, load_layout
+from openended.harness.results.layout import Layout, build_layout, list_layouts, load_layout
 from tests.harness.report.synthetic import result, write_run
 
 
@@ -179,10 +179,10 @@ def test_numbers_are_written_without_minus_zero():
     assert format_fixed(-0.0001, 3) == "0.000"
     assert format_fixed(12345.678, 1) == "12,345.7"
     assert round_as_printed(12345.678, 1) == 12345.7
-    assert [letters(i) for i in (0, 25, 26, 27, 51, 52)] == ["a", "z", "aa", "ab", "az", "ba"]
+    assert [format_letters(i) for i in (0, 25, 26, 27, 51, 52)] == ["a", "z", "aa", "ab", "az", "ba"]
 
 
-@pytest.mark.parametrize("name", layout_names())
+@pytest.mark.parametrize("name", list_layouts())
 def test_every_layout_that_ships_loads(name):
     assert load_layout(name).title
 

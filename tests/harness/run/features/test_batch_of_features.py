@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.models.spec import bundled_models
+from openended.harness.models.spec import list_bundled_models
 from openended.harness.run.pipeline import run
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 
 
 def features(folder: Path, rows: int) -> dict[str, bytes]:

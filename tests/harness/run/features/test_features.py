@@ -11,7 +11,7 @@ import pytest
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric import Need
-from openended.harness.models.spec import bundled_models
+from openended.harness.models.spec import list_bundled_models
 from openended.harness.models.transformers import LanguageModel
 from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.pipeline import make_texts, plan, run
@@ -20,7 +20,7 @@ from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 
 
 def new_session(folder: Path) -> Session:

@@ -12,7 +12,7 @@ from openended.harness.core.errors import SpecError
 from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import ModelSpec, bundled_models
+from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.models.tokenizer import tokenizer_digest
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import Build, TextRows
@@ -24,7 +24,7 @@ from openended.harness.storage.store import Entry, Store
 from tests.harness.run.small import settings
 from tests.helpers import q_request, ragged
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 SPEC, EMBEDDER = ModelSpec(path="bundled:docs-s"), EmbedderSpec(path="bundled:docs-s")
 TEXTS = [("a", "Return the", " number of rows."), ("b", "Raise an", " error if it is"), ("c", "Write", " it.")]
 WHOLE = "prompt_and_continuation"
@@ -151,7 +151,7 @@ def test_a_model_under_test_reads_its_chat_prompts_by_name(tmp_path, passes):
     chats = replace(SPEC, chat_template=True)
     own = source(tmp_path, tokenizer=tokenizer_digest(chats), chat=True)
     with pytest.raises(SpecError, match="chat template were not made yet"):
-        passes._ids(replace(own, chat=None), chats, ScoringOptions(scope="continuation"))
-    prompts, texts = passes._ids(own, chats, ScoringOptions(scope="continuation"))
+        passes._read_ids(replace(own, chat=None), chats, ScoringOptions(scope="continuation"))
+    prompts, texts = passes._read_ids(own, chats, ScoringOptions(scope="continuation"))
     assert [ids.tolist() for ids in prompts] == [[7, 8, 9], [8, 8, 9], [9, 8, 9]]
     assert texts.lengths.tolist() == [3, 4, 5]

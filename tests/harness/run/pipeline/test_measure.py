@@ -15,7 +15,7 @@ from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.io import digest_file
 from openended.harness.core.metric import Features, Metric, Need
 from openended.harness.core.types import MetricResult
-from openended.harness.models.spec import bundled_models
+from openended.harness.models.spec import list_bundled_models
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.pipeline.measure import MetricRunner, digest_judgments, list_text_needs
 from openended.harness.run.pipeline.texts import RunTexts, make_texts
@@ -25,7 +25,7 @@ from openended.harness.storage.store import Store
 from openended.metrics.huse import Huse
 from tests.harness.run.small import settings
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 seen: list[Features] = []
 """What the probes were given."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from openended.harness.core.io import read_json
-from openended.harness.models.spec import bundled_models
+from openended.harness.models.spec import list_bundled_models
 from openended.harness.run.pipeline import plan, run
 from openended.harness.run.session import Session
 from openended.harness.storage import store as store_module
@@ -17,7 +17,7 @@ from openended.harness.storage.record import read_record
 from openended.harness.storage.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
 
-pytestmark = pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 METRICS = "metric=[frechet,gen_ppl,ppl,zipf]"
 
 

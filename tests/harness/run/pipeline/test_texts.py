@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core.types import Ragged
-from openended.harness.models.spec import bundled_models
+from openended.harness.models.spec import list_bundled_models
 from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.pipeline.texts import make_texts, perplexity
 from openended.harness.run.resolve import resolve_run
@@ -17,7 +17,7 @@ from openended.harness.storage.store import Store
 from tests.harness.run.small import settings
 
 
-@pytest.mark.skipif("docs-s" not in bundled_models(), reason="the bundled model is not there")
+@pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 def test_a_decoder_that_aims_at_human_text_is_resolved_before_it_generates(tmp_path):
     run = resolve_run(settings(tmp_path, "decoder=adversarial", "metric=[zipf]", "num_examples=3", "max_new_tokens=4"))
     planned, made = (
