@@ -19,6 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -137,6 +138,7 @@ def _read_corpus(path: Path) -> list[_docstrings.Passage] | None:
     return passages if is_complete else None
 
 
+@cache
 def _describe_installed(package: str) -> str:
     """Name the installed files of a package: version, and digest of the Python files' hashes in its RECORD."""
     if package == _docstrings.STDLIB:

@@ -18,14 +18,14 @@ from openended.tasks.download import find_cache_root
 from tests.docs.commands import PAGES, PLUGIN, build_folder, expand, read_commands, read_lines
 from tests.helpers import ROOT, openended
 
-GRID_OPTIONS = re.compile(r"experiment=(?!quickstart)|sweeper=optuna|report=frontier|seed=0,1,2")
+GRID_OPTIONS = re.compile(r"experiment=(?!quickstart|dlm_owt)|sweeper=optuna|report=frontier|seed=0,1,2")
 SMALL = ("num_examples=4", "max_new_tokens=4", "intervals=0", "metric=[distinct_n]", "runtime.device=cpu")
 
 
 def mark_long_grid(words: tuple[str, ...]) -> Any:
     """Mark the commands of a grid that takes long to plan."""
     text = " ".join(words)
-    return pytest.param(words, marks=pytest.mark.long if text.startswith("-m") and GRID_OPTIONS.search(text) else ())
+    return pytest.param(words, marks=pytest.mark.long if GRID_OPTIONS.search(text) else ())
 
 
 COMMANDS = sorted({words for page in PAGES if page != PLUGIN for words in read_commands(page)})

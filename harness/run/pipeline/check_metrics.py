@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from openended.harness.core import SpecError, require_package
+from openended.harness.core import Metric, SpecError, require_package
+from openended.harness.models import BackendSpec
 from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.dataset import Dataset
 from openended.harness.run.resolve import MetricsPart, ResolvedRun, digest_model
@@ -52,14 +54,28 @@ def check_extras(run: ResolvedRun) -> None:
 
 def check_scoring_models(run: ResolvedRun, builder: ArtifactBuilder) -> None:
     """Check that the scorer and the embedder are there, if a metric reads them; a plan notes what is missing."""
-    scoring = run.scoring
-    read = {need.by for metric in run.metrics.specs for need in metric.needs() if need.kind != "tokens"}
-    if scoring.scorer is not None and "scorer" in read:
-        in_process = scoring.scorer.runs_in_process  # a server is asked when it is needed
-        builder.try_or_note(partial(digest_model, scoring.scorer) if in_process else scoring.scorer.check_ready)
+    metrics, scoring = run.metrics.specs, run.scoring
+    read = {need.by for metric in metrics for need in metric.needs() if need.kind != "tokens"}
+    scorer = scoring.scorer if "scorer" in read else None
+    if scorer is not None:
+        in_process = scorer.runs_in_process  # a server is asked when it is needed
+        builder.try_or_note(partial(digest_model, scorer) if in_process else scorer.check_ready)
+        builder.try_or_note(partial(_check_windows, metrics, scorer))
     embedder = scoring.embedder if scoring.user_embeddings is None and "embedder" in read else None
     if embedder is not None and builder.try_or_note(partial(digest_model, embedder)) is not None:
         builder.try_or_note(embedder.check_options)
+
+
+def _check_windows(metrics: Sequence[Metric], scorer: BackendSpec) -> None:
+    """Raise `SpecError` if a metric's window is longer than the scorer's context."""
+    for metric in metrics:
+        windows = [dict(need.options).get("window") for need in metric.needs() if need.by == "scorer"]
+        longest = max((window for window in windows if isinstance(window, int)), default=0)
+        context = scorer.context_length() if longest else None
+        if context is not None and longest > context:
+            raise SpecError(
+                f"metric.{metric.name}.window: expected at most {context}, the scorer's context, got {longest}"
+            )
 
 
 def check_sizes(run: ResolvedRun, dataset: Dataset) -> None:
