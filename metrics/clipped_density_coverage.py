@@ -141,7 +141,7 @@ class ClippedDensityCoverage(TwoSample):
     """Clipped density and clipped coverage of the model's texts."""
 
     name: ClassVar[str] = "clipped_density_coverage"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     direction: ClassVar[Direction] = "higher"
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
     titles: ClassVar[Mapping[str, str]] = {"clipped_density": "Clipped density", "clipped_coverage": "Clipped coverage"}
