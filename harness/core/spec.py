@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from functools import cache
 from typing import Any, ClassVar
 
 from openended.harness.core.errors import SpecError
 from openended.harness.core.options import coerce
+
+
+_HINTS: dict[type, dict[str, Any]] = {}
+"""Class → types of its options; a grid constructs each class hundreds of times."""
 
 
 class Spec:
@@ -28,7 +31,9 @@ class Spec:
     """Its name in error messages; empty: `name`."""
 
     def __post_init__(self) -> None:
-        hints = _get_hints(type(self))
+        hints = _HINTS.get(type(self))
+        if hints is None:
+            hints = _HINTS.setdefault(type(self), typing.get_type_hints(type(self)))
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
             value = coerce(getattr(self, f.name), hints[f.name], self.label_option(f.name))
             object.__setattr__(self, f.name, value)
@@ -46,9 +51,3 @@ class Spec:
     def label_option(self, option: str) -> str:
         """Return the name of an option in error messages."""
         return f"{self.error_name or self.name}.{option}"
-
-
-@cache
-def _get_hints(spec_class: type[Spec]) -> dict[str, Any]:
-    """Return the types of a class's options; a grid constructs each class hundreds of times."""
-    return typing.get_type_hints(spec_class)
