@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from openended.harness.core.errors import SpecError
 from openended.harness.core.options import coerce
 
-
 _HINTS: dict[type, dict[str, Any]] = {}
 """Class → types of its options; a grid constructs each class hundreds of times."""
 
