@@ -49,6 +49,7 @@ class Size:
 
 ONE_LENGTH = Size(prompts=32, shortest=35, longest=35, new=32, slots=32)
 MIXED = Size(prompts=256, shortest=1, longest=50, new=128, slots=64, ends=True)
+MIXED_WHOLE = Size(prompts=128, shortest=1, longest=50, new=48, slots=64)
 SAMPLES = Size(prompts=64, shortest=35, longest=35, new=32, slots=256, samples=4)
 
 
@@ -217,6 +218,7 @@ WORKS = [
     _build_work(GPT2, _build_gpt2, Greedy(), ONE_LENGTH, 1.1),
     _build_work(GPT2, _build_gpt2, Nucleus(), ONE_LENGTH, 1.6),
     _build_work(GPT2, _build_gpt2, Nucleus(), MIXED, 2.5),
+    _build_work(GPT2, _build_gpt2, Nucleus(), MIXED_WHOLE, 1.0),
     _build_work(LLAMA, _build_llama, Greedy(), ONE_LENGTH, 1.1),
     _build_work(LLAMA, _build_llama, Nucleus(), ONE_LENGTH, 1.1),
     _build_work(LLAMA, _build_llama, Nucleus(), MIXED, 2.0),

@@ -1,11 +1,15 @@
-"""Time generation by vLLM in the process against vLLM's own sampler and against the reference backend.
+"""Time generation by vLLM in the process and by the reference backend against vLLM's own sampler.
 
-All three need an environment with vLLM (docs/engines.md); without it the rows are left out.
+Both need an environment with vLLM (docs/engines.md); without it the rows are left out. The model has the shape of
+GPT-2 (124 million parameters, 50,257 tokens) and random weights.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +22,28 @@ from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models.spec import ModelSpec
 from scripts.benchmarks._work import Benchmark
 
-PATH, ROWS, NEW, AT_ONCE = "bundled:docs-s", 256, 48, 64
+ROWS, NEW, AT_ONCE = 128, 48, 64
+
+
+def _write_model() -> str:
+    """Write the model's folder, unless it is there; its tokens are the bytes and made-up words."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    folder = Path(tempfile.gettempdir()) / "openended-bench-gpt2"
+    if not (folder / "complete.json").is_file():
+        config = GPT2Config(bos_token_id=0, eos_token_id=0)
+        letters = ["<|endoftext|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+        words = letters + [f"w{i}" for i in range(config.vocab_size - len(letters))]
+        tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>").save_pretrained(folder)  # noqa: S106
+        torch.manual_seed(0)
+        GPT2LMHeadModel(config).save_pretrained(folder)
+        (folder / "complete.json").write_text(json.dumps({"vocab_size": config.vocab_size}))
+    return str(folder)
 
 
 def _request() -> GenerationRequest:
@@ -33,7 +58,7 @@ def _request() -> GenerationRequest:
 
 def _start_vllm() -> VllmBackend:
     """Start the engine and run a few prompts."""
-    backend = VllmBackend(VllmSpec(path=PATH, max_num_seqs=AT_ONCE, check_texts=0), "cpu")
+    backend = VllmBackend(VllmSpec(path=_write_model(), max_num_seqs=AT_ONCE, check_texts=0), "cpu")
     _run_sampler(backend, rows=4)
     return backend
 
@@ -61,7 +86,7 @@ def _compare_token_counts(harness: dict[str, float], peer: dict[str, float]) -> 
     return f"{harness['tokens']:.0f} / {peer['tokens']:.0f} tokens"
 
 
-_NAME = f"nucleus p=0.95, {ROWS} × {NEW} tokens, docs-s"
+_NAME = f"nucleus p=0.95, {ROWS} prompts of 1 to 50 tokens × {NEW} tokens, GPT-2 124 M, {AT_ONCE} at once"
 WORKS = (
     [
         Benchmark(
@@ -69,7 +94,7 @@ WORKS = (
             against="vLLM's own sampler", peer=_run_sampler, at_least=1 / 1.15, agree=_compare_token_counts,
         ),
         Benchmark(
-            name=f"{_NAME}, by the reference backend", prepare=lambda: load_backend(ModelSpec(path=PATH)),
+            name=f"{_NAME}, by the reference backend", prepare=lambda: load_backend(ModelSpec(path=_write_model())),
             harness=_run_harness, against="vLLM's own sampler", prepare_peer=_start_vllm, peer=_run_sampler,
             agree=_compare_token_counts,
         ),
