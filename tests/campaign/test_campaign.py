@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("kind", "count"),
     [
-        ("kills", 4),
-        ("corruptions", 12),
+        ("kills", 2),
+        ("corruptions", 6),
         pytest.param("parts", 3, marks=pytest.mark.long),
         pytest.param("races", 3, marks=pytest.mark.long),
         pytest.param("jobs", 24, marks=pytest.mark.long),
-        ("fuzz", 120),
+        ("fuzz", 60),
         pytest.param("entries", 12, marks=pytest.mark.long),
         pytest.param("archives", 20, marks=pytest.mark.long),
         pytest.param("configurations", 20, marks=pytest.mark.long),

@@ -91,7 +91,7 @@ def test_every_table_and_figure_of_the_papers_has_an_experiment_with_axes_for_do
     assert all(sections(name) == ("docs",) for name in SHOWN)
 
 
-@pytest.mark.parametrize(("using", "suffix"), [("paper", ""), ("docs", "_docs")])
+@pytest.mark.parametrize(("using", "suffix"), [pytest.param("paper", "", marks=pytest.mark.long), ("docs", "_docs")])
 def test_the_series_runs_every_table_and_figure(using, suffix):
     with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose(

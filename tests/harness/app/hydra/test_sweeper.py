@@ -72,6 +72,7 @@ def test_the_jobs_of_one_model_are_neighbours():
     assert [job[0] for job in jobs] == ["seed=0", "seed=1"] * 4
 
 
+@pytest.mark.long
 def test_the_grid_of_a_paper_loads_each_model_once(monkeypatch, tmp_path):
     """GPT-2 in four sizes, three decoders, two seeds; GPT-2 large scores and embeds."""
     monkeypatch.setattr(ModelSpec, "load", lambda spec, **_: spec)

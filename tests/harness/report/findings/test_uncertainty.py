@@ -50,7 +50,7 @@ def verdict_of(systems: list[np.ndarray], kind: str) -> Verdict:
     return verdict
 
 
-@pytest.mark.parametrize("kind", ["bootstrap", "halves"])
+@pytest.mark.parametrize("kind", ["bootstrap", pytest.param("halves", marks=pytest.mark.long)])
 def test_two_equal_systems_get_a_sure_verdict_in_five_percent_of_grids(kind):
     sure = 0
     worlds = 400
@@ -62,6 +62,7 @@ def test_two_equal_systems_get_a_sure_verdict_in_five_percent_of_grids(kind):
     assert 0.02 <= sure / worlds <= 0.085
 
 
+@pytest.mark.long
 def test_many_equal_pairs_get_a_sure_verdict_in_at_most_five_percent_of_grids():
     """With 95 % agreement of the whole claim, most such grids said *does not hold*, sure."""
     sure, worlds = 0, 120
@@ -96,6 +97,7 @@ def test_replicates_without_variation_give_no_verdict():
     assert verdict.words == "no variation seen"
 
 
+@pytest.mark.long
 def test_holm_keeps_the_family_wise_error_of_a_grid_of_equal_systems():
     wrong, counted, worlds = 0, 0, 300
     names = "abcde"
