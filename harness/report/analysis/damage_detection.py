@@ -72,17 +72,24 @@ def find_damage_curves(results: Results, items: Sequence[SystemValue]) -> list[D
     """Return the curve of every value of every metric over every damage, in the order of `list_damages`.
 
     Raises:
-        DataError: If no damage was measured, or not the undamaged texts.
+        DataError: If no damage was measured, or not the undamaged texts, or one value under two signatures.
     """
     groups: dict[tuple[str, str, str], dict[Damage, SystemValue]] = {}
     for item in (i for i in items if i.system == "model"):
         damage = parse_damage(item.axes.get("model", ""))
         if damage is not None and item.direction != "none":
             groups.setdefault((item.metric, item.key, item.signature), {})[damage] = item
-    curves = [curve for values in groups.values() for curve in _build_curves(results, values)]
+    curves: dict[tuple[str, str, str, str], tuple[str, DamageCurve]] = {}
+    for (metric, key, signature), values in groups.items():
+        for curve in _build_curves(results, values):
+            other, _ = curves.setdefault((metric, key, curve.embedder, curve.damage), (signature, curve))
+            if other != signature:  # one curve would hide the other
+                raise DataError(
+                    f"layout stress: {metric} has two signatures ({other} and {signature}); report runs of one of them"
+                )
     if not curves:
         raise DataError("layout stress: no damaged texts in these runs; openended stress makes them")
-    return curves
+    return [curve for _, curve in curves.values()]
 
 
 def _build_curves(results: Results, values: dict[Damage, SystemValue]) -> Iterable[DamageCurve]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -51,3 +52,20 @@ def test_monotone_up_to_the_error(values, monotone):
 def test_other_runs_have_no_damage():
     with pytest.raises(DataError, match="openended stress makes them"):
         find_damage_curves(cast("Any", None), [])
+
+
+def test_two_signatures_of_one_value_are_refused(monkeypatch):
+    """The curve of an earlier version of the metric would hide the other one."""
+    monkeypatch.setattr("openended.harness.report.analysis.damage_detection.find_interval", lambda *_: None)
+
+    def make_item(version, percent):
+        return SimpleNamespace(
+            system="model", axes={"model": f"damage:truncation:{percent}" if percent else "damage:none"}, direction="higher", metric="kid", key="kid",
+            title="KID", signature=f"kid|v:{version}", mean=0.0,
+        )  # fmt: skip
+
+    items = [make_item(2, percent) for percent in (0, 10)]
+    assert len(find_damage_curves(cast("Any", None), cast("Any", items))) == 1
+    items += [make_item(1, percent) for percent in (0, 100)]
+    with pytest.raises(DataError, match=r"kid has two signatures \(kid\|v:2 and kid\|v:1\)"):
+        find_damage_curves(cast("Any", None), cast("Any", items))
