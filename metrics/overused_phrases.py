@@ -77,7 +77,7 @@ def find_overused_phrases(
 
     Source: Monroe, Colaresi and Quinn 2008.
 
-    >>> find_overused_phrases(["a b c d"] * 9, ["a b testament testament"] * 9)[0][0]
+    >>> find_overused_phrases(["a b c d"] * 9, ["a b testament testament"] * 9).pop(0)[0]
     'testament'
     """
     counts = _count_phrases(human, model, order)
