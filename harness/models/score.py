@@ -84,7 +84,7 @@ def embed_and_score(
     pool = forward.Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
     lm.forward(jobs, rows=len(out), pool=pool, nll=out.values, batch_size=size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
-    return collect_vectors(lm, pool, lengths, (limit,))[0], out
+    return collect_vectors(lm.spec.title, pool.vectors, lengths, (limit,))[0], out
 
 
 def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[forward.ForwardRow], Ragged]:

@@ -13,7 +13,7 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -26,7 +26,9 @@ from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
 from openended.harness.decoders.dry import Dry
 from openended.harness.decoders.mirostat import Mirostat
 from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, TopK, Typical
-from openended.harness.models.backend import QStatisticsRequest, ScoringRequest
+from openended.harness.models.backend import EmbeddingRequest, QStatisticsRequest, ScoringRequest
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.forward import Pooling
 from openended.harness.models.spec import ModelSpec
 from openended.harness.storage.rows import Row, RowFile
 from tests.real_servers.near_ties import is_near_tie
@@ -94,6 +96,18 @@ def compare_losses(mine: VllmBackend, reference: Any, prompts: Ragged, human: Ra
     return f"{len(human)} texts: {apart:.1e} nats apart at most", apart <= TOLERANCE
 
 
+def compare_vectors(mine: VllmBackend, reference: Any, prompts: Ragged, human: Ragged) -> tuple[str, bool]:
+    """Compare the embeddings of each pooling."""
+    apart: dict[str, float] = {}
+    for pooling in get_args(Pooling):
+        spec = EmbedderSpec(path=PATH, pooling=pooling)
+        request = EmbeddingRequest(prompts=prompts, continuations=human, embedder=spec, batch_size=16)
+        (one,), (other,) = (backend.embed(request).values() for backend in (mine, reference))
+        apart[pooling] = float(np.abs(one.vectors - other.vectors).max())
+    found = ", ".join(f"{pooling} {distance:.1e}" for pooling, distance in apart.items())
+    return f"{len(human)} texts: {found} apart at most", max(apart.values()) <= TOLERANCE
+
+
 def compare_statistics(mine: VllmBackend, reference: Any, prompts: Ragged, human: Ragged) -> tuple[str, bool]:
     """Compare the statistics of Q of eight decoders on given texts."""
     request = QStatisticsRequest(prompts=prompts, continuations=human, decoders=FORCED, min_new_tokens=2, batch_size=16)
@@ -154,6 +168,7 @@ def check_engine(table: Table, reference: Any, prompts: list[Prompt], new: int, 
     human = Ragged.from_rows((text.token_ids for text in texts), np.int64)
     table.check(f"token losses, {at_once} at once", partial(compare_losses, mine, reference, heads, human))
     table.check(f"statistics of Q, {at_once} at once", partial(compare_statistics, mine, reference, heads, human))
+    table.check(f"embeddings, {at_once} at once", partial(compare_vectors, mine, reference, heads, human))
 
 
 def main() -> None:

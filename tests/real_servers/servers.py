@@ -142,7 +142,8 @@ def check_refusal(port: int, dialect: DialectName, decoder: QDecoder) -> tuple[s
         collect(connect(port, dialect), decoder, make_prompts()[:8])
     except DataError as err:
         text = str(err)
-        return text[text.find("failed the") :][:240], "failed the sampling check" in text
+        noticed = "failed the sampling check: hidden sampling parameters: with neutral parameters" in text
+        return text[text.find("failed the") :][:240], noticed
     return "nothing was noticed", False
 
 

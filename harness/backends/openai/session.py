@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ class ServerSession:
     tokenizer: Tokenizer | None = None
     bos_prefix: tuple[int, ...] = ()
     copies: bool = True
-    """The server honors the number of draws per request; set to false once a reply had fewer."""
+    """The server honors the number of draws per request; set to false once it refused it or a reply had fewer."""
     most: int | None = None
     """Maximum number of tokens that the server lists; None until the first listing was requested."""
     named: bool = False
@@ -135,10 +136,9 @@ class ServerSession:
         if self.dialect.copies and self.copies and count > 1 and not request.sampling.greedy:
             for start in range(0, count, COPIES):
                 size = min(COPIES, count - start)
-                reply = await self.send(
-                    dataclasses.replace(request, seed=seed(start), copies=size, listed=listed_per_draw)
-                )
-                tokens.extend(read_first_tokens(reply))
+                together = dataclasses.replace(request, seed=seed(start), copies=size, listed=listed_per_draw)
+                with suppress(DataError):  # a server may allow fewer; what else is wrong shows in single draws too
+                    tokens.extend(read_first_tokens(await self.send(together)))
                 if len(tokens) < start + size:
                     self.copies = False
                     break

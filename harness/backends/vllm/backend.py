@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness.backends.vllm.engine import Engine, EngineRequest, EngineResult
+from openended.harness.backends.vllm.pooling_engine import PoolingEngine
 from openended.harness.backends.vllm.processor.orders import make_forcing_group, make_order, make_sampling_group
 from openended.harness.backends.vllm.spec import VllmSpec, find_version
 from openended.harness.core import (
@@ -27,14 +28,17 @@ from openended.harness.decoders import Emit, GenerationRequest, Prompt, QTable
 from openended.harness.generation import build_generation, build_next_token, check_rows
 from openended.harness.models import (
     EmbeddingRequest,
+    Pooling,
     QStatisticsRequest,
     ScoringRequest,
     TextVectors,
     check_finite,
+    collect_vectors,
     decode_continuation,
     find_eos_ids,
     free_memory,
     get_bos_prefix,
+    join_rows,
     load_tokenizer,
     plan_scoring,
 )
@@ -43,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class VllmBackend:
-    """A model that vLLM runs; the engine starts when it is first needed, and is kept.
+    """A model that vLLM runs; an engine starts when it is first needed, and is kept.
 
     Args:
         spec: The model.
@@ -57,17 +61,18 @@ class VllmBackend:
         self.device = torch.device(device)
         self.tokenizer = load_tokenizer(spec.tokenizer_spec())
         self.eos_ids = find_eos_ids(spec.tokenizer_spec(), self.tokenizer)
-        self._engine: Engine | None = None
+        self._engines: dict[Pooling | None, Engine] = {}
+        """The engines that run: None makes tokens, each of the others vectors."""
+        self._ends: dict[Pooling | None, weakref.finalize[..., Any]] = {}
+        self._last: Engine | None = None
+        """The engine of the last call."""
         self._comparison: str | None = None
         """How the texts of the last call compare with the reference backend's; None: it generated none."""
 
     @property
     def engine(self) -> Engine:
-        """The engine, started if it is not running."""
-        if self._engine is None:
-            self._engine = Engine(self.spec, self.device.type)
-            self._end = weakref.finalize(self, self._engine.close)
-        return self._engine
+        """The engine that makes tokens, started if it is not running."""
+        return self._start_engine(None)
 
     @property
     def context_length(self) -> int | None:
@@ -90,12 +95,12 @@ class VllmBackend:
 
     def provenance(self) -> dict[str, Any]:
         """Return how vLLM computed, and the share of texts that equal the reference backend's."""
-        if self._engine is None:
+        if self._last is None:
             return {}
         s = self.spec
         facts = {
             "vllm": find_version(), "dtype": s.dtype, "quantization": s.quantization, "compared": self._comparison,
-            **self._engine.describe(),
+            **self._last.describe(),
         }  # fmt: skip
         if self._comparison is None:
             return {"engine": facts}
@@ -173,32 +178,66 @@ class VllmBackend:
         return [build_next_token(table, request, vocab_size) for table in tables]
 
     def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
-        """Raise `SpecError`: vLLM gives no hidden states here."""
-        del request, advance
-        raise SpecError(f"model {self.spec.title}: {self.spec.cannot('embed')}")
+        """Embed the texts by the last hidden states, pooled inside the engine; one call for each maximum length."""
+        self._comparison = None
+        pooling = request.embedder.pooling
+        rows = join_rows(request.prompts, request.continuations, self.bos_prefix)
+        out: dict[int | None, TextVectors] = {}
+        context_length = self._start_engine(pooling).context_length
+        for length, limit in request.embedder.list_limits(context_length).items():
+            vectors: dict[int, Any] = {}
+
+            def finish(number: int, result: EngineResult, into: dict[int, Any] = vectors) -> None:
+                into[number] = result.vector
+                if advance is not None:
+                    advance(1)
+
+            self._run((EngineRequest(tuple(row[:limit].tolist()) or (self.start_id,)) for row in rows), finish, pooling)
+            arrays = [np.stack([vectors[i].numpy() for i in range(len(rows))])] if len(rows) else []
+            out[length] = collect_vectors(self.spec.title, arrays, rows.lengths, (limit,))[0]
+        return out
 
     def embed_and_score(
-        self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
+        self,
+        request: EmbeddingRequest,
+        *,
+        include_prompt: bool = False,
+        ranks: bool = False,
+        advance: Advance | None = None,
     ) -> tuple[TextVectors, Ragged]:
-        """Raise `SpecError`: vLLM gives no hidden states here."""
-        del request, include_prompt, advance
-        raise SpecError(f"model {self.spec.title}: {self.spec.cannot('embed')}")
+        """Embed the texts, then score their tokens: vLLM has an engine for either."""
+        scoring = ScoringRequest(
+            prompts=request.prompts, continuations=request.continuations, include_prompt=include_prompt, ranks=ranks,
+            batch_size=request.batch_size,
+        )  # fmt: skip
+        return self.embed(request)[request.embedder.max_length], self.score(scoring, advance)
 
     def _read_ids(self, ids: Sequence[int]) -> tuple[int, ...]:
         """Return the ids that the model reads for a prompt; an empty one becomes the start token."""
         return (*self.bos_prefix(ids), *ids) or (self.start_id,)
 
-    def _run(self, requests: Any, finish: Any) -> None:  # noqa: ANN401 - as `Engine.run`
+    def _start_engine(self, pooling: Pooling | None) -> Engine:
+        """Return the engine that makes tokens (None) or vectors, started if it is not running."""
+        if pooling not in self._engines:
+            kind = self.device.type
+            engine = Engine(self.spec, kind) if pooling is None else PoolingEngine(self.spec, kind, pooling)
+            self._engines[pooling] = engine
+            self._ends[pooling] = weakref.finalize(self, engine.close)
+        self._last = self._engines[pooling]
+        return self._last
+
+    def _run(self, requests: Any, finish: Any, pooling: Pooling | None = None) -> None:  # noqa: ANN401 - as `Engine.run`
         """Run sequences, then release the GPU's memory; an engine that failed is dropped."""
+        engine = self._start_engine(pooling)
         try:
-            self.engine.run(requests, finish)
+            engine.run(requests, finish)
         except DataError:
-            if self._engine is not None:
-                self._engine = None
-                self._end()
+            self._last = None
+            del self._engines[pooling]
+            self._ends.pop(pooling)()
             free_memory()
             raise
-        self.engine.rest()
+        engine.rest()
 
     def _generate_reference(self, request: GenerationRequest) -> dict[tuple[str, int], Generation]:
         """Generate the first texts with the reference backend, before vLLM takes memory again."""

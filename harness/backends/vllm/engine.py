@@ -58,6 +58,8 @@ class EngineResult(NamedTuple):
     """Of the tokens read, from the second on, where they were asked for."""
     noted: Any = None
     """What the logits processor knows of it."""
+    vector: Any = None
+    """Its pooled hidden state, a tensor; only a `PoolingEngine` makes one."""
 
 
 class Engine:
@@ -83,7 +85,7 @@ class Engine:
                 f"set runtime.device={built_for} or install the other build"
             )
         self._sleeps = bool(current_platform.is_sleep_mode_available()) and built_for != "cpu"
-        options = build_engine_options(spec, {f.name for f in dataclasses.fields(EngineArgs)})
+        options = self._build_options({f.name for f in dataclasses.fields(EngineArgs)})
         if self._sleeps:
             options["enable_sleep_mode"] = True
         with self._explain_errors("vLLM does not start"), _ignore_warnings():
@@ -112,7 +114,7 @@ class Engine:
             for number, request in enumerate(requests):
                 self._number += 1
                 name = str(self._number)
-                self.inner.add_request(name, {"prompt_token_ids": list(request.ids)}, _make_params(request))
+                self.inner.add_request(name, {"prompt_token_ids": list(request.ids)}, self._make_params(request))
                 pending[name] = number, request
         try:
             while pending:
@@ -140,6 +142,22 @@ class Engine:
             self.inner.engine_core.shutdown()
         except Exception as err:
             log.warning("%s: vLLM did not end cleanly (%s)", self._spec.title, shorten_error(err))
+
+    def _build_options(self, names: set[str]) -> dict[str, Any]:
+        """Return the engine's options; see `build_engine_options`."""
+        return build_engine_options(self._spec, names) | {
+            "logits_processors": [f"{_PACKAGE}.v1:V1Processor"], "enable_prefix_caching": True,
+        }  # fmt: skip
+
+    def _make_params(self, request: EngineRequest) -> Any:  # noqa: ANN401 - vLLM's own class
+        """Return vLLM's parameters: its own sampler takes the best of what the logits processor leaves."""
+        from vllm import SamplingParams
+
+        return SamplingParams(
+            temperature=0.0, max_tokens=request.max_tokens, stop_token_ids=list(request.end_ids), ignore_eos=True,
+            detokenize=False, prompt_logprobs=0 if request.score else None,
+            extra_args=None if request.order is None else {KEY: request.order},
+        )  # fmt: skip
 
     def _wake(self) -> None:
         if self._asleep:
@@ -197,7 +215,7 @@ def _ignore_warnings() -> Iterator[None]:
 
 
 def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
-    """Return the engine's options.
+    """Return the options of every engine.
 
     Args:
         spec: The model.
@@ -214,26 +232,14 @@ def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
         "skip_tokenizer_init": True, "dtype": spec.dtype, "quantization": spec.quantization,
         "tensor_parallel_size": spec.tensor_parallel_size, "gpu_memory_utilization": spec.gpu_memory_utilization,
         "enforce_eager": spec.enforce_eager, "generation_config": "vllm", "trust_remote_code": False,
-        "logits_processors": [f"{_PACKAGE}.v1:V1Processor"],
         "worker_extension_cls": f"{_PACKAGE}.worker_extension.WorkerExtension", "async_scheduling": False,
-        "disable_log_stats": True, "enable_prefix_caching": True, "use_tqdm_on_load": False,
+        "disable_log_stats": True, "use_tqdm_on_load": False,
     }  # fmt: skip
     if (length := spec.context_length()) is not None:
         options["max_model_len"] = length
     if spec.max_num_seqs is not None:
         options["max_num_seqs"] = spec.max_num_seqs
     return options | dict(spec.engine)
-
-
-def _make_params(request: EngineRequest) -> Any:  # noqa: ANN401 - vLLM's own class
-    """Return vLLM's parameters: its own sampler takes the best of what the logits processor leaves."""
-    from vllm import SamplingParams
-
-    return SamplingParams(
-        temperature=0.0, max_tokens=request.max_tokens, stop_token_ids=list(request.end_ids), ignore_eos=True,
-        detokenize=False, prompt_logprobs=0 if request.score else None,
-        extra_args=None if request.order is None else {KEY: request.order},
-    )  # fmt: skip
 
 
 def _read_log_probs(ids: tuple[int, ...], listed: Any) -> Iterator[float]:  # noqa: ANN401 - vLLM's own class

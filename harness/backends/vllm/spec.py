@@ -23,7 +23,7 @@ OWN_OPTIONS = frozenset({
     "model", "tokenizer", "skip_tokenizer_init", "revision", "tokenizer_revision", "dtype", "quantization",
     "tensor_parallel_size", "gpu_memory_utilization", "max_model_len", "max_num_seqs", "enforce_eager",
     "logits_processors", "worker_extension_cls", "async_scheduling", "generation_config", "trust_remote_code",
-    "hf_overrides", "seed", "logprobs_mode", "runner", "convert",
+    "hf_overrides", "seed", "logprobs_mode", "runner", "convert", "pooler_config",
 })  # fmt: skip
 """Engine options that the harness sets itself."""
 _DRAFTS = ("spec", "num_speculative")
@@ -37,7 +37,7 @@ class VllmSpec(ModelSpec):
     name: ClassVar[str] = "vllm"
     loader: ClassVar[str] = "openended.harness.backends.vllm.backend:load_vllm"
     runs_in_process: ClassVar[bool] = False  # neither transformers nor Ray's workers load it
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics"})
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics", "embed"})
     connection_fields: ClassVar[frozenset[str]] = frozenset({"gpu_memory_utilization", "max_num_seqs", "check_texts"})
 
     quantization: str | None = None
@@ -117,9 +117,7 @@ class VllmSpec(ModelSpec):
         require_package("vllm", "vllm")
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
-        """Return why the model cannot do this: decoders without a Q, hidden states, and models that vLLM cannot run."""
-        if ability == "embed":
-            return "vLLM gives no hidden states beside its logits; use model=transformers for the embedder"
+        """Return why the model cannot do this: decoders without a Q, and models that vLLM cannot run."""
         if decoder is not None and not isinstance(decoder, QDecoder):
             return f"{decoder.name} does not draw each token from a Q, as vLLM needs it; use model=transformers"
         return super().cannot(ability, decoder)

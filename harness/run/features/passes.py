@@ -139,7 +139,7 @@ class ModelPasses:
             if scope == "continuation":
                 prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
             request = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
-            embedded = embed(model, request, advance)
+            embedded = model.embed(request, advance) if spec.kind == "causal" else embed(model, request, advance)
         return [_make_saver(embedded[specs[i].max_length], model) for i in indices]
 
     def read_q(

@@ -19,7 +19,9 @@ class WorkerExtension:
 
     def forget_openended_texts(self) -> None:
         """Drop the texts of a call that failed."""
-        self._find_openended_rows().forget()
+        for rows in self._iterate_openended_rows():
+            if isinstance(rows, BatchRows):
+                rows.forget()
 
     def describe_openended_worker(self) -> dict[str, str]:
         """Return which attention kernels compute, for the record."""

@@ -56,6 +56,7 @@ class Fault:
     other_id: bool = False
     no_ids: bool = False
     no_copies: bool = False
+    most_copies: int = 512  # 400 above it, as llama.cpp answers above its number of slots
     ignores: str = ""  # a parameter of requests
     fail: int = 0  # so many requests answer 500
     busy: int = 0  # so many answer 429
@@ -105,6 +106,8 @@ class Fake:
             if getattr(fault, name) > 0:
                 setattr(fault, name, getattr(fault, name) - 1)
                 return PlainTextResponse("overloaded\nmore", code, {"Retry-After": fault.retry_after})
+        if body.get("n", 1) > fault.most_copies:
+            return JSONResponse({"error": {"message": f"Field 'n': Value must be <= {fault.most_copies}"}}, 400)
         if fault.refuses:
             return JSONResponse({"error": {"message": f"no: {request.headers.get('authorization')}\nmore"}}, 400)
         self.answered += 1

@@ -148,11 +148,16 @@ def test_the_rate_of_false_alarms_is_at_most_what_is_stated(monkeypatch):
 
 
 def test_draws_without_ids_and_without_copies_are_told_by_listings():
-    for fault in (Fault(no_ids=True), Fault(no_copies=True)):
+    for fault in (Fault(no_ids=True), Fault(no_copies=True), Fault(most_copies=4)):
         fake = Fake(fault)
         report = probe(fake, Ancestral(), both, direct=False)
         assert report.faults == []
         assert report.passed == ["hidden"]
+
+
+def test_hidden_parameters_of_a_server_that_allows_few_draws_a_request_are_noticed():
+    (said,) = probe(Fake(Fault(most_copies=4, top_k=5)), Ancestral(), both, direct=False).faults
+    assert "with neutral parameters" in said
 
 
 async def both(made: Probe) -> None:

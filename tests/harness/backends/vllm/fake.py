@@ -54,6 +54,18 @@ class SamplingParams:
 
 
 @dataclass
+class PoolerConfig:
+    seq_pooling_type: str
+    use_activation: bool = True
+
+
+@dataclass
+class PoolingParams:
+    task: str
+    use_activation: bool = True
+
+
+@dataclass
 class EngineArgs:
     model: str
     revision: str | None = None
@@ -75,6 +87,9 @@ class EngineArgs:
     max_num_seqs: int = 4
     enable_sleep_mode: bool = False
     block_size: int = 16
+    runner: str = "generate"
+    convert: str = "none"
+    pooler_config: PoolerConfig | None = None
 
 
 @dataclass
@@ -83,7 +98,7 @@ class Running:
 
     name: str
     prompt: list[int]
-    params: SamplingParams
+    params: Any
     output: list[int] = field(default_factory=list)
 
 
@@ -110,8 +125,11 @@ class LLMEngine:
             hf_config=config, get_vocab_size=lambda: self.lm.vocab_size, max_model_len=args.max_model_len
         )
         self.engine_core = SimpleNamespace(shutdown=lambda: self.sleeping.append("shutdown"))
-        module, _, name = args.logits_processors[0].partition(":")
-        self.processor = getattr(importlib.import_module(module), name)(None, torch.device("cpu"), False)
+        assert bool(args.logits_processors) == (args.runner == "generate"), "vLLM refuses both at once"
+        self.processor: Any = LogitsProcessor()
+        for path in args.logits_processors:
+            module, _, name = path.partition(":")
+            self.processor = getattr(importlib.import_module(module), name)(None, torch.device("cpu"), False)
         module, _, name = args.worker_extension_cls.rpartition(".")
         backend = SimpleNamespace(get_name=lambda: "FAKE_ATTN")
         self.worker = getattr(importlib.import_module(module), name)()
@@ -124,7 +142,7 @@ class LLMEngine:
     def from_engine_args(cls, args: EngineArgs) -> LLMEngine:
         return cls(args)
 
-    def add_request(self, name: str, prompt: dict[str, list[int]], params: SamplingParams) -> str:
+    def add_request(self, name: str, prompt: dict[str, list[int]], params: SamplingParams | PoolingParams) -> str:
         assert prompt["prompt_token_ids"]
         self.waiting.append(Running(name, prompt["prompt_token_ids"], params))
         return name
@@ -146,6 +164,8 @@ class LLMEngine:
         self.steps += 1
         if self.steps == self.fails_at:
             raise RuntimeError("CPU Generator does not use offset\nsecond line")
+        if self.args.runner == "pooling":
+            return self._pool()
         self.processor.update_state(self._schedule())
         rows = [compute_logits(self.lm, [*r.prompt, *r.output])[-1] for r in self.batch]
         token = self.processor.apply(torch.stack(rows)).argmax(-1).tolist()
@@ -158,6 +178,22 @@ class LLMEngine:
             if stopped or len(request.output) == request.params.max_tokens:
                 finished.append(self._finish(request, "stop" if stopped else "length"))
         return finished
+
+    def _pool(self) -> list[Any]:
+        """Finish one waiting sequence, any of them."""
+        request = self.waiting.pop(self.draw.randrange(len(self.waiting)))
+        assert isinstance(request.params, PoolingParams)
+        assert self.args.pooler_config is not None
+        assert (self.args.convert, request.params.task, self.args.enable_prefix_caching) == ("embed", "embed", False)
+        assert not self.args.pooler_config.use_activation, "vLLM would normalize"
+        with torch.no_grad():
+            ids = torch.tensor([request.prompt])
+            states = self.lm.model(ids, output_hidden_states=True).hidden_states[-1][0]
+        pooled = {"LAST": states[-1], "CLS": states[0], "MEAN": states.mean(0)}[
+            self.args.pooler_config.seq_pooling_type
+        ]
+        data = SimpleNamespace(data=pooled)
+        return [SimpleNamespace(finished=True, request_id=request.name, outputs=data, prompt_logprobs=None)]
 
     def _schedule(self) -> BatchUpdate | None:
         """Take finished and some other rows out, fill the batch, then condense and shuffle it."""
@@ -209,7 +245,11 @@ def fake_vllm(lm: LanguageModel, *, platform: str = "cpu", fails_at: int = -1) -
     engine: Any = type("LLMEngine", (LLMEngine,), {"lm": lm, "fails_at": fails_at, "sleeping": [], "batch_before": []})
     current = SimpleNamespace(device_type=platform, is_sleep_mode_available=lambda: True)
     parts: dict[str, dict[str, Any]] = {
-        "vllm": {"EngineArgs": EngineArgs, "LLMEngine": engine, "SamplingParams": SamplingParams},
+        "vllm": {
+            "EngineArgs": EngineArgs, "LLMEngine": engine, "SamplingParams": SamplingParams,
+            "PoolingParams": PoolingParams,
+        },
+        "vllm.config": {"PoolerConfig": PoolerConfig},
         "vllm.platforms": {"current_platform": current},
         "vllm.v1": {},
         "vllm.v1.sample": {},

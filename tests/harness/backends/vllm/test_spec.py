@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 
 import pytest
 
@@ -12,6 +13,7 @@ from openended.harness.core.errors import ExtraNotInstalled, SpecError
 from openended.harness.core.registry import load_members
 from openended.harness.decoders.base import QDecoder
 from openended.harness.decoders.sampling import Nucleus
+from openended.harness.models.embedder import EmbedderSpec
 
 PATH = "bundled:docs-s"
 
@@ -24,8 +26,21 @@ def test_decoders_that_draw_from_q_are_taken_and_others_refused_by_name():
         elif name in ("beam", "contrastive"):
             with pytest.raises(SpecError, match=f"{name} does not draw.*use model=transformers"):
                 spec.demand("generate", cls())
-    with pytest.raises(SpecError, match="hidden states"):
-        spec.demand("embed")
+
+
+def test_an_embedder_has_vllms_identity_and_needs_the_package(monkeypatch):
+    plain = EmbedderSpec(path=PATH)
+    spec = EmbedderSpec(path=PATH, backend="vllm")
+    assert spec.model_spec() == VllmSpec(path=PATH)
+    assert (plain.title, spec.title) == ("docs-s", "docs-s (vLLM)")
+    assert spec.identity()["backend"] == "vllm"
+    assert "backend" not in plain.identity()
+    for change in ({"kind": "masked"}, {"kind": "sentence"}, {"layer": 2}):
+        with pytest.raises(SpecError, match=r"embedder.backend=vllm"):
+            EmbedderSpec(path=PATH, backend="vllm", **change)
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(ExtraNotInstalled, match="vllm"):
+        spec.check_options()
 
 
 @pytest.mark.parametrize(
