@@ -126,16 +126,18 @@ class EmbedderSpec(Spec):
         return {"dtype": self.dtype, "files": digest_files(folder, list_sentence_files(folder))}
 
     def check_options(self) -> None:
-        """Check `layer` and `max_length` against config.json, as far as it states them.
+        """Check the model's family, `layer` and `max_length` against config.json, as far as it states them.
 
         Raises:
-            SpecError: If the model has no such layer or cannot read so many tokens.
+            SpecError: If the model is of no supported family, has no such layer or cannot read so many tokens.
         """
         if self.kind == "sentence":
             return
         spec = self.model_spec()
         if self.backend == "vllm":
             spec.check_ready()
+        if self.kind == "causal":
+            spec.demand("embed")
         config = spec.config()
         num_layers = next((config[key] for key in _LAYER_COUNTS if isinstance(config.get(key), int)), None)
         if num_layers is not None:  # the states are the embeddings and those after each layer

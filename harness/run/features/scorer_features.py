@@ -44,7 +44,6 @@ class ScorerFeatures:
     def _compute_scores(self, source: TextRows, need: Need, needs: Sequence[Need]) -> None:
         """Compute token NLL under the full distribution; in the same pass ranks, and vectors if the models are one."""
         spec, score_options = self._choose_model(need), ScoringOptions.from_need(need)
-        self.builder.try_or_note(partial(spec.demand, "score"))
         vectors = Need("embeddings", by="embedder", scope=WHOLE)
         embedder = self.scoring.embedder if vectors in needs and not self.scoring.user_embeddings else None
         done = (source.identity, vectors) in self._features
@@ -52,8 +51,6 @@ class ScorerFeatures:
             embedder = None
         nll, rank = replace(need, kind="token_nll"), replace(need, kind="token_rank")
         requested = {n: k for n, k in ((nll, "score"), (rank, "rank")) if n is need or n in needs}
-        if rank in requested:
-            self.builder.try_or_note(partial(spec.demand, "rank"))
         stage_names = [*requested.values(), *(["embed"] if embedder is not None else [])]
         requests = [self._request_scores(source, score_options, spec, stage) for stage in requested.values()]
         if embedder is not None:
@@ -71,7 +68,6 @@ class ScorerFeatures:
     def _compute_gradients(self, source: TextRows, need: Need) -> None:
         """Compute sketches of the gradients of the scorer's losses of texts."""
         spec, options = self._choose_model(need), dict(need.options)
-        self.builder.try_or_note(partial(spec.demand, "gradients"))
         size = int(options.pop("size") or 0)
         score_options = ScoringOptions.from_need(replace(need, options=tuple(options.items())))
         request = self._request_scores(source, score_options, spec, "gradients")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from openended.harness.core import Metric, SpecError, require_package
-from openended.harness.models import BackendSpec
+from openended.harness.models import Ability, BackendSpec, EmbedderSpec
 from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.dataset import Dataset
 from openended.harness.run.resolve import MetricsPart, ResolvedRun, digest_model
 from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_file
+
+# Kind of feature → what the model that computes it must be able to do.
+_ABILITIES: Mapping[str, tuple[Ability, ...]] = {
+    "token_nll": ("score",), "token_rank": ("score", "rank"), "gradients": ("gradients",),
+}  # fmt: skip
 
 
 def check_judgments(part: MetricsPart) -> None:
@@ -41,29 +46,39 @@ def check_judgments(part: MetricsPart) -> None:
 
 def check_extras(run: ResolvedRun) -> None:
     """Raise `ExtraNotInstalled` if a package is missing that a model of the run is loaded with."""
-    embedder, needs = run.scoring.embedder, [need for metric in run.metrics.specs for need in metric.needs()]
-    embeds = run.scoring.user_embeddings is None and any(need.kind == "embeddings" for need in needs)
+    embedder = _find_embedder(run)
     models = [model for model in (run.generation.model, run.scoring.scorer) if model is not None]
-    if any(model.name != "openai" for model in models) or (embedder is not None and embeds):
+    if any(model.name != "openai" for model in models) or embedder is not None:
         require_package("torch", "local")
-    if embedder is not None and embeds and embedder.kind == "sentence":
+    if embedder is not None and embedder.kind == "sentence":
         require_package("sentence_transformers", "embedders")
     if run.runtime.options.device_map is not None:
         require_package("accelerate", "large")
 
 
 def check_scoring_models(run: ResolvedRun, builder: ArtifactBuilder) -> None:
-    """Check that the scorer and the embedder are there, if a metric reads them; a plan notes what is missing."""
+    """Check that scorer and embedder are there and can do what the metrics need; a plan notes what is missing."""
     metrics, scoring = run.metrics.specs, run.scoring
-    read = {need.by for metric in metrics for need in metric.needs() if need.kind != "tokens"}
-    scorer = scoring.scorer if "scorer" in read else None
+    needs = [need for metric in metrics for need in metric.needs() if need.kind != "tokens"]
+    scorer = scoring.scorer if "scorer" in {need.by for need in needs} else None
+    for need in needs:
+        spec = run.generation.model if need.by == "model" else scoring.scorer
+        if spec is not None and not (need.kind == "token_nll" and need.by == "model"):  # that one is read from Q
+            for ability in _ABILITIES.get(need.kind, ()):
+                builder.try_or_note(partial(spec.demand, ability))
     if scorer is not None:
         in_process = scorer.runs_in_process  # a server is asked when it is needed
         builder.try_or_note(partial(digest_model, scorer) if in_process else scorer.check_ready)
         builder.try_or_note(partial(_check_windows, metrics, scorer))
-    embedder = scoring.embedder if scoring.user_embeddings is None and "embedder" in read else None
+    embedder = _find_embedder(run)
     if embedder is not None and builder.try_or_note(partial(digest_model, embedder)) is not None:
         builder.try_or_note(embedder.check_options)
+
+
+def _find_embedder(run: ResolvedRun) -> EmbedderSpec | None:
+    """Return the embedder if a metric of the run needs it; None too where the user gives the vectors."""
+    kinds = {need.kind for metric in run.metrics.specs for need in metric.needs()}
+    return run.scoring.embedder if "embeddings" in kinds and run.scoring.user_embeddings is None else None
 
 
 def _check_windows(metrics: Sequence[Metric], scorer: BackendSpec) -> None:

@@ -17,6 +17,11 @@ REFUSED = {
     "wrong judgments": (["metric=[huse]", "judgments=wrong.csv", "decoder=nucleus"], "wrong.csv"),
     "judgments of a grid": (["metric=[bradley_terry]", "judgments=simulated:mauve"], "rates the texts of a whole grid"),
     "too many cells": (["metric.mauve.num_buckets=5000"], "num_buckets=5000: needs 5,000 texts"),
+    "a server that cannot score": (["scorer=openai", "scorer.path=m", "metric=[gen_ppl]"], "needs tokenizer=HUB_ID"),
+    "a server that cannot rank": (
+        ["scorer=openai", "scorer.path=m", "scorer.tokenizer=bundled:docs-s", "metric=[rank_histogram]"],
+        "cannot do rank",
+    ),
     "negative seed": (["seed=-1"], "seed: expected 0 or more, got -1"),
     "texts alone": (["task=texts", "task.path=human.jsonl"], "task texts has no prompts: add generations=FILE"),
     "unused option": (
