@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hydra._internal.hydra import Hydra
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,7 +53,8 @@ def keep_loggers() -> Iterator[None]:
     yield
     logging.disable(logging.NOTSET)
     logger.handlers[:], level, logger.propagate = before
-    logger.setLevel(level)
+    if logger.level != level:
+        logger.setLevel(level)
     for name, one in list(logging.root.manager.loggerDict.items()):
         if name.split(".")[0] == "openended" and isinstance(one, logging.Logger):
             one.disabled = False
@@ -78,4 +80,18 @@ def parse_each_yaml_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml, "load", load_or_remember)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compose_commands_once() -> Iterator[None]:
+    """Do not compose a command's configuration a first time for `hydra.mode`, which only experiments set."""
+    find_mode = Hydra.get_mode
+
+    def find_mode_of_experiments(self: Hydra, config_name: str | None, overrides: list[str]) -> Any:
+        may_be_set = any("experiment" in word or "hydra" in word for word in overrides)
+        return find_mode(self, config_name, overrides) if may_be_set else None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Hydra, "get_mode", find_mode_of_experiments)
         yield

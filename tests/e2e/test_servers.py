@@ -125,7 +125,7 @@ def listens(port: int) -> bool:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_transformers_own_server(folder):
     """The real one: what its dialect can do works, its traps are kept shut, and what it cannot do is refused."""
     pytest.importorskip("openai", reason="needs the extra transformers[serving]")

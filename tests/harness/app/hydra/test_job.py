@@ -102,7 +102,7 @@ def test_a_grid_is_one_line_a_job_and_its_errors_once(tmp_path, monkeypatch, cap
     assert said[3].startswith("1 of 2 jobs failed")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_twin_of_a_paper_loads_each_model_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     job = grid.Job()
