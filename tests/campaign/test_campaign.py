@@ -19,11 +19,11 @@ ROOT = Path(__file__).parents[2]
     ("kind", "count"),
     [
         ("kills", 2),
-        ("corruptions", 6),
+        pytest.param("corruptions", 12, marks=pytest.mark.long),
         pytest.param("parts", 3, marks=pytest.mark.long),
         pytest.param("races", 3, marks=pytest.mark.long),
         pytest.param("jobs", 24, marks=pytest.mark.long),
-        ("fuzz", 60),
+        pytest.param("fuzz", 120, marks=pytest.mark.long),
         pytest.param("entries", 12, marks=pytest.mark.long),
         pytest.param("archives", 20, marks=pytest.mark.long),
         pytest.param("configurations", 20, marks=pytest.mark.long),

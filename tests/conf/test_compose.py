@@ -51,7 +51,7 @@ CHOICES = [
 ]
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(6)
 @pytest.mark.parametrize(("group", "option"), CHOICES)
 def test_every_option_becomes_a_spec(group, option):
     choice = f"metric=[{option}]" if group == "metric" else f"{group}={option}"
@@ -91,7 +91,8 @@ def test_every_table_and_figure_of_the_papers_has_an_experiment_with_axes_for_do
     assert all(sections(name) == ("docs",) for name in SHOWN)
 
 
-@pytest.mark.parametrize(("using", "suffix"), [pytest.param("paper", "", marks=pytest.mark.long), ("docs", "_docs")])
+@pytest.mark.long
+@pytest.mark.parametrize(("using", "suffix"), [("paper", ""), ("docs", "_docs")])
 def test_the_series_runs_every_table_and_figure(using, suffix):
     with initialize_config_module("openended.conf", version_base="1.3"):
         cfg = compose(
@@ -102,6 +103,7 @@ def test_the_series_runs_every_table_and_figure(using, suffix):
     assert cfg.report.kind == "findings"
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", SHOWN)
 def test_experiments_using_docs_run_on_the_bundled_data_and_models(name):
     settings = build_settings(config(f"experiment={name}", "using=docs"))

@@ -205,6 +205,7 @@ def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, tmp_
             "chat_template",
             "chat",
             "dialect",
+            "backend",
         ):  # the title says it
             assert any(f"{field}=" in label for label in labels), labels
 

@@ -69,6 +69,7 @@ def test_a_command_runs(folder, words):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("words", RUNS, ids=map(shlex.join, ALL_RUNS))
 def test_a_run_is_planned(folder, words):
     done = openended(*expand(words, folder), "plan_only=true", cwd=folder, verbose=False)
@@ -89,6 +90,7 @@ def is_small(words: tuple[str, ...]) -> bool:
     )
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("words", list(filter(is_small, ALL_RUNS)), ids=shlex.join)
 def test_a_run_of_bundled_parts_runs(folder, words):
     options = list(words)

@@ -88,10 +88,8 @@ def calm(tmp_path_factory) -> Path:
     return where / "outputs"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "launcher", ["joblib", *(pytest.param(n, marks=pytest.mark.long) for n in ("ray", "submitit"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit"])
 def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm, tmp_path):
     """First with two jobs that fail, which are told at the end; then without them, when nothing is left to compute."""
     words = [*GRID, *SMALL, *LAUNCHERS[launcher]]

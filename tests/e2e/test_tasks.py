@@ -130,7 +130,7 @@ TOPICS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_topics_of_news_have_known_precision_and_recall(tmp_path: Path, session: Session) -> None:
     """The diagnostic: two topics are the reference; part of them is precise, more of them covers all."""
     rng = np.random.default_rng(0)

@@ -290,7 +290,7 @@ SAMPLED = [*EVERY[1:], Mirostat(tau=2.0, candidates=12), Mirostat(tau=2.0, algor
 CRITICAL = [0, 10.83, 13.82, 16.27, 18.47, 20.52, 22.46, 24.32, 26.12, 27.88, 29.59, 31.26, 32.91]
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("batch", [1, 64])
 @pytest.mark.parametrize("decoder", SAMPLED, ids=lambda d: d.title)
 def test_draws_follow_q(decoder, batch):

@@ -109,6 +109,7 @@ def test_texts_depend_on_no_batch_and_no_order(make, decoder):
     assert plain(half) == [g for g in plain(whole) if g[:2] in {(p.example_id, p.sample) for p in rows[4:]}]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("decoder", ALL, ids=lambda d: d.title)
 def test_seeds_and_samples(decoder):
     lm, rows = gpt2(), prompts()
@@ -133,6 +134,7 @@ def theirs(lm: Any, rows: list[Prompt], limit: int = 12, **options: Any) -> list
     return out
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("make", [gpt2, llama])
 @pytest.mark.parametrize(("penalty", "ngrams"), [(1.0, 0), (1.3, 0), (1.0, 2)])
 def test_greedy_equals_generate(make, penalty, ngrams):
@@ -335,6 +337,7 @@ def test_a_least_length_is_that_of_generate(decoder):
     assert min(len(ids) for ids in want) == 12
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("decoder", ALL, ids=lambda d: d.title)
 def test_no_text_ends_before_the_least_length(decoder):
     rows = prompts()
@@ -365,6 +368,7 @@ def test_several_end_tokens_are_those_of_generate(decoder, least):
     assert least or min(len(ids) for ids in want) < 12
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("decoder", ALL, ids=lambda d: d.title)
 def test_any_end_token_ends_a_text_and_none_comes_too_early(decoder):
     rows = [dataclasses.replace(p, token_ids=tuple(i % 12 for i in p.token_ids)) for p in prompts()]

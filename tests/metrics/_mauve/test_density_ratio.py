@@ -181,6 +181,7 @@ def systems():
     return human, models, [mauve(human=human, model=rows, restarts=2).mauve for rows in models]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("options", [{"quantizer": q} for q in CODED] + [{"estimator": e} for e in ALL], ids=str)
 def test_systems_stand_in_the_order_that_k_means_has(systems, options):
     """Pillutla et al. 2021, section 4.2: the quantizers' rankings agree."""

@@ -129,6 +129,7 @@ def test_any_number_of_workers_and_one_killed_in_the_middle(session, caplog):
         assert [r.message for r in caplog.records if f"worker {killed[0]} died while it did {name}" in r.message]
 
 
+@pytest.mark.long
 def test_a_driver_that_is_interrupted_goes_on_from_its_parts(local, session, tmp_path, monkeypatch, caplog):
     chosen = settings(
         tmp_path, *WORDS, "runtime.workers=3", "runtime.flush_seconds=0", f"task.path={local / 'own.jsonl'}"
@@ -161,6 +162,7 @@ def test_what_a_worker_refuses_is_told_as_if_it_were_here(session):
     assert len(list(cluster.map("describe_model", [(lm.source,)] * 2))) == 2, "it goes on after both"
 
 
+@pytest.mark.long
 def test_a_chunk_that_ends_its_worker_again_and_again_is_to_blame(session, monkeypatch):
     cluster = cluster_of(session)
     monkeypatch.setattr(engine, "DEATHS", 1)

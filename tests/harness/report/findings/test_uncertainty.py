@@ -50,7 +50,8 @@ def verdict_of(systems: list[np.ndarray], kind: str) -> Verdict:
     return verdict
 
 
-@pytest.mark.parametrize("kind", ["bootstrap", pytest.param("halves", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["bootstrap", "halves"])
 def test_two_equal_systems_get_a_sure_verdict_in_five_percent_of_grids(kind):
     sure = 0
     worlds = 400

@@ -57,6 +57,7 @@ def test_a_search_ends_with_the_best_setting_on_fresh_seeds(whole):
     assert {"search-history.png", "search-parameters.pdf", "search-best.tex", "search-trials.csv"} <= names
 
 
+@pytest.mark.long
 def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn, tmp_path, monkeypatch):
     told = OptunaSweeper._report_setting
 
@@ -91,6 +92,7 @@ def test_small_sizes_come_first_and_most_settings_end_there(whole, undrawn, tmp_
     assert f"trial {min(n for n, s in states.items() if s == 'pruned')}" in done.stderr
 
 
+@pytest.mark.long
 def test_several_objectives_have_a_front_and_seeds_an_interval(undrawn, tmp_path):
     words = ["-m", "hydra/sweeper=optuna", "name=s", "metric=[distinct_n]", "num_examples=8", "max_new_tokens=6"]
     words += ["decoder.p=0.6,0.9,7", "seed=0,1", "maximize=[distinct_1]", "toward_human=[distinct_2]", "sampler=grid"]
