@@ -6,11 +6,15 @@ import copy
 import logging
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from hydra._internal.hydra import Hydra
+
+# Number of the last collected case of each test with `thin(n)`.
+_SEEN = pytest.StashKey[dict[tuple[Path, str], int]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,17 +26,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
 
 
-@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
-def mark_thinned_cases(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark all but every n-th case of a test with `thin(n)` as `long`."""
-    seen: dict[tuple[object, str], int] = {}
-    for item in items:
-        thin = item.get_closest_marker("thin")
-        if thin is not None:
-            key = item.path, getattr(item, "originalname", item.name)
-            seen[key] = seen.get(key, -1) + 1
-            if seen[key] % thin.args[0]:
-                item.add_marker(pytest.mark.long)
+    thin = item.get_closest_marker("thin")
+    if thin is not None:
+        seen = item.config.stash.setdefault(_SEEN, {})
+        key = item.path, getattr(item, "originalname", item.name)
+        seen[key] = seen.get(key, -1) + 1
+        if seen[key] % thin.args[0]:
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(trylast=True)

@@ -51,7 +51,7 @@ CHOICES = [
 ]
 
 
-@pytest.mark.thin(6)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("group", "option"), CHOICES)
 def test_every_option_becomes_a_spec(group, option):
     choice = f"metric=[{option}]" if group == "metric" else f"{group}={option}"

@@ -44,7 +44,7 @@ def digest(made: list[Generation]) -> str:
     ).hexdigest()[:16]
 
 
-@pytest.mark.thin(4)
+@pytest.mark.thin(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_texts_are_those_of_before(name):

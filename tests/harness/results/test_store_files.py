@@ -35,7 +35,7 @@ def damage(path: Path, how: str, seed: int = 0) -> None:
     path.write_bytes({"flip": data, "cut": data[: len(data) // 2], "empty": b"", "noise": draw.randbytes(500)}[how])
 
 
-@pytest.mark.thin(5)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("how", ["flip", "cut", "empty", "noise"])
 @pytest.mark.parametrize("name", ["human.arrow", "data.arrow", "arrays.safetensors", "manifest.json"])
 def test_every_damage_is_passed_over_and_said(name, how, runs, caplog):
@@ -117,7 +117,7 @@ def test_nothing_but_damaged_records_is_an_error_of_one_line(runs):
         report(runs)
 
 
-@pytest.mark.thin(4)
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("data", [b"", b"{}", bytes(4096)])
 @pytest.mark.parametrize("name", ["human.arrow", "data.arrow", "arrays.safetensors"])
 def test_unreadable_files_with_digests_that_agree_are_passed_over(name, data, runs, caplog):

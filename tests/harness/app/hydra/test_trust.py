@@ -45,7 +45,7 @@ def experiment(folder: Path, node: dict) -> tuple[str, ...]:
     return ("--config-dir", str(path.parents[1]), "experiment=x", "plan_only=true", "num_examples=2")
 
 
-@pytest.mark.thin(4)
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("mode", [(), ("-m",)], ids=["run", "grid"])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_class_but_ours_is_made(name, mode, tmp_path):

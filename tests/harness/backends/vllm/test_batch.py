@@ -104,7 +104,7 @@ def reference(decoder: QDecoder, least: int) -> dict[tuple[str, int], Generation
     return {(g.example_id, g.sample): g for g in out}
 
 
-@pytest.mark.thin(5)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("least", [0, LEAST])
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda d: d.title)
 def test_texts_in_random_order_equal_those_of_the_reference_loop(decoder, least):
