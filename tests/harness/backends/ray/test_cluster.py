@@ -66,7 +66,7 @@ def cluster_of(session: Session) -> Cluster:
     return session._workers[1]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_leaves_the_bytes_of_one_process(local, session, tmp_path):
     chosen = settings(tmp_path, *WORDS, "runtime.engine=ray", "runtime.workers=3", f"task.path={local / 'own.jsonl'}")
     session.store = Store(chosen.outputs_dir / "store")
