@@ -34,6 +34,7 @@ pytest.importorskip("ray", reason="Ray is not installed (extra `ray`)")
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 WORDS = (*ONE_MODEL, "decoder=ancestral", "metric=[gen_ppl,frechet,sparsemax_score]", "runtime.progress=false",
          "runtime.device=cpu", "runtime.threads=1", "runtime.batch_size=2")  # fmt: skip
+SPREAD = (*WORDS, "runtime.engine=ray", "runtime.workers=3")
 
 
 def stored(folder: Path) -> dict[str, bytes]:
@@ -51,13 +52,15 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
-    """Three workers, on a cluster of this test's own."""
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """Three workers with the model, on a cluster of this test's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_STORE", 80 << 20)
         patch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # a cluster that somebody named is not the one of this machine alone
         ray = engine.connect_to_ray(None, "runtime.ray_address", cpus=3)
-    yield Session(Store(Path(os.devnull)))
+    made = Session(Store(Path(os.devnull)))
+    made.model(settings_model(), settings(tmp_path_factory.mktemp("workers"), *SPREAD).runtime)
+    yield made
     ray.shutdown()
 
 
@@ -68,7 +71,7 @@ def cluster_of(session: Session) -> Cluster:
 
 @pytest.mark.slow
 def test_a_run_leaves_the_bytes_of_one_process(local, session, tmp_path):
-    chosen = settings(tmp_path, *WORDS, "runtime.engine=ray", "runtime.workers=3", f"task.path={local / 'own.jsonl'}")
+    chosen = settings(tmp_path, *SPREAD, f"task.path={local / 'own.jsonl'}")
     session.store = Store(chosen.outputs_dir / "store")
     run(chosen, session)
     assert stored(tmp_path) == stored(local)
@@ -102,7 +105,7 @@ def teacher_forced(lm, then=None) -> list[bytes]:
 
 @pytest.mark.long
 def test_any_number_of_workers_and_one_killed_in_the_middle(session, caplog):
-    """All with the workers of the test before: to start one is what takes long."""
+    """All with the workers of this file: to start one is what takes long."""
     cluster = cluster_of(session)
     here, there = settings_model().load(), load_ray_backend(cluster, settings_model())
     tasks = {"generate": generated, "forward": featurized, "q_statistics": teacher_forced}
