@@ -21,7 +21,6 @@ from openended.harness.models import (
     ScoringRequest,
     TextVectors,
     compute_token_nll,
-    embed,
     embed_and_score,
     load_model,
     sketch_gradients,
@@ -51,10 +50,6 @@ class TransformersBackend(LanguageModel):
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """See `generation.teacher_forcing.compute_q_statistics`."""
         return compute_q_statistics(self, request, advance)
-
-    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
-        """See `models.embedder.embed`."""
-        return embed(self, request, advance)
 
     def embed_and_score(
         self,

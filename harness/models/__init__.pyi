@@ -53,9 +53,6 @@ from .embedder import (
     collect_vectors as collect_vectors,
 )
 from .embedder import (
-    embed as embed,
-)
-from .embedder import (
     embed_texts as embed_texts,
 )
 from .embedder import (

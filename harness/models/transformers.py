@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import F64, Advance, DataError, DeviceMap, shorten_error
+from openended.harness.models.backend import EmbeddingRequest, TextVectors
 from openended.harness.models.chat import load_template
+from openended.harness.models.embedder import embed
 from openended.harness.models.families import choose_attention
 from openended.harness.models.forward import ForwardRow, Pool, run_forward
 from openended.harness.models.loading.placement import gather_outputs, require_accelerate
@@ -72,6 +74,10 @@ class LanguageModel:
     ) -> None:
         """See `models.forward.run_forward`."""
         run_forward(self, jobs, rows=rows, pool=pool, nll=nll, batch_size=batch_size, advance=advance)
+
+    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
+        """See `models.embedder.embed`."""
+        return embed(self, request, advance)
 
     @property
     def start_id(self) -> int:

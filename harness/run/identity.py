@@ -78,7 +78,7 @@ def collect_facts(
             out["corpus_file"] = f"{path.name}@{digest_corpus(path)[:SHORT]}"
     out |= metric.describe_libraries()
     out["length"] = f"{run.data.max_new_tokens}{' words' if scoring.cut_by_words else ''}"
-    if generation.model is not None and any(map(_reads_q, needs)):
+    if generation.model is not None and any(map(reads_q, needs)):
         out["min_new_tokens"] = str(generation.min_new_tokens)  # Q gives the end of text no probability before
     if generation.model is not None and generation.model.mark:
         out["model"] = generation.model.mark  # values from unchecked servers get their own column
@@ -97,7 +97,7 @@ def _format_domain_mark(spec: BackendSpec | EmbedderSpec, run: ResolvedRun) -> s
     return f" ({OUT_OF_DOMAIN})" if is_out_of_domain(spec, run.data.task) else ""
 
 
-def _reads_q(need: Need) -> bool:
+def reads_q(need: Need) -> bool:
     """Say whether a feature is about the distribution that the decoder samples from."""
     return need.kind == "next_token" or (need.kind == "token_nll" and need.by == "model")
 

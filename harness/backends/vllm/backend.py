@@ -63,7 +63,7 @@ class VllmBackend:
         self.eos_ids = find_eos_ids(spec.tokenizer_spec(), self.tokenizer)
         self._engines: dict[Pooling | None, Engine] = {}
         """The engines that run: None makes tokens, each of the others vectors."""
-        self._ends: dict[Pooling | None, weakref.finalize[..., Any]] = {}
+        weakref.finalize(self, _close_engines, self._engines)
         self._last: Engine | None = None
         """The engine of the last call."""
         self._comparison: str | None = None
@@ -222,7 +222,6 @@ class VllmBackend:
             kind = self.device.type
             engine = Engine(self.spec, kind) if pooling is None else PoolingEngine(self.spec, kind, pooling)
             self._engines[pooling] = engine
-            self._ends[pooling] = weakref.finalize(self, engine.close)
         self._last = self._engines[pooling]
         return self._last
 
@@ -233,8 +232,7 @@ class VllmBackend:
             engine.run(requests, finish)
         except DataError:
             self._last = None
-            del self._engines[pooling]
-            self._ends.pop(pooling)()
+            self._engines.pop(pooling).close()
             free_memory()
             raise
         engine.rest()
@@ -254,6 +252,11 @@ class VllmBackend:
             log.warning("%s: %s", self.spec.title, self._comparison)
         free_memory()
         return {(g.example_id, g.sample): g for g in generations}
+
+
+def _close_engines(engines: dict[Pooling | None, Engine]) -> None:
+    for engine in engines.values():
+        engine.close()
 
 
 def load_vllm(spec: VllmSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> VllmBackend:

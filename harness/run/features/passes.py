@@ -23,7 +23,6 @@ from openended.harness.models import (
     QStatisticsRequest,
     ScoringRequest,
     TextVectors,
-    embed,
     embed_texts,
     number_words,
     split_columns,
@@ -139,7 +138,7 @@ class ModelPasses:
             if scope == "continuation":
                 prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
             request = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
-            embedded = model.embed(request, advance) if spec.kind == "causal" else embed(model, request, advance)
+            embedded = model.embed(request, advance)
         return [_make_saver(embedded[specs[i].max_length], model) for i in indices]
 
     def read_q(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from openended.harness.run.features.passes import ModelPasses
 
 WHOLE: Scope = "prompt_and_continuation"
+_BY_MODEL = ("model", "decoder")
 
 
 class ScorerFeatures:
@@ -93,17 +94,21 @@ class ScorerFeatures:
         return ArtifactRequest(stage, what, score_options.facts(), inputs, source.workload(spec))
 
     def _choose_model(self, need: Need) -> BackendSpec:
-        role = "model" if need.by in ("model", "decoder") else "scorer"
-        spec = self.generation.model if role == "model" else self.scoring.scorer
+        spec = find_model(need, self.generation, self.scoring)
         if spec is None:
             raise UndefinedMetric(
-                format_hint(role) if role == "scorer" else f"needs {need.kind} by the model: set model=…"
+                f"needs {need.kind} by the model: set model=…" if need.by in _BY_MODEL else format_hint("scorer")
             )
         return spec
 
     def _digest_model(self, spec: BackendSpec | EmbedderSpec | None) -> str | None:
         """Return a digest that is equal for equal models; None if there is no model or a plan finds it missing."""
         return self.builder.try_or_note(partial(digest_model, spec)) if spec is not None else None
+
+
+def find_model(need: Need, generation: GenerationPart, scoring: ScoringPart) -> BackendSpec | None:
+    """Return what computes a feature of tokens: the model under test or the scorer; None if the run has it not."""
+    return generation.model if need.by in _BY_MODEL else scoring.scorer
 
 
 def _load_scores(entry: Entry | None) -> Ragged:

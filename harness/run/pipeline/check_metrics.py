@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from openended.harness.core import Metric, SpecError, require_package
+from openended.harness.core import Metric, Need, SpecError, require_package
 from openended.harness.models import Ability, BackendSpec, EmbedderSpec
 from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.dataset import Dataset
+from openended.harness.run.features.scorer_features import find_model
+from openended.harness.run.identity import reads_q
 from openended.harness.run.resolve import MetricsPart, ResolvedRun, digest_model
 from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_file
 
@@ -60,12 +62,8 @@ def check_scoring_models(run: ResolvedRun, builder: ArtifactBuilder) -> None:
     """Check that scorer and embedder are there and can do what the metrics need; a plan notes what is missing."""
     metrics, scoring = run.metrics.specs, run.scoring
     needs = [need for metric in metrics for need in metric.needs() if need.kind != "tokens"]
+    _check_abilities(run, needs, builder)
     scorer = scoring.scorer if "scorer" in {need.by for need in needs} else None
-    for need in needs:
-        spec = run.generation.model if need.by == "model" else scoring.scorer
-        if spec is not None and not (need.kind == "token_nll" and need.by == "model"):  # that one is read from Q
-            for ability in _ABILITIES.get(need.kind, ()):
-                builder.try_or_note(partial(spec.demand, ability))
     if scorer is not None:
         in_process = scorer.runs_in_process  # a server is asked when it is needed
         builder.try_or_note(partial(digest_model, scorer) if in_process else scorer.check_ready)
@@ -73,6 +71,15 @@ def check_scoring_models(run: ResolvedRun, builder: ArtifactBuilder) -> None:
     embedder = _find_embedder(run)
     if embedder is not None and builder.try_or_note(partial(digest_model, embedder)) is not None:
         builder.try_or_note(embedder.check_options)
+
+
+def _check_abilities(run: ResolvedRun, needs: Sequence[Need], builder: ArtifactBuilder) -> None:
+    """Check that scorer and model under test can compute what is not read from Q."""
+    for need in needs:
+        spec = find_model(need, run.generation, run.scoring)
+        if spec is not None and not reads_q(need):
+            for ability in _ABILITIES.get(need.kind, ()):
+                builder.try_or_note(partial(spec.demand, ability))
 
 
 def _find_embedder(run: ResolvedRun) -> EmbedderSpec | None:

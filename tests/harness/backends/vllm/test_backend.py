@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-from openended.harness.backends.transformers import load_backend
 from openended.harness.backends.vllm import backend as backend_module
 from openended.harness.backends.vllm.backend import VllmBackend, load_vllm
 from openended.harness.backends.vllm.engine import build_engine_options
@@ -25,17 +24,6 @@ from tests.helpers import generation, q_request, scoring
 
 PATH = "bundled:docs-s"
 PROMPTS = [Prompt(f"t/{i}", s, row) for i, row in enumerate([*prompt_rows(3, 5, 500), ()]) for s in range(2)]
-
-
-@pytest.fixture(scope="module")
-def reference():
-    return load_backend(ModelSpec(path=PATH))
-
-
-@pytest.fixture
-def engine(reference):
-    with fake_vllm(reference) as fake:
-        yield fake
 
 
 def make(**options):

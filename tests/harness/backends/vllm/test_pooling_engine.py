@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openended.harness.backends.transformers import load_backend
 from openended.harness.backends.vllm.backend import VllmBackend
 from openended.harness.backends.vllm.pooling_engine import PoolingEngine
 from openended.harness.backends.vllm.spec import VllmSpec
@@ -14,23 +13,11 @@ from openended.harness.core.types import Generation
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Greedy
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import ModelSpec
 from tests.harness.backends.vllm.fake import fake_vllm
 from tests.helpers import embedding, generation, ragged
 
 PATH = "bundled:docs-s"
 SPEC = VllmSpec(path=PATH, check_texts=0)
-
-
-@pytest.fixture(scope="module")
-def reference():
-    return load_backend(ModelSpec(path=PATH))
-
-
-@pytest.fixture
-def engine(reference):
-    with fake_vllm(reference) as fake:
-        yield fake
 
 
 def write_a_text(backend):
