@@ -201,11 +201,7 @@ class OverusedPhrases(Metric):
         return self.result(features, "overused_words", values, notes=notes)
 
     def replicates(
-        self,
-        features: Features,
-        result: MetricResult,
-        plan: Plan,
-        prepared: Mapping[str, PhraseCounts] | None = None,
+        self, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, PhraseCounts] | None = None
     ) -> Mapping[str, Replicates]:
         """Compute the shares of random subsets of the texts."""
         ids = [self._sort_texts(side)[1] for side in (features.human, features.model)]

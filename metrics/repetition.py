@@ -84,10 +84,7 @@ def loop_rate(sequences: Sequences, *, max_phrase: int = 500) -> float:
 
 
 def seq_rep_n(
-    sequences: Sequences,
-    *,
-    orders: Sequence[int] = (2, 3, 4),
-    average: Average = "texts",
+    sequences: Sequences, *, orders: Sequence[int] = (2, 3, 4), average: Average = "texts"
 ) -> dict[int, float]:
     """Share of n-grams that were already seen in the same text.
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from openended import metrics as metrics
-    from openended.harness.app.api import evaluate as evaluate
-    from openended.harness.app.api import measure as measure
+    from openended.harness.app.api import evaluate as evaluate, measure as measure
     from openended.harness.app.evaluation import Evaluation as Evaluation
 
 _HERE = os.path.dirname(__file__)

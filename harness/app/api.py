@@ -190,11 +190,7 @@ def make_metric(name: str, options: Mapping[str, Any]) -> Metric:
 
 
 def _select_metrics(
-    requested: str | Sequence[str | Metric] | None,
-    preset: Mapping[str, Any],
-    *,
-    has_scorer: bool,
-    has_vectors: bool,
+    requested: str | Sequence[str | Metric] | None, preset: Mapping[str, Any], *, has_scorer: bool, has_vectors: bool
 ) -> tuple[Metric, ...]:
     """Build the requested metrics with a preset's options; None selects all that scorer and vectors allow."""
     if requested is None:

@@ -1,27 +1,10 @@
-from .openai.client import (
-    Client as Client,
-)
-from .openai.spec import (
-    ServerSpec as ServerSpec,
-)
-from .ray.backend import (
-    load_ray_backend as load_ray_backend,
-)
+from .openai.client import Client as Client
+from .openai.spec import ServerSpec as ServerSpec
+from .ray.backend import load_ray_backend as load_ray_backend
 from .ray.cluster import (
     ActorPool as ActorPool,
-)
-from .ray.cluster import (
     Cluster as Cluster,
-)
-from .ray.cluster import (
     WorkerDeath as WorkerDeath,
-)
-from .ray.cluster import (
     connect_to_ray as connect_to_ray,
 )
-from .ray.resources import (
-    list_nodes as list_nodes,
-)
-from .ray.resources import (
-    warn_if_full as warn_if_full,
-)
+from .ray.resources import list_nodes as list_nodes, warn_if_full as warn_if_full

@@ -83,10 +83,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:  # noqa: ANN401
     """Write strict JSON atomically: sorted keys, NaN as null."""
-    write_text(
-        path,
-        json.dumps(to_json(value), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n",
-    )
+    write_text(path, json.dumps(to_json(value), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def to_json(value: Any) -> Json:  # noqa: ANN401

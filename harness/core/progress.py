@@ -53,8 +53,14 @@ def _display() -> Iterator[Progress]:
         yield _shown[-1]
         return
     from rich.console import Console
-    from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Task as ProgressTask
+    from rich.progress import (
+        Progress,
+        ProgressColumn,
+        SpinnerColumn,
+        Task as ProgressTask,
+        TextColumn,
+        TimeElapsedColumn,
+    )
     from rich.text import Text
 
     class Count(ProgressColumn):

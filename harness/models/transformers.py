@@ -16,12 +16,7 @@ from openended.harness.models.loading.placement import gather_outputs, require_a
 from openended.harness.models.loading.tokenizer_checks import check_ids
 from openended.harness.models.loading.weights import check_weights, hide_loading_report
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import (
-    TextTokenizer,
-    decode_continuation,
-    get_bos_prefix,
-    load_tokenizer,
-)
+from openended.harness.models.tokenizer import TextTokenizer, decode_continuation, get_bos_prefix, load_tokenizer
 
 if TYPE_CHECKING:
     import torch

@@ -92,13 +92,7 @@ def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) ->
 
 
 def rater_curve(
-    rated: PairRatings,
-    rule: Rule,
-    *,
-    counts: Sequence[int],
-    draws: int = 20,
-    level: float = 0.9,
-    seed: int = 0,
+    rated: PairRatings, rule: Rule, *, counts: Sequence[int], draws: int = 20, level: float = 0.9, seed: int = 0
 ) -> Curve:
     """HUSE against the number of ratings a text, drawn without replacement (HUSE Fig. 5, left).
 
@@ -116,13 +110,7 @@ def rater_curve(
 
 
 def example_curve(
-    rated: PairRatings,
-    rule: Rule,
-    *,
-    sizes: Sequence[int],
-    draws: int = 20,
-    level: float = 0.9,
-    seed: int = 0,
+    rated: PairRatings, rule: Rule, *, sizes: Sequence[int], draws: int = 20, level: float = 0.9, seed: int = 0
 ) -> Curve:
     """HUSE against the number of examples, drawn without replacement (HUSE Fig. 5, right)."""
     values = np.full((len(sizes), draws, 2), np.nan)

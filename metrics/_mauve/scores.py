@@ -128,12 +128,7 @@ def mauve_of_cells(
 
 
 def mauve_of_ratios(
-    *,
-    human: F64,
-    model: F64,
-    scaling_factor: float = 5.0,
-    curve: Curve = "uniform",
-    curve_points: int = 25,
+    *, human: F64, model: F64, scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25
 ) -> MauveResult:
     """Compute MAUVE from estimates of log p / q at each text, shape (n_human,) and (n_model,)."""
     scores = frontier_scores(human, model, scaling_factor=scaling_factor, points=curve_points, curve=curve)

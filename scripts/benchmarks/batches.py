@@ -18,8 +18,7 @@ import torch
 from openended.harness.decoders.base import Decoder, GenerationRequest
 from openended.harness.decoders.sampling import Greedy, Nucleus
 from openended.harness.generation.generate import Prompt, generate_texts
-from openended.harness.models.forward import ForwardRow, Pool
-from openended.harness.models.forward import run_forward as forward
+from openended.harness.models.forward import ForwardRow, Pool, run_forward as forward
 from openended.harness.models.transformers import LanguageModel, ModelSpec, TextTokenizer
 from scripts.benchmarks._work import Benchmark
 

@@ -88,5 +88,5 @@ WORKS = [
         at_most_mib=500.0,
         agree=compare_counts,
         say=lambda harness: f"{harness['tokens']:,} tokens",
-    ),
+    )
 ]

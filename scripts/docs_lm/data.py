@@ -46,10 +46,7 @@ def load_corpus(workdir: Path, workers: int) -> tuple[list[Passage], dict[str, A
     facts: dict[str, Any] = {"fingerprint": fingerprint(passages), "versions": versions}
     for split in ("train", "valid", "test"):
         chosen = [p for p in passages if p.split == split]
-        facts[split] = {
-            "passages": len(chosen),
-            "words": sum(len(p.text.split()) for p in chosen),
-        }
+        facts[split] = {"passages": len(chosen), "words": sum(len(p.text.split()) for p in chosen)}
     rows = [asdict(passage) for passage in passages]
     write_atomically(cache, json.dumps({"facts": facts, "passages": rows}))
     return passages, facts

@@ -10,8 +10,7 @@ from typing import Any
 
 import httpx
 
-from openended.harness.backends.openai import client as client_module
-from openended.harness.backends.openai import identity, trust
+from openended.harness.backends.openai import client as client_module, identity, trust
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core.errors import HarnessError

@@ -267,10 +267,7 @@ def heaviest(parent: int) -> int:
 
 @pytest.mark.parametrize(
     ("error", "code", "expected"),
-    [
-        (TypeError("a fault"), 1, "TypeError: a fault"),
-        (SpecError("two rows in one cell"), 2, "two rows in one cell"),
-    ],
+    [(TypeError("a fault"), 1, "TypeError: a fault"), (SpecError("two rows in one cell"), 2, "two rows in one cell")],
 )
 def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, tmp_path, monkeypatch):
     def refuse(*_):

@@ -8,8 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from openended.harness.core.errors import DataError, SpecError, StoreError
 from openended.harness.core.io import open_text, read_json, read_jsonl, to_json, write_json, write_text

@@ -4,15 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from openended.metrics.correlation import (
-    agreement_scores,
-    correlate,
-    correlation_matrix,
-    rank_correlation,
-)
+from openended.metrics.correlation import agreement_scores, correlate, correlation_matrix, rank_correlation
 from tests.oracles import correlation as oracle
 
 SHARED = Path(__file__).parents[2].parent / "shared/reference"

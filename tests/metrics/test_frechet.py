@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics.frechet import Frechet, frechet_distance, frechet_infinity

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from openended.harness.core.errors import UndefinedMetric
 from openended.metrics.kl_to_scorer import KLToScorer, kl_per_token

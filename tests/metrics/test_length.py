@@ -4,8 +4,7 @@ import statistics
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric import Features, Need, Side

@@ -2,8 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric import Features, Side

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics._ngrams.index import index_of

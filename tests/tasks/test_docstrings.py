@@ -189,12 +189,7 @@ def test_split_is_stable_and_has_its_shares() -> None:
     assert splits.count("test") / 4000 == pytest.approx(TEST_SHARE, abs=0.022)
     assert splits.count("valid") / 4000 == pytest.approx(VALID_SHARE, abs=0.011)
     # Frozen: the bundled models were trained on the split that this hash gives.
-    assert [split_of("scipy", f"scipy.{name}") for name in "abcd"] == [
-        "test",
-        "train",
-        "test",
-        "train",
-    ]
+    assert [split_of("scipy", f"scipy.{name}") for name in "abcd"] == ["test", "train", "test", "train"]
 
 
 @pytest.mark.usefixtures("tree")

@@ -30,8 +30,7 @@ def test_a_folder_is_one_side_in_the_order_of_its_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
-    [('{"human": " "}', r"a\.jsonl:1: the text \('human'\) is empty"), ("", "holds no text")],
+    ("line", "message"), [('{"human": " "}', r"a\.jsonl:1: the text \('human'\) is empty"), ("", "holds no text")]
 )
 def test_what_is_no_text_is_named(tmp_path, line, message):
     path = tmp_path / "a.jsonl"

@@ -38,9 +38,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("shell", choices=("bash", "zsh"), help='for this shell: eval "$(openended completion bash)"')
     shell = parser.parse_args(words).shell
     return run_command(
-        "openended completion",
-        lambda: sys.stdout.write(write_script(shell)),
-        after_interrupt="nothing was changed",
+        "openended completion", lambda: sys.stdout.write(write_script(shell)), after_interrupt="nothing was changed"
     )
 
 

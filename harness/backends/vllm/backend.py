@@ -14,16 +14,7 @@ from openended.harness.backends.vllm.engine import Engine, EngineRequest, Engine
 from openended.harness.backends.vllm.pooling_engine import PoolingEngine
 from openended.harness.backends.vllm.processor.orders import make_forcing_group, make_order, make_sampling_group
 from openended.harness.backends.vllm.spec import VllmSpec, find_version
-from openended.harness.core import (
-    Advance,
-    DataError,
-    DeviceMap,
-    Generation,
-    HarnessError,
-    NextToken,
-    Ragged,
-    SpecError,
-)
+from openended.harness.core import Advance, DataError, DeviceMap, Generation, HarnessError, NextToken, Ragged, SpecError
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QTable
 from openended.harness.generation import build_generation, build_next_token, check_rows
 from openended.harness.models import (

@@ -59,8 +59,14 @@ def draw_all(
 
 
 def _list_drawing_functions() -> list[Callable[..., Mapping[str, Figure]]]:
-    from openended.harness.report.figures import curves, frontiers, panels, similarity, sweep_curves
-    from openended.harness.report.figures import people as people_figures
+    from openended.harness.report.figures import (
+        curves,
+        frontiers,
+        panels,
+        people as people_figures,
+        similarity,
+        sweep_curves,
+    )
 
     return [
         curves.divergence_curves,

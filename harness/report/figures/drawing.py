@@ -39,12 +39,7 @@ STYLE: dict[str, Any] = {
 
 
 def create_figure(
-    width: float,
-    height: float,
-    rows: int = 1,
-    columns: int = 1,
-    *,
-    sharey: bool = False,
+    width: float, height: float, rows: int = 1, columns: int = 1, *, sharey: bool = False
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure of a size in inches and its axes, row by row; no global state is touched."""
     from matplotlib.figure import Figure

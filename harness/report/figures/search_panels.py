@@ -136,11 +136,7 @@ def _draw_scatter(panel: Axes, points: Sequence[tuple[str, float]]) -> None:
     if len(numbers) < len(values):
         words = sorted({text for text, _ in points})
         panel.plot(
-            [words.index(text) for text, _ in points],
-            [y for _, y in points],
-            linestyle="",
-            marker="o",
-            color=COLORS[0],
+            [words.index(text) for text, _ in points], [y for _, y in points], linestyle="", marker="o", color=COLORS[0]
         )
         panel.set_xticks(range(len(words)), [escape_mathtext(w) for w in words], rotation=30 if len(words) > 3 else 0)
         panel.set_xlim(-0.5, len(words) - 0.5)

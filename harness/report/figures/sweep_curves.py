@@ -80,11 +80,7 @@ def sweeps(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figur
 
 
 def sweep(
-    items: Sequence[SystemValue],
-    axis: str,
-    metrics: Sequence[str] = (),
-    *,
-    system_styles: SystemStyles | None = None,
+    items: Sequence[SystemValue], axis: str, metrics: Sequence[str] = (), *, system_styles: SystemStyles | None = None
 ) -> Figure | None:
     """Draw metrics against one axis (`max_new_tokens`, `decoder.p`, …) or one option (`option.scaling_factor`).
 
@@ -120,11 +116,7 @@ def sweep(
 
 
 def _draw_panel(
-    panel: Axes,
-    axis: str,
-    lines: Sequence[Line],
-    styles: Mapping[str, Mapping[str, Any]],
-    sides: Sequence[SystemValue],
+    panel: Axes, axis: str, lines: Sequence[Line], styles: Mapping[str, Mapping[str, Any]], sides: Sequence[SystemValue]
 ) -> None:
     """Draw the lines of one value; `styles` are those of the labels, `sides` the human values."""
     humans: dict[float, float] = {}

@@ -47,11 +47,7 @@ def build_findings_tables(results: Results, layout: Layout, name: str) -> list[T
         if verdict is None:
             cells = (Cell(words=claim.source), Cell(note=f"Needs {claim.needs}."), Cell(words="not measured"))
         else:
-            cells = (
-                Cell(words=claim.source),
-                Cell(words=verdict.measured_text),
-                Cell(words=verdict.words),
-            )
+            cells = (Cell(words=claim.source), Cell(words=verdict.measured_text), Cell(words=verdict.words))
         rows.append(TableRow(claim.text, "claim", cells))
     columns = (
         Column("", "source", "source", "none"),

@@ -45,11 +45,7 @@ def build_stress_tables(results: Results, layout: Layout, name: str) -> list[Tab
 
 
 def _build(
-    curves: Sequence[DamageCurve],
-    pairs: Sequence[tuple[str, str]],
-    title: str,
-    stem: str,
-    about: tuple[str, ...],
+    curves: Sequence[DamageCurve], pairs: Sequence[tuple[str, str]], title: str, stem: str, about: tuple[str, ...]
 ) -> Table:
     by_name = {(curve.metric, curve.key, curve.damage): curve for curve in curves}
     titles = {(curve.metric, curve.key): curve.title for curve in curves}

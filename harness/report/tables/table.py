@@ -12,11 +12,7 @@ from openended.harness.report.tables.numbers import DASH, choose_decimals, forma
 from openended.harness.results import SystemValue
 
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
-LEGEND = {
-    "higher": "↑ higher",
-    "lower": "↓ lower",
-    "match_human": "≈ closer to human",
-}
+LEGEND = {"higher": "↑ higher", "lower": "↓ lower", "match_human": "≈ closer to human"}
 DAGGER = "†"  # marks the headings of columns that should not be trusted
 BoldRule = Literal["", "tests", "intervals", "printed"]
 BOLD = {

@@ -14,14 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from filelock import FileLock
 
-from openended.harness.core import (
-    Spec,
-    construct,
-    digest_file,
-    format_error,
-    require_package,
-    write_text,
-)
+from openended.harness.core import Spec, construct, digest_file, format_error, require_package, write_text
 from openended.harness.report.trackers.base import TrackedJob, Tracker
 from openended.harness.report.trackers.mlflow_tracker import MlflowTracker
 from openended.harness.report.trackers.tensorboard_tracker import TensorboardTracker

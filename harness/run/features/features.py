@@ -15,16 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core import (
-    HUMAN,
-    Need,
-    Ragged,
-    Runtime,
-    Side,
-    UndefinedMetric,
-    canonicalize,
-    digest,
-)
+from openended.harness.core import HUMAN, Need, Ragged, Runtime, Side, UndefinedMetric, canonicalize, digest
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run import artifact_files as stages

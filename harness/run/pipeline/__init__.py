@@ -5,13 +5,4 @@ from openended.harness.run.pipeline.pipeline import plan, prepare, run
 from openended.harness.run.pipeline.run_record import Outcome
 from openended.harness.run.pipeline.texts import RunTexts, make_texts
 
-__all__ = [
-    "Outcome",
-    "RunTexts",
-    "make_texts",
-    "plan",
-    "prepare",
-    "run",
-    "run_judgments",
-    "select_metrics_for_file",
-]
+__all__ = ["Outcome", "RunTexts", "make_texts", "plan", "prepare", "run", "run_judgments", "select_metrics_for_file"]

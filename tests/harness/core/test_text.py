@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from openended.harness.core.text import (
     REDACTED,
@@ -62,10 +61,7 @@ def test_homes_are_shortened_and_nothing_else():
     assert make_shareable(value) == {"a": ["~/x", "task.path=~", f"{home}y/x", f"/mnt{home}/x", 3, None]}
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["hf_" + "abCD12" * 5, "sk-" + "a1B2" * 8, "AKIA" + "A1B2" * 4, "ghp_" + "a1B2" * 9],
-)
+@pytest.mark.parametrize("key", ["hf_" + "abCD12" * 5, "sk-" + "a1B2" * 8, "AKIA" + "A1B2" * 4, "ghp_" + "a1B2" * 9])
 def test_what_looks_like_a_key_is_struck_out(key):
     assert redact_keys(f"model.label={key} and more") == f"model.label={REDACTED} and more"
     assert make_shareable({"a": [f"x/{key}"]}) == {"a": [f"x/{REDACTED}"]}

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from openended.harness.core.errors import SpecError
 from openended.harness.decoders.descending_logits import sort_logits, take_largest

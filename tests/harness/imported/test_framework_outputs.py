@@ -65,11 +65,7 @@ def read(path: Path) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("record", "title", "texts"),
     [
-        (
-            LM_EVAL,
-            "lm-evaluation-harness samples",
-            [("4", 0, "Once", " more", None), ("4", 1, "Once", " again", None)],
-        ),
+        (LM_EVAL, "lm-evaluation-harness samples", [("4", 0, "Once", " more", None), ("4", 1, "Once", " again", None)]),
         (
             MT_BENCH,
             "MT-Bench or Arena-Hard answers",

@@ -14,8 +14,7 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.core.types import Generation
-from openended.harness.imported import pairing as g
-from openended.harness.imported import sources
+from openended.harness.imported import pairing as g, sources
 from openended.harness.imported.pickles import read_plain_pickle
 from openended.harness.storage.rows import Row, write_rows
 from tests.helpers import write_jsonl

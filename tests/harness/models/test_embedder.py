@@ -8,14 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
 from openended.harness.core.types import Ragged
-from openended.harness.models import embedder as f
-from openended.harness.models import score
-from openended.harness.models import tokenizer as tokenizers_
+from openended.harness.models import embedder as f, score, tokenizer as tokenizers_
 from tests.helpers import embed_one, embedding, ragged, scoring
 
 torch = pytest.importorskip("torch")

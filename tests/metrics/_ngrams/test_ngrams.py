@@ -5,12 +5,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from openended.harness.core.types import Ragged
-from openended.metrics._ngrams import index as ngram_index
-from openended.metrics._ngrams import sequences
+from openended.metrics._ngrams import index as ngram_index, sequences
 from openended.metrics._ngrams.index import NgramIndex, index_of
 from openended.metrics._ngrams.sequences import join_rows, pack_rows, select_rows, trim_rows
 from tests.helpers import ragged

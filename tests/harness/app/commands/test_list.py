@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.app.commands.describe import describe_option
-from openended.harness.app.commands.describe import main as describe
+from openended.harness.app.commands.describe import describe_option, main as describe
 from openended.harness.app.commands.list import main
 from openended.harness.core.catalogue import GROUPS, extract_summary, list_choices
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.backends.openai import client as module
-from openended.harness.backends.openai import trust
+from openended.harness.backends.openai import client as module, trust
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.client import Client, read_key
 from openended.harness.backends.openai.identity import fetch_info_for_plan

@@ -8,8 +8,7 @@ import time
 import httpx
 import pytest
 
-from openended.harness.backends.openai import client as client_module
-from openended.harness.backends.openai import outages, trust
+from openended.harness.backends.openai import client as client_module, outages, trust
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.client import Client
 from openended.harness.backends.openai.spec import ServerSpec

@@ -9,12 +9,7 @@ from typing import Any, cast
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.report.analysis.damage_detection import (
-    DamageCurve,
-    DamagedValue,
-    differs,
-    find_damage_curves,
-)
+from openended.harness.report.analysis.damage_detection import DamageCurve, DamagedValue, differs, find_damage_curves
 
 
 def make_curve(values, error=1.0):

@@ -14,10 +14,7 @@ from openended.harness.report.page.why_summary import (
     summarize_missed,
 )
 
-CELLS = [
-    {"human": 0.30, "model": 0.05, "cell": 1},
-    {"human": 0.02, "model": 0.11, "cell": 2},
-]
+CELLS = [{"human": 0.30, "model": 0.05, "cell": 1}, {"human": 0.02, "model": 0.11, "cell": 2}]
 
 
 def test_the_cell_that_the_model_overfills_explains_the_loss():
