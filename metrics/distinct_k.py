@@ -156,11 +156,7 @@ class DistinctK(SamplesMetric, ReadsFile):
 
 
 def _read_classes(classes: Any, ids: Sequence[str]) -> list[str]:  # noqa: ANN401
-    """Return the class of each row; samples are counted in the order of the rows.
-
-    Raises:
-        DataError: If a text has no class.
-    """
+    """Return the class of each row; samples are counted in the order of the rows."""
     seen: dict[str, int] = {}
     out = []
     for example in ids:

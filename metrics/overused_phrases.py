@@ -114,13 +114,7 @@ def _build_table(texts: Sequence[Sequence[str]], numbers: Mapping[str, int]) -> 
 
 
 def _sum_sides(counts: PhraseCounts, human: F64 | None = None, model: F64 | None = None) -> tuple[F64, F64, F64, F64]:
-    """Return the counts of the phrases, shape (draws, phrases), and their totals, (draws, 1), of both sides.
-
-    Args:
-        counts: Of each text.
-        human: Weight of each human text in each draw, shape (draws, texts); None: all texts, in one draw.
-        model: The same of the model texts.
-    """
+    """Return the counts of the phrases, shape (draws, phrases), and their totals, (draws, 1), of both sides."""
     human = np.ones((1, len(counts.human_total))) if human is None else human
     model = np.ones((1, len(counts.model_total))) if model is None else model
     human_sums, model_sums = (np.asarray((t.T @ w.T).T) for t, w in ((counts.human, human), (counts.model, model)))

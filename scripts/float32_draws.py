@@ -29,12 +29,7 @@ LENGTH = 64
 
 
 def compute_float32_law(probs: F64, share: F64) -> F64:
-    """Return the law of a token drawn in float32, given that one is drawn.
-
-    Args:
-        probs: The denoiser's distributions, shape (n, V).
-        share: Probability that a masked position gets a token in the step, shape (n,).
-    """
+    """Return the law of a token drawn in float32, given that one is drawn."""
     q = np.maximum(probs * share[:, None], 1e-300)
     wins = GRID / np.expm1(np.minimum(GRID / q, 700))
     law: F64 = wins / wins.sum(axis=1, keepdims=True)

@@ -98,20 +98,7 @@ class _Docstring:
 
 
 def load_passages(*, packages: Sequence[str] = DEFAULT_PACKAGES, workers: int = 1) -> list[Passage]:
-    """Extract the passages of the given packages, in canonical order.
-
-    Args:
-        packages: Import names; `python` stands for the standard library. The order decides which
-            package keeps a paragraph that two of them contain.
-        workers: Number of processes; it changes the time and nothing else.
-
-    Returns:
-        Passages with unique ids; no paragraph occurs twice, whatever its split.
-
-    Raises:
-        ModuleNotFoundError: If a package is not installed.
-        ValueError: If `workers` is not positive.
-    """
+    """Extract the passages of the given packages, in canonical order."""
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     sources = [source for package in packages for source in _sources(package)]
@@ -161,11 +148,7 @@ def fingerprint(passages: Sequence[Passage]) -> str:
 
 
 def package_versions(packages: Sequence[str] = DEFAULT_PACKAGES) -> dict[str, str]:
-    """Return the installed version of each package.
-
-    Raises:
-        importlib.metadata.PackageNotFoundError: If a package is not installed.
-    """
+    """Return the installed version of each package."""
     return {
         name: platform.python_version()
         if name == STDLIB

@@ -39,11 +39,7 @@ class FileTask(Task):
                 fetch(remote, cache_dir=self.cache_dir, offline=self.offline)
 
     def fingerprint(self) -> str:
-        """Return a digest of the contents of all files.
-
-        Raises:
-            DataError: If a file is missing; the message has its address and the path to put it at.
-        """
+        """Return a digest of the contents of all files."""
         if self.path is not None:
             return digest_user_file(Path(self.path), f"task {self.name}", "task.path")
         for remote in self.remotes():
@@ -54,11 +50,7 @@ class FileTask(Task):
 
 
 def digest_user_file(path: Path, who: str, option: str) -> str:
-    """Return the SHA-256 of a user's file.
-
-    Raises:
-        DataError: If it is missing or a folder; names the option.
-    """
+    """Return the SHA-256 of a user's file."""
     if not path.is_file():
         what = "expected a file, got a folder" if path.is_dir() else "no such file"
         raise DataError(f"{who}: {what}: {path}; set {option}")

@@ -62,9 +62,6 @@ _MIN_WORD_SHARE: Final = 0.7
 def prose_paragraphs(docstring: str) -> list[str]:
     r"""Return the prose paragraphs of a docstring, each on one line and without markup.
 
-    Args:
-        docstring: Text with its common indentation removed, as `ast.get_docstring` returns it.
-
     >>> prose_paragraphs("Return the *sum*\nof ``a``.\n\nParameters\n----------\na : int\n    Left.")
     ['Return the sum of a.']
     """

@@ -14,17 +14,7 @@ ID_FIELDS = ("id", "example_id")
 
 
 def read_text_field(row: Mapping[str, Any], field: str, where: str, option: str | None = None) -> str:
-    """Return a field that must be text that can be written as UTF-8.
-
-    Args:
-        row: The record.
-        field: Name of the field.
-        where: File and line, for errors.
-        option: The option that names the field, for errors; None where there is none.
-
-    Raises:
-        DataError: If the field is missing, null, not text, or holds half of a surrogate pair.
-    """
+    """Return a field that must be text that can be written as UTF-8."""
     if field not in row:
         others = (*ID_FIELDS, "prompt", "human")
         texts = [name for name, value in row.items() if isinstance(value, str) and name not in others]
@@ -67,11 +57,7 @@ class UniqueIds:
         self._seen: set[int] = set()
 
     def read(self, row: Mapping[str, Any], number: int) -> str:
-        """Return the id of a line.
-
-        Raises:
-            DataError: If it is missing, neither text nor a whole number, or was used on an earlier line.
-        """
+        """Return the id of a line."""
         where = f"{self._path}:{number}"
         identity = read_id(row, self._field, where)
         short = int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest(), "little")
@@ -92,11 +78,7 @@ class UniqueIds:
 
 
 def read_id(row: Mapping[str, Any], field: str, where: str) -> str:
-    """Return an id: text or a whole number.
-
-    Raises:
-        DataError: If it is neither, empty or missing.
-    """
+    """Return an id: text or a whole number."""
     value = row.get(field)
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
         got = "nothing" if field not in row else "null" if value is None else repr(value)
@@ -108,11 +90,7 @@ def read_id(row: Mapping[str, Any], field: str, where: str) -> str:
 
 
 def read_usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Counter[str]) -> str | None:
-    """Return the text of a record of a published file, or None, counted, where it is null, empty or broken.
-
-    Raises:
-        DataError: If the field is missing or holds something else: then it is not the published format.
-    """
+    """Return the text of a record of a published file, or None, counted, where it is null, empty or broken."""
     if row.get(field, "") is None:
         skipped[f"{field} is null"] += 1
         return None

@@ -42,11 +42,7 @@ class Text8(FileTask):
         return [Remote("http://mattmahoney.net/dc/text8.zip", "text8/text8.zip")]
 
     def read_split(self) -> str:
-        """Return the characters of the split.
-
-        Raises:
-            DataError: If the archive is missing or cannot be read.
-        """
+        """Return the characters of the split."""
         path = self.data_paths()[0]
         first, last = _TEXT8[self.split]
         try:
@@ -92,11 +88,7 @@ def open_documents(
     cache_dir: str | None,
     offline: bool,
 ) -> Documents:
-    """Return the documents of a source; nothing is read yet.
-
-    Raises:
-        SpecError: If the source has no such split, or lacks its path.
-    """
+    """Return the documents of a source; nothing is read yet."""
     split = split or DEFAULT_SPLITS[source]
     splits = {"docs": ("train", "valid", "test"), "text8": tuple(_TEXT8), **{n: tuple(s) for n, (_, s) in _HUB.items()}}
     if source in splits and split not in splits[source]:

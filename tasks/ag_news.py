@@ -65,11 +65,7 @@ class AgNews(FileTask):
         yield from self._select_news(self.topics, skipped, system=False)
 
     def open_bundled_system(self, name: str) -> Callable[[], list[str]] | None:
-        """Return the reader of `topics:world+business`: news of these topics as a system.
-
-        Raises:
-            SpecError: If one is no topic, or comes twice.
-        """
+        """Return the reader of `topics:world+business`: news of these topics as a system."""
         if not name.startswith(SYSTEM):
             return None
         topics = cast("tuple[Topic, ...]", tuple(name.removeprefix(SYSTEM).split("+")))

@@ -80,11 +80,7 @@ class Biographies(Task):
         return [SourceFile(path.name, "" if self.path else self.source, path)]
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the file.
-
-        Raises:
-            DataError: If there is none; the message explains how to create it.
-        """
+        """Return the SHA-256 of the file."""
         return digest_user_file(self._require_path(), "task biographies", "task.path")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:

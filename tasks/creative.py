@@ -98,9 +98,6 @@ class Creative(Task):
 
         With a reference, draws for which it has no text, or an empty one, are skipped and counted; the last draw
         is that of its last text.
-
-        Raises:
-            DataError: If a text of the reference answers no draw, or another instruction than the draw's.
         """
         del tokenizer
         instructions = self._read_instructions()
@@ -175,11 +172,7 @@ class _ReferenceText(NamedTuple):
 
 
 def _find_texts(reference: Path) -> Path:
-    """Return the file that holds the texts: the reference itself, or the generations of a run folder.
-
-    Raises:
-        DataError: If a folder is not that of a run that has texts.
-    """
+    """Return the file that holds the texts: the reference itself, or the generations of a run folder."""
     if not reference.is_dir():
         return reference
     record = read_record(reference)

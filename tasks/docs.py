@@ -73,9 +73,6 @@ class Docs(Task):
         """Return a digest of what decides the corpus: installed files by their RECORDs, and the extraction's version.
 
         Parsing takes half a minute and planning must not, so the passages themselves are not read here.
-
-        Raises:
-            DataError: If a package of the corpus is not installed.
         """
         try:
             installed = {package: _describe_installed(package) for package in _docstrings.DEFAULT_PACKAGES}

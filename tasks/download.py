@@ -50,11 +50,7 @@ class Remote:
     """How to get it where no program can; then it is never fetched."""
 
     def cache_path(self, cache_dir: str | None = None) -> Path:
-        """Return the path of the file in the cache.
-
-        Raises:
-            SpecError: If that is not inside the cache folder.
-        """
+        """Return the path of the file in the cache."""
         if Path(self.path).is_absolute() or ".." in Path(self.path).parts:
             raise SpecError(f"expected the name of a public file, got {self.path!r:.80}, outside the cache folder")
         return find_cache_root(cache_dir) / self.path
@@ -76,11 +72,7 @@ def is_offline(*, offline: bool = False) -> bool:
 
 
 def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False, progress: bool = True) -> Path:
-    """Return the file, downloaded if it is not there yet, its checksum verified.
-
-    Raises:
-        DataError: If it cannot be had, does not fit on the disk, or is not the file that it was.
-    """
+    """Return the file, downloaded if it is not there yet, its checksum verified."""
     from filelock import FileLock
 
     path = remote.cache_path(cache_dir)
@@ -109,17 +101,7 @@ def refuse_missing(remote: Remote, path: Path, *, offline: bool = False, plannin
 
 
 def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False) -> str:
-    """Compare a file with its checksum and return its SHA-256 (hex), which is recorded the first time.
-
-    Args:
-        remote: Which file.
-        cache_dir: The cache folder.
-        quick: Trust the recorded digest where size and time of the file are the recorded ones, and record nothing:
-            for planning.
-
-    Raises:
-        DataError: If it is missing, or is not the file that the source or the ledger states.
-    """
+    """Compare a file with its checksum and return its SHA-256 (hex), which is recorded the first time."""
     path = remote.cache_path(cache_dir)
     try:
         stat = path.stat()

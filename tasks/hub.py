@@ -80,11 +80,7 @@ class Hub(Task):
             self._load(self._commit(ask=True))
 
     def fingerprint(self) -> str:
-        """Return a digest of repository, commit, config and split; for a folder, of its files.
-
-        Raises:
-            DataError: If the revision was never resolved; the message explains how to do it.
-        """
+        """Return a digest of repository, commit, config and split; for a folder, of its files."""
         if self._folder:
             files = sorted(p for p in Path(self.path).rglob("*") if p.is_file())
             content: list[Any] = [[p.relative_to(self.path).as_posix(), digest_file(p)] for p in files]

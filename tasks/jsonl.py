@@ -56,19 +56,11 @@ class JsonLines(Task):
         return [SourceFile(Path(self.path).name, "", Path(self.path))]
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the file's bytes.
-
-        Raises:
-            DataError: If there is no such file.
-        """
+        """Return the SHA-256 of the file's bytes."""
         return digest_user_file(Path(self.path), "task jsonl", "task.path")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield the lines as examples.
-
-        Raises:
-            DataError: If the file holds no line, or a line has a missing, empty or non-text field or a used id.
-        """
+        """Yield the lines as examples."""
         del tokenizer, skipped
         path = Path(self.path)
         ids: UniqueIds | None = None

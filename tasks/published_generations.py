@@ -14,13 +14,6 @@ def find_generations(generations: str, *, fetch: bool) -> Path:
 
     `gpt2-output:xl-1542M-k40.test` is a file of the GPT-2 output dataset, `grover:mega-p0.94` Grover's; they are
     downloaded into the cache folder of the tasks.
-
-    Args:
-        generations: The option.
-        fetch: False while planning: nothing is downloaded.
-
-    Raises:
-        DataError: If a public file is missing and is not downloaded; the message has its address.
     """
     kind, _, name = generations.partition(":")
     if kind == "gpt2-output" and name:

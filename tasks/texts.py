@@ -43,19 +43,11 @@ class Texts(Task):
         return [SourceFile(Path(self.path).name, "", Path(self.path))]
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the file or files.
-
-        Raises:
-            DataError: If there is no such file, or no file of texts in the folder.
-        """
+        """Return the SHA-256 of the file or files."""
         return digest_files(Path(self.path))
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield the texts as examples without a prompt.
-
-        Raises:
-            DataError: If the file holds no text, or a record has a missing, empty or non-text field.
-        """
+        """Yield the texts as examples without a prompt."""
         del tokenizer, skipped
         path = Path(self.path)
         field = choose_text_field(path, HUMAN_TEXTS, self.field, "task.field=")

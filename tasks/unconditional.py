@@ -75,11 +75,7 @@ class Unconditional(Task):
         self._open_documents().task.fetch()
 
     def fingerprint(self) -> str:
-        """Return the digest of the corpus.
-
-        Raises:
-            DataError: If it is missing.
-        """
+        """Return the digest of the corpus."""
         return self._open_documents().task.fingerprint()
 
     def needs_tokenizer(self) -> bool:
@@ -87,11 +83,7 @@ class Unconditional(Task):
         return self.layout == "wrapped" and self.text != "text8"
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield the texts, without prompts.
-
-        Raises:
-            DataError: If the tokenizer has no end token and `boundaries` asks for one.
-        """
+        """Yield the texts, without prompts."""
         documents = self._open_documents()
         texts = documents.read(skipped)
         if isinstance(documents.task, Text8):
@@ -113,11 +105,7 @@ class _SpecialTokens(NamedTuple):
 
 
 def wrap(texts: Iterator[str], tokenizer: Tokenizer, length: int, boundaries: Boundaries) -> Iterator[str]:
-    """Concatenate texts and yield pieces of `length` tokens, as text; the incomplete last piece is dropped.
-
-    Raises:
-        DataError: If the tokenizer has no end token and `boundaries` asks for one.
-    """
+    """Concatenate texts and yield pieces of `length` tokens, as text; the incomplete last piece is dropped."""
     special = _find_special_tokens(tokenizer, boundaries)
     room = length - len(special.start) - len(special.end)
     stream: list[int] = []

@@ -54,11 +54,7 @@ class WebText(FileTask):
         return self.prompt_unit == "tokens"
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield documents in file order; the number in an id is the line, from 0.
-
-        Raises:
-            DataError: If a line is not what the source's are.
-        """
+        """Yield documents in file order; the number in an id is the line, from 0."""
         path = self.data_paths()[0]
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
         count = 0

@@ -72,11 +72,7 @@ class WritingPrompts(FileTask):
         return super().fingerprint()
 
     def documents(self, skipped: Counter[str]) -> Iterator[tuple[int, str]]:
-        """Yield (line from 0, document) in file order, a bounded number in memory.
-
-        Raises:
-            DataError: If a file is missing or unreadable, or the two are not equally long.
-        """
+        """Yield (line from 0, document) in file order, a bounded number in memory."""
         path = self.data_paths()[0]
         with ExitStack() as stack:
             names = [f"{self.split}.{part}" for part in _PARTS]
@@ -124,11 +120,7 @@ class WritingPrompts(FileTask):
 
 
 def _read_lines(handle: IO[bytes], where: str) -> Iterator[bytes]:
-    """Yield lines, a byte order mark dropped.
-
-    Raises:
-        DataError: If a line is longer than any story.
-    """
+    """Yield lines, a byte order mark dropped."""
     number = 0
     while line := handle.readline(MAX_LINE + 1):
         number += 1

@@ -70,32 +70,7 @@ def evaluate(
     compat: str | None = None,
     judge: str | None = None,
 ) -> Evaluation:
-    """Score systems against human texts; nothing is generated, nothing is paired.
-
-    Args:
-        human: The human texts.
-        systems: Name → its texts; any number of each.
-        metrics: Names of metrics or sets (`text`, `two_sample`, `paper`, `all`), or metric objects with options;
-            None: all that the given models, or none, can make.
-        scoring: A model that scores and embeds: a name (`gpt2-large`, `docs-m`), a hub id or a folder.
-        scorer: Model whose likelihood and tokens count, instead of that of `scoring`.
-        embedder: Model whose vectors are compared, instead of that of `scoring`.
-        features: `human` and each system's name → vectors of your own, in place of an embedder's.
-        human_field: Field of the human file with the text; None: detected in its first record.
-        generations_field: The same of the systems' files.
-        num_examples: Number of texts, from the start of each side; all by default.
-        max_new_tokens: Truncate texts to this many tokens of the scorer (without one: words); None: do not truncate.
-        experiment: Names the folder of the runs; None: by the time.
-        outputs_dir: Where everything is kept.
-        device: Of the models: `auto`, or a torch device name.
-        batch_size: Texts embedded or scored at a time.
-        compat: Options of a paper's Gen-PPL, entropy and MAUVE for metrics given by name: `mdlm`, `sedd`, `bd3lm`,
-            `sdtt` or `dlmbench`.
-        judge: Old name of `scoring`.
-
-    Raises:
-        HarnessError: For everything that is about the input; one line.
-    """
+    """Score systems against human texts; nothing is generated, nothing is paired."""
     from openended.harness.run import run
     from openended.harness.storage import check_writable
 
@@ -141,23 +116,7 @@ def measure(
     judge: str | None = None,
     **options: Any,  # noqa: ANN401 - of the metric
 ) -> MetricResult:
-    """Compute one metric of texts; also `oe.metrics.NAME(model_texts=…, …)`.
-
-    Args:
-        metric: A name, or a metric with its options.
-        model_texts: The texts under test.
-        human_texts: The human texts; a metric of one system needs none.
-        scoring: As for `evaluate`; so are `scorer`, `embedder`, `outputs_dir` and `device`.
-        scorer: See `scoring`.
-        embedder: See `scoring`.
-        outputs_dir: See `scoring`.
-        device: See `scoring`.
-        judge: Old name of `scoring`.
-        options: Options of the metric, by their names.
-
-    Raises:
-        HarnessError: For everything that is about the input; one line.
-    """
+    """Compute one metric of texts; also `oe.metrics.NAME(model_texts=…, …)`."""
     spec = metric if isinstance(metric, Metric) else make_metric(metric, options)
     if human_texts is None and spec.sides != "one":
         raise SpecError(f"{spec.name} compares two sides: give human_texts=… beside model_texts=…")
@@ -177,11 +136,7 @@ def _accept_old_name(scoring: str | None, judge: str | None) -> str | None:
 
 
 def make_metric(name: str, options: Mapping[str, Any]) -> Metric:
-    """Build a metric from its name and options.
-
-    Raises:
-        SpecError: If there is no such metric or option.
-    """
+    """Build a metric from its name and options."""
     (full_name,) = resolve_metric_names([name]) if name in load_members("metric") else (name,)
     cls = load_members("metric").get(full_name)
     if cls is None:

@@ -57,17 +57,7 @@ def main() -> None:
 
 
 def run_hydra(command: str, config: str, job: Callable[[Any], None], words: Sequence[str]) -> None:
-    """Compose a configuration from a command line and run what it configures.
-
-    Args:
-        command: Name of the command.
-        config: Name of its root in `conf/`.
-        job: What Hydra calls with the composed configuration.
-        words: What was typed after the command.
-
-    Raises:
-        SystemExit: With one of `exit_codes`, unless all went well.
-    """
+    """Compose a configuration from a command line and run what it configures."""
     # Hydra would print several lines and exit with code 1; this project prints one line.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

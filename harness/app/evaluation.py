@@ -66,11 +66,7 @@ class Evaluation:
         }
 
     def table(self, **layout: Any) -> str:  # noqa: ANN401 - options of `Layout`
-        """Return the tables as text.
-
-        Args:
-            layout: Options of a layout, as in `conf/report`: `metrics=("mauve",)`, say.
-        """
+        """Return the tables as text."""
         from rich.console import Console
 
         from openended.harness.report import WIDTH, print_table
@@ -83,12 +79,7 @@ class Evaluation:
         return out.getvalue()
 
     def to_pandas(self, *, all: bool = False) -> pd.DataFrame:  # noqa: A002 - what a reader tries first
-        """Return one row per value: system, metric, key, value and its 95 % interval (low, high).
-
-        Args:
-            all: Also return the settings, the signature, the reason why there is no value, and every other column of
-                `results.csv`; `system` is then the role: model, human or ceiling.
-        """
+        """Return one row per value: system, metric, key, value and its 95 % interval (low, high)."""
         from openended.harness.results import INTERNAL, read_results
 
         frame = read_results(self.folders).frame.drop(columns=INTERNAL)
@@ -98,12 +89,7 @@ class Evaluation:
         return frame.assign(system=names)[["system", "metric", "key", "value", "low", "high"]]
 
     def report(self, path: str | Path, **options: Any) -> Report:  # noqa: ANN401 - of `build_report`
-        """Write tables, figures, the frame and a page into a folder.
-
-        Args:
-            path: The folder.
-            options: As for `openended.harness.report.build_report`.
-        """
+        """Write tables, figures, the frame and a page into a folder."""
         from openended.harness.report import build_report
 
         return build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})

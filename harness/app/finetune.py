@@ -79,11 +79,7 @@ class FinetuneSpec(Spec):
 
 
 def cut_into_blocks(tokenizer: Tokenizer, texts: Iterable[str], *, end_id: int, size: int) -> NDArray[np.int32]:
-    """Join documents by the end token and cut them into blocks.
-
-    Returns:
-        Shape (blocks, size); what does not fill the last block is dropped.
-    """
+    """Join documents by the end token and cut them into blocks."""
     parts: list[NDArray[np.int32]] = []
     rest = np.zeros(0, dtype=np.int32)
     stream = iter(texts)
@@ -108,19 +104,7 @@ def iterate_documents(task: Task, skipped: Counter[str]) -> Iterator[str]:
 
 
 def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output: Path, *, device: str) -> Path:
-    """Fine-tune a model and write it as a folder that `model.path` accepts.
-
-    Args:
-        model: The model to begin with.
-        texts: Documents.
-        spec: Options.
-        output: Folder of the result; checkpoints lie in it while training.
-        device: `cpu`, `cuda` or `mps`.
-
-    Raises:
-        DataError: If the texts do not fill one block.
-        ExtraNotInstalled: If accelerate is not installed.
-    """
+    """Fine-tune a model and write it as a folder that `model.path` accepts."""
     try:
         import accelerate  # noqa: F401
     except ImportError as err:

@@ -50,11 +50,7 @@ def check_regular_file(path: Path) -> None:
 
 
 def describe_kind(path: Path) -> str:
-    """Return what a path is, links followed: file, folder, named pipe, socket or device.
-
-    Raises:
-        DataError: If it is missing.
-    """
+    """Return what a path is, links followed: file, folder, named pipe, socket or device."""
     with describe_read_errors(path):
         mode = path.stat().st_mode
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFIFO: "named pipe", stat.S_IFSOCK: "socket"}
@@ -69,11 +65,7 @@ class _LimitedLines(io.TextIOWrapper):
         self._path, self._number = path, 0
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override] # as in the base class
-        """Return the next line.
-
-        Raises:
-            DataError: If it is too long.
-        """
+        """Return the next line."""
         line = super().readline(MAX_LINE + 1 if size < 0 else size)
         self._number += 1
         if len(line) > MAX_LINE:
@@ -96,11 +88,7 @@ def open_text(path: Path) -> IO[str]:
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
-    """Open a file for reading bytes, decompressing `.gz`.
-
-    Raises:
-        DataError: If it is missing, unreadable or not a regular file.
-    """
+    """Open a file for reading bytes, decompressing `.gz`."""
     check_regular_file(path)
     with describe_read_errors(path):
         return io.BufferedReader(_Unzipped(path), 1 << 17) if path.suffix == ".gz" else path.open("rb")

@@ -122,15 +122,7 @@ def sort_logits(
     ordered: Tensor | None = None,
     log_z: Tensor | None = None,
 ) -> DescendingLogits:
-    """Sort rows of logits after penalties and temperature.
-
-    Args:
-        logits: Shape (n, V), float32.
-        head: Number of best tokens to look at; None: all.
-        state: Shape (n, s), of decoders that have one.
-        ordered: The best logits descending, if they are known already.
-        log_z: Log of the rows' sums of exponentials, (n, 1), float64, if it is known already.
-    """
+    """Sort rows of logits after penalties and temperature."""
     import torch
 
     k = logits.shape[1] if head is None else min(head, logits.shape[1])

@@ -78,18 +78,7 @@ class Dry(SamplingDecoder):
 def count_repeats(
     history: Tensor, lengths: Tensor | None, *, window: int = 0, breakers: Sequence[int] = (), longest: int
 ) -> Tensor:
-    """Count, for each position, how many tokens before it match the end of the text.
-
-    Args:
-        history: Token ids, shape (n, t).
-        lengths: How many of them count in each row, shape (n,); None: all.
-        window: Tokens at the end that are looked at; 0: all.
-        breakers: Ids that end a stretch; a position that holds one has count 0.
-        longest: Counting stops here.
-
-    Returns:
-        Shape (n, t), int64; 0 at positions beyond a row's end and without a match.
-    """
+    """Count, for each position, how many tokens before it match the end of the text."""
     import torch
 
     rows, size = history.shape

@@ -117,14 +117,7 @@ def min_k(ranked: DescendingLogits, tau: float) -> Truncation:
 
 
 def xtc(ranked: DescendingLogits, threshold: float, probability: float, temperature: float) -> Truncation:
-    """Mix the softmax with one that lacks all tokens of p >= threshold but the least probable of them.
-
-    Args:
-        ranked: Its head must be longer than 1 / threshold.
-        threshold: At least two tokens must reach it, or nothing is taken away.
-        probability: Of the cut.
-        temperature: After the cut; 1 where it came before.
-    """
+    """Mix the softmax with one that lacks all tokens of p >= threshold but the least probable of them."""
     import torch
 
     reached = ranked.count_within(torch.full_like(ranked.log_z, -math.log(threshold)))

@@ -21,11 +21,7 @@ def denoise_texts(
     emit: Emit,
     advance: Advance,
 ) -> None:
-    """Fill the texts of a request; prompts and suffixes stay as they are.
-
-    Raises:
-        SpecError: If a text is longer than the model's context.
-    """
+    """Fill the texts of a request; prompts and suffixes stay as they are."""
     import torch
 
     lm = cast("Denoiser", lm)

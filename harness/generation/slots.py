@@ -127,14 +127,7 @@ class BatchSlots:
         return [p * self.width + i for p in slots for i in range(self.width)]
 
     def run_prompts(self, *, every: bool) -> list[list[Tensor]]:
-        """Run the prompts of the fresh slots.
-
-        Args:
-            every: Return the states of all positions, not only of the last one.
-
-        Returns:
-            For each model and each fresh slot, hidden states as `CacheRunner.start` gives them.
-        """
+        """Run the prompts of the fresh slots."""
         last = self._last_prompt
         states: dict[int, list[Tensor]] = {}
         new: dict[tuple[int, ...], list[int]] = {}
@@ -176,14 +169,7 @@ class BatchSlots:
                 run.copy([first] * (self.width - 1), list(range(first + 1, first + self.width)), length=length)
 
     def run_step(self, tokens: Tensor) -> list[Tensor]:
-        """Run the prompts of newly filled slots and one more token in all other slots.
-
-        Args:
-            tokens: Shape (rows in use,); those of fresh slots are not read.
-
-        Returns:
-            For each model, hidden states from which the next token is chosen, (rows in use, d).
-        """
+        """Run the prompts of newly filled slots and one more token in all other slots."""
         import torch
 
         fresh = set(self._fresh)

@@ -205,11 +205,7 @@ def _mix_other_text(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
 
 
 def _load_language_reference() -> list[str]:
-    """Return the paragraphs of prose of the help that comes with Python.
-
-    Raises:
-        DataError: If this Python comes without it.
-    """
+    """Return the paragraphs of prose of the help that comes with Python."""
     try:
         from pydoc_data.topics import topics
     except ImportError as err:

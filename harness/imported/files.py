@@ -66,11 +66,7 @@ def detect_kind(path: Path) -> str:
 
 
 def list_files(path: Path) -> list[Path]:
-    """Return the file, or the files of a folder that hold texts, by name.
-
-    Raises:
-        DataError: If there is none, or a folder mixes plain text with tables.
-    """
+    """Return the file, or the files of a folder that hold texts, by name."""
     if not path.is_dir():
         if not path.is_file():
             raise DataError(f"no such file: {path}")

@@ -41,11 +41,7 @@ class OutputFormat:
 
 
 def describe_output_format(path: Path) -> str | None:
-    """Name the framework that wrote a file, for people; None for other files.
-
-    Raises:
-        DataError: If the file cannot be read.
-    """
+    """Name the framework that wrote a file, for people; None for other files."""
     if is_inspect_log(path):
         return INSPECT_LOG
     if _begins_like_json_file(path, "["):
@@ -61,11 +57,7 @@ def describe_output_format(path: Path) -> str | None:
 
 
 def read_output_list(path: Path) -> Iterator[tuple[int, Cells]] | None:
-    """Return the records of a JSON file that holds all of them (AlpacaEval, Inspect); None for other files.
-
-    Raises:
-        DataError: If the file cannot be read, or a record does not fit.
-    """
+    """Return the records of a JSON file that holds all of them (AlpacaEval, Inspect); None for other files."""
     if is_inspect_log(path) or (_begins_like_json_file(path, "{") and is_inspect_json(path)):
         return read_inspect_log(path)
     rows = _read_list(path) if _begins_like_json_file(path, "[") else None
@@ -82,9 +74,6 @@ def convert_outputs(rows: Iterator[tuple[int, Cells]], path: Path) -> Iterator[t
     """Yield the texts of JSON lines in a format of this module; rows of other formats are yielded as they are.
 
     Of an lm-evaluation-harness task with several filters, whose file repeats every document, the first one's are read.
-
-    Raises:
-        DataError: If a record does not fit, or its request failed.
     """
     output_format: OutputFormat | None = None
     name: Any = None

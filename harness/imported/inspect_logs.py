@@ -28,11 +28,7 @@ def is_inspect_log(path: Path) -> bool:
 
 
 def is_inspect_json(path: Path) -> bool:
-    """Return whether a JSON file is a log of Inspect.
-
-    Raises:
-        DataError: If the file cannot be read.
-    """
+    """Return whether a JSON file is a log of Inspect."""
     try:
         content = read_json(path)
     except DataError as err:
@@ -43,11 +39,7 @@ def is_inspect_json(path: Path) -> bool:
 
 
 def read_inspect_log(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the samples of a log in the order of its data set, each with its output as `text`.
-
-    Raises:
-        DataError: If the log cannot be read, its run did not end, or a sample failed or has no output.
-    """
+    """Yield the samples of a log in the order of its data set, each with its output as `text`."""
     samples = _read_archive(path) if is_inspect_log(path) else _read_json_log(path)
     number = 0
     for number, (where, sample) in enumerate(samples, start=1):

@@ -13,11 +13,7 @@ TEXT_OVERHEAD = 1 << 10  # bytes that a text takes in addition to its characters
 
 
 def load_within_memory(texts: Iterable[ImportedText], path: Path) -> list[ImportedText]:
-    """Load all texts, if they fit into the free memory.
-
-    Raises:
-        DataError: If there are more.
-    """
+    """Load all texts, if they fit into the free memory."""
     loaded: list[ImportedText] = []
     free = measure_free_memory() // MEMORY_SHARE
     for text in texts:

@@ -85,15 +85,7 @@ def _import(
 
 
 class ImportedRows:
-    """Imported texts paired with examples; rows are made one by one, so that large files are not held in memory.
-
-    Args:
-        pairs: By example id and sample.
-        tokenizer: As for `import_rows`.
-        max_new_tokens: As for `import_rows`.
-        notes: What a reader must know already.
-        file_format: Name of the format of a sample file or of another framework's output; None for the other formats.
-    """
+    """Imported texts paired with examples; rows are made one by one, so that large files are not held in memory."""
 
     def __init__(
         self,
@@ -149,11 +141,7 @@ class ImportedRows:
 def _pair(
     texts: Sequence[ImportedText], examples: Sequence[Row], path: Path
 ) -> tuple[list[tuple[Row, ImportedText]], list[str]]:
-    """Return (example, text) pairs, and how they were found: by ids where there are any, else by prompt, else in order.
-
-    Raises:
-        DataError: If the file is of two minds about ids, or they, or its prompts, are not those of the task.
-    """
+    """Return (example, text) pairs, and how they were found: by ids where there are any, else by prompt, else in order."""
     if not texts[0].paired:
         _check_count(len(texts), len(examples), path)
         pairs = [(replace(e, prompt="", prompt_ids=()), text) for e, text in zip(examples, texts, strict=False)]

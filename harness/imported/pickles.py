@@ -27,21 +27,13 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def read_plain_pickle(path: Path) -> Any:  # noqa: ANN401 - nested plain data
-    """Return the lists, numbers, booleans and strings of a pickle file.
-
-    Raises:
-        DataError: If the file cannot be read, is no pickle, or holds anything else.
-    """
+    """Return the lists, numbers, booleans and strings of a pickle file."""
     with describe_read_errors(path), path.open("rb") as handle:
         return load_plain(handle, path)
 
 
 def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
-    """Return the plain data of a pickle stream; `path` is for the errors.
-
-    Raises:
-        DataError: As `read_plain_pickle`.
-    """
+    """Return the plain data of a pickle stream; `path` is for the errors."""
     try:
         with limit_memory(FREE + RATIO * _count_remaining_bytes(stream)):
             value = _PlainUnpickler(stream).load()

@@ -26,12 +26,7 @@ _SEPARATOR = re.compile(r"\s*(={10,}|-{10,})\s*")
 
 
 def describe_format(path: Path, first: Mapping[str, Any]) -> str | None:
-    """Name the format of a sample file for people; None for the other formats.
-
-    Args:
-        path: The file.
-        first: Its first record.
-    """
+    """Name the format of a sample file for people; None for the other formats."""
     if is_npz(path):
         return f"NPZ, token ids under {_NPZ_FIELD!r}"
     field = next((name for name in JSON_FIELDS if name in first), None)
@@ -50,11 +45,7 @@ def is_npz(path: Path) -> bool:
 
 
 def read_json_samples(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]] | None:
-    """Return the texts of a JSON object with a list of them; None if the file is something else (JSON lines, say).
-
-    Raises:
-        DataError: If the list holds something else than texts.
-    """
+    """Return the texts of a JSON object with a list of them; None if the file is something else (JSON lines, say)."""
     if path.suffix != ".json" or not _may_hold_samples(path):
         return None
     try:
@@ -83,11 +74,7 @@ def _may_hold_samples(path: Path) -> bool:
 
 
 def read_npz_samples(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the token ids of an archive of arrays, one row per text.
-
-    Raises:
-        DataError: If it cannot be read, has no `samples`, or they are not whole numbers in rows.
-    """
+    """Yield the token ids of an archive of arrays, one row per text."""
     import numpy as np
 
     try:
@@ -133,11 +120,7 @@ def read_blocks(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def read_token_ids(row: Mapping[str, Any], where: str) -> tuple[int, ...] | None:
-    """Return the token ids of a record; None if it has none.
-
-    Raises:
-        DataError: If they are not whole numbers from 0.
-    """
+    """Return the token ids of a record; None if it has none."""
     value = row.get(IDS_FIELD)
     if value is None:
         return None

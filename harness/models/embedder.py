@@ -162,12 +162,7 @@ class EmbedderSpec(Spec):
 
 
 def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: ANN401 - a model or a sentence encoder
-    """Load what `embed` needs: a `LanguageModel`, or a sentence encoder for `embed_texts`.
-
-    Raises:
-        DataError: If files are missing.
-        ExtraNotInstalled: If sentence-transformers is requested and not installed.
-    """
+    """Load what `embed` needs: a `LanguageModel`, or a sentence encoder for `embed_texts`."""
     from openended.harness.models.transformers import load_model
 
     if spec.kind == "causal":
@@ -193,14 +188,6 @@ def embed(lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = 
     """Embed prompt + continuation, cut on the right, at every maximum length that the embedder lists.
 
     One pass gives all lengths where the model is causal, for its states do not see what follows.
-
-    Args:
-        lm: From `load_embedder`; the embedder's kind is `causal` or `masked`.
-        request: The texts, and what to take of the model.
-        advance: Called with the number of texts done.
-
-    Returns:
-        Maximum length → float32 vectors (n, d); deterministic.
     """
     spec = request.embedder
     limits = spec.list_limits(lm.context_length)

@@ -66,17 +66,7 @@ def run_forward(
     batch_size: int,
     advance: Advance | None = None,
 ) -> None:
-    """Run the model over all jobs; fills `pool.vectors` and `nll` in place.
-
-    Args:
-        lm: The model; in eval mode.
-        jobs: Sequences of at least one token.
-        rows: Number of rows of the vectors.
-        pool: Which vectors to keep, if any.
-        nll: Where the scores go, nats, if tokens are scored; ranks go into the second column of shape (tokens, 2).
-        batch_size: Sequences at once; halved when memory runs out.
-        advance: Called with the number of sequences done.
-    """
+    """Run the model over all jobs; fills `pool.vectors` and `nll` in place."""
     import torch
 
     plain = nll is None or _head_is_plain(lm)

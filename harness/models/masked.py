@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
-    """Load the body of a masked language model; `openended_before` and `openended_after` hold its special tokens.
-
-    Raises:
-        DataError: If files are missing or cannot be read.
-    """
+    """Load the body of a masked language model; `openended_before` and `openended_after` hold its special tokens."""
     import torch
     from transformers import AutoModel, AutoTokenizer
 

@@ -20,11 +20,7 @@ _LONGEST = 64
 
 
 class PieceTokens(dict[str, tuple[int, ...]]):
-    """Remembers the token ids of pieces of text.
-
-    Args:
-        inner: A `tokenizers.Tokenizer` for which `is_exact` is true.
-    """
+    """Remembers the token ids of pieces of text."""
 
     def __init__(self, inner: Any) -> None:  # noqa: ANN401
         super().__init__()
@@ -43,11 +39,7 @@ class PieceTokens(dict[str, tuple[int, ...]]):
 
 
 def is_exact(description: Mapping[str, Any]) -> bool:
-    """Return whether a tokenizer gives a text the tokens of its pieces.
-
-    Args:
-        description: Its tokenizer.json.
-    """
+    """Return whether a tokenizer gives a text the tokens of its pieces."""
     model, before = description.get("model") or {}, description.get("pre_tokenizer") or {}
     added = description.get("added_tokens") or []
     return (

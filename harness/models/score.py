@@ -114,11 +114,7 @@ def split_columns(scores: Ragged) -> tuple[Ragged, Ragged]:
 
 
 def _check_window(context: int | None, request: ScoringRequest) -> tuple[int | None, int | None]:
-    """Return the tokens that are read at once and the tokens that each later window scores.
-
-    Raises:
-        DataError: If the window is longer than the model's context.
-    """
+    """Return the tokens that are read at once and the tokens that each later window scores."""
     if request.window is None:
         return context, None
     if context is not None and request.window > context:

@@ -234,11 +234,7 @@ class ModelSpec(BackendSpec):
 
 
 def check_config(config: Mapping[str, Any], path: Path) -> None:
-    """Refuse sizes that no model has, and tokens that no vocabulary has, in a config and its parts.
-
-    Raises:
-        DataError: Names the file, the field and its value.
-    """
+    """Refuse sizes that no model has, and tokens that no vocabulary has, in a config and its parts."""
     for name, value in config.items():
         if name == "text_config" and not isinstance(value, Mapping | None):
             raise DataError(f"{path}: text_config: expected an object, got {value!r:.40}")

@@ -95,11 +95,7 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
 
 
 def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
-    """Load the tokenizer of transformers.
-
-    Raises:
-        DataError: If it cannot be read.
-    """
+    """Load the tokenizer of transformers."""
     from transformers import AutoTokenizer
 
     where, revision = str(spec.folder or spec.path), None if spec.folder else spec.revision
@@ -217,11 +213,7 @@ def get_bos_prefix(bos_prefix: tuple[int, ...], ids: Sequence[int] | NDArray[Any
 
 
 def find_bos_prefix(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - of tokenizers or of transformers
-    """Return the beginning-of-text token if the model is to read it first, by `bos`, else by what its tokenizer does.
-
-    Raises:
-        DataError: If `bos` asks for it and there is none.
-    """
+    """Return the beginning-of-text token if the model is to read it first, by `bos`, else by what its tokenizer does."""
     if spec.bos is False:
         return ()
     before, _ = find_added_ids(inner)

@@ -46,9 +46,6 @@ def read_controls(path: Path, protocol: StudyProtocol) -> tuple[Control, ...]:
 
     Columns: `prompt`; `text_a`, `text_b` (or `text`); `expected` (`a`, `b` or `tie`; a rating, or `4..5`);
     `criterion` where the protocol has several questions (else all mean the first).
-
-    Raises:
-        DataError: Names file and line where a cell is missing or cannot be the answer to the question.
     """
     columns, rows = read_rows(path)
     names = ("text_a", "text_b") if protocol.kind == "pairs" else ("text",)

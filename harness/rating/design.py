@@ -57,11 +57,7 @@ def derive_opaque_id(secret: bytes, *words: str | int) -> str:
 def design_study(
     material: StudyTexts, protocol: StudyProtocol, *, controls: Sequence[Control], secret: bytes, seed: int
 ) -> StudyDesign:
-    """Draw prompts, choose sides, and assign all tasks to sheets.
-
-    Raises:
-        SpecError: If there are too few prompts or players for the protocol.
-    """
+    """Draw prompts, choose sides, and assign all tasks to sheets."""
     examples = sorted(material.texts)
     if protocol.items > len(examples):
         raise SpecError(f"items={protocol.items}: there are {len(examples)} prompts: items={len(examples)}")

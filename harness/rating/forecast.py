@@ -66,13 +66,7 @@ class StudyForecast:
 
 
 def forecast_study(protocol: StudyProtocol, design: StudyDesign, seed: int = 0) -> StudyForecast:
-    """Forecast the cost and the interval width of a study.
-
-    Args:
-        protocol: Its sizes and times.
-        design: Its items.
-        seed: Of the simulation.
-    """
+    """Forecast the cost and the interval width of a study."""
     longest = max(len(sheet) for sheet in design.sheets)
     summary = (
         _simulate_abilities(protocol, design, seed)

@@ -72,11 +72,7 @@ class StudyKey:
 
     @classmethod
     def from_json(cls, node: Mapping[str, Any], where: str) -> Self:
-        """Read what `to_json` wrote.
-
-        Raises:
-            DataError: If it is not a key, or has another version.
-        """
+        """Read what `to_json` wrote."""
         if not isinstance(node, Mapping) or node.get("schema") != _SCHEMA:
             raise DataError(f"{where}: not the key of a study; `openended rate make` writes key.json")
         try:
@@ -101,11 +97,7 @@ def _check_name(name: str) -> str:
 
 
 def save_key(folder: Path, key: StudyKey) -> Path:
-    """Write the key, readable only by its owner.
-
-    Raises:
-        DataError: If the folder holds a key: the answers to its sheets would be lost.
-    """
+    """Write the key, readable only by its owner."""
     import json
 
     path = folder / KEY
@@ -129,11 +121,7 @@ def read_key(path: Path) -> StudyKey:
 
 
 def find_key(key_path: Path | None, files: Sequence[Path]) -> Path:
-    """Return the named key, or the one next to the files or in a folder above them.
-
-    Raises:
-        DataError: If there is none; the message shows what to type.
-    """
+    """Return the named key, or the one next to the files or in a folder above them."""
     if key_path is not None:
         return key_path
     for file in files:

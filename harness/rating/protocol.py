@@ -183,15 +183,7 @@ def list_protocol_names() -> list[str]:
 
 
 def load_protocol(name: str, changes: Mapping[str, Any] | None = None) -> StudyProtocol:
-    """Read a protocol by its name, or from a YAML file of the user's.
-
-    Args:
-        name: One that comes with the harness, or the path of a .yaml.
-        changes: Options that override the file's.
-
-    Raises:
-        SpecError: If there is no such protocol, or an option is unknown, missing or not accepted.
-    """
+    """Read a protocol by its name, or from a YAML file of the user's."""
     path = Path(name)
     if name.endswith((".yaml", ".yml")):
         try:
@@ -208,10 +200,6 @@ def load_protocol(name: str, changes: Mapping[str, Any] | None = None) -> StudyP
 
 
 def make_protocol(node: Mapping[str, Any], where: str) -> StudyProtocol:
-    """Build a protocol from its options.
-
-    Raises:
-        SpecError: If an option is unknown, missing or not accepted.
-    """
+    """Build a protocol from its options."""
     check_options(StudyProtocol, node, f"protocol={where}")
     return StudyProtocol(**{str(k): v for k, v in node.items()})

@@ -19,11 +19,7 @@ FORM = "openended-rate/1"
 
 
 def build_form_policy(*, connect: bool) -> str:
-    """Return the Content-Security-Policy: only the form's own script and style, by their hashes.
-
-    Args:
-        connect: Allow the page to send requests to its own server.
-    """
+    """Return the Content-Security-Policy: only the form's own script and style, by their hashes."""
     hashes = {part: f"'sha256-{_hash(_read_form_file(f'form.{part}'))}'" for part in ("js", "css")}
     talk = " connect-src 'self';" if connect else ""
     sources = f"script-src {hashes['js']}; style-src {hashes['css']};{talk}"
@@ -40,13 +36,7 @@ def _read_form_file(name: str) -> str:
 
 
 def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | None) -> str:
-    """Return the page of a sheet.
-
-    Args:
-        key: The study; of it the page holds the protocol's words alone.
-        sheet: Name of the sheet.
-        items: What is rated: `id`, `prompt`, `texts`; None: they come from a server, one by one.
-    """
+    """Return the page of a sheet."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 

@@ -47,18 +47,7 @@ def make_study(
     made_of: Sequence[str] = (),
     seed: int | None = None,
 ) -> Study:
-    """Design a study; writes nothing.
-
-    Args:
-        material: Prompts and texts.
-        protocol: What is asked, and how much.
-        controls: Items with known answers.
-        made_of: The command-line arguments that named the runs.
-        seed: Of draws and sides; None draws one at random.
-
-    Raises:
-        SpecError: If prompts or players are too few for the protocol.
-    """
+    """Design a study; writes nothing."""
     secret = secrets.token_bytes(32)
     design_seed = secrets.randbits(48) if seed is None else seed
     design = design_study(material, protocol, controls=controls, secret=secret, seed=design_seed)
@@ -72,11 +61,7 @@ def make_study(
 
 
 def write_study(study: Study, folder: Path) -> list[Path]:
-    """Write the key and one sheet per rater.
-
-    Raises:
-        DataError: If the folder holds a study already.
-    """
+    """Write the key and one sheet per rater."""
     if (folder / SHEETS).exists() and not (folder / KEY).exists() and any((folder / SHEETS).iterdir()):
         raise SpecError(f"{folder / SHEETS} holds other files; choose another folder with -o")
     save_key(folder, study.key)

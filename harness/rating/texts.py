@@ -37,17 +37,7 @@ class StudyTexts:
 
 
 def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtocol, exclude: Path | None) -> StudyTexts:
-    """Read the texts of runs.
-
-    Args:
-        words: Names of experiments or grids, their folders, or runs.
-        outputs: Where names are looked up.
-        protocol: Defines truncation and the accepted lengths.
-        exclude: A file of example ids that are not shown, one a line.
-
-    Raises:
-        DataError: If no run, no text or no prompt is left; says what was expected.
-    """
+    """Read the texts of runs."""
     results = read_results(resolve_report_request(words, outputs).paths)
     texts: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}
@@ -101,11 +91,7 @@ def select_usable_texts(
     protocol: StudyProtocol,
     excluded: frozenset[str] = frozenset(),
 ) -> StudyTexts:
-    """Keep the prompts that every player has a text for, long enough; cut the texts.
-
-    Raises:
-        DataError: If none is left, or texts are longer than the protocol has them.
-    """
+    """Keep the prompts that every player has a text for, long enough; cut the texts."""
     longest = max(lengths.values(), default=0)
     if protocol.longest_tokens is not None and protocol.cut_words is None and longest > protocol.longest_tokens:
         raise DataError(

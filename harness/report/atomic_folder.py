@@ -13,16 +13,7 @@ from openended.harness.core import StoreError
 
 @contextmanager
 def replace_folder(target: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield an empty folder whose content replaces that of `target` if the block succeeds.
-
-    Args:
-        target: The folder to replace; created if missing.
-        names: File names that this folder may contain. If it contains other files too (kept there by the user), these
-            stay and the listed ones are replaced one by one; otherwise the whole folder is swapped at once.
-
-    Raises:
-        StoreError: If it cannot be written.
-    """
+    """Yield an empty folder whose content replaces that of `target` if the block succeeds."""
     real_target = target.resolve()
     try:
         real_target.parent.mkdir(parents=True, exist_ok=True)

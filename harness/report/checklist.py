@@ -16,13 +16,7 @@ YOURS = "*to be written by the author*"
 
 
 def write_checklist(results: Results, folder: Path, version: str) -> Path:
-    """Write `checklist.md`; returns its path.
-
-    Args:
-        results: Values of finished runs.
-        folder: Where the file goes.
-        version: Version of the harness.
-    """
+    """Write `checklist.md`; returns its path."""
     lines = ["# REFORMS checklist", "", "Filled in from the records of the runs; the rest is the author's.", ""]
     for module, answers in _answer_questions(results, version).items():
         lines += [f"## {module}", "", *(f"- {question}: {answer or YOURS}" for question, answer in answers.items()), ""]

@@ -40,13 +40,7 @@ _DATA_FIELDS = {"metric", "v", "embedder", "scorer", "tokens", "n", "judgments",
 
 
 def write_methods(results: Results, folder: Path, version: str) -> list[Path]:
-    """Write the paragraph and the references that it cites; returns the two paths.
-
-    Args:
-        results: Values of finished runs.
-        folder: Where the files go.
-        version: Version of the harness.
-    """
+    """Write the paragraph and the references that it cites; returns the two paths."""
     signatures = _collect_signatures(results.runs)
     sentences = [
         _describe_data(results.runs), _describe_systems(results.runs), _describe_models(results.runs, signatures),
@@ -64,11 +58,7 @@ def write_methods(results: Results, folder: Path, version: str) -> list[Path]:
 
 
 def read_entry(key: str) -> str:
-    """Return the BibTeX entry of a key, one line.
-
-    Raises:
-        KeyError: If there is none.
-    """
+    """Return the BibTeX entry of a key, one line."""
     return _read_entries()[key]
 
 

@@ -149,11 +149,7 @@ def _is_run_name(name: str) -> bool:
 
 
 def _read_records(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple[list[Run], dict[str, str]]:
-    """Read records; warn about and leave out those that are damaged or contradict their artifacts.
-
-    Raises:
-        DataError: If no record is readable; describes the first.
-    """
+    """Read records; warn about and leave out those that are damaged or contradict their artifacts."""
     runs: list[Run] = []
     wrong: dict[str, str] = {}
     for path in records:
@@ -212,11 +208,7 @@ def filter_results(results: Results, where: Mapping[str, str]) -> Results:
 
 
 def _mask_option(frame: pd.DataFrame, metric: str, option: str, accepted: set[str]) -> pd.Series[bool]:
-    """Return a mask of rows of other metrics and rows whose option has an accepted value.
-
-    Raises:
-        DataError: If the metric has no such option.
-    """
+    """Return a mask of rows of other metrics and rows whose option has an accepted value."""
     from openended.harness.core import suggest
 
     is_metric = frame["metric"] == metric

@@ -68,11 +68,7 @@ def _list_model_paths(run: Run) -> list[tuple[str, tuple[str, str]]]:
 
 
 def read_run(path: Path) -> Run:
-    """Read the record of a run.
-
-    Raises:
-        DataError: If the record cannot be read; names the file.
-    """
+    """Read the record of a run."""
     record, folder = read_record(path), path.parent
     experiment = str(record.spec.get("experiment") or folder.parent.name)
     return Run(

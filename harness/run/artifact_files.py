@@ -55,12 +55,7 @@ VECTORS = "embeddings.npy"
 def make_examples(
     folder: Path, task: Task, tokenizer: Tokenizer | None, count: int | None, more: int
 ) -> Mapping[str, Any]:
-    """Draw `count` examples, and up to `more` for the human ceiling; all where it is None; sorted by id.
-
-    Raises:
-        SpecError: If the task holds fewer than `count`.
-        DataError: If an example has an empty prompt id or an empty human side, or an id comes twice.
-    """
+    """Draw `count` examples, and up to `more` for the human ceiling; all where it is None; sorted by id."""
     skipped: Counter[str] = Counter()
     most = None if count is None else count + more
     ids: list[str] = []
@@ -212,9 +207,6 @@ def load_array(path: Path) -> np.ndarray[Any, Any]:
     """Map one `.npy` file into memory, read only.
 
     By Arrow, because `np.memmap` holds a descriptor as long as the array lives: a long grid would run out of them.
-
-    Raises:
-        DataError: If it is no array of numbers.
     """
     import pyarrow as pa
 

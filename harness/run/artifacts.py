@@ -109,11 +109,7 @@ class ArtifactBuilder:
         return sum(line.state == "make" for line in self.plan)
 
     def try_or_note(self, load: Callable[[], T]) -> T | None:
-        """Return the result of `load`; a plan notes what is missing and continues with None.
-
-        Raises:
-            DataError: If something is missing and this is no plan.
-        """
+        """Return the result of `load`; a plan notes what is missing and continues with None."""
         try:
             return load()
         except DataError as err:
@@ -130,13 +126,7 @@ class ArtifactBuilder:
             self.plan.append(PlannedArtifact(stage, what, "waits", None, work))
 
     def build(self, request: ArtifactRequest, write: Build, *, resumable: bool = False) -> Entry | None:
-        """Return the artifact; None if it is missing and this is a plan.
-
-        Args:
-            request: The artifact.
-            write: Writes its files where the store does not hold it.
-            resumable: Whether an interrupted `write` goes on with the files that it left.
-        """
+        """Return the artifact; None if it is missing and this is a plan."""
         recipe = request.recipe()
         if recipe is None:
             self.defer(request.stage, request.what, request.work)
@@ -157,12 +147,7 @@ class ArtifactBuilder:
     def build_together(
         self, requests: Sequence[ArtifactRequest], compute: Callable[[Sequence[int]], Sequence[Build]]
     ) -> list[Entry | None]:
-        """Return several artifacts that one pass of a model can compute.
-
-        Args:
-            requests: The artifacts.
-            compute: Computes the requests of the given indices at once; returns for each what writes its files.
-        """
+        """Return several artifacts that one pass of a model can compute."""
         recipes = [request.recipe() for request in requests]
         missing = [i for i, r in enumerate(recipes) if r is not None and self.session.store.find(r) is None]
         waiting: dict[int, Build] = {}

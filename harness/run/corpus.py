@@ -8,11 +8,7 @@ from openended.harness.core import DataError
 
 
 def digest_corpus(path: Path) -> str:
-    """Return the digest of the file or folder.
-
-    Raises:
-        DataError: If it is not there.
-    """
+    """Return the digest of the file or folder."""
     from openended.harness.imported import compute_fingerprint
 
     if not path.exists():
@@ -21,11 +17,7 @@ def digest_corpus(path: Path) -> str:
 
 
 def load_corpus(path: Path) -> list[str]:
-    """Return the texts, in the order of the file.
-
-    Raises:
-        DataError: If it cannot be read.
-    """
+    """Return the texts, in the order of the file."""
     from openended.harness.imported import read_generations
 
     return [text.text or "" for text in read_generations(path)]

@@ -21,11 +21,7 @@ UNCUT = ("longer", "none")
 
 
 def make_damaged_texts(part: GenerationPart, damage: Damage, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
-    """Build or plan damaged human texts: those that are not compared, with their prompts.
-
-    Raises:
-        SpecError: If the task has too few human texts beside those that are compared.
-    """
+    """Build or plan damaged human texts: those that are not compared, with their prompts."""
     human, length = dataset.human, part.max_new_tokens
 
     def write(folder: Path) -> Mapping[str, Any]:

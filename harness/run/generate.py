@@ -28,15 +28,7 @@ def check_model(part: GenerationPart, builder: ArtifactBuilder) -> None:
 def generate(
     part: GenerationPart, runtime: Runtime, builder: ArtifactBuilder, dataset: Dataset, decoder: Decoder | None
 ) -> TextRows:
-    """Generate texts with the model under test.
-
-    Args:
-        part: Model, seed, number and length of the texts.
-        runtime: Device and batch size.
-        builder: Builds the artifact.
-        dataset: The prompts.
-        decoder: Resolved; one that still needs a number of the human side waits for it in a plan.
-    """
+    """Generate texts with the model under test."""
     model, length, chat = part.model, part.max_new_tokens, dataset.chat
     if model is None or decoder is None or length is None:
         raise SpecError("model, decoder and max_new_tokens: expected values when the harness generates")
@@ -87,11 +79,7 @@ def generate(
 
 
 def check_start_token(model: BackendSpec) -> None:
-    """Check that the model has a token to start from if a prompt is empty.
-
-    Raises:
-        SpecError: If it has none; names what to set.
-    """
+    """Check that the model has a token to start from if a prompt is empty."""
     spec = model.tokenizer_spec()
     if spec is None:
         raise SpecError(

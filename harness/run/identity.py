@@ -41,18 +41,7 @@ LONG = 12  # of a digest in an axis
 def collect_facts(
     run: ResolvedRun, metric: Metric, human: TextRows, model: TextRows, fingerprint: str | None
 ) -> dict[str, str]:
-    """Return the data's facts that identify a number beside the metric's options; equal for all systems of a column.
-
-    Args:
-        run: The run.
-        metric: What is measured.
-        human: The human side.
-        model: The system under test or its replacement (ceiling).
-        fingerprint: Digest of the task's source data; None while planning what is missing.
-
-    Raises:
-        DataError: If a model or a file that the number depends on is missing.
-    """
+    """Return the data's facts that identify a number beside the metric's options; equal for all systems of a column."""
     scoring, generation, needs, out = run.scoring, run.generation, metric.needs(), dict[str, str]()
     roles = {need.by for need in needs} | {need.kind for need in needs}
     if "embeddings" in roles and scoring.user_embeddings is not None:
@@ -124,17 +113,7 @@ def _digest_texts_cached(path: Path, content: str) -> str:  # noqa: ARG001 - par
 def collect_axes(
     run: ResolvedRun, decoder: Decoder | None, *, fingerprint: str | None = None, human: Entry | None = None
 ) -> dict[str, Json]:
-    """Return the flat identity of the run: everything that can change a text or a number.
-
-    Args:
-        run: The run.
-        decoder: Resolved; None where texts or judgments come from a file.
-        fingerprint: Digest of the task's source data.
-        human: The artefact of the human side.
-
-    Raises:
-        DataError: If a model or a file is missing.
-    """
+    """Return the flat identity of the run: everything that can change a text or a number."""
     generation, scoring, task = run.generation, run.scoring, run.data.task
     path = Path(run.metrics.judgments) if run.metrics.judgments is not None else None
     judged = path is not None and decoder is None and generation.file is None

@@ -20,11 +20,7 @@ UNIT = {True: "tokens", False: "words"}
 
 
 def make_naive_texts(part: GenerationPart, system: NaiveSystem, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
-    """Build or plan the texts of a naive system, one for each example.
-
-    Raises:
-        SpecError: If the task has no human texts beside those that are compared.
-    """
+    """Build or plan the texts of a naive system, one for each example."""
     human = dataset.human
 
     def write(folder: Path) -> Mapping[str, Any]:

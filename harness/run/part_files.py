@@ -25,12 +25,7 @@ _MOST = 1 << 14  # rows that wait to be written
 
 
 class PartFiles:
-    """The part files in the folder of an artefact.
-
-    Args:
-        folder: The artifact's folder; its name identifies the artifact.
-        seconds: A part is written at least this often.
-    """
+    """The part files in the folder of an artefact."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self._folder, self._seconds = folder, seconds

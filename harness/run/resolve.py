@@ -38,11 +38,7 @@ class DataPart:
 
     @cached_property
     def tokenizer_digest(self) -> str:
-        """Digest of the tokenizer that the rows are kept in, or `NO_TOKENIZER`.
-
-        Raises:
-            DataError: If the tokenizer is missing.
-        """
+        """Digest of the tokenizer that the rows are kept in, or `NO_TOKENIZER`."""
         return NO_TOKENIZER if self.tokenizer_spec is None else tokenizer_digest(self.tokenizer_spec)
 
 
@@ -127,11 +123,7 @@ class ResolvedRun:
 
 
 def digest_model(spec: BackendSpec | EmbedderSpec) -> str:
-    """Return a digest that is equal for equal models.
-
-    Raises:
-        DataError: If the model is missing.
-    """
+    """Return a digest that is equal for equal models."""
     return digest(spec.identity())
 
 

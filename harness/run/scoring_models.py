@@ -38,14 +38,7 @@ def counts_tokens(metric: Metric) -> bool:
 
 
 def describe_tokens(spec: ModelSpec | None) -> str:
-    """Name the tokens that text statistics count without a scorer: two models of one tokenizer have one name.
-
-    Args:
-        spec: Whose tokens are counted; None: whitespace words.
-
-    Raises:
-        DataError: If the tokenizer is not there.
-    """
+    """Name the tokens that text statistics count without a scorer: two models of one tokenizer have one name."""
     if spec is None:
         return "words"
     folder = spec.folder
@@ -89,12 +82,7 @@ def read_card_perplexity(spec: BackendSpec) -> float:
 
 
 def compare_with_card(spec: BackendSpec, human: float) -> str | None:
-    """Compare the scorer's perplexity on the human side with its card's; return a warning if they differ much.
-
-    Args:
-        spec: The scorer.
-        human: Perplexity of the human side under it.
-    """
+    """Compare the scorer's perplexity on the human side with its card's; return a warning if they differ much."""
     expected = read_card_perplexity(spec)
     if not human > FAR * expected:
         return None

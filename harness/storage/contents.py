@@ -44,22 +44,14 @@ _RESULT_FIELDS = {"metric": str, "signature": str, "primary": str, "values": dic
 
 
 def check_stage_files(stage: str, names: Collection[str]) -> None:
-    """Check that an entry has all files of its stage.
-
-    Raises:
-        DataError: If one is missing.
-    """
+    """Check that an entry has all files of its stage."""
     for name in STAGE_FILES.get(stage, ()):
         if name not in names:
             raise DataError(f"an entry of stage {stage} has {name}, this one does not")
 
 
 def check_stage_facts(stage: str, meta: Mapping[str, Any]) -> None:
-    """Check that an entry states all facts of its stage.
-
-    Raises:
-        DataError: Names the fact that is missing or of another type.
-    """
+    """Check that an entry states all facts of its stage."""
     for name, kind in STAGE_FACTS.get(stage, {}).items():
         value = meta.get(name)
         if type(value) is not kind or (isinstance(value, int) and value < 0):
@@ -74,11 +66,7 @@ def check_stage_facts(stage: str, meta: Mapping[str, Any]) -> None:
 
 
 def check_contents(folder: Path, names: Collection[str]) -> None:
-    """Check that the Arrow, array and result files of an entry can be read.
-
-    Raises:
-        DataError: Names the file that cannot be read.
-    """
+    """Check that the Arrow, array and result files of an entry can be read."""
     for name in names:
         path = folder / name
         if path.suffix == ".arrow":

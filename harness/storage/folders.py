@@ -51,11 +51,7 @@ def check_writable(folder: Path) -> None:
 
 
 def create_work_folder(work: Path) -> None:
-    """Create the working folder of an entry. An existing folder is resumed.
-
-    Raises:
-        StoreError: If a link or a file has its name, or it cannot be created.
-    """
+    """Create the working folder of an entry. An existing folder is resumed."""
     if work.is_symlink() or (work.exists() and not work.is_dir()):
         raise StoreError(f"{work}: expected a folder, got a link or a file; delete it")
     try:
@@ -65,11 +61,7 @@ def create_work_folder(work: Path) -> None:
 
 
 def move_aside(folder: Path, wrong: str) -> None:
-    """Rename a damaged folder and log a warning.
-
-    Raises:
-        StoreError: If it cannot be moved.
-    """
+    """Rename a damaged folder and log a warning."""
     aside = next(
         name
         for n in itertools.count(1)
@@ -85,16 +77,7 @@ def move_aside(folder: Path, wrong: str) -> None:
 
 
 def publish_folder(work: Path, folder: Path, proof: str) -> None:
-    """Rename a finished folder to its final name; if another process was first, keep the other's entry.
-
-    Args:
-        work: The finished folder.
-        folder: The final name; an existing folder without `proof` is moved aside.
-        proof: Name of the file that marks a finished folder.
-
-    Raises:
-        StoreError: If it cannot be renamed.
-    """
+    """Rename a finished folder to its final name; if another process was first, keep the other's entry."""
     if os.path.lexists(folder) and not (folder / proof).exists():
         move_aside(folder, f"no {proof}")
     try:

@@ -54,10 +54,6 @@ class Recipe:
 
 
 def check_entry_name(name: str, where: str) -> None:
-    """Check that a name from a record is `stage/ab/key`, so that it cannot lead out of the store.
-
-    Raises:
-        DataError: If it is anything else.
-    """
+    """Check that a name from a record is `stage/ab/key`, so that it cannot lead out of the store."""
     if not _INSIDE.fullmatch(name):
         raise DataError(f"{where}: expected a store entry `stage/ab/key`, got {name[:80]!r}")

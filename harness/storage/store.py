@@ -124,11 +124,7 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
 
 
 def write_manifest(folder: Path, recipe: Json, key: str, meta: Mapping[str, Any], **facts: Any) -> Json:  # noqa: ANN401
-    """Write and return the manifest of the files in a folder; `facts` (environment, seconds) are added to it.
-
-    Raises:
-        StoreError: If it cannot be written.
-    """
+    """Write and return the manifest of the files in a folder; `facts` (environment, seconds) are added to it."""
     paths = sorted(p for p in folder.iterdir() if p.is_file() and not p.is_symlink() and p.name != MANIFEST)
     files = {p.name: digest_file(p) for p in paths}
     manifest = make_shareable(

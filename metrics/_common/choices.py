@@ -8,16 +8,7 @@ from typing import Any
 
 
 def check_choice(option: str, value: object, kind: Any) -> None:  # noqa: ANN401 - a `Literal`
-    """Raise if a value is not one of a `Literal`'s.
-
-    Args:
-        option: What the caller's argument is named.
-        value: What was given.
-        kind: The `Literal`.
-
-    Raises:
-        ValueError: Names the argument, the known words and the nearest of them.
-    """
+    """Raise if a value is not one of a `Literal`'s."""
     names = typing.get_args(kind)
     if value not in names:
         close = difflib.get_close_matches(str(value), names, n=1)

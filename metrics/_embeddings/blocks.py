@@ -19,12 +19,7 @@ _LARGEST = 1e45  # the cube of a product of two rows stays below 1e308
 
 
 def check_sides(*, human: Floats, model: Floats, least: int = 2) -> tuple[Floats, Floats]:
-    """Return both sides as float arrays of shape (n, d).
-
-    Raises:
-        ValueError: If a side is not two-dimensional, is not numeric, the dimensions differ or a number is not finite.
-        UndefinedMetric: If a side has fewer than `least` rows.
-    """
+    """Return both sides as float arrays of shape (n, d)."""
     human, model = check_side(human, "human"), check_side(model, "model")
     if human.shape[1] != model.shape[1]:
         raise ValueError(f"expected one dimension on both sides, got human {human.shape} and model {model.shape}")
@@ -89,11 +84,7 @@ def _find_largest(rows: Floats) -> float:
 
 
 def check_range(*, human: Floats, model: Floats) -> None:
-    """Raise if products of features would overflow float64; for metrics that depend on their scale.
-
-    Raises:
-        ValueError: Says how large they are and what to do.
-    """
+    """Raise if products of features would overflow float64; for metrics that depend on their scale."""
     for name, side in (("human", human), ("model", model)):
         if (largest := _find_largest(side)) > _LARGEST:
             raise ValueError(

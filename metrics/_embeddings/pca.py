@@ -38,17 +38,7 @@ class Projection:
 
 
 def fit_pca(sides: Sequence[Floats], *, share: float, rows: Rows = "l2", whiten: bool = False) -> Projection:
-    """Fit PCA on the rows of all sides together.
-
-    Args:
-        sides: Arrays of shape (n_i, d); may be memory maps.
-        share: Keep the fewest leading components whose variances reach this share of the total, 0 < share <= 1.
-        rows: Scaling of each row before the fit.
-        whiten: Divide each component by its standard deviation (divisor n - 1).
-
-    Returns:
-        The map. Where all rows are equal it has one component, on which every row is 0.
-    """
+    """Fit PCA on the rows of all sides together."""
     mean, covariance = moments(sides, rows)
     values, axes = _select_leading(covariance, share)
     if whiten:
@@ -60,18 +50,7 @@ def fit_pca(sides: Sequence[Floats], *, share: float, rows: Rows = "l2", whiten:
 def project_pair(
     *, human: Floats, model: Floats, share: float, rows: Rows, option: str
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return both sides after a joint PCA; rows that are equal stay equal.
-
-    Args:
-        human: Checked rows, shape (n_human, d).
-        model: Checked rows, shape (n_model, d).
-        share: As in `fit_pca`.
-        rows: As in `fit_pca`.
-        option: What the caller's share is named.
-
-    Raises:
-        ValueError: If the share is out of range, or unscaled rows are too large.
-    """
+    """Return both sides after a joint PCA; rows that are equal stay equal."""
     if not 0 < share <= 1:
         raise ValueError(f"{option}: expected a share in (0, 1] or None, got {share}")
     if rows == "none":
@@ -82,15 +61,7 @@ def project_pair(
 
 
 def moments(sides: Sequence[Floats], rows: Rows) -> tuple[F64, F64]:
-    """Return mean and covariance (divisor n - 1) of the rows of all sides together, float64, in one pass.
-
-    Args:
-        sides: Arrays of shape (n_i, d); may be memory maps.
-        rows: Scaling of each row.
-
-    Returns:
-        The mean, shape (d,), and the covariance, shape (d, d), in whose upper triangle stands nothing of use.
-    """
+    """Return mean and covariance (divisor n - 1) of the rows of all sides together, float64, in one pass."""
     from scipy.linalg import blas
 
     dim, total = sides[0].shape[1], n_rows(sides)

@@ -66,16 +66,7 @@ def resample_clipped(
     k: int,
     calibrate: Callable[[float], float],
 ) -> dict[str, F64]:
-    """Return clipped density and coverage of each subset of half of the points or more, each of shape (subsets,).
-
-    Args:
-        human: Points of the human side.
-        model: Points of the model side.
-        human_subsets: Whether each human point is in each subset, shape (subsets, n_human).
-        model_subsets: The same of the model points.
-        k: Neighbor that sets the radius.
-        calibrate: Turns the mean share of neighbors inside the balls of a subset into coverage.
-    """
+    """Return clipped density and coverage of each subset of half of the points or more, each of shape (subsets,)."""
     near = _find_neighbors(human, model, k)
     out = {name: np.full(len(human_subsets), np.nan) for name in ("clipped_density", "clipped_coverage")}
     for number, (in_human, in_model) in enumerate(zip(human_subsets, model_subsets, strict=True)):

@@ -84,12 +84,7 @@ class PairRatings:
 def join(
     judged: Judgments, features: Features, *, system: str | None, log_probs: LogProbs, length_unit: LengthUnit
 ) -> PairRatings:
-    """Pair ratings by example id and give every text its log-probability and length.
-
-    Raises:
-        DataError: If a side was not rated, no example matches, or the file lacks a requested column.
-        UndefinedMetric: If the decoder assigns no probabilities.
-    """
+    """Pair ratings by example id and give every text its log-probability and length."""
     name = judged.model_system(system)
     rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(name)}
     sides = {HUMAN: features.human, "model": features.model}

@@ -20,11 +20,7 @@ TIE = 1e-9
 
 
 def compute_scale(values: F64, name: str) -> tuple[float, float]:
-    """Return mean and population standard deviation of a column, shape (n,).
-
-    Raises:
-        UndefinedMetric: If all values are equal: then there is no scale.
-    """
+    """Return mean and population standard deviation of a column, shape (n,)."""
     mean = float(values.mean())
     spread = float(np.sqrt(np.mean((values - mean) ** 2)))
     # Equal numbers may differ from their own mean by rounding.
@@ -42,20 +38,7 @@ def knn_margins(
     queries: F64 | None = None,
     copies: I64 | None = None,
 ) -> I64:
-    """Votes for `model` less votes for `human` among the k nearest neighbors (times the number tied, for `exclude`).
-
-    Args:
-        points: Scaled features, shape (n, d).
-        is_model: Labels, shape (n,).
-        k: Neighbors before ties are added.
-        ties: `include`: every point tied with the k-th votes too. `exclude`: exactly k votes; the seats left at the cut
-            are shared equally by the points tied there, so that the order of the rows does not matter.
-        queries: Points to judge, shape (q, d); none: each of `points`, itself left out.
-        copies: How often each row stands among `points` (a bootstrap draw), shape (n,): all its copies are left out.
-
-    Returns:
-        Integers whose sign is the vote, shape (n,) or (q,); 0 is a vote tie.
-    """
+    """Votes for `model` less votes for `human` among the k nearest neighbors (times the number tied, for `exclude`)."""
     n = len(points)
     own_copies = np.zeros(len(queries), dtype=np.int64) if queries is not None else np.ones(n, dtype=np.int64)
     if queries is None and copies is not None:

@@ -62,13 +62,6 @@ def bootstrap_huse(rated: PairRatings, rule: Rule, *, draws: int = 200, level: f
     """Resample examples with replacement and compute HUSE of each resample.
 
     A text drawn twice would be its own nearest neighbor and betray its label; so a text never votes for its copies.
-
-    Args:
-        rated: Pairs of rated texts.
-        rule: How the discriminator decides.
-        draws: Number of resamples.
-        level: Width of the interval.
-        seed: Every draw has its own random stream.
     """
     columns = rated.columns()
     out = np.full((draws, 2), np.nan)

@@ -38,11 +38,7 @@ class HusePoints:
 
     @classmethod
     def build(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: Rule) -> HusePoints:
-        """Build the points from ratings and log-probabilities.
-
-        Raises:
-            UndefinedMetric: If a text has probability zero and there is no floor, or a column has no spread.
-        """
+        """Build the points from ratings and log-probabilities."""
         zero = np.isneginf(log_probs)
         if zero.any():
             if rule.log_prob_floor is None:
@@ -59,15 +55,7 @@ class HusePoints:
         return (raw - self.mean) / self.spread
 
     def errors(self, rule: Rule, copies: I64 | None = None) -> tuple[F64, F64]:
-        """Return the leave-one-out error per text on both features and on ratings only, each of shape (n,).
-
-        Args:
-            rule: How the discriminator decides.
-            copies: How often each row occurs in a bootstrap draw, shape (n,); a row never votes for its own copies.
-
-        Raises:
-            UndefinedMetric: If there are no k other texts.
-        """
+        """Return the leave-one-out error per text on both features and on ratings only, each of shape (n,)."""
         both = self.standardize(self.raw)
         on_both, on_ratings = (
             margins_to_errors(

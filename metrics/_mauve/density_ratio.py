@@ -74,20 +74,7 @@ class SidePair:
 
 
 def log_ratios(*, human: Floats, model: Floats, estimator: EstimatorName, settings: RatioSettings) -> tuple[F64, F64]:
-    """Estimate log p / q at each text.
-
-    Args:
-        human: Checked rows, shape (n_human, d).
-        model: Checked rows, shape (n_model, d).
-        estimator: A name in `ESTIMATORS`.
-        settings: Settings of the estimator.
-
-    Returns:
-        Nats, at the human texts, shape (n_human,), and at the model texts, shape (n_model,).
-
-    Raises:
-        UndefinedMetric: If there are too few texts for the estimator.
-    """
+    """Estimate log p / q at each text."""
     human, model = limit_magnitude(human=human, model=model)
     ratios = ESTIMATORS[estimator](human, model, settings)
     return ratios[: len(human)], ratios[len(human) :]

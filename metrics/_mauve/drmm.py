@@ -97,14 +97,7 @@ class ResidualMixture:
 
 
 def fit_mixture(sides: Sequence[Floats], components: int, *, restarts: int, seed: int) -> ResidualMixture:
-    """Fit the layers one after another.
-
-    Args:
-        sides: Shape (n_i, d) each.
-        components: Number of components per layer.
-        restarts: Number of starts per layer; the one with the lowest loss is kept.
-        seed: Seed of the random starts.
-    """
+    """Fit the layers one after another."""
     total = sum(map(len, sides))
     mean = np.sum([np.sum(side, axis=0, dtype=np.float64) for side in sides], axis=0) / total
     total_squares = sum(float(np.sum((np.asarray(side, dtype=np.float64) - mean) ** 2)) for side in sides)

@@ -19,19 +19,7 @@ MISSED = 20  # texts of each side that a ball or a ratio singles out
 def find_distinguishing_cells(
     *, human: Floats, model: Floats, human_cells: I64, model_cells: I64, num_buckets: int
 ) -> Mapping[str, NDArray[Any]]:
-    """Return the cells with the largest |p - q|, and the texts of each side that are nearest to their centers.
-
-    Args:
-        human: Rows, shape (n_human, d).
-        model: Rows, shape (n_model, d).
-        human_cells: The cell of each human row.
-        model_cells: The cell of each model row.
-        num_buckets: Number of cells.
-
-    Returns:
-        `cell` (c,), `cell_shares` (c, 2) with p and q, `cell_human_rows` and `cell_model_rows` (c, 3), nearest first,
-        -1 where a cell holds fewer. A center is the mean of all rows of the cell, scaled to unit length.
-    """
+    """Return the cells with the largest |p - q|, and the texts of each side that are nearest to their centers."""
     shares = np.stack([histogram(cells, num_buckets) for cells in (human_cells, model_cells)], axis=1)
     gaps = np.abs(shares[:, 0] - shares[:, 1])
     order = np.argsort(-gaps, kind="stable")[:CELLS]
@@ -53,15 +41,7 @@ def find_distinguishing_cells(
 
 
 def find_distinguishing_texts(human: F64, model: F64) -> Mapping[str, NDArray[Any]]:
-    """Return the texts with the most extreme estimates of log p / q.
-
-    Args:
-        human: log p / q at the human texts.
-        model: log p / q at the model texts.
-
-    Returns:
-        `ratio_human_rows` and `ratio_model_rows`, most telling first, with their `ratio_human` and `ratio_model`, nats.
-    """
+    """Return the texts with the most extreme estimates of log p / q."""
     human_rows, model_rows = np.argsort(-human, kind="stable")[:MISSED], np.argsort(model, kind="stable")[:MISSED]
     return {
         "ratio_human_rows": human_rows.astype(np.int64),

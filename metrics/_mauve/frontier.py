@@ -46,12 +46,7 @@ class FrontierScores:
 
 
 class RatioMeans:
-    """Means over both sides of functions of log p / q, each kept in its range.
-
-    Args:
-        human: log p / q at the human texts, shape (n_human,); infinite where one side has no density.
-        model: The same at the model texts, shape (n_model,).
-    """
+    """Means over both sides of functions of log p / q, each kept in its range."""
 
     def __init__(self, human: F64, model: F64) -> None:
         self._human, self._model = human, model
@@ -94,15 +89,7 @@ def _compute_half_integral(log_ratio: F64) -> F64:
 
 
 def frontier_scores(human: F64, model: F64, *, scaling_factor: float, points: int, curve: Curve) -> FrontierScores:
-    """Return curve and summaries from log p / q at the human and at the model texts.
-
-    Args:
-        human: Shape (n_human,).
-        model: Shape (n_model,).
-        scaling_factor: c of the curve.
-        points: Number of mixture weights.
-        curve: How they are spaced.
-    """
+    """Return curve and summaries from log p / q at the human and at the model texts."""
     means = RatioMeans(human, model)
     path = curve_through(
         [(means.kl_model(w), means.kl_human(w)) for w in mixture_weights(points, curve)], scaling_factor

@@ -72,12 +72,7 @@ def divergence_curve(p: F64, q: F64, *, scaling_factor: float, points: int, curv
 
 
 def curve_through(divergences: Sequence[tuple[float, float]], scaling_factor: float) -> F64:
-    """Return the curve of exp(-c KL(q || r)) and exp(-c KL(p || r)), with both end points.
-
-    Args:
-        divergences: The two, in this order, of each mixture, in nats.
-        scaling_factor: c.
-    """
+    """Return the curve of exp(-c KL(q || r)) and exp(-c KL(p || r)), with both end points."""
     inner = [(float(np.exp(-scaling_factor * x)), float(np.exp(-scaling_factor * y))) for x, y in divergences]
     return np.array([(1.0, 0.0), *inner, (0.0, 1.0)])
 

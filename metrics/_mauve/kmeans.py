@@ -47,16 +47,7 @@ class KMeansFit:
 def kmeans(
     points: F32, k: int, *, restarts: int = 5, max_iter: int = 500, seed: int = 0, start: F32 | None = None
 ) -> KMeansFit:
-    """Cluster rows into k cells.
-
-    Args:
-        points: Rows, shape (n, d), float32, n >= k.
-        k: Number of centroids.
-        restarts: Number of starts; the one with the least objective is kept.
-        max_iter: Most Lloyd iterations a restart.
-        seed: As `faiss.Kmeans(seed=…)`.
-        start: Centroids to start from, shape (k, d), in place of rows drawn at random; all rows are then read.
-    """
+    """Cluster rows into k cells."""
     if min(restarts, max_iter) < 1:
         raise ValueError(f"restarts, max_iter: expected at least 1, got {restarts}, {max_iter}")
     points = np.ascontiguousarray(points, dtype=np.float32)

@@ -68,13 +68,7 @@ def lattice_cells(images: F32) -> I64:
 
 
 class SpreadingNet:
-    """Three layers; the weights of the first two have no bias, for normalization takes it out.
-
-    Args:
-        dim: Of the rows.
-        hidden: Units of both inner layers.
-        draw: Of the first weights.
-    """
+    """Three layers; the weights of the first two have no bias, for normalization takes it out."""
 
     def __init__(self, dim: int, hidden: int, draw: np.random.Generator) -> None:
         sizes = [(dim, hidden), (hidden, hidden), (hidden, _DIM)]
@@ -140,13 +134,7 @@ class SpreadingNet:
 
 
 def train_spreading_net(rows: F32, *, seed: int, plan: SpreadingPlan = SpreadingPlan()) -> SpreadingNet:
-    """Train a network on rows, shape (n, d), n >= 3.
-
-    Args:
-        rows: Float32.
-        seed: Of the first weights, the batches and the neighbors.
-        plan: How long.
-    """
+    """Train a network on rows, shape (n, d), n >= 3."""
     draw = make_random_stream(seed, "lattice")
     net = SpreadingNet(rows.shape[1], plan.hidden, draw)
     near = _find_nearest_rows(rows, min(_POSITIVES, len(rows)))
@@ -169,12 +157,7 @@ def train_spreading_net(rows: F32, *, seed: int, plan: SpreadingPlan = Spreading
 
 
 def loss_and_slope(images: F32, spread: float) -> tuple[float, F32]:
-    """Return the loss of a batch and its gradient by the images.
-
-    Args:
-        images: Those of the rows, of their positives and of their negatives, one below the other, shape (3 m, 4).
-        spread: λ.
-    """
+    """Return the loss of a batch and its gradient by the images."""
     x, positive, negative = np.split(images, 3)
     m = len(x)
     to_positive, to_negative = x - positive, x - negative

@@ -19,14 +19,7 @@ def sample_notes(n_human: int, n_model: int, buckets: int) -> list[str]:
 
 
 def ratio_notes(estimator: str, clipped: float, ceiling: float, *, counts_own: bool) -> list[str]:
-    """Say how far an estimate of density ratios can be believed.
-
-    Args:
-        estimator: Its name.
-        clipped: Share of the means that fell outside their range.
-        ceiling: About the mid-point of identical sides with the own point counted.
-        counts_own: Whether the own point was counted.
-    """
+    """Say how far an estimate of density ratios can be believed."""
     notes = []
     if clipped:
         notes.append(

@@ -131,23 +131,7 @@ def fit_quantizer(
     restarts: int,
     max_iter: int,
 ) -> tuple[Callable[[int], Assign], int]:
-    """Fit a quantizer on checked sides; the head of every metric that counts cells.
-
-    Args:
-        fit: Sides of shape (n_i, d), in the order that feeds the seeding of k-means.
-        quantizer: A name in `QUANTIZERS`.
-        num_buckets: Number of cells; `auto` follows the smallest side.
-        explained_variance: Share of the variance that PCA keeps, in (0, 1].
-        restarts: k-means starts, at least 1.
-        max_iter: Most iterations of each, at least 1.
-
-    Returns:
-        The function from a seed to cells, and the number of cells.
-
-    Raises:
-        ValueError: If an option is out of range.
-        UndefinedMetric: If there are fewer rows than cells.
-    """
+    """Fit a quantizer on checked sides; the head of every metric that counts cells."""
     check_choice("quantizer", quantizer, QuantizerName)
     if not (0 < explained_variance <= 1 and min(restarts, max_iter) >= 1):
         raise ValueError(
@@ -164,11 +148,7 @@ def counts_seen_cells(quantizer: QuantizerName) -> bool:
 
 
 def choose_bucket_count(num_buckets: Buckets, n: int, quantizer: QuantizerName = "kmeans") -> int:
-    """Return the number of cells for n texts on the smaller side.
-
-    Raises:
-        ValueError: If it is no number of cells, or not one that the quantizer has.
-    """
+    """Return the number of cells for n texts on the smaller side."""
     if num_buckets == "auto":
         return _CODES[quantizer] if quantizer in _CODES else min(max(2, round(n / 10)), _MOST_BUCKETS)
     if not isinstance(num_buckets, int) or isinstance(num_buckets, bool) or num_buckets < 1:

@@ -94,20 +94,7 @@ def resample_mauve(
     points: int,
     curve: Curve,
 ) -> dict[str, F64]:
-    """Return every value of MAUVE for each pair of rows of histograms, shape (rows,).
-
-    Args:
-        p: Human histograms, shape (rows, cells).
-        q: Model histograms, shape (rows, cells).
-        n_human: Texts of the whole human side, of which a row of p is a half: what `kt` and `laplace` add stays the
-            same share of it; the other rules look at the counts of the half itself.
-        n_model: Texts of the whole model side.
-        lambdas: Mixture weights of the errors.
-        smoothing: Of the histograms; the starred values have `kt`.
-        scaling_factor: c.
-        points: Of the divergence curve.
-        curve: How its weights are spaced.
-    """
+    """Return every value of MAUVE for each pair of rows of histograms, shape (rows,)."""
     p_star, q_star = smooth(p, n_human), smooth(q, n_model)
     if smoothing == "kt":
         p, q = p_star, q_star

@@ -39,15 +39,7 @@ class ResidualCodes:
 
 
 def residual_kmeans(points: F32, codes: int, *, restarts: int, max_iter: int, seed: int) -> ResidualCodes:
-    """Fit all levels, one after the other.
-
-    Args:
-        points: Shape (n, d), float32, n >= codes.
-        codes: Centroids a level.
-        restarts: Starts of each level; the one with the least objective is kept.
-        max_iter: Most Lloyd iterations of each.
-        seed: Of the starts.
-    """
+    """Fit all levels, one after the other."""
     levels, spreads, rest = [], [], np.ascontiguousarray(points, dtype=np.float32)
     for level in range(LEVELS):
         runs = []

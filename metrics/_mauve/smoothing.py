@@ -29,13 +29,7 @@ Smoothing = Literal["none", "kt", "laplace", "braess_sauer", "good_turing"]
 
 
 def smooth(hist: F64, n: float, rule: Smoothing = "kt") -> F64:
-    """Return smoothed shares, of the shape of `hist`, that sum to 1.
-
-    Args:
-        hist: Share of texts in each cell, shape (k,); for `kt` and `none` also (rows, k).
-        n: Number of texts.
-        rule: What is added.
-    """
+    """Return smoothed shares, of the shape of `hist`, that sum to 1."""
     if rule == "none":
         return hist
     if rule == "kt":

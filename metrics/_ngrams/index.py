@@ -62,11 +62,7 @@ class RunLengths:
 
 
 class NgramIndex:
-    """The n-grams of a corpus; each order is built on first use.
-
-    Args:
-        rows: Token ids of the texts; any integers. May be a read-only memory map.
-    """
+    """The n-grams of a corpus; each order is built on first use."""
 
     def __init__(self, rows: Ragged) -> None:
         self.lengths: I64 = np.asarray(rows.lengths, dtype=np.int64)
@@ -104,11 +100,7 @@ class NgramIndex:
         return np.maximum(self.lengths - order + 1, 0)
 
     def level(self, order: int) -> Level:
-        """Return the n-grams of an order.
-
-        Raises:
-            ValueError: If `order` is below 1.
-        """
+        """Return the n-grams of an order."""
         if order < 1:
             raise ValueError(f"expected an order of at least 1, got {order}")
         while len(self._levels) < order:
@@ -165,11 +157,7 @@ Sequences: TypeAlias = NgramIndex | Ragged | Sequence[str] | Sequence[Sequence[H
 
 
 def index_of(sequences: Sequences) -> NgramIndex:
-    """Return the index of `sequences`; an index is handed back as it is.
-
-    Raises:
-        TypeError: If a text is no sequence of integers or hashable tokens.
-    """
+    """Return the index of `sequences`; an index is handed back as it is."""
     return sequences if isinstance(sequences, NgramIndex) else NgramIndex(pack_rows(sequences))
 
 

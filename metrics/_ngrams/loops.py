@@ -18,28 +18,13 @@ _LONG_PHRASE = 3
 
 
 def ends_in_loop(index: NgramIndex, max_phrase: int) -> NDArray[np.bool_]:
-    """Return true for each text that ends in a loop, shape (n,).
-
-    Raises:
-        ValueError: If `max_phrase` is below 1.
-    """
+    """Return true for each text that ends in a loop, shape (n,)."""
     repeats, phrase = final_repeats(index, max_phrase)
     return (repeats > 1) & ((phrase >= _LONG_PHRASE) | (repeats > _FEW_REPEATS))
 
 
 def final_repeats(index: NgramIndex, max_phrase: int) -> tuple[I64, I64]:
-    """Return how often the most repeated final phrase stands at the end, and its length (the shortest of equals).
-
-    Args:
-        index: The texts.
-        max_phrase: Longest phrase looked for.
-
-    Returns:
-        Two arrays of shape (n,); (1, 1) where nothing repeats, (0, 0) for an empty text.
-
-    Raises:
-        ValueError: If `max_phrase` is below 1.
-    """
+    """Return how often the most repeated final phrase stands at the end, and its length (the shortest of equals)."""
     if max_phrase < 1:
         raise ValueError(f"expected max_phrase of at least 1, got {max_phrase}")
     lengths, tokens = index.lengths, index.tokens

@@ -67,17 +67,7 @@ def compute_subset_slopes(index: NgramIndex, subsets: Subsets, of: Callable[[NDA
 
 
 def compute_subset_sharing(index: NgramIndex, order: int, subsets: Subsets, of: Callable[[F64], F64]) -> F64:
-    """Return the mean over the texts of a subset of a function of how often its n-grams are in its other texts.
-
-    Args:
-        index: Of all texts.
-        order: Length of the n-grams.
-        subsets: Whether each text is in each subset, shape (subsets, texts).
-        of: From the number of (n-gram of the text, other text that has it), any shape, to what is averaged.
-
-    Returns:
-        Shape (subsets,).
-    """
+    """Return the mean over the texts of a subset of a function of how often its n-grams are in its other texts."""
     table = _build_table(index, order)
     inside = np.ascontiguousarray(subsets.T, dtype=np.float64)
     shared = table.T @ np.maximum(table @ inside - 1.0, 0.0)

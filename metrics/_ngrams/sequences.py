@@ -14,11 +14,7 @@ CHUNK = 1 << 22  # elements of a temporary array: keeps the peak far below the s
 
 
 def pack_rows(sequences: Ragged | Iterable[Any]) -> Ragged:
-    """Pack texts into one array of integer ids; equal tokens get equal ids, different tokens different ones.
-
-    Raises:
-        TypeError: If a text is no sequence of integers or hashable tokens.
-    """
+    """Pack texts into one array of integer ids; equal tokens get equal ids, different tokens different ones."""
     if isinstance(sequences, Ragged):
         if len(sequences.values) and sequences.values.dtype.kind not in "iu":
             raise TypeError(f"expected integer token ids, got {sequences.values.dtype}")

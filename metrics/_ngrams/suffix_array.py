@@ -18,11 +18,7 @@ _END = 0  # separator after each text of the corpus; tokens are from 1
 
 
 class SuffixArray:
-    """All suffixes of a corpus in order.
-
-    Args:
-        corpus: Token ids of the texts, integers from 0.
-    """
+    """All suffixes of a corpus in order."""
 
     def __init__(self, corpus: Ragged) -> None:
         self.tokens = _pad(corpus)

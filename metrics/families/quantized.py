@@ -220,11 +220,7 @@ def _collect_values(runs: Sequence[ClusteringRun]) -> dict[str, F64]:
 
 
 def _list_systems(features: Features) -> tuple[Side, ...]:
-    """Return the grid's model systems in an order that does not depend on how they are listed.
-
-    Raises:
-        UndefinedMetric: If there is no grid.
-    """
+    """Return the grid's model systems in an order that does not depend on how they are listed."""
     systems = [side for side in features.others if side.system != HUMAN]
     if not systems:
         raise UndefinedMetric("cluster_fit=joint needs all systems of a grid (openended -m …); this run has one")

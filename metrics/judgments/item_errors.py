@@ -21,11 +21,6 @@ def _cluster_std_errors(scores: F64, covariance: F64, wins: Wins) -> F64:
     The sandwich estimator: C (sum over items of g gᵀ) C · m / (m - 1), with C the covariance under independence, g the
     gradient of the log-likelihood of an item's comparisons and m the number of items.
 
-    Args:
-        scores: Fitted abilities, shape (players,).
-        covariance: Inverse of the observed information, shape (players, players).
-        wins: The wins of which the scores were fitted.
-
     Source: Liang & Zeger 1986, "Longitudinal data analysis using generalized linear models".
     """
     from scipy.special import expit

@@ -41,11 +41,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def describe_option(word: str) -> str:
-    """Describe an option, given by `name` or `group/name`.
-
-    Raises:
-        SpecError: If there is none of this name, or several.
-    """
+    """Describe an option, given by `name` or `group/name`."""
     group, _, name = word.rpartition("/")
     groups = [g for g in GROUPS if name in list_choices(g) and group in ("", g)]
     if not groups:
@@ -72,11 +68,7 @@ def _suggest_names(word: str) -> str:
 
 
 def _read_yaml(group: str, name: str) -> str:
-    """Return the YAML text of an option; for a plug-in its own file, else the defaults of its class.
-
-    Raises:
-        SpecError: If the plug-in cannot be imported.
-    """
+    """Return the YAML text of an option; for a plug-in its own file, else the defaults of its class."""
     if name in list_bundled_choices(group):
         return read_full_yaml(group, name)
     if text := read_plugin_yaml(group, name):

@@ -83,11 +83,7 @@ def _export_archive(args: argparse.Namespace) -> None:
 
 
 def list_files(name: str, outputs: Path, *, store: bool) -> Iterator[Path]:
-    """Yield the files of a run name.
-
-    Raises:
-        DataError: If there are no runs of this name.
-    """
+    """Yield the files of a run name."""
     runs = outputs / "runs" / name
     if name in ("", ".", "..") or "/" in name or not runs.is_dir():
         names = [p.name for p in (outputs / "runs").glob("*") if p.is_dir()]

@@ -62,10 +62,6 @@ def unpack(archive: zipfile.ZipFile, outputs: Path, name: str, *, trust: bool) -
     """Unpack the files that do not exist yet; return their names and the number of existing files.
 
     Store entries and records are marked as imported from the archive `name`.
-
-    Raises:
-        DataError: If a member is not one that `openended export` writes, or is damaged. Names, methods and sizes of all
-            members, manifests and records are checked before anything is written.
     """
     members = [member for member in archive.infolist() if not member.is_dir()]
     _check_sizes(members, outputs)
@@ -124,11 +120,7 @@ def _is_marked(member: zipfile.ZipInfo) -> bool:
 
 
 def _mark(archive: zipfile.ZipFile, member: zipfile.ZipInfo, mark: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest or record, marked as imported.
-
-    Raises:
-        DataError: If it is not sound.
-    """
+    """Return a manifest or record, marked as imported."""
     if member.file_size > MAX_JSON:
         raise DataError(f"{member.filename!r}: expected at most {MAX_JSON >> 20} MiB, got {member.file_size:,} bytes")
     try:

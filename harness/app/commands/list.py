@@ -26,11 +26,7 @@ def _list(group: str | None) -> None:
 
 
 def parse_group(word: str) -> str:
-    """Return the group with a name in the singular or the plural.
-
-    Raises:
-        SpecError: If there is none of this name.
-    """
+    """Return the group with a name in the singular or the plural."""
     for group in GROUPS:
         if word in (group, f"{group}s"):
             return group

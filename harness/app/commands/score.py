@@ -117,11 +117,7 @@ def convert_preset(words: Sequence[str]) -> list[str]:
 
 
 def parse_systems(words: Sequence[str]) -> dict[str, str]:
-    """Return name → file of `FILE` and `NAME=FILE`; equal file names get their folders as prefixes.
-
-    Raises:
-        SpecError: If a name comes twice, or is `human`.
-    """
+    """Return name → file of `FILE` and `NAME=FILE`; equal file names get their folders as prefixes."""
     from openended.harness.run import derive_system_name
 
     pairs = []

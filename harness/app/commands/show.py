@@ -30,11 +30,7 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def find_run(word: str, outputs: Path) -> Path:
-    """Return the folder of a run by its path or the end of its name.
-
-    Raises:
-        DataError: If there is none, or several.
-    """
+    """Return the folder of a run by its path or the end of its name."""
     path = Path(word)
     if (path / RECORD).is_file() or path.is_file():
         return path if path.is_dir() else path.parent

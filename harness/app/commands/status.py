@@ -42,12 +42,7 @@ def _print_status(args: argparse.Namespace) -> None:
 
 
 def format_grid(grid: GridFolder, resumed: GridFolder | None = None) -> Iterator[str]:
-    """Format a grid: its progress, then one line per reason why jobs failed or were skipped.
-
-    Args:
-        grid: The grid.
-        resumed: The last grid of the same command, typed again.
-    """
+    """Format a grid: its progress, then one line per reason why jobs failed or were skipped."""
     jobs = grid.jobs()
     progress = _format_progress(grid, jobs)
     if resumed is not None:

@@ -59,11 +59,7 @@ def measure_entries(root: Path) -> dict[str, int]:
 
 
 def find_named_entries(runs: Path) -> dict[str, set[str]]:
-    """Return name of runs → names of the store entries in their records.
-
-    Raises:
-        DataError: If a record cannot be read.
-    """
+    """Return name of runs → names of the store entries in their records."""
     entries: dict[str, set[str]] = defaultdict(set)
     for path in sorted(runs.glob(f"*/*/{RECORD}")):
         record = read_record(path)

@@ -50,11 +50,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def make_grid(words: Sequence[str]) -> list[str]:
-    """Return the command line of the grid that measures every damage.
-
-    Raises:
-        SpecError: If a damage is unknown, a strength is no percentage, or `generations` is given.
-    """
+    """Return the command line of the grid that measures every damage."""
     from openended.harness.imported import list_damages
 
     options = {word.partition("=")[0]: word.partition("=")[2] for word in words}

@@ -18,11 +18,7 @@ _MAX_MATCHES = 3
 
 
 def refuse_lists(words: Sequence[str]) -> None:
-    """Refuse `decoder=[greedy,nucleus]`, of which Hydra would silently take the last choice.
-
-    Raises:
-        SpecError: Says what to type.
-    """
+    """Refuse `decoder=[greedy,nucleus]`, of which Hydra would silently take the last choice."""
     for word in words:
         group, _, value = (part.strip() for part in word.partition("="))
         if group.lstrip("+~") in _ONE_CHOICE and value.startswith("["):
@@ -30,11 +26,7 @@ def refuse_lists(words: Sequence[str]) -> None:
 
 
 def refuse_composed_lists(config: DictConfig) -> None:
-    """Refuse a list of choices that a configuration file gives to a group that takes one.
-
-    Raises:
-        SpecError: Says what to type.
-    """
+    """Refuse a list of choices that a configuration file gives to a group that takes one."""
     if OmegaConf.select(config, "hydra.job.config_name") != "config":
         return  # another root may hold a node without choosing it from a group
     choices = OmegaConf.select(config, "hydra.runtime.choices") or {}
@@ -50,13 +42,7 @@ def _refuse(group: str, names: Sequence[str]) -> None:
 
 
 def find_matching_options(key: str, root: Container, message: str) -> str:
-    """Return the full names of options whose last part matches an unknown option; empty if there are none.
-
-    Args:
-        key: The unknown option: `p`, or `mauve.num_buckets`.
-        root: The composed configuration.
-        message: Hydra's message, which quotes the whole option.
-    """
+    """Return the full names of options whose last part matches an unknown option; empty if there are none."""
     typed = _TYPED.search(message)
     name, sign, value = (typed[1] if typed else key).partition("=")
     config = cast("dict[str, Any]", OmegaConf.to_container(root, resolve=False))

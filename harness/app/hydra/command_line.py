@@ -54,15 +54,7 @@ _SWEEPER, _OPTUNA = "hydra/sweeper", "optuna"
 
 
 def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str]:
-    """Convert a command line to Hydra's form: Hydra's flags first, this project's flags as options, values quoted.
-
-    Args:
-        words: As typed.
-        config: Name of the root configuration in `conf/`.
-
-    Raises:
-        SpecError: Says what to type in place of a word that is no option.
-    """
+    """Convert a command line to Hydra's form: Hydra's flags first, this project's flags as options, values quoted."""
     flags: list[str] = []
     options: list[str] = []
     own_options: dict[str, None] = {}
@@ -97,11 +89,7 @@ def to_hydra_arguments(words: Sequence[str], config: str = "config") -> list[str
 
 
 def _check_flag_value(flag: str, value: str) -> None:
-    """Check the value of a flag of Hydra, whose own errors have several lines.
-
-    Raises:
-        SpecError: If the value is not accepted.
-    """
+    """Check the value of a flag of Hydra, whose own errors have several lines."""
     if flag in _ROOT_FLAGS:
         raise SpecError(f"{flag}: openended has its own root configuration; {_OWN_CONFIGURATIONS}")
     if flag in _FOLDER_FLAGS and not os.path.isdir(value):
@@ -124,13 +112,7 @@ def _replace_old_name(word: str) -> str:
 
 
 def resolve_sweeper(config: str, words: Sequence[str], folder: str | None = None) -> str | None:
-    """Resolve the defaults list of a command and return its choice of `hydra/sweeper`.
-
-    Args:
-        config: Name of the root configuration in `conf/`.
-        words: Overrides that Hydra can read.
-        folder: A folder of the user's own configurations.
-    """
+    """Resolve the defaults list of a command and return its choice of `hydra/sweeper`."""
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra._internal.utils import create_config_search_path
     from hydra.types import RunMode
@@ -237,12 +219,7 @@ def hide_shared_files() -> None:
 
 
 def explain_missing_choice(file: str, message: str = "") -> str | None:
-    """Explain that a group has no such choice, and suggest another one; None if there is no such group.
-
-    Args:
-        file: `group/choice`.
-        message: Hydra's own, which lists the choices of its groups.
-    """
+    """Explain that a group has no such choice, and suggest another one; None if there is no such group."""
     group, _, choice = file.rpartition("/")
     if group in GROUPS:
         accepted = list_choices(group)

@@ -27,16 +27,7 @@ SINGLE = "default"  # folder of unnamed single runs; each gets its own folder an
 
 
 def choose_name(cfg: DictConfig, hydra: DictConfig, grid: Path | None = None) -> str:
-    """Return the name of runs and report: `name=…`, else the experiment's, else the grid's time.
-
-    Args:
-        cfg: The composed configuration.
-        hydra: Hydra's own part of it.
-        grid: Folder of the grid; None for a single run.
-
-    Raises:
-        SpecError: If the given name does not fit a folder.
-    """
+    """Return the name of runs and report: `name=…`, else the experiment's, else the grid's time."""
     typed = str(cfg.get("name") or "")
     if typed and not _NAME.fullmatch(typed):
         raise SpecError(f"name: expected letters, digits and . _ - + = without blanks, got {typed!r}")
@@ -61,14 +52,7 @@ def iterate_settings(jobs: Sequence[Sequence[str]]) -> Iterator[Settings]:
 
 
 def refuse_unused_options(words: Sequence[str]) -> None:
-    """Refuse generation options together with `generations=FILE`, because nothing is generated.
-
-    Args:
-        words: The overrides that the user typed.
-
-    Raises:
-        SpecError: Names the options to leave out.
-    """
+    """Refuse generation options together with `generations=FILE`, because nothing is generated."""
     typed = {word.lstrip("+~").partition("=")[0]: word for word in words}
     if typed.get("generations", "generations=null").partition("=")[2] in ("null", "") or "experiment" in typed:
         return  # an experiment may score files in addition to the systems that it generates
@@ -107,11 +91,7 @@ class JobComposer:
         self._composed: dict[tuple[str, ...], tuple[DictConfig, DictConfig]] = {}
 
     def compose_job(self, words: Sequence[str]) -> Settings:
-        """Return the settings of the job with these overrides.
-
-        Raises:
-            SpecError: If an option or its value is not accepted.
-        """
+        """Return the settings of the job with these overrides."""
         parsed = self._parser.parse_overrides(list(words))
         chosen = tuple(str(override.input_line) for override in parsed if not _is_value(override))
         if chosen not in self._composed:

@@ -36,11 +36,7 @@ class _Counter:
         self.start = time.process_time()
 
     def count(self, result: object) -> None:
-        """Count a resolved interpolation.
-
-        Raises:
-            InterpolationResolutionError: If a limit is exceeded.
-        """
+        """Count a resolved interpolation."""
         if time.process_time() - self.start > WINDOW:  # a long grid reads its configuration again and again
             self.values, self.start = 0, time.process_time()
         self.steps += 1
@@ -96,12 +92,7 @@ def _resolve_limited(self: Container, original: Any, *args: Any, **options: Any)
 
 
 def check_config_file(path: Path) -> None:
-    """Check that a YAML file is a regular file, and small also after its aliases are expanded.
-
-    Raises:
-        SpecError: Names the file and the limit.
-        DataError: If it is not a regular file.
-    """
+    """Check that a YAML file is a regular file, and small also after its aliases are expanded."""
     check_regular_file(path)
     if path.stat().st_size > MOST_BYTES:
         raise SpecError(f"{path}: a configuration file of more than {MOST_BYTES >> 10} KiB; move data into other files")
@@ -119,11 +110,7 @@ def check_config_file(path: Path) -> None:
 
 
 def _count_nodes(node: yaml.Node | None, counts: dict[int, int]) -> int:
-    """Return the number of nodes, a node counted at each of its aliases.
-
-    Raises:
-        RecursionError: If it contains itself.
-    """
+    """Return the number of nodes, a node counted at each of its aliases."""
     if not isinstance(node, yaml.CollectionNode):
         return 1
     if id(node) not in counts:

@@ -35,13 +35,6 @@ def check_grid(config: DictConfig, jobs: Sequence[Sequence[str]]) -> None:
     """Refuse a grid that lacks files, models, judgments or packages, or of which no job can run.
 
     A wrong option of some jobs is left to these jobs: the others run.
-
-    Args:
-        config: The composed configuration of the command.
-        jobs: The overrides of each job.
-
-    Raises:
-        DataError: One line for all jobs, with the commands that fetch what is missing.
     """
     if config.hydra.runtime.choices.get("hydra/launcher") in _ELSEWHERE:
         return
@@ -51,11 +44,7 @@ def check_grid(config: DictConfig, jobs: Sequence[Sequence[str]]) -> None:
 
 
 class _JobCheck:
-    """Plans jobs; what several of them share is fetched and planned once.
-
-    Args:
-        outputs_dir: The folder with the store.
-    """
+    """Plans jobs; what several of them share is fetched and planned once."""
 
     def __init__(self, outputs_dir: Path) -> None:
         from openended.harness.run import Forecast, Session

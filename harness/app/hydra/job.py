@@ -164,11 +164,7 @@ class Watch(Callback):  # type: ignore[misc]
     """Write the grid's facts before it starts; build the report and list failures at its end."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
-        """Write the number of jobs and the axes of the grid.
-
-        Raises:
-            SystemExit: With 2 if the grid's folder cannot be written.
-        """
+        """Write the number of jobs and the axes of the grid."""
         with exit_on_error(config):
             refuse_unused_options(list(config.hydra.overrides.task))
             jobs = prepare_jobs(config)
@@ -180,11 +176,7 @@ class Watch(Callback):  # type: ignore[misc]
                 write_json(grid / GRID, describe_grid(config, jobs, compose_series(config), grid))
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:  # noqa: ANN401
-        """Build the report of all finished jobs and list the failed ones.
-
-        Raises:
-            SystemExit: With 1 if a job failed or anything unforeseen happened, with 2 if the report cannot be made.
-        """
+        """Build the report of all finished jobs and list the failed ones."""
         if config.plan_only:
             return
         set_detail(verbose=bool(config.hydra.verbose), quiet=read_detail(config.hydra) == "quiet")

@@ -42,11 +42,7 @@ KEPT = "finished work is kept: the same command resumes here"
 
 
 def leave_with_code(command: str, work: Callable[[], object]) -> None:
-    """Run a command and print any error as one line, before Hydra prints its own report.
-
-    Raises:
-        SystemExit: With one of `exit_codes`, unless all went well.
-    """
+    """Run a command and print any error as one line, before Hydra prints its own report."""
 
     def run_translated() -> None:
         with translate_config_errors():
@@ -102,11 +98,7 @@ def name_lines(title: str) -> None:
 
 @contextmanager
 def translate_config_errors() -> Iterator[None]:
-    """Turn configuration errors of Hydra and OmegaConf into `SpecError`.
-
-    Raises:
-        SpecError: In their place.
-    """
+    """Turn configuration errors of Hydra and OmegaConf into `SpecError`."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as err:
@@ -152,11 +144,7 @@ def _explain_unknown_option(err: BaseException) -> str | None:
 
 @contextmanager
 def exit_on_error(config: Any) -> Iterator[Path]:  # noqa: ANN401 - Hydra's own node
-    """Yield a grid's folder; exit with a code if its callback fails, because Hydra turns exceptions into warnings.
-
-    Raises:
-        SystemExit: With 2 for the user's errors, with 1 for anything unforeseen.
-    """
+    """Yield a grid's folder; exit with a code if its callback fails, because Hydra turns exceptions into warnings."""
     grid = Path()
     try:
         with translate_config_errors():

@@ -72,9 +72,6 @@ def create_grid_folder(config: DictConfig) -> Path:
 
     If two grids start in the same second, the second folder gets the suffix `-2`. A plan writes nothing into
     `outputs_dir`: its folder is a temporary one.
-
-    Raises:
-        StoreError: If it cannot be made.
     """
     if config.get("plan_only") is True:
         folder = Path(tempfile.mkdtemp(prefix="openended-plan-"))

@@ -14,11 +14,7 @@ _NAME = "openended-joblib"
 
 @contextmanager
 def claim_shared_memory(root: Path = SHARED_MEMORY) -> Iterator[Path | None]:
-    """Remove the leftovers of killed runs, and yield a folder for this run, which is deleted at its end.
-
-    Args:
-        root: Where the folders of all runs are; None is yielded if it does not exist or cannot be written.
-    """
+    """Remove the leftovers of killed runs, and yield a folder for this run, which is deleted at its end."""
     sweep_shared_memory(root)
     folder = root / temporary_files.create_temporary_name(_NAME)
     try:

@@ -84,11 +84,7 @@ class GridLauncher(Launcher):  # type: ignore[misc]
         self._context, self._config = hydra_context, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run all jobs and return when the last has ended.
-
-        Raises:
-            ExtraNotInstalled: If the engine is not installed.
-        """
+        """Run all jobs and return when the last has ended."""
         setup_globals()
         configure_log(self._config.hydra.job_logging, self._config.hydra.verbose)
         Path(self._config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)

@@ -29,13 +29,7 @@ _STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
 
 
 def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool = False) -> None:
-    """Print the plan of jobs without loading models or writing files.
-
-    Args:
-        config: The composed configuration of the command.
-        jobs: The overrides of each job.
-        single: Whether this is a single run, whose steps are listed too.
-    """
+    """Print the plan of jobs without loading models or writing files."""
     from openended.harness.run import Session, forecast_plans, read_rates
     from openended.harness.storage import Store
 
@@ -57,16 +51,7 @@ def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool
 
 
 def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tuple[ResolvedRun, Outcome]:
-    """Return a job and its plan.
-
-    Args:
-        settings: The job.
-        words: Its overrides.
-        session: Of the store.
-
-    Raises:
-        HarnessError: If the job cannot run whatever is fetched.
-    """
+    """Return a job and its plan."""
     from openended.harness.run import plan, resolve_run, run_judgments, select_metrics_for_file
 
     settings = select_metrics_for_file(replace(settings, plan_only=True), words)

@@ -28,17 +28,7 @@ TRIES = 2  # workers that may die over one job
 
 
 class GridWorker:
-    """The actor: a process that runs jobs, one after the other.
-
-    Args:
-        folder: The driver's working folder: paths of the configuration are relative to it.
-        log_path: File for the worker's output.
-        facts: Environment that it shares with the driver.
-        parent: The driver, with which it ends where that is on this machine.
-
-    Raises:
-        DataError: If this machine does not see the folder.
-    """
+    """The actor: a process that runs jobs, one after the other."""
 
     def __init__(self, folder: str, log_path: str, facts: Mapping[str, str], parent: ParentProcess) -> None:
         try:

@@ -19,21 +19,13 @@ def needs_whole_grid(judgments: str | None) -> bool:
 
 
 def refuse_single_run(judgments: str | None) -> None:
-    """Refuse judgments of a whole grid for a run by itself.
-
-    Raises:
-        SpecError: Says what to type.
-    """
+    """Refuse judgments of a whole grid for a run by itself."""
     if needs_whole_grid(judgments):
         raise SpecError(f"judgments={judgments} rates the texts of a whole grid: add -m, as in openended -m …")
 
 
 def simulate_judgments(jobs: Sequence[RunTexts]) -> dict[str, str]:
-    """Simulate judgments of all jobs with `judgments=simulated:…`; return that option's value → the file of judgments.
-
-    Raises:
-        SpecError: If a job does not name its system, or two systems have the same name.
-    """
+    """Simulate judgments of all jobs with `judgments=simulated:…`; return that option's value → the file of judgments."""
     from openended.harness.rating import run_simulated_study
 
     groups: dict[str, list[RunTexts]] = {}

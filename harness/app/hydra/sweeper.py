@@ -48,11 +48,7 @@ class LaunchingSweeper(Sweeper):  # type: ignore[misc]
 
     @classmethod
     def prepare_jobs(cls, config: DictConfig) -> Jobs:
-        """Check a multirun before anything runs; return the overrides of every job known at this point.
-
-        Raises:
-            HydraException: If an experiment or an option of the command line does not exist.
-        """
+        """Check a multirun before anything runs; return the overrides of every job known at this point."""
         return list_jobs(config)
 
     def launch_jobs(self, jobs: Jobs, first: int) -> Any:  # noqa: ANN401 - a sequence of Hydra's
@@ -87,11 +83,7 @@ class Union(LaunchingSweeper):
 
 
 def list_jobs(config: DictConfig) -> Jobs:
-    """Return the overrides of every job of a multirun.
-
-    Raises:
-        HydraException: If an experiment or an option of the command line does not exist.
-    """
+    """Return the overrides of every job of a multirun."""
     words = list(config.hydra.overrides.task)
     series = compose_series(config)
     if not series:
@@ -156,11 +148,7 @@ def _list_experiment_jobs(config: DictConfig, words: Sequence[str]) -> Jobs:
 
 
 def check_grid_size(overrides: Sequence[Override]) -> None:
-    """Refuse a grid of too many jobs before it is expanded.
-
-    Raises:
-        SpecError: If there are more than `MOST_JOBS`, as with `range(0,1e9)`.
-    """
+    """Refuse a grid of too many jobs before it is expanded."""
     jobs = math.prod(count_values(override) for override in overrides if override.is_sweep_override())
     if jobs > MOST_JOBS:
         raise SpecError(f"the grid has {jobs:,} jobs; expected at most {MOST_JOBS:,}: shorten its axes")

@@ -90,15 +90,7 @@ def guard_composition() -> None:
 
 
 def check_config(config: DictConfig, overrides: Sequence[str]) -> None:
-    """Refuse a configuration that could run code or take keys.
-
-    Args:
-        config: The composed configuration.
-        overrides: What the command sets, in place of files.
-
-    Raises:
-        SpecError: Names the option and its value.
-    """
+    """Refuse a configuration that could run code or take keys."""
     if is_config_trusted():
         return
     raw = OmegaConf.to_container(config.hydra, resolve=False)

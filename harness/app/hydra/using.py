@@ -51,9 +51,6 @@ def apply_using(words: Sequence[str]) -> list[str]:
     """Return command-line options with `experiment=… using=…` replaced by the experiments that Hydra composes.
 
     An old name, `experiment=mauve_table3_docs`, works too and prints what to type.
-
-    Raises:
-        SpecError: If some of several experiments have a section and others have none.
     """
     options = {key: value.split(",") for key, sign, value in (word.partition("=") for word in words) if sign}
     experiments, using = options.get(CHOICE, []), options.get(GROUP, [])

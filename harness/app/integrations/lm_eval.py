@@ -88,17 +88,7 @@ def load_examples(
     task_options: Mapping[str, Any] | None = None,
     **others: Any,  # noqa: ANN401
 ) -> dict[str, Any]:
-    """Return the first examples of a task of this harness as the split `test`: `id`, `prompt`, `human`.
-
-    Args:
-        openended_task: Name of the task: `docs`, `webtext`, `jsonl`, …
-        num_examples: Number of examples, from the start.
-        task_options: Options of the task.
-        others: Ignored: lm-evaluation-harness passes all of a task's metadata and the arguments of the model.
-
-    Raises:
-        HarnessError: If the task has no such option, or its data are missing.
-    """
+    """Return the first examples of a task of this harness as the split `test`: `id`, `prompt`, `human`."""
     from datasets import Dataset
 
     del others

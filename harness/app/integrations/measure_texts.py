@@ -54,11 +54,7 @@ METRICS: Mapping[str, IntegratedMetric] = {
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Check the options of a metric before anything is generated.
-
-    Raises:
-        SpecError: If the metric has no such option.
-    """
+    """Check the options of a metric before anything is generated."""
     _split_options(METRICS[name], options)
 
 
@@ -73,13 +69,6 @@ def measure_texts(
     """Compute a metric and return its numbers by name; NaN, with an error in the log, where it cannot be computed.
 
     The texts cost more than the number: an error here must not end the run of the framework that generated them.
-
-    Args:
-        name: One of `METRICS`.
-        human: The human texts.
-        model: The texts under test.
-        source: Names the folder of the runs under `outputs_dir`: the framework.
-        options: `RUN_OPTIONS`, options of the metric, and `values`: which of its values to return.
     """
     metric = METRICS[name]
     numbers = dict.fromkeys(metric.list_labels(options.get("values")), math.nan)

@@ -33,13 +33,7 @@ _MOST_NOISE = 6.9  # -log 0.001: their schedules end there (Sahoo et al. 2024: a
 
 
 class DenoiserBackend:
-    """A denoiser in memory.
-
-    Args:
-        spec: The model.
-        model: Returns an object with `logits` from `input_ids`, in eval mode.
-        device: Where it is.
-    """
+    """A denoiser in memory."""
 
     def __init__(self, spec: DenoiserSpec, model: Any, device: str) -> None:  # noqa: ANN401 - a torch module
         import torch
@@ -73,11 +67,7 @@ class DenoiserBackend:
         return decode_continuation(self.tokenizer, prompt, ids)
 
     def denoise(self, ids: Tensor, noise_level: float) -> Tensor:
-        """Return the logits (B, L, V) of token ids (B, L); `noise_level` is -log alpha.
-
-        Raises:
-            DataError: If a position's logits are no distribution.
-        """
+        """Return the logits (B, L, V) of token ids (B, L); `noise_level` is -log alpha."""
         import torch
 
         options: dict[str, Any] = dict(self._options)
@@ -106,11 +96,7 @@ class DenoiserBackend:
         generate_texts(cast("CausalModel", self), replace(request, prompts=prompts), emit, advance)
 
     def _add_suffix(self, prompt: Prompt) -> Prompt:
-        """Return a prompt with the tokens behind the text: those after the mark, and those that the model expects.
-
-        Raises:
-            DataError: If the prompt does not have the mark once.
-        """
+        """Return a prompt with the tokens behind the text: those after the mark, and those that the model expects."""
         if self.spec.infill is None:
             return replace(prompt, suffix_ids=self._suffix)
         parts = prompt.text.split(self.spec.infill)
@@ -124,12 +110,7 @@ class DenoiserBackend:
 
 
 def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> DenoiserBackend:
-    """Load weights and tokenizer; eval mode, no gradients.
-
-    Raises:
-        DataError: If files are missing or cannot be read, or the device is not there.
-        SpecError: If a device map is asked for, or the model cannot generate.
-    """
+    """Load weights and tokenizer; eval mode, no gradients."""
     import torch
     import transformers
 

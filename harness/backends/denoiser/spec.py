@@ -84,11 +84,7 @@ class DenoiserSpec(ModelSpec):
         return min(lengths, default=None)
 
     def remote_class(self) -> str | None:
-        """Return the transformers class by which the model's own code is loaded; None: transformers has the code.
-
-        Raises:
-            DataError: If the code lies in another repository, which the commit does not pin.
-        """
+        """Return the transformers class by which the model's own code is loaded; None: transformers has the code."""
         auto_map: Mapping[str, Any] = self.config().get("auto_map") or {}
         for name in (n for n in _CLASSES if n in auto_map):
             if any("--" in str(value) for value in auto_map.values()):
@@ -126,11 +122,7 @@ class DenoiserSpec(ModelSpec):
 
 @lru_cache
 def find_mask_id(spec: DenoiserSpec) -> int | None:
-    """Return the id of the mask token: by option, config.json, tokenizer_config.json or a usual name; None: none.
-
-    Raises:
-        DataError: If a file is missing.
-    """
+    """Return the id of the mask token: by option, config.json, tokenizer_config.json or a usual name; None: none."""
     config = spec.config()
     named = [spec.mask_id, *(config.get(field) for field in _MASK_FIELDS)]
     token_id = next((value for value in named if isinstance(value, int)), None)

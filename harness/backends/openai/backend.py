@@ -58,12 +58,7 @@ class RemoteDevice:
 
 
 class ServerBackend:
-    """A model that runs in a server.
-
-    Args:
-        spec: Which one.
-        transport: In place of the network, for tests.
-    """
+    """A model that runs in a server."""
 
     def __init__(self, spec: ServerSpec, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self.spec = spec
@@ -174,11 +169,7 @@ class ServerBackend:
         return results[0]
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
-        """Compute the statistics of each decoder's Q where the tokens that the server lists determine them.
-
-        Raises:
-            UndefinedMetric: If they do not at some position; the message has their number.
-        """
+        """Compute the statistics of each decoder's Q where the tokens that the server lists determine them."""
         prompts, continuations, least = request.prompts, request.continuations, request.min_new_tokens
         for decoder in request.decoders:
             self.spec.demand("q_statistics", decoder)

@@ -18,14 +18,7 @@ NOISE = 0.02
 
 
 def is_implausible(hits: int, draws: int, low: float, high: float | None = None) -> bool:
-    """Test whether a number of hits is too low or too high for a probability, at level `FALSE_ALARMS / TESTS`.
-
-    Args:
-        hits: Number of draws that are in a set of tokens.
-        draws: Total number of independent draws.
-        low: Lower bound of the set's probability.
-        high: Upper bound; None: equal to `low`. Both may be off by `NOISE`.
-    """
+    """Test whether a number of hits is too low or too high for a probability, at level `FALSE_ALARMS / TESTS`."""
     from scipy.stats import binom
 
     high = min(1.0, (low if high is None else high) * (1 + NOISE))
@@ -38,16 +31,7 @@ def is_implausible(hits: int, draws: int, low: float, high: float | None = None)
 
 
 def find_worst_mismatch(tokens: Sequence[Hashable], q: F64, draws: Sequence[Hashable]) -> tuple[int, int, float] | None:
-    """Find the k for which the share of draws in the k most probable tokens differs most from its probability.
-
-    Args:
-        tokens: The most probable tokens, most probable first.
-        q: Their probabilities; need not sum to 1.
-        draws: Independent draws.
-
-    Returns:
-        (k, number of draws in the k most probable tokens, their probability); None if every k is plausible.
-    """
+    """Find the k for which the share of draws in the k most probable tokens differs most from its probability."""
     counts, total = Counter(draws), len(draws)
     hits = np.cumsum([counts[token] for token in tokens])
     shares = np.minimum(np.cumsum(q), 1.0)

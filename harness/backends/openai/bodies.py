@@ -33,11 +33,7 @@ class Body:
         return self.content.decode("utf-8", "replace")
 
     def decode_json(self) -> Any:  # noqa: ANN401 - JSON
-        """Parse the JSON of the body.
-
-        Raises:
-            DataError: If it is not JSON in UTF-8, nested too deep, or holds half of a surrogate pair.
-        """
+        """Parse the JSON of the body."""
         try:
             value = json.loads(self.content.decode("utf-8-sig"))
             if _ESCAPED.search(self.content):  # escapes can hide the key or half of a surrogate pair
@@ -71,11 +67,7 @@ class Body:
 
 
 async def read_body(reply: httpx.Response, key: str | None, limit: int) -> Body:
-    """Read a streamed reply, at most `limit` bytes of it; the key is removed from its bytes and headers.
-
-    Raises:
-        DataError: If it is larger, or compressed, which no request asks for.
-    """
+    """Read a streamed reply, at most `limit` bytes of it; the key is removed from its bytes and headers."""
     coding = reply.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         raise DataError(f"its reply has content-encoding {clean_line(coding, key):.40}; expected none, as requested")

@@ -36,12 +36,7 @@ RESUME_HINT = "finished texts are kept; repeat the command to resume"
 
 
 class UnreachableError(DataError):
-    """An endpoint does not answer.
-
-    Args:
-        message: Which, and why.
-        wait: Seconds for which it may be asked again; None: as often as `retries` says.
-    """
+    """An endpoint does not answer."""
 
     def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
@@ -250,11 +245,7 @@ class Client:
 
 
 def read_key(name: str | None, *, required: bool = True) -> str | None:
-    """Read the API key from an environment variable; None without a name.
-
-    Raises:
-        DataError: If there is no such variable.
-    """
+    """Read the API key from an environment variable; None without a name."""
     if name is None:
         return None
     key = os.environ.get(name, "").strip()

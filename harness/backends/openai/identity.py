@@ -52,11 +52,7 @@ class ServerInfo:
 
 
 async def fetch_info(client: Client, endpoint: int, dialect: str, model: str) -> ServerInfo:
-    """Fetch an endpoint's product, version, models and context length.
-
-    Raises:
-        DataError: If it does not answer, or does not serve the model.
-    """
+    """Fetch an endpoint's product, version, models and context length."""
     info = await _fetch(client, endpoint, dialect, model)
     if info.models and model not in info.models:
         names = clean_line(", ".join(info.models[:5]), None)

@@ -37,14 +37,7 @@ class ListedQ:
 
 
 def compute_listed_q(decoder: QDecoder, listing: Listing, vocab_size: int, banned: Collection[int] = ()) -> ListedQ:
-    """Return Q as far as a listing determines it.
-
-    Args:
-        decoder: Without penalties; `certifiable`.
-        listing: The model's most probable tokens, their natural logs before temperature and truncation.
-        vocab_size: Tokens that there are.
-        banned: Tokens that must not come (the end of text).
-    """
+    """Return Q as far as a listing determines it."""
     allowed = [i for i, token in enumerate(listing.tokens) if token not in banned]
     tokens = tuple(listing.tokens[i] for i in allowed)
     logs = listing.log_probs[allowed]

@@ -38,11 +38,7 @@ class PromptLogProbs:
 
 @refuse_malformed
 def read_echo(reply: Any, builder: RequestBuilder, request: CompletionRequest) -> PromptLogProbs:  # noqa: ANN401 - JSON
-    """Read the log-probabilities of a prompt's own tokens.
-
-    Raises:
-        DataError: If there are none, not one a token, or one is no log-probability.
-    """
+    """Read the log-probabilities of a prompt's own tokens."""
     if builder.dialect.name == "sglang":
         return _check_log_probs(*_read_sglang(reply, request), request)
     if fault := find_prompt_fault(reply, builder, request):

@@ -20,15 +20,7 @@ _outages: dict[str, Outage] = {}
 
 
 def note_refusal(root: str, patience: float) -> tuple[float, str]:
-    """Note that a server refused a connection.
-
-    Args:
-        root: Its address.
-        patience: Seconds for which it is asked again, from its first refusal on.
-
-    Returns:
-        The seconds that are left, and what to say of it.
-    """
+    """Note that a server refused a connection."""
     now = time.monotonic()
     outage = _outages.setdefault(root, Outage(now, datetime.now().astimezone().strftime("%H:%M:%S")))
     left = max(outage.began + patience - now, 0.0)

@@ -53,16 +53,7 @@ class ProbeReport:
 
 @dataclass
 class Probe:
-    """The checks of one endpoint.
-
-    Args:
-        server: Asks it.
-        tokenizer: The model's; None: text only.
-        vocab_size: Tokens that there are.
-        decoder: The decoder to run; None: the server only scores.
-        context: Positions of the model, where known.
-        salt: Names the draws.
-    """
+    """The checks of one endpoint."""
 
     server: ServerSession
     tokenizer: Tokenizer | None

@@ -31,12 +31,7 @@ FULL = 0.97
 
 @dataclass
 class ProbePrompts:
-    """The prompts of one probe.
-
-    Args:
-        server: Asks the endpoint.
-        salt: Names the draws.
-    """
+    """The prompts of one probe."""
 
     server: ServerSession
     salt: int = 0

@@ -50,11 +50,7 @@ class CompletedText:
 
 
 def read_choices(reply: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401 - JSON
-    """Return the choices of a reply.
-
-    Raises:
-        DataError: If there are none.
-    """
+    """Return the choices of a reply."""
     rows = reply.get("choices") if isinstance(reply, Mapping) else None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
         raise DataError(f"a server's reply holds no choices: {str(reply)[:80]}")
@@ -62,12 +58,7 @@ def read_choices(reply: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401 - JSON
 
 
 def check_reply(reply: Any, builder: RequestBuilder, request: CompletionRequest) -> None:  # noqa: ANN401 - JSON
-    """Raise an error if a reply cannot belong to the request.
-
-    Raises:
-        DataError: If it names another model, has a text that is null, or token ids that cannot have been generated;
-            names the field.
-    """
+    """Raise an error if a reply cannot belong to the request."""
     if not isinstance(reply, Mapping):
         raise DataError(f"expected a JSON object, got {str(reply)[:80]!r}")
     if request.echo and builder.dialect.name == "sglang":
@@ -167,18 +158,7 @@ def read_completion(
     tokenizer: Tokenizer | None,
     prompt: str,
 ) -> CompletedText:
-    """Read the generated text and check it against the request.
-
-    Args:
-        reply: The server's JSON.
-        builder: Builds the requests.
-        request: The request.
-        tokenizer: The model's; None: text only.
-        prompt: The prompt as text.
-
-    Raises:
-        DataError: If the server read another prompt, stopped too early or too late, or for a reason of its own.
-    """
+    """Read the generated text and check it against the request."""
     if fault := find_prompt_fault(reply, builder, request):
         raise DataError(fault)
     choice = read_choices(reply)[0]

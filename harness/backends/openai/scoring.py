@@ -31,18 +31,7 @@ async def read_rows(
     record: Callable[[int, PromptLogProbs], None],
     listed: int = 0,
 ) -> None:
-    """Ask for the log-probabilities of every token of each row.
-
-    Args:
-        server: The server session.
-        rows: Token ids, the beginning-of-text token included.
-        endpoints: Which endpoint answers for a row.
-        record: Called with a row's number and what was read.
-        listed: Most probable tokens to list at each position.
-
-    Raises:
-        DataError: If a reply does not hold a log-probability for each token.
-    """
+    """Ask for the log-probabilities of every token of each row."""
     tokenizer: Tokenizer | None = server.tokenizer
 
     async def read_row(number: int) -> None:
@@ -74,15 +63,7 @@ def make_loss_writer(jobs: Sequence[ForwardRow], out: F64) -> Callable[[int, Pro
 
 
 class CertifiedQ:
-    """Statistics of one decoder's Q, filled as rows come in.
-
-    Args:
-        decoder: A decoder that lists can certify, or an untruncated one at temperature 1.
-        size: Positions of all rows.
-        vocab_size: Tokens that there are.
-        end_ids: The tokens that end a text.
-        least: Tokens before which none of them may come.
-    """
+    """Statistics of one decoder's Q, filled as rows come in."""
 
     def __init__(self, decoder: QDecoder, size: int, vocab_size: int, end_ids: Sequence[int], least: int) -> None:
         self.decoder, self.vocab_size, self.least = decoder, vocab_size, least
@@ -121,11 +102,7 @@ class CertifiedQ:
         return inside.get(gold, 0.0), float(head.q @ head.q), len(head.tokens), best
 
     def finish(self) -> QTable:
-        """Return the statistics.
-
-        Raises:
-            UndefinedMetric: If a position is not certified; the message has the number of such positions.
-        """
+        """Return the statistics."""
         total = len(self.table.gold_prob)
         if self.missing:
             raise UndefinedMetric(
@@ -145,14 +122,7 @@ def count_listed_tokens(decoders: Sequence[QDecoder], most: int, spare: int = 0)
 def make_certified_writer(
     tables: Sequence[CertifiedQ], starts: I64, firsts: Sequence[int], rows: Sequence[tuple[int, ...]]
 ) -> Callable[[int, PromptLogProbs], None]:
-    """Return a function that adds a row's positions to each decoder's statistics.
-
-    Args:
-        tables: One a decoder.
-        starts: Place of each row's first scored token in the tables.
-        firsts: Place of the first scored token in each row.
-        rows: The rows.
-    """
+    """Return a function that adds a row's positions to each decoder's statistics."""
 
     def write(number: int, read: PromptLogProbs) -> None:
         ids, first = rows[number], firsts[number]

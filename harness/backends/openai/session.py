@@ -30,15 +30,7 @@ COPIES = 256
 
 @dataclass
 class ServerSession:
-    """Sends requests to one endpoint, or to several in order when the first fails.
-
-    Args:
-        client: An open client.
-        builder: Builds the requests.
-        endpoints: Indices into the client's endpoints.
-        tokenizer: The model's; None: text only.
-        bos_prefix: Token ids that the model reads before every text.
-    """
+    """Sends requests to one endpoint, or to several in order when the first fails."""
 
     client: Client
     builder: RequestBuilder

@@ -28,13 +28,7 @@ _SCORES = "scores"  # key of the report of a probe without a decoder
 
 
 class EndpointTrust:
-    """Identity and probe results of the endpoints of one served model.
-
-    Args:
-        spec: Which model.
-        tokenizer: Its own; None: text only.
-        vocab_size: Tokens that there are.
-    """
+    """Identity and probe results of the endpoints of one served model."""
 
     def __init__(self, spec: ServerSpec, tokenizer: TextTokenizer | None, vocab_size: int) -> None:
         self.spec, self.vocab_size = spec, vocab_size
@@ -52,16 +46,7 @@ class EndpointTrust:
         return min((f.context for f in self.infos.values() if f.context is not None), default=None)
 
     async def check_endpoints(self, client: Client, builder: RequestBuilder, decoder: Decoder | None) -> list[int]:
-        """Return the endpoints that answer and pass the probe with this decoder.
-
-        Args:
-            client: Open.
-            builder: Builds the requests.
-            decoder: What is to be run; None: they score.
-
-        Raises:
-            DataError: If none answers, two are not the same, or one does otherwise than asked: what, and what to set.
-        """
+        """Return the endpoints that answer and pass the probe with this decoder."""
         if not self.infos:
             self.infos = await self._fetch_infos(client)
             self._compare()
@@ -146,11 +131,7 @@ class EndpointTrust:
             raise DataError(f"model {self.spec.title}: expected server {self.spec.server!r}, {titles[0]!r} answers")
 
     def provenance(self, encoded: int) -> dict[str, Any]:
-        """Return the facts about the endpoints for a manifest.
-
-        Args:
-            encoded: How many texts came without token ids.
-        """
+        """Return the facts about the endpoints for a manifest."""
         if not self.infos:
             return {}
         s, facts = self.spec, self.infos[min(self.infos)]

@@ -19,14 +19,7 @@ ROUNDS = 4  # chunks per worker if there are enough rows: small chunks shorten t
 
 
 def cut_chunks(count: int, *, unit: int, workers: int, most: int) -> list[slice]:
-    """Cut `count` rows into contiguous chunks.
-
-    Args:
-        count: Number of rows.
-        unit: Rows that stay together; a chunk is a whole number of them (the last may have fewer rows).
-        workers: Who shares them.
-        most: Units of a chunk at most: a worker that dies costs as many.
-    """
+    """Cut `count` rows into contiguous chunks."""
     units = -(-count // unit)
     size = unit * min(max(units // (workers * ROUNDS), 1), most)
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
@@ -44,12 +37,7 @@ def sort_for_batching(prompts: Sequence[Prompt]) -> list[Prompt]:
 
 
 def renumber_rows(jobs: Sequence[ForwardRow]) -> tuple[list[ForwardRow], I64, I64]:
-    """Renumber the sequences of a chunk so that they form a separate pass.
-
-    Returns:
-        The sequences, numbered anew; the rows of the whole pass whose vectors they give, in the new order; and the
-        places of the whole pass's scores, in the new order.
-    """
+    """Renumber the sequences of a chunk so that they form a separate pass."""
     renumbered, rows, score_positions = list[ForwardRow](), list[int](), list[I64]()
     out = 0
     for job in jobs:
@@ -73,13 +61,7 @@ _FLAT = ("gold_prob", "sum_sq", "support", "argmax", "gold")
 def gather_statistics(
     parts: Sequence[tuple[Sequence[int], NextToken]], prompts: Ragged, continuations: Ragged
 ) -> NextToken:
-    """Merge the statistics of chunks of rows.
-
-    Args:
-        parts: The rows of each chunk, and their statistics; no row twice. A row without tokens may be in none.
-        prompts: Of all rows.
-        continuations: Of all rows.
-    """
+    """Merge the statistics of chunks of rows."""
     first = parts[0][1]
     total = len(continuations.values)
     flat = {name: np.zeros(total, dtype=getattr(first, name).dtype) for name in _FLAT}

@@ -37,11 +37,7 @@ _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_Z
 
 
 def load_ray() -> Any:  # noqa: ANN401 - the package
-    """Import Ray.
-
-    Raises:
-        ExtraNotInstalled: If it is not installed.
-    """
+    """Import Ray."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:

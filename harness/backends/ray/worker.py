@@ -62,11 +62,7 @@ class WorkerAnswer(NamedTuple):
 
 
 class Worker:
-    """Holds models and passes rows through them.
-
-    Args:
-        runtime: As the run's, with the device and the threads of this worker.
-    """
+    """Holds models and passes rows through them."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

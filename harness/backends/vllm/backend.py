@@ -38,12 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class VllmBackend:
-    """A model that vLLM runs; an engine starts when it is first needed, and is kept.
-
-    Args:
-        spec: The model.
-        device: Where it runs.
-    """
+    """A model that vLLM runs; an engine starts when it is first needed, and is kept."""
 
     def __init__(self, spec: VllmSpec, device: str) -> None:
         import torch
@@ -251,11 +246,7 @@ def _close_engines(engines: dict[Pooling | None, Engine]) -> None:
 
 
 def load_vllm(spec: VllmSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> VllmBackend:
-    """Check that the model can be run and load its tokenizer; the engine starts when it is needed.
-
-    Raises:
-        SpecError: If a device map is given, which vLLM does not read.
-    """
+    """Check that the model can be run and load its tokenizer; the engine starts when it is needed."""
     if device_map is not None:
         raise SpecError("runtime.device_map: expected null for model=vllm; use model.tensor_parallel_size")
     spec.check_ready()

@@ -63,12 +63,7 @@ class EngineResult(NamedTuple):
 
 
 class Engine:
-    """A running engine.
-
-    Args:
-        spec: The model and how it is run.
-        device: Type of the device that is expected.
-    """
+    """A running engine."""
 
     def __init__(self, spec: VllmSpec, device: str) -> None:
         for name, value in _ENVIRONMENT.items():
@@ -103,11 +98,7 @@ class Engine:
         return worker
 
     def run(self, requests: Iterable[EngineRequest], finish: Callable[[int, EngineResult], None]) -> None:
-        """Run sequences with vLLM's own scheduling; `finish` gets the number of each as soon as it is done.
-
-        Raises:
-            DataError: If the engine fails; what was finished before was handed over.
-        """
+        """Run sequences with vLLM's own scheduling; `finish` gets the number of each as soon as it is done."""
         self._wake()
         pending: dict[str, tuple[int, EngineRequest]] = {}
         with self._explain_errors("vLLM stopped"):
@@ -215,15 +206,7 @@ def _ignore_warnings() -> Iterator[None]:
 
 
 def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
-    """Return the options of every engine.
-
-    Args:
-        spec: The model.
-        names: Names of all options that this version of vLLM has.
-
-    Raises:
-        SpecError: If an option of `model.engine` is not among them.
-    """
+    """Return the options of every engine."""
     for name in spec.engine:
         if name not in names:
             raise SpecError(f"model.engine: vLLM has no option {name!r}{suggest(name, names)}")

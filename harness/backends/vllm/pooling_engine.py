@@ -14,13 +14,7 @@ _POOLING_TYPES = {"last": "LAST", "first": "CLS", "mean": "MEAN"}
 
 
 class PoolingEngine(Engine):
-    """A running engine that pools the last hidden states of a causal model, after its final normalization.
-
-    Args:
-        spec: The model and how it is run.
-        device: Type of the device that is expected.
-        pooling: The token whose state is taken, or the mean.
-    """
+    """A running engine that pools the last hidden states of a causal model, after its final normalization."""
 
     def __init__(self, spec: VllmSpec, device: str, pooling: Pooling) -> None:
         self._pooling = pooling

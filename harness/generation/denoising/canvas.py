@@ -66,14 +66,7 @@ class Denoiser(Protocol):
 
 
 class Canvas:
-    """The texts of a batch while they are filled; all have prompts and suffixes of equal lengths.
-
-    Args:
-        lm: The denoiser.
-        decoder: The sampler.
-        prompts: The texts to fill.
-        request: Seed and lengths.
-    """
+    """The texts of a batch while they are filled; all have prompts and suffixes of equal lengths."""
 
     def __init__(
         self, lm: Denoiser, decoder: DenoisingDecoder, prompts: Sequence[Prompt], request: GenerationRequest

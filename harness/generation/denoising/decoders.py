@@ -107,13 +107,7 @@ class DiffusionDecoder(DenoisingDecoder):
         return compute_alpha(self.schedule, t)
 
     def transition_masked(self, step: int, masked: Tensor, confidence: Tensor) -> Transition:
-        """Return the probabilities of a change in a step.
-
-        Args:
-            step: The first is 0.
-            masked: Which positions are masked, shape (rows, positions).
-            confidence: Probability that each token had when it was drawn; -inf where there is none.
-        """
+        """Return the probabilities of a change in a step."""
         raise TypeError(f"{type(self).__name__} has no rule for step {step} of {masked.shape} and {confidence.shape}")
 
 

@@ -12,18 +12,7 @@ _TINY = 1e-10  # in the float32 draws of Sahoo et al. 2024
 
 
 def compute_proposal(logits: Tensor, temperature: float = 1.0, p: float = 1.0, rule: NucleusRule = "reach") -> Tensor:
-    """Return the distribution that tokens are drawn from.
-
-    Args:
-        logits: Shape (n, V); -inf forbids a token.
-        temperature: Divides the logits; 0 gives everything to the best token.
-        p: Mass of the nucleus; 1 keeps all tokens.
-        rule: `reach` keeps the most probable tokens until their mass reaches p (Holtzman et al. 2020); `below` keeps
-            them while their mass is at most p, and the first, which is one token fewer.
-
-    Returns:
-        Shape (n, V), float64.
-    """
+    """Return the distribution that tokens are drawn from."""
     import torch
 
     logits = logits.double()
@@ -41,12 +30,7 @@ def compute_proposal(logits: Tensor, temperature: float = 1.0, p: float = 1.0, r
 
 
 def draw_by_inversion(probs: Tensor, uniform: Tensor) -> Tensor:
-    """Draw one token of each row, in float64, by inverting the cumulative distribution.
-
-    Args:
-        probs: Shape (n, V), float64.
-        uniform: Shape (n,), in [0, 1).
-    """
+    """Draw one token of each row, in float64, by inverting the cumulative distribution."""
     import torch
 
     cumulative = probs.cumsum(dim=-1)
@@ -60,10 +44,6 @@ def draw_in_float32(probs: Tensor, uniforms: Tensor) -> Tensor:
 
     A float32 uniform has 24 bits, so that rare tokens win less often than they should: the temperature is lower than
     it is said to be.
-
-    Args:
-        probs: Shape (n, V).
-        uniforms: Shape (n, V), float32, in [0, 1).
     """
     noise = _TINY - (uniforms + _TINY).log()
     return (probs.float() / noise).argmax(dim=-1)

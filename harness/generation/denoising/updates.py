@@ -56,17 +56,7 @@ def bound_remasking(alpha_t: float, alpha_s: float) -> float:
 def compute_remasking(
     strategy: Strategy, t: float, alpha_t: float, alpha_s: float, eta: float, confidence: Tensor | None = None
 ) -> Tensor | float:
-    """Return ReMDM's probability that a token is masked again.
-
-    Args:
-        strategy: Rule of Wang et al. 2025.
-        t: Time before the step.
-        alpha_t: Alpha before the step.
-        alpha_s: Alpha after it.
-        eta: Strength.
-        confidence: Probability that each token had when it was drawn, shape (rows, positions); -inf where there is no
-            token that may be masked. Read by `conf`.
-    """
+    """Return ReMDM's probability that a token is masked again."""
     bound = bound_remasking(alpha_t, alpha_s)
     if strategy == "cap":
         return min(eta, bound)
@@ -90,14 +80,7 @@ def _weigh_low_confidence(confidence: Tensor) -> Tensor:
 
 
 def update_masked(masked: Tensor, alpha_t: float, alpha_s: float, remasking: Tensor | float = 0.0) -> Transition:
-    """Return the step of a masked diffusion; without remasking it is MDLM's.
-
-    Args:
-        masked: Which positions are masked, shape (rows, positions).
-        alpha_t: Alpha before the step, below 1.
-        alpha_s: Alpha after it.
-        remasking: Probability that a token is masked again.
-    """
+    """Return the step of a masked diffusion; without remasking it is MDLM's."""
     import torch
 
     sigma = torch.as_tensor(remasking, dtype=torch.float64, device=masked.device).expand(masked.shape)
@@ -106,14 +89,7 @@ def update_masked(masked: Tensor, alpha_t: float, alpha_s: float, remasking: Ten
 
 
 def compute_kappa(mode: Mode, alpha_t: float, alpha_s: float, eta: float) -> float:
-    """Return the weight of the posterior in Duo's mixture of posterior and forward noising (Psi-samplers).
-
-    Args:
-        mode: `posterior`: 1; `pc`: 0; `constant`: eta. The others take ReMDM's probabilities.
-        alpha_t: Alpha before the step.
-        alpha_s: Alpha after it.
-        eta: Strength.
-    """
+    """Return the weight of the posterior in Duo's mixture of posterior and forward noising (Psi-samplers)."""
     if mode in ("posterior", "pc", "constant"):
         return {"posterior": 1.0, "pc": 0.0, "constant": eta}[mode]
     if alpha_s >= 1:
@@ -126,15 +102,7 @@ def compute_kappa(mode: Mode, alpha_t: float, alpha_s: float, eta: float) -> flo
 def update_uniform(
     present_prob: Tensor, vocab_size: int, alpha_t: float, alpha_s: float, kappa: float = 1.0
 ) -> Transition:
-    """Return the step of a uniform-state diffusion: Duo's posterior, mixed with its forward process.
-
-    Args:
-        present_prob: Probability that the denoiser gives to the present token, shape (rows, positions).
-        vocab_size: Number of tokens.
-        alpha_t: Alpha before the step, below 1.
-        alpha_s: Alpha after it, above `alpha_t`.
-        kappa: Weight of the posterior.
-    """
+    """Return the step of a uniform-state diffusion: Duo's posterior, mixed with its forward process."""
     total = alpha_t * vocab_size * present_prob + (1 - alpha_t)
     draw = kappa * (alpha_s - alpha_t) / total + (1 - kappa) * alpha_s
     noise = kappa * (1 - alpha_t / alpha_s) * (1 - alpha_s) / total + (1 - kappa) * (1 - alpha_s)
@@ -142,17 +110,7 @@ def update_uniform(
 
 
 def compute_law(transition: Transition, proposal: Tensor, present: Tensor, noise: Tensor) -> Tensor:
-    """Return the distribution of each position after a step.
-
-    Args:
-        transition: The probabilities of a change, shape (…).
-        proposal: The denoiser's distribution, shape (…, V).
-        present: The present token, shape (…).
-        noise: The distribution of noise, shape (V,).
-
-    Returns:
-        Shape (…, V), float64; rows sum to 1.
-    """
+    """Return the distribution of each position after a step."""
     law = transition.draw[..., None] * proposal + transition.noise[..., None] * noise
     keep = (1 - transition.draw - transition.noise).clamp_min(0)
     return law.scatter_add(-1, present[..., None], keep[..., None])
@@ -164,15 +122,7 @@ def count_revealed(num_masked: int, num_steps: int, step: int) -> int:
 
 
 def choose_most_confident(confidence: Tensor, count: int) -> Tensor:
-    """Return which positions of each row are revealed: the `count` most confident, of equal ones the leftmost.
-
-    Args:
-        confidence: Shape (rows, positions); -inf where no token may be revealed.
-        count: How many.
-
-    Returns:
-        Shape (rows, positions), boolean.
-    """
+    """Return which positions of each row are revealed: the `count` most confident, of equal ones the leftmost."""
     import torch
 
     order = confidence.argsort(dim=-1, descending=True, stable=True)
@@ -181,11 +131,6 @@ def choose_most_confident(confidence: Tensor, count: int) -> Tensor:
 
 
 def choose_one(masked: Tensor, uniform: Tensor) -> Tensor:
-    """Return which position of each row the first-hitting sampler reveals: a masked one, all equally likely.
-
-    Args:
-        masked: Shape (rows, positions).
-        uniform: A number in [0, 1) for each row.
-    """
+    """Return which position of each row the first-hitting sampler reveals: a masked one, all equally likely."""
     index = (uniform * masked.sum(dim=-1)).long()
     return masked & (masked.cumsum(dim=-1) - 1 == index[:, None])

@@ -38,12 +38,7 @@ class CacheRunner(Protocol):
     """Positions that each row holds, shape (rows,)."""
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """Run prompts of at least one token in rows; earlier content of the rows is discarded.
-
-        Returns:
-            The last hidden states of all positions of each prompt, (t, d) each; without `every` perhaps of the last
-            position alone, (1, d).
-        """
+        """Run prompts of at least one token in rows; earlier content of the rows is discarded."""
         ...
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
@@ -80,14 +75,7 @@ def split_prompts(prompts: Sequence[Sequence[int]], device: str) -> Iterator[lis
 
 
 def compute_logits(lm: CausalModel, head: Any, hidden: Tensor, full: Callable[[int], int]) -> Tensor:  # noqa: ANN401
-    """Return logits (…, V), float32, of hidden states (…, d) by a model's own output layer.
-
-    Args:
-        lm: The model.
-        head: Its output layer.
-        hidden: Last hidden states.
-        full: Rows → as many as the product takes with its filling.
-    """
+    """Return logits (…, V), float32, of hidden states (…, d) by a model's own output layer."""
     import torch
 
     flat = hidden.reshape(-1, hidden.shape[-1])

@@ -43,20 +43,7 @@ class KeyValues:
         kernel: Kernel,
         window: int | None = None,
     ) -> Tensor:
-        """Store the new keys and values and attend.
-
-        Args:
-            layer: Which layer.
-            query: Shape (T, H, s), T with the filling.
-            key: Shape (T, K, s).
-            value: Shape (T, K, s).
-            batch: The pass.
-            kernel: Attention over rows of one length, or with a mask.
-            window: Maximum number of positions that a token attends to, including itself; None: all earlier ones.
-
-        Returns:
-            Shape (T, H · s); the filling is zero.
-        """
+        """Store the new keys and values and attend."""
         out = query.new_empty((len(query), query.shape[1] * value.shape[2]))
         out[batch.size :] = 0
         inner = out[: batch.size].view(batch.size, query.shape[1], value.shape[2])

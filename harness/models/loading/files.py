@@ -18,11 +18,7 @@ _UNREAD = (".md", ".lock", ".gitattributes")
 
 
 def list_model_files(folder: Path, *, chat: bool) -> list[Path]:
-    """List weights (shards that the index names, and the index), configs and tokenizer; with `chat` its template.
-
-    Raises:
-        DataError: If the index names a shard that is not there, or is damaged.
-    """
+    """List weights (shards that the index names, and the index), configs and tokenizer; with `chat` its template."""
     named = (*_CONFIGS, *TOKENIZERS, *_WITH_THEM, *(("chat_template.jinja",) if chat else ()))
     return sorted([p for name in named if (p := folder / name).is_file()] + _list_weight_files(folder))
 

@@ -25,14 +25,6 @@ def run_isolated(make: Callable[[], Iterator[str]], who: str, *, seconds: int | 
     """Return the texts that `make` yields in a child process.
 
     Where the system cannot copy a process (Windows), they are made here, without bounds.
-
-    Args:
-        make: Yields texts.
-        who: Subject of the errors.
-        seconds: Processor time that it may take; None: `SECONDS`.
-
-    Raises:
-        DataError: If it takes too long or too much memory; or what `make` raises.
     """
     if sys.platform == "win32":
         return list(make())

@@ -29,11 +29,7 @@ def check_ids(name: str, vocabulary: Mapping[str, int], vocab_size: int) -> None
 
 
 def check_normalizer(name: str, path: Path, description: Mapping[str, Any]) -> None:
-    """Try a tokenizer that rewrites texts in a child process: rewriting can make a short text endless.
-
-    Raises:
-        DataError: If a short text takes too long, too much memory or has far more tokens than characters.
-    """
+    """Try a tokenizer that rewrites texts in a child process: rewriting can make a short text endless."""
     rewrites = [*_find_rewrites(description.get("normalizer")), *_find_rewrites(description.get("pre_tokenizer"))]
     if not rewrites:
         return

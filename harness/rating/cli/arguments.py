@@ -14,14 +14,7 @@ from openended.harness.core import CommandParser, escape_controls, format_error
 
 
 def add_fields(parser: CommandParser, cls: type[Any], title: str, help_lines: Mapping[str, str]) -> None:
-    """Add a flag for every field of a dataclass; flags that were not typed stay out of the namespace.
-
-    Args:
-        parser: Of the command.
-        cls: The dataclass.
-        title: Of the group of flags in `--help`.
-        help_lines: Field → its line of help.
-    """
+    """Add a flag for every field of a dataclass; flags that were not typed stay out of the namespace."""
     group = parser.add_argument_group(title)
     for field in dataclasses.fields(cls):
         group.add_argument(

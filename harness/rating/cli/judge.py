@@ -61,11 +61,7 @@ def work(args: argparse.Namespace) -> None:
 def run(
     key: StudyKey, asker: Asker, out: Path, *, people: Path | None = None, limit: int | None = None, seed: int = 0
 ) -> JudgeResult:
-    """Ask the judge, compare it with people, and write its judgments.
-
-    Raises:
-        DataError: If no reply could be read, or the file of people's judgments is missing.
-    """
+    """Ask the judge, compare it with people, and write its judgments."""
     if out.suffix.lower() != ".csv":
         raise DataError(f"-o {out}: expected the name of a .csv file")
     if people is not None and not people.is_file():

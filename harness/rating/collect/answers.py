@@ -41,11 +41,7 @@ class AnsweredSheet:
 
 
 def read_answers(path: Path, key: StudyKey) -> AnsweredSheet:
-    """Read one file of answers and check it.
-
-    Raises:
-        DataError: If it is not an answer file, belongs to another study, or was changed after it was saved.
-    """
+    """Read one file of answers and check it."""
     content = read_json(path)
     if not isinstance(content, dict) or not str(content.get("form", "")).startswith("openended-rate/"):
         raise DataError(f"{path}: not an answer file; the last page of a sheet downloads answers-….json")
@@ -86,11 +82,7 @@ def are_valid_choices(answers: Mapping[str, Any], questions: Sequence[str], most
 
 
 def keep_one_sheet_per_rater(sheets: Sequence[AnsweredSheet]) -> tuple[list[AnsweredSheet], list[str], list[str]]:
-    """Keep the fullest file of each rater, for example the final file rather than a saved copy.
-
-    Returns:
-        The files kept; remarks on copies; faults if two files of one rater disagree (neither is kept).
-    """
+    """Keep the fullest file of each rater, for example the final file rather than a saved copy."""
     selected, remarks, faults = [], [], []
     by_rater: dict[str, list[AnsweredSheet]] = {}
     for sheet in sheets:

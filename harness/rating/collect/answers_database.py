@@ -44,11 +44,7 @@ def open_database(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
-    """Read the answers that a server has acknowledged; it may still be running.
-
-    Raises:
-        DataError: If the database is of another study, or damaged.
-    """
+    """Read the answers that a server has acknowledged; it may still be running."""
     try:
         with open_database(path) as base:
             study = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()

@@ -13,16 +13,7 @@ from openended.harness.rating.key import KEY, StudyKey, find_key, read_key
 def group_files_by_study(
     files: Sequence[Path], search_paths: Sequence[Path], named: Sequence[Path] | None
 ) -> list[tuple[StudyKey, list[Path]]]:
-    """Return each study's key with its files; a file of no known study goes to the first key, which refuses it.
-
-    Args:
-        files: Files of answers.
-        search_paths: Keys are looked for beside these and in the folders above.
-        named: Keys that the user named; None searches for them.
-
-    Raises:
-        DataError: If there is no key.
-    """
+    """Return each study's key with its files; a file of no known study goes to the first key, which refuses it."""
     key_paths: dict[Path, None] = {}
     for start in named or search_paths:
         try:

@@ -29,11 +29,7 @@ class StudyAnswers:
 
 
 def find_answer_files(files: Sequence[Path]) -> list[Path]:
-    """Return the named files, and the answer files inside named folders.
-
-    Raises:
-        DataError: If a file is missing, or there is none.
-    """
+    """Return the named files, and the answer files inside named folders."""
     paths: dict[Path, None] = {}
     for path in files:
         if not path.exists():
@@ -46,16 +42,7 @@ def find_answer_files(files: Sequence[Path]) -> list[Path]:
 
 
 def gather_answers(files: Sequence[Path], key: StudyKey, *, leave_out: bool) -> StudyAnswers:
-    """Read and check files of answers.
-
-    Args:
-        files: Answer files from raters and databases of a server.
-        key: The study.
-        leave_out: Skip files that cannot be used; they are named in the remarks.
-
-    Raises:
-        DataError: If a file cannot be used and `leave_out` is false, or nothing is left.
-    """
+    """Read and check files of answers."""
     read: list[AnsweredSheet] = []
     faults: list[str] = []
     for path in find_answer_files(files):

@@ -52,15 +52,7 @@ class JudgeResult:
 
 
 def judge_study(key: StudyKey, asker: Asker, log: Path, *, limit: int | None = None, seed: int = 0) -> JudgeResult:
-    """Ask a judge about a study.
-
-    Args:
-        key: The study.
-        asker: The judge.
-        log: JSON lines of every prompt, seed and reply; logged questions are not asked again.
-        limit: Items asked about; None: all.
-        seed: Of the replies.
-    """
+    """Ask a judge about a study."""
     questions = build_questions(key, limit=limit, seed=seed)
     replies = _collect_replies(questions, asker, log)
     read = [read_reply(key.protocol, reply) for reply in replies]

@@ -30,11 +30,7 @@ class ServerAsker:
         return self.spec.label or self.spec.path.rstrip("/").rpartition("/")[2]
 
     def ask(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
-        """Return a reply to each prompt.
-
-        Raises:
-            DataError: If the server does not answer, or answers in another form.
-        """
+        """Return a reply to each prompt."""
         return asyncio.run(self._ask_all(prompts, seeds))
 
     async def _ask_all(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
@@ -75,11 +71,7 @@ class ServerAsker:
 
 
 def make_asker(options: Mapping[str, Any]) -> ServerAsker:
-    """Build the judge from its options: `model=openai` (the only one) and those of the server.
-
-    Raises:
-        SpecError: If an option is not accepted.
-    """
+    """Build the judge from its options: `model=openai` (the only one) and those of the server."""
     server_options = dict(options)
     model = server_options.pop("model", _BACKEND)
     if model != _BACKEND:

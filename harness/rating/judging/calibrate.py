@@ -58,17 +58,7 @@ class Calibration:
 
 
 def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels: Sequence[float]) -> Calibration:
-    """Compare a judge's rows with a file of people's judgments.
-
-    Args:
-        rows: The judge's.
-        people: The file; other judges in it are skipped, and simulated raters too if there are people.
-        kind: `pairs` or `ratings`.
-        levels: All possible ratings, for `ratings`.
-
-    Raises:
-        DataError: If the file cannot be read, or has no raters but judges.
-    """
+    """Compare a judge's rows with a file of people's judgments."""
     judge_rows = list(rows)
     judge_levels = {unit: level for _, unit, level in _iterate_units(judge_rows, kind)}
     human_levels, who = _read_people(people, kind, str(judge_rows[0]["criterion"]) if judge_rows else "")
@@ -93,12 +83,6 @@ def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels
 
 def kappa(x: F64, y: F64, levels: Sequence[float], *, linear: bool = False) -> float:
     """Return Cohen's κ; NaN if chance alone gives full agreement.
-
-    Args:
-        x: One rater's levels, shape (n,).
-        y: The other's.
-        levels: All that there are, in order.
-        linear: Weigh a disagreement by its distance in steps, not all alike.
 
     Source: Cohen 1960, 1968.
 

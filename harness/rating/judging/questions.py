@@ -33,13 +33,7 @@ class JudgeQuestion:
 
 
 def build_questions(key: StudyKey, *, limit: int | None, seed: int) -> list[JudgeQuestion]:
-    """Return the questions about a study: every item once, a pair in both orders.
-
-    Args:
-        key: The study; its controls are for people.
-        limit: As many items, in the order of the study; None: all.
-        seed: Of the replies; each question has its own.
-    """
+    """Return the questions about a study: every item once, a pair in both orders."""
     units: dict[tuple[str, ...], RatingTask] = {}
     for task in key.tasks:
         if not task.is_control:

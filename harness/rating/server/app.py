@@ -32,12 +32,7 @@ RaterHandler = Callable[[Request, str], Awaitable[Response]]
 
 
 def make_app(pool: ItemPool, host: str) -> Starlette:
-    """Return the application.
-
-    Args:
-        pool: The items and answers.
-        host: The address that raters type; another `Host` is refused (DNS rebinding).
-    """
+    """Return the application."""
     guard = _RequestGuard(pool)
     routes = [
         Route("/", _send_front_page, methods=["GET"]),

@@ -133,13 +133,6 @@ class ItemPool:
         """Create raters with random tokens.
 
         The database stores only digests, so that its readers cannot impersonate a rater.
-
-        Args:
-            count: How many raters there shall be, at least.
-            linked: Raters whose tokens are known; all others get new tokens.
-
-        Returns:
-            Names and tokens of the raters that got a new token.
         """
         wide = max(2, len(str(count)))
         with self._open_transaction() as base:
@@ -185,14 +178,7 @@ class ItemPool:
             return LeasedItem(task_row[0], lease, done, total)
 
     def store(self, rater: str, task: object, lease: object, choices: object, ms: object) -> bool:
-        """Store an answer; it is on the disk when this returns. The same answer twice is stored once.
-
-        Returns:
-            True if it is new, false if it was stored before.
-
-        Raises:
-            Refused: If the answer is incomplete, the item was leased to another rater, or another answer is stored.
-        """
+        """Store an answer; it is on the disk when this returns. The same answer twice is stored once."""
         stored_choices = self._check_answer(task, lease, choices, ms)
         with self._open_transaction() as base:
             stored_row = base.execute("SELECT rater, lease, choices FROM answers WHERE task = ?", (task,)).fetchone()

@@ -41,13 +41,6 @@ class BestOfN:
 def compute_weights(settings: int, count: int) -> F64:
     """Return the probability that the i-th worst setting is the best of `count` drawn without replacement.
 
-    Args:
-        settings: m, 1 or more.
-        count: N, 1 to m.
-
-    Returns:
-        Shape (m,); sums to 1.
-
     >>> weights(4, 2).tolist()  # best in 0, 1, 2 and 3 of 6 pairs
     [0.0, 0.16666666666666666, 0.3333333333333333, 0.5]
     """
@@ -56,13 +49,7 @@ def compute_weights(settings: int, count: int) -> F64:
 
 
 def compute_expected_best(scores: Sequence[float], count: int, chosen_by: Sequence[float] | None = None) -> float:
-    """Return the expected score of the best of `count` settings.
-
-    Args:
-        scores: One per setting, higher is better.
-        count: N, 1 to the number of settings.
-        chosen_by: Scores that the selection uses; None: `scores`. Ties are equally likely to be selected.
-    """
+    """Return the expected score of the best of `count` settings."""
     return float(compute_weights(len(scores), count) @ _sort_scores(np.asarray(scores, dtype=np.float64), chosen_by))
 
 
@@ -76,16 +63,7 @@ def _sort_scores(scores: F64, chosen_by: Sequence[float] | None) -> F64:
 
 
 def compute_curve(name: str, values: Sequence[Mapping[str, float]], *, cost: Mapping[str, float]) -> BestOfN:
-    """Compute the best-of-N curve of one decoder.
-
-    Args:
-        name: The decoder.
-        values: For each setting: seed → value; only seeds that all settings have are used.
-        cost: `sign` (1: lower is better, -1: higher) and `target` (the cost is the distance to it; NaN: none).
-
-    Returns:
-        Scores as printed: values, or distances to the target.
-    """
+    """Compute the best-of-N curve of one decoder."""
     seeds = [s for s in values[0] if all(s in v and math.isfinite(v[s]) for v in values)]
     table = np.array([[v[s] for s in seeds] for v in values], dtype=np.float64)
     m = len(values)
@@ -133,11 +111,7 @@ def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def pool_std(table: F64) -> tuple[float, int]:
-    """Return the standard deviation over seeds, pooled over the settings of a decoder, and its degrees of freedom.
-
-    Args:
-        table: Shape (settings, seeds), two seeds or more.
-    """
+    """Return the standard deviation over seeds, pooled over the settings of a decoder, and its degrees of freedom."""
     degrees = table.shape[0] * (table.shape[1] - 1)
     squares = float(((table - table.mean(axis=1, keepdims=True)) ** 2).sum())
     return math.sqrt(squares / degrees), degrees

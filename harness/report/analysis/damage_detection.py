@@ -69,11 +69,7 @@ def differs(first: DamagedValue, second: DamagedValue) -> bool:
 
 
 def find_damage_curves(results: Results, items: Sequence[SystemValue]) -> list[DamageCurve]:
-    """Return the curve of every value of every metric over every damage, in the order of `list_damages`.
-
-    Raises:
-        DataError: If no damage was measured, or not the undamaged texts, or one value under two signatures.
-    """
+    """Return the curve of every value of every metric over every damage, in the order of `list_damages`."""
     groups: dict[tuple[str, str, str], dict[Damage, SystemValue]] = {}
     for item in (i for i in items if i.system == "model"):
         damage = parse_damage(item.axes.get("model", ""))

@@ -40,14 +40,7 @@ class Frontier:
         return float(self.entropy[0].min()), float(self.entropy[0].max())
 
     def evaluate(self, at: F64) -> F64:
-        """Return the interpolated log Gen-PPL of the values and of each replicate.
-
-        Args:
-            at: Entropies, shape (1 + replicates, k), or (k,) for all the same.
-
-        Returns:
-            Shape (1 + replicates, k).
-        """
+        """Return the interpolated log Gen-PPL of the values and of each replicate."""
         rows = np.broadcast_to(at, (len(self.entropy), np.shape(at)[-1]))
         return np.stack([interpolate(h, g, x) for h, g, x in zip(self.entropy, self.log_ppl, rows, strict=True)])
 
@@ -83,16 +76,7 @@ def fit_isotonic(values: F64) -> F64:
 
 
 def interpolate(entropy: F64, log_ppl: F64, at: F64) -> F64:
-    """Return the monotone interpolation of one set of points; beyond its ends a straight line.
-
-    Args:
-        entropy: Shape (points,), any order.
-        log_ppl: Shape (points,).
-        at: Entropies, shape (k,).
-
-    Raises:
-        UndefinedMetric: If fewer than two entropies differ.
-    """
+    """Return the monotone interpolation of one set of points; beyond its ends a straight line."""
     from scipy.interpolate import PchipInterpolator
 
     order = np.argsort(entropy, kind="stable")
@@ -109,36 +93,20 @@ def interpolate(entropy: F64, log_ppl: F64, at: F64) -> F64:
 
 
 def estimate_at(frontier: Frontier, entropy: F64) -> Estimate:
-    """Return a frontier's log Gen-PPL at an entropy.
-
-    Args:
-        frontier: The system.
-        entropy: The entropy (row 0) and its replicates, shape (1 + replicates,).
-
-    Raises:
-        UndefinedMetric: If the entropy is outside the frontier's reach.
-    """
+    """Return a frontier's log Gen-PPL at an entropy."""
     _check_reach(float(entropy[0]), frontier)
     values = frontier.evaluate(entropy[:, None])[:, 0]
     return Estimate(float(values[0]), values[1:])
 
 
 def estimate_gap(first: Frontier, second: Frontier, entropy: F64) -> Estimate:
-    """Return the difference of two frontiers at an entropy, first less second, in nats.
-
-    Raises:
-        UndefinedMetric: If the entropy is outside the reach of one of them.
-    """
+    """Return the difference of two frontiers at an entropy, first less second, in nats."""
     a, b = estimate_at(first, entropy), estimate_at(second, entropy)
     return Estimate(a.value - b.value, a.draws - b.draws)
 
 
 def estimate_area(first: Frontier, second: Frontier) -> Estimate:
-    """Return the area between two frontiers over their common entropies, first less second, in nats squared.
-
-    Raises:
-        UndefinedMetric: If they have no entropies in common.
-    """
+    """Return the area between two frontiers over their common entropies, first less second, in nats squared."""
     low, high = (f((first.reach[i], second.reach[i])) for i, f in ((0, max), (1, min)))
     if not high - low > _SAME:
         raise UndefinedMetric(

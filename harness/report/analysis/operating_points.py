@@ -36,9 +36,6 @@ def find_frontiers(results: Results, items: Sequence[SystemValue]) -> list[Syste
 
     A sampler with several settings at each of several numbers of steps has a frontier for each number. Systems without
     steps come first.
-
-    Raises:
-        DataError: If the replicates of the values were not stored.
     """
     frontiers = []
     for sweep, sampler, steps in _separate_steps(group_sweeps(items)):
@@ -80,11 +77,7 @@ def load_human_entropy(results: Results, items: Sequence[SystemValue], like: Sys
 
 
 def estimate_at_human(entry: SystemFrontier, human: F64 | None) -> Estimate:
-    """Return a frontier's log Gen-PPL at the entropy of human text.
-
-    Raises:
-        UndefinedMetric: If that entropy was not measured or is outside the frontier.
-    """
+    """Return a frontier's log Gen-PPL at the entropy of human text."""
     if human is None:
         raise UndefinedMetric("the entropy of human text was not measured")
     return estimate_at(entry.frontier, human)

@@ -92,14 +92,7 @@ class PairTest:
 
 
 def pair_tests(results: Results, metric: str, key: str, systems: Sequence[System] | None = None) -> list[PairTest]:
-    """Test all pairs of systems on one value with Holm correction; pairs without two values are skipped.
-
-    Args:
-        results: Runs of the systems.
-        metric: Registered name.
-        key: Name of the value.
-        systems: Systems to compare; None: all.
-    """
+    """Test all pairs of systems on one value with Holm correction; pairs without two values are skipped."""
     items = fold_seeds(results)
     tested_pairs = []
     for a, b in itertools.combinations(group_systems(items) if systems is None else systems, 2):
@@ -231,15 +224,7 @@ def per_example(results: Results, item: SystemValue) -> F64 | None:
 
 
 def by_prompt(values: F64, prompts: I64 | None) -> F64:
-    """Return one number per prompt so that their mean is the mean of all values.
-
-    Args:
-        values: Shape (n,).
-        prompts: The prompt of each value, 0 to m - 1, shape (n,); None if each value has its own prompt.
-
-    Returns:
-        Shape (m,): sum per prompt times m / n; the mean of each prompt if all have equally many samples.
-    """
+    """Return one number per prompt so that their mean is the mean of all values."""
     if prompts is None or len(prompts) != len(values):
         return values
     sums = np.bincount(prompts, weights=values).astype(np.float64)
@@ -263,16 +248,7 @@ def _list_values_by_seed(item: SystemValue, other: SystemValue) -> Mapping[str, 
 
 
 def compute_sign_flip_p(differences: F64, *names: str, draws: int = DRAWS) -> float:
-    """Return the two-sided p-value of the mean of paired differences under random signs.
-
-    Args:
-        differences: Shape (n,).
-        names: Names of the random stream.
-        draws: Number of random sign patterns if there are too many to enumerate.
-
-    Returns:
-        In (0, 1]; exact for n up to 14.
-    """
+    """Return the two-sided p-value of the mean of paired differences under random signs."""
     values = differences[differences != 0]
     if not len(values):
         return 1.0

@@ -35,11 +35,7 @@ _TYPES = {"sample": "sc:Integer"}  # the other fields are text
 
 
 def write_croissant(results: Results, folder: Path, name: str) -> list[Path]:
-    """Write the texts of the runs and `croissant.json`, which describes them.
-
-    Returns:
-        The files, relative to the folder.
-    """
+    """Write the texts of the runs and `croissant.json`, which describes them."""
     files = write_generations(results, folder)
     write_json(folder / METADATA, describe_files(files, name, results))
     return [*(file.path for file in files), Path(METADATA)]

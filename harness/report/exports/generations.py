@@ -44,11 +44,7 @@ class TextFile:
 
 
 def write_generations(results: Results, folder: Path) -> list[TextFile]:
-    """Write the texts of every system and of the human side under `folder/generations`.
-
-    Raises:
-        DataError: If no run has texts in the store.
-    """
+    """Write the texts of every system and of the human side under `folder/generations`."""
     texts = collect_page_texts([("", results)])
     names = [side.name for side in texts.sides]
     files: list[TextFile] = []

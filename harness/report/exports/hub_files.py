@@ -16,16 +16,7 @@ _DIGITS = 15
 
 
 def write_hub_files(results: Results, folder: Path, dataset: str | None) -> list[Path]:
-    """Write a folder per model below `models`: `README.md` with a model-index, and `.eval_results/<system>.yaml`.
-
-    Args:
-        results: The runs.
-        folder: Where the folders of the models go.
-        dataset: The dataset repository that the results are filed under; without one, no `.eval_results` are written.
-
-    Returns:
-        The files, relative to the folder.
-    """
+    """Write a folder per model below `models`: `README.md` with a model-index, and `.eval_results/<system>.yaml`."""
     items = fold_seeds(results)
     humans = [item for item in items if item.system == "human"]
     models: dict[str, list[System]] = {}

@@ -79,11 +79,7 @@ def _draw_divergence(results: Results, items: Sequence[SystemValue]) -> Figure |
 
 
 def mean_curve(runs: Sequence[F64]) -> Band:
-    """Average divergence curves at each height, so that the area under the mean is the mean of the areas.
-
-    Args:
-        runs: The curves of each seed's clusterings, shape (clusterings, points, 2); every seed weighs the same.
-    """
+    """Average divergence curves at each height, so that the area under the mean is the mean of the areas."""
     curves = [curve[np.lexsort((-curve[:, 1], curve[:, 0]))] for run in runs for curve in run]
     weights = np.concatenate([np.full(len(run), 1 / (len(run) * len(runs))) for run in runs])
     x = np.unique(np.concatenate([curve[:, 0] for curve in curves]))

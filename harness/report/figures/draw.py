@@ -27,15 +27,7 @@ def draw_all(
     fair: Layout | None = None,
     kinds: Collection[str] = (),
 ) -> list[Path]:
-    """Draw every figure that the runs have data for; returns the files.
-
-    Args:
-        results: What is drawn.
-        folder: Of the files.
-        traces: Filled with name → content of the figure as plain data, where that is possible.
-        fair: Draw also the curves of this layout.
-        kinds: Kinds of layouts that have figures of their own: `frontier`, `stress`.
-    """
+    """Draw every figure that the runs have data for; returns the files."""
     from openended.harness.report.figures.best_of_n_curves import best_of_n
     from openended.harness.report.figures.damage_heat_map import damage_heat_map
     from openended.harness.report.figures.generative_frontier import generative_frontier

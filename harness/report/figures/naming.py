@@ -14,13 +14,7 @@ FigureKey = tuple[str, ...]
 
 
 def name_figures(name: str, figures: Mapping[FigureKey, Figure | None], *, always: bool = False) -> dict[str, Figure]:
-    """Name the drawn figures by their subject and, if there are several, by what distinguishes them.
-
-    Args:
-        name: What they show.
-        figures: What each is about (task, options, …) → the figure, or None where there is nothing to draw.
-        always: The last word of what it is about (a system) is named even if there is but one figure.
-    """
+    """Name the drawn figures by their subject and, if there are several, by what distinguishes them."""
     present = {key: figure for key, figure in figures.items() if figure is not None}
     differ = [at for at, words in enumerate(zip(*present, strict=True)) if len(set(words)) > 1]
     differ += [len(key) - 1 for key in list(present)[:1] if always and len(key) - 1 not in differ]

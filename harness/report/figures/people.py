@@ -120,12 +120,7 @@ def _collect_primary_values(items: Sequence[SystemValue]) -> dict[str, list[floa
 
 
 def huse_regions(rated: PairRatings, rule: Rule) -> Figure:
-    """Draw both texts of all examples, the regions of the k-NN discriminator and both margins (HUSE Fig. 4).
-
-    Args:
-        rated: Pairs of rated texts.
-        rule: How the discriminator decides.
-    """
+    """Draw both texts of all examples, the regions of the k-NN discriminator and both margins (HUSE Fig. 4)."""
     from matplotlib.figure import Figure
 
     from openended.metrics.huse import HusePoints
@@ -169,12 +164,7 @@ def _shade(panel: Axes, texts: HusePoints, rule: Rule) -> None:
 
 
 def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw HUSE-D against HUSE-Q with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3).
-
-    Args:
-        parts: System → (HUSE-Q, HUSE-D).
-        styles: Color, marker and dash of each system.
-    """
+    """Draw HUSE-D against HUSE-Q with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3)."""
     visible = dict(list(parts.items())[:MOST])
     figure, (panel,) = create_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(visible) / 2))
     every = np.array(list(visible.values()))
@@ -231,12 +221,7 @@ def huse_stability(rated: PairRatings, rule: Rule, *, draws: int = _DRAWS, seed:
 
 
 def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw Spearman's ρ of every metric with every other over systems (Le Bronnec et al. 2024, Fig. 7).
-
-    Args:
-        values: Metric → one value a system, NaN where it has none. Cells with fewer than `LEAST_SYSTEMS` systems that
-            have both values are empty: the smallest two-sided p-value is 2/4! = 0.083 for four, 2/5! = 0.017 for five.
-    """
+    """Draw Spearman's ρ of every metric with every other over systems (Le Bronnec et al. 2024, Fig. 7)."""
     from openended.metrics.correlation import correlation_matrix
 
     shared = _count_shared(values)

@@ -75,12 +75,7 @@ def _draw_matrix(matrix: F64, labels: Sequence[str]) -> Figure:
 
 
 def average_by_system(runs: Sequence[TextSetSimilarity], systems: Sequence[int]) -> F64:
-    """Average over the sets of texts of two systems, shape (systems, systems); NaN where none were compared.
-
-    Args:
-        runs: The sets of texts of a grid.
-        systems: Systems in the order of the rows.
-    """
+    """Average over the sets of texts of two systems, shape (systems, systems); NaN where none were compared."""
     sums, counts = np.zeros((len(systems), len(systems))), np.zeros((len(systems), len(systems)))
     row = {system: index for index, system in enumerate(systems)}
     owner = {run.text_set: run.system for run in runs if run.text_set >= 0}

@@ -13,11 +13,7 @@ SystemKey = tuple[tuple[str, str], ...]
 
 
 class SystemStyles:
-    """The styles of all systems of a report.
-
-    Args:
-        items: All values; the systems are numbered in table order.
-    """
+    """The styles of all systems of a report."""
 
     def __init__(self, items: Sequence[SystemValue]) -> None:
         self._numbers: dict[SystemKey, int] = {}
@@ -25,11 +21,7 @@ class SystemStyles:
             self._numbers.setdefault(_make_key(system.items[0].axes), len(self._numbers))
 
     def choose(self, items: Sequence[SystemValue]) -> list[dict[str, Any]]:
-        """Return the styles of the systems of one figure, all different as far as there are enough.
-
-        Args:
-            items: One value of each system.
-        """
+        """Return the styles of the systems of one figure, all different as far as there are enough."""
         numbers = [self._numbers.get(_make_key(item.axes), 0) % STYLES for item in items]
         free = [number for number in range(STYLES) if number not in numbers]
         used: set[int] = set()

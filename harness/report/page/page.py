@@ -59,20 +59,7 @@ def write_page(
     compared_results: Mapping[str, Results] | None = None,
     leaderboard: bool = False,
 ) -> list[Path]:
-    """Write the page and, if there are many texts, a folder next to it; all text is escaped.
-
-    Args:
-        results: What the page is about.
-        tables: Shown as they stand.
-        figures: Their files; PNGs are shown.
-        path: The page.
-        traces: Name of a figure → its content as plain data; such a figure is interactive.
-        compared_results: Prefix of the systems' names → results whose texts are shown, where two reports are compared.
-        leaderboard: Whether the tables get a filter and the texts stay out.
-
-    Returns:
-        The page and what was written beside it.
-    """
+    """Write the page and, if there are many texts, a folder next to it; all text is escaped."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 

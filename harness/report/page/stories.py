@@ -13,11 +13,7 @@ from openended.harness.results import Results, SystemValue
 
 
 class Stories:
-    """Collects the details of table cells; shared strings are stored once.
-
-    Args:
-        results: What the tables are about.
-    """
+    """Collects the details of table cells; shared strings are stored once."""
 
     def __init__(self, results: Results) -> None:
         self._results = results

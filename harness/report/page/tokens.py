@@ -20,24 +20,14 @@ UNKNOWN = "\ufffd"  # decoded from an incomplete character
 
 
 class TokenEnds:
-    """Finds the tokens of texts.
-
-    Args:
-        tokenizer: A `tokenizers.Tokenizer`.
-    """
+    """Finds the tokens of texts."""
 
     def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401
         self._tokenizer = tokenizer
         self._pieces: dict[int, tuple[str, int]] = {}
 
     def lengths(self, text: str, ids: Sequence[int], count: int) -> list[int] | None:
-        """Return the length of each token in the text, UTF-16 units; None where tokens and text do not agree.
-
-        Args:
-            text: The text.
-            ids: Its token ids, perhaps under another tokenizer.
-            count: How many tokens the scorer saw.
-        """
+        """Return the length of each token in the text, UTF-16 units; None where tokens and text do not agree."""
         for candidate_ids in (
             ids,
             self._tokenizer.encode(text, add_special_tokens=False).ids if len(ids) != count else (),

@@ -30,11 +30,6 @@ def find_typical_words(texts: Sequence[str], counts: Mapping[str, int], total: i
     """Return the words that occur in several of these texts and in few of all.
 
     A word's weight is the number of these texts that have it times log(total / number of all texts that have it).
-
-    Args:
-        texts: The central texts of a cell.
-        counts: Word → number of all texts that have it.
-        total: Number of all texts.
     """
     shared = {word: n for word, n in Counter(w for text in texts for w in find_words(text)).items() if n > 1}
     weights = {word: n * math.log(total / min(max(counts.get(word, 1), 1), total)) for word, n in shared.items()}
@@ -50,14 +45,7 @@ def quote_beginning(text: str) -> str:
 
 
 def summarize_cells(system: str, value: float, cells: Sequence[Mapping[str, Any]], quote: str) -> str:
-    """Say what the score loses and which cell shows most of it.
-
-    Args:
-        system: Name of the system.
-        value: Its MAUVE; NaN if unknown.
-        cells: Shares of both sides.
-        quote: Beginning of a central model text of the first cell.
-    """
+    """Say what the score loses and which cell shows most of it."""
     cell = find_worst_cell(cells)
     loses = f"{system} loses {1 - value:.2f} (MAUVE {value:.2f})" if math.isfinite(value) else system
     human, model = (f"{100 * cell[side]:.0f} %" for side in ("human", "model"))
@@ -73,13 +61,7 @@ def find_worst_cell(cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def summarize_missed(system: str, missed: Mapping[str, Mapping[str, Any]], quotes: Mapping[str, str]) -> str:
-    """Say how many texts precision and recall miss.
-
-    Args:
-        system: Name of the system.
-        missed: Side → number of its texts that are missed.
-        quotes: Side → beginning of one of them.
-    """
+    """Say how many texts precision and recall miss."""
     words = {
         "model": ("of its texts have no human text nearby", "precision"),
         "human": ("human texts have no text of it nearby", "recall"),

@@ -24,12 +24,6 @@ def mark_best_cells(
 
     Cells are compared by tests if there are any, else by intervals, else by the printed value. Cells with the same
     printed value as the best are always marked. Nothing is marked in a column whose scoring model is out of its domain.
-
-    Args:
-        column: The column.
-        cells: Row → cell.
-        targets: Row → human value; NaN if there is none.
-        compare: Tests a cell against the best one; None: nothing can be tested.
     """
     costs = {
         key: _compute_cost(column, cell.value, targets[key]) for key, cell in cells.items() if math.isfinite(cell.value)

@@ -17,13 +17,7 @@ RESOLVED = 1.96 * math.sqrt(2)  # standard errors between two independent values
 def list_warnings(
     models: Sequence[SystemValue], items: Iterable[SystemValue], label: Callable[[SystemValue], str]
 ) -> tuple[str, ...]:
-    """Return the caveats about values, and the remark on different numbers of texts.
-
-    Args:
-        models: The systems' values in the table.
-        items: All values, those of the human text included.
-        label: Value → label of its row.
-    """
+    """Return the caveats about values, and the remark on different numbers of texts."""
     notes: dict[str, set[str]] = {}
     for item in (i for i in models if i.note and math.isfinite(i.mean)):
         notes.setdefault(f"{item.metric}: {item.note}", set()).add(label(item))

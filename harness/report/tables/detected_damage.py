@@ -26,11 +26,7 @@ _REMARKS = (
 
 
 def build_stress_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build a table of damages by metrics for every value of the axes in `split`.
-
-    Raises:
-        DataError: If no damage was measured.
-    """
+    """Build a table of damages by metrics for every value of the axes in `split`."""
     items = fold_seeds(results)
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)

@@ -66,12 +66,7 @@ _BY = "Tests over examples, over replicates or, without either, over seeds; ?: t
 
 
 def build_fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of a layout of kind `fair` for every value of the axes in `split`.
-
-    Raises:
-        SpecError: If two values of one metric have different signatures.
-        DataError: If no decoder has several settings.
-    """
+    """Build the tables of a layout of kind `fair` for every value of the axes in `split`."""
     items = fold_seeds(results)
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)

@@ -42,12 +42,7 @@ _REMARKS = (
 
 
 def build_frontier_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the table of frontiers for every value of the axes in `split`.
-
-    Raises:
-        SpecError: If two values of Gen-PPL have different signatures.
-        DataError: If no decoder was run at two settings.
-    """
+    """Build the table of frontiers for every value of the axes in `split`."""
     items = fold_seeds(results)
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)

@@ -154,11 +154,7 @@ def suggest_filter(metric: str, field: str, value: str, items: Sequence[SystemVa
 def select_comparable(
     metric: str, items: Sequence[SystemValue], table: str, layout: Layout
 ) -> tuple[list[SystemValue], list[SystemValue]]:
-    """Return the values that may share a column, and with `differing: mark` those that may not.
-
-    Raises:
-        IncomparableError: If there are others and the layout does not mark them.
-    """
+    """Return the values that may share a column, and with `differing: mark` those that may not."""
     if layout.differing != "mark" or not items:
         check_signatures(metric, items, table, layout.allow)
         return list(items), []
@@ -168,11 +164,7 @@ def select_comparable(
 
 
 def check_signatures(metric: str, items: Sequence[SystemValue], table: str, allow: Sequence[str] = ()) -> None:
-    """Check that values of one column have equal signatures.
-
-    Raises:
-        IncomparableError: Names the fields that differ, their values and the two systems.
-    """
+    """Check that values of one column have equal signatures."""
     for item in items[1:]:
         first = items[0]
         if item.signature == first.signature:

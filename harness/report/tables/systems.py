@@ -53,12 +53,7 @@ RowKey = tuple[tuple[str, str], ...]
 
 
 def build_value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of a layout of kind `values`, one per value of the axes in `split`.
-
-    Raises:
-        SpecError: If two values of one column have different signatures, or two systems would share a row.
-        DataError: If none of the layout's metrics was measured.
-    """
+    """Build the tables of a layout of kind `values`, one per value of the axes in `split`."""
     items = fold_seeds(results)
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)

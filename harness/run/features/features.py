@@ -58,14 +58,7 @@ class FeatureHandle:
 
 
 class Featurizer(ScorerFeatures):
-    """Computes and caches the features of a run's sources (human, model and ceiling texts).
-
-    Args:
-        scoring: Settings of scorer and embedder.
-        generation: Settings of the model under test, for teacher-forced features.
-        runtime: Device and batch size.
-        builder: Builds the artifacts.
-    """
+    """Computes and caches the features of a run's sources (human, model and ceiling texts)."""
 
     def __init__(
         self, scoring: ScoringPart, generation: GenerationPart, runtime: Runtime, builder: ArtifactBuilder
@@ -77,11 +70,7 @@ class Featurizer(ScorerFeatures):
         self._features: dict[tuple[object, Need], FeatureHandle] = {}
 
     def digests(self, source: TextRows, needs: Iterable[Need]) -> dict[str, str | None]:
-        """Return the digest of each needed feature.
-
-        Raises:
-            UndefinedMetric: If a feature does not exist for this system (a decoder without Q, say).
-        """
+        """Return the digest of each needed feature."""
         return {_label(need): self._get_feature(source, need).content for need in needs}
 
     def side(self, source: TextRows, needs: Iterable[Need]) -> Side:
@@ -105,12 +94,7 @@ class Featurizer(ScorerFeatures):
         return feature.value if feature.content is not None else None
 
     def make(self, requests: Sequence[tuple[TextRows, Sequence[Need]]], decoder: Decoder | None) -> None:
-        """Compute (or plan) all needed features of each source; features that exist are skipped.
-
-        Args:
-            requests: Sources with their needs; a source may occur several times.
-            decoder: The resolved decoder whose Q is measured.
-        """
+        """Compute (or plan) all needed features of each source; features that exist are skipped."""
         missing: dict[object, dict[Need, TextRows]] = defaultdict(dict)
         for source, needs in requests:
             for need in needs:

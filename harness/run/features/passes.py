@@ -78,15 +78,7 @@ class ModelPasses:
         score_options: ScoringOptions,
         requested: Sequence[str],
     ) -> list[Build]:
-        """Score, rank tokens and, if `embedder` is the same model, embed: what is requested, in one pass.
-
-        Args:
-            spec: The scorer.
-            embedder: The same model as an embedder; None: the pass keeps no vectors.
-            source: The texts.
-            score_options: How they are read.
-            requested: Some of `score`, `rank` and `embed`; the result has their order.
-        """
+        """Score, rank tokens and, if `embedder` is the same model, embed: what is requested, in one pass."""
         if embedder is not None and list(requested) == ["embed"]:
             return self.embed([embedder], source, "prompt_and_continuation", [0])
         lm = self.session.model(spec, self.runtime)

@@ -128,11 +128,7 @@ def get_content(entry: Entry | None) -> str | None:
 
 
 def get_path(entry: Entry | None) -> Path:
-    """Return an artifact's folder.
-
-    Raises:
-        UndefinedMetric: If it was not made yet.
-    """
+    """Return an artifact's folder."""
     if entry is None:
         raise UndefinedMetric("a feature was not made yet")
     return entry.path

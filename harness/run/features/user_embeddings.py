@@ -20,11 +20,7 @@ from openended.harness.storage import RowFile
 def find_user_embeddings(
     files: UserEmbeddings, source: TextRows, builder: ArtifactBuilder
 ) -> tuple[str | None, Callable[[], Any]]:
-    """Return the digest of a source's vectors (None while that is not known), and what loads them.
-
-    Raises:
-        DataError: If the file is missing, is no array of numbers with two axes, or has not a row for each text.
-    """
+    """Return the digest of a source's vectors (None while that is not known), and what loads them."""
     path = files.model if source.role == "model" else files.human
     content = builder.try_or_note(partial(_digest_vectors, path))
     if content is None or source.entry is None:

@@ -30,15 +30,7 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 def write_explanations(
     folder: Path, store: Path, measured: Sequence[SystemResult], human: TextRows, model: TextRows
 ) -> None:
-    """Write the explanations of the metrics of the system under test; nothing if there are none.
-
-    Args:
-        folder: Of the run.
-        store: The store's root.
-        measured: All results of the run.
-        human: The human side.
-        model: The system under test.
-    """
+    """Write the explanations of the metrics of the system under test; nothing if there are none."""
     lines: list[Mapping[str, Json]] = []
     names: Names = {}
     for result in measured:

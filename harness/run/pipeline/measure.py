@@ -70,14 +70,7 @@ class _MetricCodeError(Exception):
 
 
 class MetricRunner:
-    """Computes metrics from finished sides through the store.
-
-    Args:
-        run: The run.
-        sides: Has made all that the metrics need.
-        fingerprint: Digest of the task's data, for the signature.
-        others: All systems of a grid, for metrics that fit something on all of them.
-    """
+    """Computes metrics from finished sides through the store."""
 
     def __init__(
         self, run: ResolvedRun, sides: Featurizer, fingerprint: str | None, others: Sequence[TextRows] = ()

@@ -33,11 +33,7 @@ class Objective:
         return f"|Δ {self.name}|" if self.aim == "toward_human" else self.name
 
     def check(self, metrics: Sequence[Metric]) -> None:
-        """Check that the runs will measure the value.
-
-        Raises:
-            SpecError: If they will not, or there is no human value to compare with.
-        """
+        """Check that the runs will measure the value."""
         by_name = {m.name: m for m in metrics}
         head, _, _ = self.name.partition(".")
         metric = by_name.get(head) or next((m for m in metrics if self.name in {*m.titles, *m.directions}), None)
@@ -56,12 +52,7 @@ class Objective:
             )
 
     def value(self, record: RunRecord) -> float:
-        """Read the value from the record of a finished run.
-
-        Raises:
-            DataError: If it has no value there.
-            SpecError: If the metric has no such key.
-        """
+        """Read the value from the record of a finished run."""
         row, key = self._find_value(record)
         value = row.values.get(key, math.nan)
         if not math.isfinite(value):
@@ -90,11 +81,7 @@ class Objective:
 
 
 def parse_objectives(node: Mapping[str, object]) -> tuple[Objective, ...]:
-    """Read the objectives of a search from its options.
-
-    Raises:
-        SpecError: If there is none, one is given twice, or an option is no list of names.
-    """
+    """Read the objectives of a search from its options."""
     objectives: list[Objective] = []
     for aim in AIMS:
         value = node.get(aim) or []

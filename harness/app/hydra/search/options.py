@@ -50,11 +50,7 @@ class SearchOptions:
 
 
 def parse_search_options(config: DictConfig) -> SearchOptions:
-    """Read the options of a search.
-
-    Raises:
-        SpecError: If an option is invalid.
-    """
+    """Read the options of a search."""
     # Unresolved, because a space may refer to an option of the job (`${model.label}`).
     raw = OmegaConf.to_container(config.hydra.sweeper, resolve=False)
     node: dict[str, Any] = {str(k): v for k, v in raw.items()} if isinstance(raw, dict) else {}
@@ -81,11 +77,7 @@ def parse_search_options(config: DictConfig) -> SearchOptions:
 
 
 def check_search(config: DictConfig) -> None:
-    """Check, before any model is loaded, that the bounds of every space give valid runs with every objective.
-
-    Raises:
-        SpecError: If a run is invalid or lacks an objective.
-    """
+    """Check, before any model is loaded, that the bounds of every space give valid runs with every objective."""
     options = parse_search_options(config)
     space, plan = options.plan.space, options.plan
     jobs = [space.words(corner, space.seeds[0]) for corner in space.corners()]

@@ -59,11 +59,7 @@ class Parameter:
         return self.choices or tuple(str(int(v)) if self.whole else format_number(v) for v in (self.low, self.high))
 
     def values(self) -> tuple[Any, ...]:
-        """List all values in the study's types.
-
-        Raises:
-            SpecError: If the number of values is infinite.
-        """
+        """List all values in the study's types."""
         if self.choices:
             return self.choices
         if self.step is None and not self.whole:
@@ -123,11 +119,7 @@ class Space:
                     yield base | inner | {parameter.key: end}
 
     def list_settings(self) -> list[dict[str, Any]]:
-        """List all settings in the study's types.
-
-        Raises:
-            SpecError: If the number of values is infinite.
-        """
+        """List all settings in the study's types."""
         always = [p for p in self.parameters if p.when is None]
         out: list[dict[str, Any]] = []
         for values in product(*(p.values() for p in always)):
@@ -145,16 +137,7 @@ def format_number(value: float) -> str:
 
 
 def parse_space(params: Mapping[str, Any], spaces: Mapping[str, Mapping[str, Any]], words: Sequence[str]) -> Space:
-    """Read a space.
-
-    Args:
-        params: Option → value in Hydra's syntax; the command line takes precedence.
-        spaces: Choice of a group → its own options → values in Hydra's syntax.
-        words: The command line.
-
-    Raises:
-        SpecError: If a value is no space, a choice is not searched, or there is nothing to search.
-    """
+    """Read a space."""
     typed = {_parse_word(word).key_or_group: word for word in words}
     # Null takes an axis out: of an experiment that another one builds on.
     axes = {key: f"{key}={value}" for key, value in params.items() if value is not None and key not in typed}
@@ -209,11 +192,7 @@ def _parse_word(word: str) -> Override:
 
 
 def _parse_parameter(override: Override, name: str, when: tuple[str, str] | None = None) -> Parameter:
-    """Return the parameter that a parsed word stands for.
-
-    Raises:
-        SpecError: If it stands for none.
-    """
+    """Return the parameter that a parsed word stands for."""
     key, typed, value = override.key_or_group, str(override.input_line), override.value()
     tags: set[str] = set(getattr(value, "tags", ()))
     if unknown := tags - {"log"}:
@@ -267,11 +246,7 @@ def add_integer_hint(error: str, parameters: Sequence[Parameter]) -> str:
 
 
 def check_choice(text: str, accepted: Sequence[str], option: str) -> str:
-    """Return a word after checking that it is one of the choices.
-
-    Raises:
-        SpecError: If it is none of them.
-    """
+    """Return a word after checking that it is one of the choices."""
     if text not in accepted:
         raise SpecError(f"{option}: no {text!r}{suggest(text, accepted)}")
     return text

@@ -62,12 +62,7 @@ class SearchPlan:
         return self.sampler if self.sampler != AUTO else "tpe" if len(self.objectives) == 1 else "nsgaii"
 
     def check(self) -> None:
-        """Check that Optuna accepts the plan.
-
-        Raises:
-            SpecError: Names the option that does not fit.
-            ExtraNotInstalled: If Optuna is not installed.
-        """
+        """Check that Optuna accepts the plan."""
         check_choice(self.sampler, [AUTO, *SAMPLERS, GRID_SAMPLER], "sampler")
         if len(self.objectives) > 1 and self.method not in SEVERAL:
             raise SpecError(f"sampler: {self.method} is for one objective; for several: {', '.join(SEVERAL)}")
@@ -82,11 +77,7 @@ class SearchPlan:
         self.make_sampler(0)
 
     def make_sampler(self, number: int) -> BaseSampler:
-        """Return the sampler for the trial of this number.
-
-        Raises:
-            SpecError: If Optuna does not take its options.
-        """
+        """Return the sampler for the trial of this number."""
         optuna = import_optuna()
         seed = derive_seed(self.seed, "search", number) % 2**32
         if self.method == GRID_SAMPLER:  # the study already holds every setting
@@ -119,11 +110,7 @@ class StudyRunner:
         self._me = temporary_files.create_temporary_name("search")
 
     def start(self) -> int:
-        """Resume what earlier processes left; return the number of trials that finished without an error.
-
-        Raises:
-            StoreError: If another process is filling the study.
-        """
+        """Resume what earlier processes left; return the number of trials that finished without an error."""
         states = import_optuna().trial.TrialState
         trials = self.study.get_trials(deepcopy=False)
         self._left = [t for t in trials if t.state == states.RUNNING]
@@ -220,11 +207,7 @@ class StudyRunner:
 
 
 def import_optuna() -> Any:  # noqa: ANN401 - a module
-    """Import Optuna, with its log messages switched off.
-
-    Raises:
-        ExtraNotInstalled: If it is not installed.
-    """
+    """Import Optuna, with its log messages switched off."""
     try:
         import optuna
     except ImportError as err:
@@ -258,11 +241,7 @@ def _make_pruner(plan: SearchPlan) -> Any:  # noqa: ANN401 - one of Optuna's
 
 
 def _open_database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
-    """Open the file of the studies.
-
-    Raises:
-        StoreError: If it cannot be opened.
-    """
+    """Open the file of the studies."""
     from sqlalchemy.exc import SQLAlchemyError
 
     check_writable(path.parent)

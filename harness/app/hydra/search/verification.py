@@ -28,11 +28,7 @@ Values = tuple[float, ...]
 
 
 def reject_false_trials(plan: SearchPlan, path: Path) -> int:
-    """Mark finished trials as failed if the records of their runs do not give their values; return how many.
-
-    Raises:
-        StoreError: If the file of the study cannot be read or written.
-    """
+    """Mark finished trials as failed if the records of their runs do not give their values; return how many."""
     if not path.is_file():
         return 0
     with describe_study_errors(path):
@@ -49,11 +45,7 @@ def reject_false_trials(plan: SearchPlan, path: Path) -> int:
 
 @contextlib.contextmanager
 def describe_study_errors(path: Path) -> Iterator[None]:
-    """Turn Optuna's errors about a damaged study file into a one-line error.
-
-    Raises:
-        StoreError: Names the file.
-    """
+    """Turn Optuna's errors about a damaged study file into a one-line error."""
     try:
         yield
     except HarnessError:
@@ -64,11 +56,7 @@ def describe_study_errors(path: Path) -> Iterator[None]:
 
 
 def read_values(plan: SearchPlan, words: Sequence[str], folder: object) -> Values:
-    """Return the objectives' values from a run's record, after checking that the run had these overrides.
-
-    Raises:
-        DataError: If the record cannot be read, or belongs to another setting.
-    """
+    """Return the objectives' values from a run's record, after checking that the run had these overrides."""
     if not isinstance(folder, str) or not folder:
         raise DataError(f"expected a run folder, got {folder!r:.60}")
     record = read_record(Path(folder))

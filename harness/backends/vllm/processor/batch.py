@@ -72,13 +72,7 @@ class BatchRows:
     def choose_tokens(
         self, logits: Tensor, indices: Sequence[int] | None = None, steps: Sequence[int] | None = None
     ) -> Tensor:
-        """Mask each row of logits (n, V) except for the token that the harness chooses.
-
-        Args:
-            logits: Float32, as the model gives them; written to.
-            indices: The batch's index of each row of logits; None: its own number.
-            steps: Number of tokens that each text has; None: as its list of tokens says.
-        """
+        """Mask each row of logits (n, V) except for the token that the harness chooses."""
         import torch
 
         numbers: dict[int, list[int]] = {}

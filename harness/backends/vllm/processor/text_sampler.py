@@ -65,13 +65,7 @@ class TextSampler:
         return slot
 
     def choose(self, logits: Tensor, slots: Sequence[int], steps: Sequence[int]) -> Tensor:
-        """Draw the next tokens (n,) from logits (n, V), which may be overwritten.
-
-        Args:
-            logits: Raw logits of the model, float32.
-            slots: The texts.
-            steps: Number of tokens that each of them has.
-        """
+        """Draw the next tokens (n,) from logits (n, V), which may be overwritten."""
         import torch
 
         at = torch.tensor(slots, device=logits.device)

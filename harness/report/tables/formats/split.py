@@ -7,16 +7,7 @@ from itertools import pairwise
 
 
 def pieces(widths: Sequence[float], label: float, width: float) -> list[range]:
-    """Split columns into parts of similar width that fit a given width, with at least one column each.
-
-    Args:
-        widths: Width of every column.
-        label: Width of the row labels, repeated in every part.
-        width: Available width in the same unit.
-
-    Returns:
-        Column indices of each part, in order; one part if everything fits.
-    """
+    """Split columns into parts of similar width that fit a given width, with at least one column each."""
     room = max(width - label, 0)
     fewest = _cut(widths, room)
     # Balance the parts: the smallest width that needs no more parts.
