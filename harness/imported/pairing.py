@@ -141,7 +141,7 @@ class ImportedRows:
 def _pair(
     texts: Sequence[ImportedText], examples: Sequence[Row], path: Path
 ) -> tuple[list[tuple[Row, ImportedText]], list[str]]:
-    """Return (example, text) pairs, and how they were found: by ids where there are any, else by prompt, else in order."""
+    """Return (example, text) pairs and how they were paired: by ids if there are any, else by prompt, else in order."""
     if not texts[0].paired:
         _check_count(len(texts), len(examples), path)
         pairs = [(replace(e, prompt="", prompt_ids=()), text) for e, text in zip(examples, texts, strict=False)]

@@ -213,7 +213,7 @@ def get_bos_prefix(bos_prefix: tuple[int, ...], ids: Sequence[int] | NDArray[Any
 
 
 def find_bos_prefix(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - of tokenizers or of transformers
-    """Return the beginning-of-text token if the model is to read it first, by `bos`, else by what its tokenizer does."""
+    """Return the beginning-of-text token if the model reads it first: by `bos`, else as its tokenizer does."""
     if spec.bos is False:
         return ()
     before, _ = find_added_ids(inner)

@@ -15,7 +15,7 @@ _TEXTS = {
 
 
 def describe_token_ids(metric: Metric, source: TextRows, scoring: ScoringPart) -> str | None:
-    """Name the tokens of a sample file that a metric reads; None if it reads none, or the texts are of another origin."""
+    """Name the tokens of a sample file that a metric reads; None if it reads none or the texts come from elsewhere."""
     ids = source.entry.meta.get("ids") if source.entry is not None else None
     tokenizers = [spec for need in metric.needs() if (spec := _find_tokenizer(need.kind, need.by, scoring)) is not None]
     if ids is None or not tokenizers:

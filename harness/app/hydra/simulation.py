@@ -25,7 +25,7 @@ def refuse_single_run(judgments: str | None) -> None:
 
 
 def simulate_judgments(jobs: Sequence[RunTexts]) -> dict[str, str]:
-    """Simulate judgments of all jobs with `judgments=simulated:…`; return that option's value → the file of judgments."""
+    """Simulate judgments of all jobs with `judgments=simulated:…`; return option value → file of judgments."""
     from openended.harness.rating import run_simulated_study
 
     groups: dict[str, list[RunTexts]] = {}
