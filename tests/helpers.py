@@ -22,7 +22,8 @@ from openended.harness.core.metric import Features, Metric, Need, Side
 from openended.harness.core.types import Ragged
 from openended.harness.decoders.base import Decoder, GenerationRequest, Prompt, QDecoder
 from openended.harness.models.backend import EmbeddingRequest, QStatisticsRequest, ScoringRequest, TextVectors
-from openended.harness.models.embedder import EmbedderSpec, embed
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.score import embed
 from openended.harness.models.spec import ModelSpec
 
 ROOT = Path(__file__).parents[1]

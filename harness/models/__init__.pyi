@@ -1,14 +1,10 @@
 from .backend import (
-    Ability as Ability,
     Backend as Backend,
-    BackendSpec as BackendSpec,
     EmbeddingRequest as EmbeddingRequest,
     GradientRequest as GradientRequest,
-    ModelService as ModelService,
     QStatisticsRequest as QStatisticsRequest,
     ScoringRequest as ScoringRequest,
     TextVectors as TextVectors,
-    require_model as require_model,
 )
 from .chat import ChatTemplate as ChatTemplate, load_template as load_template, split_into_turns as split_into_turns
 from .check_finite import (
@@ -16,12 +12,7 @@ from .check_finite import (
     check_logits as check_logits,
     describe_broken_weights as describe_broken_weights,
 )
-from .embedder import (
-    EmbedderSpec as EmbedderSpec,
-    collect_vectors as collect_vectors,
-    embed_texts as embed_texts,
-    join_rows as join_rows,
-)
+from .embedder import EmbedderSpec as EmbedderSpec
 from .families import Kind as Kind, choose_kind as choose_kind, get_body as get_body, rescale_logits as rescale_logits
 from .forward import ForwardRow as ForwardRow, Pool as Pool, Pooling as Pooling, allocate_vectors as allocate_vectors
 from .gradients import sketch_gradients as sketch_gradients
@@ -33,13 +24,24 @@ from .loading.weights import check_weights as check_weights, hide_loading_report
 from .memory import free_memory as free_memory, is_out_of_memory as is_out_of_memory
 from .model_cache import ModelCache as ModelCache, pick_device as pick_device
 from .score import (
+    collect_vectors as collect_vectors,
     compute_token_nll as compute_token_nll,
     embed_and_score as embed_and_score,
+    embed_texts as embed_texts,
+    join_rows as join_rows,
     plan_scoring as plan_scoring,
     split_columns as split_columns,
 )
 from .sizes import ModelSize as ModelSize
-from .spec import BUNDLED as BUNDLED, ModelSpec as ModelSpec, list_bundled_models as list_bundled_models
+from .spec import (
+    BUNDLED as BUNDLED,
+    Ability as Ability,
+    BackendSpec as BackendSpec,
+    ModelService as ModelService,
+    ModelSpec as ModelSpec,
+    list_bundled_models as list_bundled_models,
+    require_model as require_model,
+)
 from .tokenizer import (
     TextTokenizer as TextTokenizer,
     cut_continuation as cut_continuation,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import Advance, DataError
-from openended.harness.models.embedder import join_rows
+from openended.harness.models.score import join_rows
 
 if TYPE_CHECKING:
     import torch

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from openended.harness.core import Json, Runtime, canonicalize, digest, show_progress
+from openended.harness.models.transformers import load_embedder
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
     from openended.harness.decoders import Decoder
-    from openended.harness.models.backend import Backend, BackendSpec
+    from openended.harness.models.backend import Backend
     from openended.harness.models.embedder import EmbedderSpec
+    from openended.harness.models.spec import BackendSpec
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +48,6 @@ class ModelCache:
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
         """Return an embedder, loading it if needed; a causal embedder and a scorer of the same model share weights."""
-        from openended.harness.models.embedder import load_embedder
-
         if spec.kind == "causal":
             return self.model(spec.model_spec(), runtime)
         return self._load(spec.identity(), spec.title, runtime, lambda d: load_embedder(spec, device=d))

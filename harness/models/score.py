@@ -1,22 +1,28 @@
-"""Token losses of texts, and those together with their vectors in one pass.
+"""Token losses and vectors of texts, together in one pass where one model gives both.
 
-Rows keep their order; both sides go through the same functions with the same options.
+Rows keep their order; both sides go through the same functions with the same options. Texts are cut on
+the right for vectors, and how many were is returned.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Advance, DataError, Ragged, SpecError
-from openended.harness.models import forward
 from openended.harness.models.backend import EmbeddingRequest, ScoringRequest, TextVectors
 from openended.harness.models.check_finite import check_finite
-from openended.harness.models.embedder import collect_vectors, join_rows
+from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
+    from openended.harness.models.embedder import EmbedderSpec
+
+log = logging.getLogger(__name__)
 
 
 class Reader(Protocol):
@@ -81,13 +87,13 @@ def embed_and_score(
     )
     jobs, out = plan_scoring(lm, scoring)
     lengths = join_rows(prompts, continuations, lm.bos_prefix).lengths
-    pool = forward.Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
+    pool = Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
     lm.forward(jobs, rows=len(out), pool=pool, nll=out.values, batch_size=size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return collect_vectors(lm.spec.title, pool.vectors, lengths, (limit,))[0], out
 
 
-def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[forward.ForwardRow], Ragged]:
+def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[ForwardRow], Ragged]:
     """Return the sequences to run and the array that their scores fill."""
     prompts, continuations = request.prompts, request.continuations
     start = (lm.start_id,) if request.bos else ()
@@ -96,7 +102,7 @@ def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[forward.Forw
     first = np.maximum(first, 1)
     offsets = np.concatenate([[0], np.cumsum(np.maximum(rows.lengths - first, 0))]).astype(np.int64)
     context, stride = _check_window(lm.context_length, request)
-    jobs: list[forward.ForwardRow] = []
+    jobs: list[ForwardRow] = []
     for i, ids in enumerate(rows):
         read = ids if len(ids) else np.array([lm.start_id])
         jobs += _split_into_windows(i, read, int(first[i]), int(offsets[i]), context, stride)
@@ -123,14 +129,14 @@ def _check_window(context: int | None, request: ScoringRequest) -> tuple[int | N
 
 
 def _split_into_windows(
-    row: int, ids: forward.Integers, first: int, out: int, context: int | None, stride: int | None = None
-) -> list[forward.ForwardRow]:
+    row: int, ids: Integers, first: int, out: int, context: int | None, stride: int | None = None
+) -> list[ForwardRow]:
     """Cut a sequence into windows of the context; each later window scores what the ones before have not."""
     if context is None or len(ids) <= context:
-        return [forward.ForwardRow(row, ids, min(first, len(ids)), out)]
+        return [ForwardRow(row, ids, min(first, len(ids)), out)]
     if context < 2:
         raise DataError(f"a scorer with a context of {context} cannot score texts")
-    jobs = [forward.ForwardRow(row, ids[:context], min(first, context), out)]
+    jobs = [ForwardRow(row, ids[:context], min(first, context), out)]
     done = max(first, context)
     if first < context:
         out += context - first
@@ -138,7 +144,80 @@ def _split_into_windows(
     while done < len(ids):
         end = min(len(ids), done + step)
         start = end - context
-        jobs.append(forward.ForwardRow(-1, ids[start:end], done - start, out))
+        jobs.append(ForwardRow(-1, ids[start:end], done - start, out))
         out += end - done
         done = end
     return jobs
+
+
+def embed(lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
+    """Embed prompt + continuation, cut on the right, at every maximum length that the embedder lists.
+
+    One pass gives all lengths where the model is causal, for its states do not see what follows.
+    """
+    spec = request.embedder
+    limits = spec.list_limits(lm.context_length)
+    if spec.kind == "causal":
+        return dict(zip(limits, _embed(lm, request, tuple(limits.values()), advance), strict=True))
+    return {length: _embed(lm, request, (limit,), advance)[0] for length, limit in limits.items()}
+
+
+def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch_size: int) -> TextVectors:  # noqa: ANN401
+    """Embed with a sentence-transformers model (`spec.kind == "sentence"`), which tokenizes and pools itself."""
+    if spec.kind != "sentence":
+        raise SpecError("embedder.kind: embed_texts is for sentence models; use embed")
+    vectors = np.asarray(encoder.encode(list(texts), batch_size=batch_size, show_progress_bar=False), np.float32)
+    limit = encoder.max_seq_length
+    lengths = [len(encoder.tokenizer(text, truncation=False)["input_ids"]) for text in texts]
+    truncated = sum(length > limit for length in lengths) if limit else 0
+    return TextVectors(vectors, truncated)
+
+
+def _embed(
+    lm: CausalModel, request: EmbeddingRequest, limits: tuple[int | None, ...], advance: Advance | None
+) -> list[TextVectors]:
+    spec = request.embedder
+    causal = spec.kind == "causal"
+    before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
+    special = len(before) + len(after)
+    rows = join_rows(request.prompts, request.continuations, lm.bos_prefix if causal else lambda _: ())
+    lengths = rows.lengths + special
+    longest = int(lengths.max(initial=special))
+    cuts = tuple(longest if limit is None else limit for limit in limits)
+    room = max(cuts, default=0) - special
+    if room < 1:
+        raise SpecError(f"embedder.max_length: expected more than the {special} special tokens, got {max(cuts)}")
+    if special:
+        rows = Ragged.from_rows((np.concatenate([before, row[:room], after]) for row in rows), rows.values.dtype)
+    jobs = []
+    for i, row in enumerate(rows):
+        ids = row[: room + special] if len(row) else np.array([lm.start_id])
+        jobs.append(ForwardRow(i, ids, len(ids)))
+    pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
+    lm.forward(jobs, rows=len(jobs), pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
+    return collect_vectors(lm.spec.title, pool.vectors, lengths, limits)
+
+
+def collect_vectors(
+    title: str, vectors: Sequence[NDArray[np.float32]], lengths: I64, limits: Sequence[int | None]
+) -> list[TextVectors]:
+    """Check and return the vectors of a pass; `lengths` are those of the texts before truncation."""
+    if empty := int((lengths == 0).sum()):
+        log.warning("%d of %d texts have no token; the start token stands for each", empty, len(lengths))
+    vectors = vectors or [np.zeros((0, 0), dtype=np.float32) for _ in limits]
+    for array in vectors:
+        check_finite(array, f"embeddings of {title}")
+    cut = [0 if limit is None else int((lengths > limit).sum()) for limit in limits]
+    return [TextVectors(v, c) for v, c in zip(vectors, cut, strict=True)]
+
+
+def join_rows(prompts: Ragged, continuations: Ragged, find_prefix: Callable[[I64], Sequence[int]]) -> Ragged:
+    """Concatenate prefix, prompt and continuation, row by row.
+
+    All rows lie in one array: as arrays of their own those of a million texts would leave gigabytes in small pieces.
+    """
+    if len(prompts) != len(continuations):
+        raise ValueError(f"{len(prompts)} prompts, {len(continuations)} continuations: the rows must pair")
+    whole = (as_ids(np.concatenate(pair)) for pair in zip(prompts, continuations, strict=True))
+    dtype = np.result_type(prompts.values, continuations.values)
+    return Ragged.from_rows((np.concatenate([find_prefix(row), row]) for row in whole), dtype)

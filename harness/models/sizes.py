@@ -8,14 +8,10 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from openended.harness.core import list_bundled_choices, read_full_yaml, read_json
 from openended.harness.models.loading.files import INDEX, WEIGHTS
 from openended.harness.models.loading.hub import is_offline
-
-if TYPE_CHECKING:
-    from openended.harness.models.spec import ModelSpec
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _TOLD = re.compile(r"([\d.]+) ([MG]) parameters")
@@ -38,20 +34,19 @@ class ModelSize:
 
 
 @lru_cache
-def describe_model_size(spec: ModelSpec) -> ModelSize:
+def describe_model_size(path: str, folder: Path | None, revision: str | None, dtype: str) -> ModelSize:
     """Return a model's size from its weights' header, else from the hub, else from `conf/model`."""
-    folder = spec.folder
-    header = _count_in_folder(folder) if folder is not None else _count_in_cache(spec)
+    header = _count_in_folder(folder) if folder is not None else _count_in_cache(path, revision)
     here = header is not None
     parameters, gated = header, None
     if folder is None and not here:
-        parameters, gated = _ask_hub(spec) if not is_offline() else (None, None)
-        stated, is_gated = _read_config_comment(spec.path)
+        parameters, gated = _ask_hub(path, revision) if not is_offline() else (None, None)
+        stated, is_gated = _read_config_comment(path)
         parameters = parameters or stated
         gated = is_gated if gated is None else gated
-    pin = f" --revision {spec.revision}" if spec.revision else ""
-    get = f"hf download {spec.path}{pin}" if folder is None and not here else ""
-    memory = parameters * _BYTES[spec.dtype] if parameters else None
+    pin = f" --revision {revision}" if revision else ""
+    get = f"hf download {path}{pin}" if folder is None and not here else ""
+    memory = parameters * _BYTES[dtype] if parameters else None
     return ModelSize(parameters, here, gated, get, memory)
 
 
@@ -66,11 +61,11 @@ def _count_in_folder(folder: Path) -> int | None:
     return sum(counts) if len(counts) == len(shards) else None
 
 
-def _count_in_cache(spec: ModelSpec) -> int | None:
+def _count_in_cache(path: str, revision: str | None) -> int | None:
     from huggingface_hub import try_to_load_from_cache
 
-    paths = (try_to_load_from_cache(spec.path, name, revision=spec.revision) for name in WEIGHTS)
-    weights = next((Path(path) for path in paths if isinstance(path, str)), None)
+    cached = (try_to_load_from_cache(path, name, revision=revision) for name in WEIGHTS)
+    weights = next((Path(found) for found in cached if isinstance(found, str)), None)
     return _count_in_folder(weights.parent) if weights is not None else None
 
 
@@ -84,11 +79,11 @@ def _count_parameters(path: Path) -> int:
     return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
 
 
-def _ask_hub(spec: ModelSpec) -> tuple[int | None, bool | None]:
+def _ask_hub(path: str, revision: str | None) -> tuple[int | None, bool | None]:
     from huggingface_hub import HfApi
 
     try:
-        info = HfApi().model_info(spec.path, revision=spec.revision, timeout=5)
+        info = HfApi().model_info(path, revision=revision, timeout=5)
     except Exception:
         return None, None
     total = getattr(info.safetensors, "total", None)

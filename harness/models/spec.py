@@ -1,26 +1,40 @@
-"""The spec of a transformers causal language model: path, revision, dtype and identity.
+"""The specs of models: where a model comes from, what runs it, and what identifies it.
 
+A backend is three files: its code in `harness/backends` (a spec registered in the group `model`, and the class that its
+spec loads), a YAML in `conf/model` and a test. Its spec reports unsupported operations while the run is planned.
 Planning needs names, digests and context lengths, never weights: everything here is free of torch.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
-from openended.harness.core import DataError, Json, UnavailableModelError, read_json, register, shorten_error
-from openended.harness.models.backend import Ability, BackendSpec
+from openended.harness.core import (
+    DataError,
+    Json,
+    Spec,
+    SpecError,
+    UnavailableModelError,
+    read_json,
+    register,
+    shorten_error,
+)
 from openended.harness.models.families import find_refusal
 from openended.harness.models.loading.files import TOKENIZERS, WEIGHTS, digest_files, list_model_files
 from openended.harness.models.loading.hub import is_offline
 from openended.harness.models.sizes import ModelSize, describe_model_size
 
 if TYPE_CHECKING:
+    from openended.harness.core import DeviceMap
     from openended.harness.decoders import Decoder
+
+Ability = Literal["generate", "score", "rank", "gradients", "q_statistics", "embed"]
 
 BUNDLED = "bundled:"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"
@@ -35,6 +49,132 @@ _MOST = {
 _CHANGING_ROPE = ("longrope", "su", "dynamic")
 _TOKENS = ("eos_token_id", "bos_token_id")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class ModelService(NamedTuple):
+    """The servers of a model, as a plan shows them."""
+
+    dialect: str
+    """Protocol of the servers."""
+    endpoints: tuple[str, ...]
+    """Their addresses."""
+    server: str | None
+    """Product and version that answer now; None: no server does."""
+
+
+class BackendSpec(Spec):
+    """Base of the specs in the registry's group `model`: where a model comes from, and what runs it."""
+
+    error_name: ClassVar[str] = "model"
+    loader: ClassVar[str]
+    """`module:function` that loads: (spec, device, device_map) → `Backend`; imported when the model is needed."""
+    abilities: ClassVar[frozenset[Ability]] = frozenset(get_args(Ability))
+
+    connection_fields: ClassVar[frozenset[str]] = frozenset()
+    """Options for reaching the model, which change no text; systems that differ only in them are the same."""
+    runs_in_process: ClassVar[bool] = False
+    """True: weights of transformers are loaded, by this process or by the workers of `runtime.engine=ray`."""
+
+    denoises: ClassVar[bool] = False
+    """True: a denoiser, which proposes tokens for positions in any order."""
+
+    path: str
+    """Hub id or folder of the model, or the id by which a server knows it."""
+    revision: str | None
+    """Commit on the hub; null: the newest."""
+
+    @property
+    def chat_template(self) -> bool:
+        """Whether the model under test reads each prompt through a chat template."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the weights."""
+        raise NotImplementedError
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder of the model's files on this machine; None for a hub id, and for a model that a server runs."""
+        return None
+
+    @property
+    def is_bundled(self) -> bool:
+        """True for a model that comes with the harness."""
+        return False
+
+    @property
+    def mark(self) -> str:
+        """A remark about the model for the signature of every number; empty for most models."""
+        return ""
+
+    @property
+    def title(self) -> str:
+        """Name in tables."""
+        raise NotImplementedError
+
+    def identity(self) -> dict[str, Json]:
+        """Return what identifies the model by its content, not by its path."""
+        raise NotImplementedError
+
+    def context_length(self) -> int | None:
+        """Number of positions; None where there is no limit."""
+        raise NotImplementedError
+
+    def describe_size(self) -> ModelSize | None:
+        """Return how large the model is and whether it is on this machine; None where a server runs it."""
+        return None
+
+    def describe_service(self) -> ModelService | None:
+        """Return which servers run the model; None where this process loads it."""
+        return None
+
+    def without_label(self) -> BackendSpec:
+        """Return the spec without its name in tables: in a plan, one model under two names is one."""
+        return self
+
+    def check_ready(self) -> None:
+        """Raise `DataError` if the model cannot be loaded; the message has what is missing and how to get it."""
+        raise NotImplementedError
+
+    def tokenizer_spec(self) -> ModelSpec | None:
+        """Return the model whose tokenizer is used for this model's texts; None: the model gets text, not ids."""
+        raise NotImplementedError
+
+    def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
+        """Return why the model cannot do this (with this decoder), None where it can; no weights are loaded."""
+        del decoder
+        return None if ability in self.abilities else f"the backend {self.name} cannot do {ability}"
+
+    def demand(self, ability: Ability, decoder: Decoder | None = None) -> None:
+        """Refuse, at planning, what the model cannot do.
+
+        Raises:
+            SpecError: Names the model and the reason.
+        """
+        reason = self.cannot(ability, decoder)
+        if decoder is not None and decoder.denoises and not self.denoises:
+            reason = f"{decoder.name} fills positions in any order; it needs model=denoiser"
+        if reason is not None:
+            raise SpecError(f"{self.error_name} {self.title}: {reason}")
+
+    def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
+        """Refuse, at planning, lengths that the backend cannot keep.
+
+        Raises:
+            SpecError: Names the option.
+        """
+        del decoder, max_new_tokens, min_new_tokens
+
+    def load(self, *, device: str = "cpu", device_map: DeviceMap | None = None) -> Any:  # noqa: ANN401 - a `backend.Backend`, whose requests name specs
+        """Load the model.
+
+        Raises:
+            DataError: If files are missing or cannot be read, or the device is not there.
+            ExtraNotInstalled: If an optional package is needed and not installed.
+        """
+        module, _, function = self.loader.partition(":")
+        return getattr(importlib.import_module(module), function)(self, device=device, device_map=device_map)
 
 
 @register("model")
@@ -89,7 +229,7 @@ class ModelSpec(BackendSpec):
 
     def describe_size(self) -> ModelSize:
         """See `models.sizes.describe_model_size`."""
-        return describe_model_size(self)
+        return describe_model_size(self.path, self.folder, self.revision, self.dtype)
 
     def without_label(self) -> ModelSpec:
         """Return the spec without its label and `bos`, so that models with equal weights and prompts are equal."""
@@ -288,6 +428,17 @@ def _read_json_object(path: Path) -> dict[str, Any]:
 def _format_download_advice(spec: ModelSpec) -> str:
     pin = f" --revision {spec.revision}" if spec.revision else ""
     return f"get it where there is a network with `hf download {spec.path}{pin}`, or set model.path to a folder"
+
+
+def require_model(value: object, where: str) -> BackendSpec:
+    """Return `value`, the spec of a model.
+
+    Raises:
+        SpecError: If it is anything else; names `where` it was given.
+    """
+    if not isinstance(value, BackendSpec):
+        raise SpecError(f"{where}: expected a model, got {getattr(value, 'name', value)!s:.80}")
+    return value
 
 
 __all__ = ["BUNDLED", "ModelSpec", "list_bundled_models"]

@@ -1,4 +1,4 @@
-"""A causal language model of transformers in memory."""
+"""Models of transformers in memory: causal language models, and embedders of three kinds."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import F64, Advance, DataError, DeviceMap, shorten_error
+from openended.harness.core import F64, Advance, DataError, DeviceMap, ExtraNotInstalled, shorten_error
 from openended.harness.models.backend import EmbeddingRequest, TextVectors
 from openended.harness.models.chat import load_template
-from openended.harness.models.embedder import embed
+from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.families import choose_attention
 from openended.harness.models.forward import ForwardRow, Pool, run_forward
 from openended.harness.models.loading.placement import gather_outputs, require_accelerate
 from openended.harness.models.loading.tokenizer_checks import check_ids
 from openended.harness.models.loading.weights import check_weights, hide_loading_report
+from openended.harness.models.score import embed
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import TextTokenizer, decode_continuation, get_bos_prefix, load_tokenizer
+from openended.harness.models.tokenizer import (
+    TextTokenizer,
+    decode_continuation,
+    find_added_ids,
+    get_bos_prefix,
+    load_tokenizer,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +78,7 @@ class LanguageModel:
         run_forward(self, jobs, rows=rows, pool=pool, nll=nll, batch_size=batch_size, advance=advance)
 
     def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
-        """See `models.embedder.embed`."""
+        """See `models.score.embed`."""
         return embed(self, request, advance)
 
     @property
@@ -169,4 +176,69 @@ def find_eos_ids(spec: ModelSpec, tokenizer: TextTokenizer) -> tuple[int, ...]:
     return eos_ids if end is None or end in eos_ids else (*eos_ids, end)
 
 
-__all__ = ["LanguageModel", "find_eos_ids", "load_model"]
+def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: ANN401 - a model or a sentence encoder
+    """Load what `embed` needs: a `LanguageModel`, or a sentence encoder for `embed_texts`."""
+    if spec.kind == "causal":
+        return load_model(spec.model_spec(), device=device)
+    if spec.kind == "masked":
+        return load_masked(spec.model_spec(), device=device)
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as err:
+        raise ExtraNotInstalled("sentence-transformers", "embedders") from err
+    try:
+        encoder = SentenceTransformer(spec.path, revision=spec.revision, device=device, trust_remote_code=False)
+    except Exception as err:
+        raise DataError(f"embedder {spec.path}: cannot be loaded ({shorten_error(err)})") from err
+    if spec.max_length is not None:
+        encoder.max_seq_length = spec.max_length
+    return encoder
+
+
+def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
+    """Load the body of a masked language model; `openended_before` and `openended_after` hold its special tokens."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    spec.check_ready()
+    where, revision = str(spec.folder or spec.path), None if spec.folder else spec.revision
+    dtype = getattr(torch, spec.dtype)
+    try:
+        with hide_loading_report():
+            model, info = AutoModel.from_pretrained(
+                where, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True,
+                ignore_mismatched_sizes=True, output_loading_info=True,
+            )  # fmt: skip
+        slow = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
+    except Exception as err:
+        raise DataError(f"embedder {spec.path}: cannot be loaded ({shorten_error(err)})") from err
+    check_weights(spec.title, info, unused=_is_head_weight)
+    model = model.to(device).eval().requires_grad_(requires_grad=False)
+    model.openended_before, model.openended_after = find_added_ids(slow)
+    tokenizer = load_tokenizer(spec)
+    check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))
+    return LanguageModel(
+        model=model,
+        tokenizer=tokenizer,
+        device=torch.device(device),
+        dtype=dtype,
+        eos_ids=tokenizer.eos_ids,
+        vocab_size=int(model.config.vocab_size),
+        context_length=_find_masked_context_length(spec, slow.model_max_length),
+        spec=spec,
+    )
+
+
+def _is_head_weight(name: str) -> bool:
+    """Return whether a weight is of a head, which is not read, or of the pooler, which masked models do not train."""
+    heads = ("cls.", "lm_head.", "classifier.", "predictions.", "generator_", "head.", "decoder.")
+    return name.startswith(heads) or "pooler." in name
+
+
+def _find_masked_context_length(spec: ModelSpec, tokenizer_limit: int) -> int | None:
+    """Return the smaller of the two limits: RoBERTa's config counts two positions that no text can use."""
+    limits = [n for n in (spec.context_length(), tokenizer_limit) if n is not None and n < 10**9]
+    return min(limits) if limits else None
+
+
+__all__ = ["LanguageModel", "find_eos_ids", "load_embedder", "load_model"]

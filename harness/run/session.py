@@ -79,7 +79,7 @@ class Session(ModelCache):
         return super().model(spec, runtime)
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
-        """Return an embedder, as `models.embedder.load_embedder` loads it."""
+        """Return an embedder, as `models.transformers.load_embedder` loads it."""
         if runtime.spread and spec.kind == "masked":
             return self._load_on_workers(spec, runtime)
         if runtime.spread and spec.kind == "sentence":

@@ -16,10 +16,10 @@ from openended.harness.decoders.sampling import Nucleus
 from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.generation.generate import Prompt
 from openended.harness.generation.teacher_forcing import compute_q_statistics
-from openended.harness.models.backend import Ability, Backend, BackendSpec
+from openended.harness.models.backend import Backend
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.score import compute_token_nll
-from openended.harness.models.spec import ModelSpec
+from openended.harness.models.spec import Ability, BackendSpec, ModelSpec
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring, tiny_model

@@ -14,8 +14,8 @@ from openended.harness.core import DataError
 from openended.harness.decoders import GenerationRequest, Prompt
 from openended.harness.generation import Mdlm
 from openended.harness.models import ModelSpec, list_bundled_models, load_tokenizer
-from openended.harness.models.embedder import EmbedderSpec, load_embedder
-from openended.harness.models.transformers import load_model
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.transformers import load_embedder, load_model
 from tests.helpers import embed_one, ragged
 
 pytestmark = pytest.mark.skipif("docs-mlm" not in list_bundled_models(), reason="the bundled model is not there")

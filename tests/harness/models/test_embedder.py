@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
 from openended.harness.core.types import Ragged
 from openended.harness.models import embedder as f, score, tokenizer as tokenizers_
+from openended.harness.models.transformers import load_embedder
 from tests.helpers import embed_one, embedding, ragged, scoring
 
 torch = pytest.importorskip("torch")
@@ -203,7 +204,7 @@ def test_several_lengths_are_those_of_one_at_a_time(lm: Any, masked: Any, kind: 
     model = lm if kind == "causal" else masked
     prompts, texts = rows(10, 4, 1, 4), rows(11, 4, 3, 25)
     several = spec(kind=kind, max_length=30, lengths=(4, 9, 30))
-    got = f.embed(model, embedding(prompts, texts, several, batch_size=2))
+    got = score.embed(model, embedding(prompts, texts, several, batch_size=2))
     assert list(got) == [4, 9, 30]
     for length, made in got.items():
         want = embed_one(model, spec(kind=kind, max_length=length), prompts, texts, batch_size=3)
@@ -301,9 +302,9 @@ def test_sentence_models_are_an_extra() -> None:
         import sentence_transformers  # noqa: F401
     except ImportError:
         with pytest.raises(ExtraNotInstalled, match=r"openended\[embedders\]"):
-            f.load_embedder(spec(kind="sentence"))
+            load_embedder(spec(kind="sentence"))
     with pytest.raises(SpecError, match="sentence models"):
-        f.embed_texts(None, spec(), ["a"], batch_size=1)
+        score.embed_texts(None, spec(), ["a"], batch_size=1)
 
 
 def test_sentence_model_counts_what_it_cuts() -> None:
@@ -316,7 +317,7 @@ def test_sentence_model_counts_what_it_cuts() -> None:
         def tokenizer(self, text: str, truncation: bool) -> dict[str, list[int]]:
             return {"input_ids": list(range(len(text.split())))}
 
-    got = f.embed_texts(Encoder(), spec(kind="sentence"), ["a b", "a b c d"], batch_size=2)
+    got = score.embed_texts(Encoder(), spec(kind="sentence"), ["a b", "a b c d"], batch_size=2)
     assert got.vectors.tolist() == [[3.0], [7.0]]
     assert got.truncated == 1
 

@@ -15,8 +15,7 @@ from openended.harness.core.catalogue import read_full_yaml
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.registry import build, load_members
 from openended.harness.core.signature import digest
-from openended.harness.models.backend import BackendSpec
-from openended.harness.models.spec import ModelSpec, list_bundled_models
+from openended.harness.models.spec import BackendSpec, ModelSpec, list_bundled_models
 from openended.harness.models.tokenizer import load_tokenizer, tokenizer_digest
 from tests.helpers import copy_without, tiny_model
 

@@ -14,8 +14,9 @@ from openended.harness.core.types import Ragged
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.generation.contrastive import ContrastiveDecoding
-from openended.harness.models.embedder import EmbedderSpec, load_embedder
+from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec, list_bundled_models
+from openended.harness.models.transformers import load_embedder
 from tests.harness.backends.ray.here import Here
 from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
 

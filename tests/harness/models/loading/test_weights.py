@@ -19,9 +19,8 @@ from openended.harness.generation.contrastive import ContrastiveDecoding, Contra
 from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.masked import load_masked
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.transformers import load_model
+from openended.harness.models.transformers import load_masked, load_model
 from tests.harness.generation.models import gpt2, wrap
 from tests.helpers import generation, q_request, ragged, tiny_model
 

@@ -6,7 +6,6 @@ import pytest
 
 from openended.harness.core.io import write_json
 from openended.harness.core.signature import digest
-from openended.harness.models.sizes import describe_model_size
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.forecast import read_rates
 
@@ -41,7 +40,7 @@ def test_the_largest_entry_counts(store):
 def test_what_was_not_measured_is_scaled_and_says_so(store):
     rates = read_rates(store)
     assert rates.find_generation_rate(SMALL, "beam") == (500.0, "scaled")
-    ratio = describe_model_size(SMALL).parameters / describe_model_size(LARGE).parameters
+    ratio = SMALL.describe_size().parameters / LARGE.describe_size().parameters
     assert rates.find_generation_rate(LARGE, "nucleus") == (pytest.approx(500.0 * ratio), "scaled")
 
 
