@@ -65,7 +65,7 @@ def _count_in_cache(path: str, revision: str | None) -> int | None:
     from huggingface_hub import try_to_load_from_cache
 
     cached = (try_to_load_from_cache(path, name, revision=revision) for name in WEIGHTS)
-    weights = next((Path(found) for found in cached if isinstance(found, str)), None)
+    weights = next((Path(file) for file in cached if isinstance(file, str)), None)
     return _count_in_folder(weights.parent) if weights is not None else None
 
 
