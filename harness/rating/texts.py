@@ -13,7 +13,6 @@ from openended.harness.results import (
     ROW_FILES,
     Results,
     Run,
-    fold_seeds,
     group_systems,
     locate_verified_file,
     read_results,
@@ -55,7 +54,7 @@ def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtoco
 
 def _iterate_runs(results: Results) -> Iterator[tuple[str, Run]]:
     """Yield one run a system, of several seeds the first, in the order of the tables."""
-    for system in group_systems(fold_seeds(results)):
+    for system in group_systems(results.values):
         yield system.name, results.runs[system.items[0].sources[0][0]]
 
 

@@ -19,7 +19,6 @@ from openended.harness.results import (
     Results,
     SystemValue,
     find_human_value,
-    fold_seeds,
     group_systems,
     order_axes,
     read_results,
@@ -76,10 +75,9 @@ def _join_results(first: Results, second: Results) -> tuple[Results, tuple[list[
         damaged=first.damaged | second.damaged,
         left_out={**first.left_out, **second.left_out},
         _arrays={},
-        _memo={},
     )
-    later = [replace(i, sources=tuple((at + shift, name) for at, name in i.sources)) for i in fold_seeds(second)]
-    return whole, (fold_seeds(first), later)
+    later = [replace(i, sources=tuple((at + shift, name) for at, name in i.sources)) for i in second.values]
+    return whole, (first.values, later)
 
 
 def _build_settings_table(names: Sequence[str], first: Results, second: Results) -> Table:

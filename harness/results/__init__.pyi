@@ -12,7 +12,6 @@ from .axes import (
 )
 from .fold import (
     SystemValue as SystemValue,
-    fold_seeds as fold_seeds,
     make_natural_sort_key as make_natural_sort_key,
     make_order_key as make_order_key,
 )

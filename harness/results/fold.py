@@ -8,13 +8,15 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import load_members
 from openended.harness.decoders import Decoder
 from openended.harness.results.axes import format_axis_value
-from openended.harness.results.frame import Results
 from openended.harness.results.tidy import INTERNAL
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that agree in these differ only in the seed
 
@@ -64,14 +66,10 @@ class SystemValue:
         return (self.sd, self.sd) if math.isfinite(self.sd) else (0.0, 0.0)
 
 
-def fold_seeds(results: Results) -> list[SystemValue]:
+def fold_seeds(frame: pd.DataFrame, axes: Sequence[str]) -> list[SystemValue]:
     """Aggregate values that differ only in the seed, in the order of the frame."""
-    return results.memo("folded", lambda: _fold(results))
-
-
-def _fold(results: Results) -> list[SystemValue]:
-    names = [a for a in results.axes if a != "seed"]
-    columns = {str(c): results.frame[c].tolist() for c in results.frame.columns}
+    names = [a for a in axes if a != "seed"]
+    columns = {str(c): frame[c].tolist() for c in frame.columns}
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for index, key in enumerate(zip(*(columns[c] for c in IDENTITY), strict=True)):
         groups[key].append(index)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import DataError, escape_controls, escape_csv_cell, open_for_replacement, parse_signature
 from openended.harness.results.axes import describes_human_side, format_axis_value, order_axes
+from openended.harness.results.fold import SystemValue, fold_seeds
 from openended.harness.results.runs import Run, read_run, unify_model_paths
 from openended.harness.results.store_files import describe_contradiction, locate_verified_file
 from openended.harness.results.tidy import FIXED, INTERNAL, rows_of, serialize_axes, to_frame
@@ -19,13 +21,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-
-
 ARRAYS = "arrays.safetensors"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Results:
     """All values of a set of runs and the records they come from."""
 
@@ -43,11 +42,15 @@ class Results:
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Run folder → what is wrong with its record; shown on the page and under the tables."""
     _arrays: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    _memo: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def values(self) -> list[SystemValue]:
+        """All values, aggregated over seeds, in the order of the frame."""
+        return fold_seeds(self.frame, self.axes)
 
     def select(self, frame: pd.DataFrame) -> Results:
         """Return the same runs with the values of `frame` only."""
-        return replace(self, frame=frame, _memo={})
+        return replace(self, frame=frame)
 
     def remarks(self) -> tuple[str, ...]:
         """Return the remark on runs that were left out; empty if there are none."""
@@ -57,13 +60,6 @@ class Results:
         some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         what = "1 run with a damaged record" if len(names) == 1 else f"{len(names)} runs with damaged records"
         return (f"Left out: {what} ({some}); the same command writes them again.",)
-
-    def memo(self, name: str, make: Callable[[], T]) -> T:
-        """Return a cached computation on these results; `make` is called the first time only."""
-        if name not in self._memo:
-            self._memo[name] = make()
-        result: T = self._memo[name]
-        return result
 
     def arrays(self, at: int, artefact: str | None) -> Mapping[str, Any]:
         """Load the arrays that a metric stored (`arrays/<name>`, `per_example/<name>`); empty if they are missing."""

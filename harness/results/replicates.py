@@ -16,24 +16,18 @@ from openended.harness.storage import ResultRow
 
 def load_replicates(results: Results, item: SystemValue) -> Replicates | None:
     """Load the replicates of a value, averaged over its seeds; None if a seed has none or the store is missing."""
-
-    def make() -> Replicates | None:
-        parts = []
-        for (at, artefact), value in zip(item.sources, item.values.values(), strict=True):
-            if not math.isfinite(value):
-                continue
-            arrays = results.arrays(at, artefact)
-            if f"draws/{item.key}" not in arrays:
-                return None
-            repeats = np.asarray(arrays.get(f"draws/repeats/{item.key}", ()), dtype=np.float64)
-            share = float(arrays.get(f"draws/share/{item.key}", np.ones(1))[0])
-            values = np.asarray(arrays[f"draws/{item.key}"], dtype=np.float64)
-            parts.append(Replicates(values, repeats, share))
-        return combine_replicates([1 / len(parts)] * len(parts), parts) if parts else None
-
-    # The sources are part of the memo key because a subset of the seeds has other replicates than all of them.
-    sources = [f"{at}/{artefact}" for at, artefact in item.sources]
-    return results.memo("\x1f".join(("draws", item.system, item.metric, item.key, item.signature, *sources)), make)
+    parts = []
+    for (at, artefact), value in zip(item.sources, item.values.values(), strict=True):
+        if not math.isfinite(value):
+            continue
+        arrays = results.arrays(at, artefact)
+        if f"draws/{item.key}" not in arrays:
+            return None
+        repeats = np.asarray(arrays.get(f"draws/repeats/{item.key}", ()), dtype=np.float64)
+        share = float(arrays.get(f"draws/share/{item.key}", np.ones(1))[0])
+        values = np.asarray(arrays[f"draws/{item.key}"], dtype=np.float64)
+        parts.append(Replicates(values, repeats, share))
+    return combine_replicates([1 / len(parts)] * len(parts), parts) if parts else None
 
 
 def find_interval(results: Results, item: SystemValue) -> Interval | None:

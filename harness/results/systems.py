@@ -7,15 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from openended.harness.core import (
-    SpecError,
-    compare_signatures,
-    escape_mathtext,
-    load_members,
-    parse_signature,
-    render_option,
-    unescape_mathtext,
-)
+from openended.harness.core import SpecError, compare_signatures, load_members, parse_signature, render_option
 from openended.harness.results.axes import (
     describes_human_side,
     find_distinguishing_axes,
@@ -36,14 +28,9 @@ FACTS = (
 class System:
     """One setting (task × model × decoder × …) with its values aggregated over seeds."""
 
-    label: str
-    """Label escaped for Matplotlib; see `text.escape_mathtext`."""
+    name: str
+    """Unique label in tables, figures and files."""
     items: tuple[SystemValue, ...]
-
-    @property
-    def name(self) -> str:
-        """The label in tables and files."""
-        return unescape_mathtext(self.label)
 
     def value(self, metric: str, key: str) -> SystemValue | None:
         """Return the value of a metric; None if there is none.
@@ -57,7 +44,7 @@ class System:
             differ = ", ".join(
                 f"{k} ({first.get(k)} and {second.get(k)})" for k in first if first.get(k) != second.get(k)
             )
-            raise SpecError(f"{self.label} has several values of {metric}, which differ in {differ}; select fewer runs")
+            raise SpecError(f"{self.name} has several values of {metric}, which differ in {differ}; select fewer runs")
         return matches[0] if matches else None
 
 
@@ -69,7 +56,7 @@ def group_systems(items: Iterable[SystemValue]) -> list[System]:
     for item in sorted(models, key=lambda i: tuple(make_order_key(a, i) for a in ("model", "decoder", *axes, *i.axes))):
         groups.setdefault(tuple(item.axes.values()), []).append(item)
     labels = label_systems([g[0] for g in groups.values()])
-    return [System(escape_mathtext(label), tuple(g)) for label, g in zip(labels, groups.values(), strict=True)]
+    return [System(label, tuple(g)) for label, g in zip(labels, groups.values(), strict=True)]
 
 
 def select_values(items: Iterable[SystemValue], metric: str, key: str) -> list[SystemValue]:

@@ -19,7 +19,6 @@ from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.transformers import ModelSpec
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import load_layout
 from openended.harness.results.systems import group_systems
@@ -162,7 +161,7 @@ def record(folder: Path, used: Settings, value: float, *, human: bool) -> None:
 
 def check_apart(folder: Path, *, human: bool) -> None:
     """Both values are in the report, of two systems or in two columns, and nothing is an average."""
-    items = fold_seeds(read_results([folder]))
+    items = read_results([folder]).values
     models = [i for i in items if i.system == "model"]
     assert sorted(i.mean for i in models) == [1.0, 2.0]
     assert {i.seeds for i in items} == {1}
@@ -197,7 +196,7 @@ def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, tmp_
     record(tmp_path, settings(**changed), 2.0, human=human)
     check_apart(tmp_path, human=human)
     if role in ("task", "model", "decoder", "scorer", "embedder"):
-        labels = [s.label for s in group_systems(fold_seeds(read_results([tmp_path])))]
+        labels = [s.name for s in group_systems(read_results([tmp_path]).values)]
         assert len(set(labels)) == 2
         if role != "decoder" and field not in (
             "label",

@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 
 from openended.harness.core.errors import SpecError
 from openended.harness.report.build import build_report
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.systems import group_systems
 from openended.harness.run.pipeline import run
@@ -83,10 +82,10 @@ def test_they_are_two_systems(pair: Any, tmp_path: Path) -> None:
         folders.append(run(build_settings({**{str(k): v for k, v in node.items()}, "experiment": "x"}), session).folder)
     results = read_results(folders)
     assert (len(results.runs), results.superseded) == (2, 0)
-    models = [item for item in fold_seeds(results) if item.system == "model" and item.key == "distinct_1"]
+    models = [item for item in results.values if item.system == "model" and item.key == "distinct_1"]
     assert [item.seeds for item in models] == [1, 1], "two settings were folded as two seeds of one"
-    found = group_systems(fold_seeds(results))
-    assert len({system.label for system in found}) == 2
+    found = group_systems(results.values)
+    assert len({system.name for system in found}) == 2
     values = [system.value("distinct_n", "distinct_1") for system in found]
     assert all(value is not None and math.isfinite(value.mean) for value in values)
     options: dict[str, Any] = {}

@@ -43,7 +43,6 @@ from openended.harness.results import (
     SystemValue,
     find_human_value,
     find_interval,
-    fold_seeds,
     group_systems,
     load_replicates,
 )
@@ -93,12 +92,12 @@ class PairTest:
 
 def pair_tests(results: Results, metric: str, key: str, systems: Sequence[System] | None = None) -> list[PairTest]:
     """Test all pairs of systems on one value with Holm correction; pairs without two values are skipped."""
-    items = fold_seeds(results)
+    items = results.values
     tested_pairs = []
     for a, b in itertools.combinations(group_systems(items) if systems is None else systems, 2):
         test = compare_systems(results, items, a, b, (metric, key))
         if test is not None:
-            tested_pairs.append((a.label, b.label, test))
+            tested_pairs.append((a.name, b.name, test))
     corrected = correct_by_holm({i: t.p_value for i, (_, _, t) in enumerate(tested_pairs)})
     return [
         PairTest(a, b, t.difference, t.low, t.high, t.p_value, corrected.get(i, math.nan), t.over, t.n, t.nearer)
@@ -136,16 +135,11 @@ def compute_equality_p_value(results: Results, items: Sequence[SystemValue], a: 
 
     Two values are equally good if they are equal, or equally far from the target if there is one.
     """
-
-    def compute() -> float:
-        test = compare_values(results, items, a, b) if a.signature == b.signature else None
-        if test is None:
-            return math.nan
-        nearer = test.nearer if a.target is None else _test_distances(results, a, b, test, None, a.target)
-        return nearer if math.isfinite(nearer) else test.p_value
-
-    sources = [f"{at}/{artefact}" for item in (a, b) for at, artefact in item.sources]
-    return results.memo("\x1f".join(("as good", a.metric, a.key, a.signature, *sources)), compute)
+    test = compare_values(results, items, a, b) if a.signature == b.signature else None
+    if test is None:
+        return math.nan
+    nearer = test.nearer if a.target is None else _test_distances(results, a, b, test, None, a.target)
+    return nearer if math.isfinite(nearer) else test.p_value
 
 
 def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:

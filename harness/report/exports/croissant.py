@@ -9,7 +9,7 @@ from typing import Any
 from openended.harness.core import write_json
 from openended.harness.report.exports.generations import FIELDS, TextFile, write_generations
 from openended.harness.report.tables.run_summary import summarize_sources
-from openended.harness.results import Results, fold_seeds
+from openended.harness.results import Results
 
 METADATA = "croissant.json"
 _TERMS = (
@@ -44,7 +44,7 @@ def write_croissant(results: Results, folder: Path, name: str) -> list[Path]:
 def describe_files(files: Sequence[TextFile], name: str, results: Results) -> dict[str, Any]:
     """Return the Croissant description of files of texts."""
     published = max(run.created for run in results.runs)[:10]
-    about = " ".join(summarize_sources(fold_seeds(results), results.runs)[:1])
+    about = " ".join(summarize_sources(results.values, results.runs)[:1])
     return {
         "@context": _CONTEXT, "@type": "sc:Dataset", "conformsTo": "http://mlcommons.org/croissant/1.0", "name": name,
         "description": f"Texts of {len({file.system for file in files})} systems, human texts included. {about}",

@@ -9,7 +9,7 @@ from typing import Any
 
 from openended.harness.core import write_text
 from openended.harness.report.tables.selection import make_slug
-from openended.harness.results import Results, System, SystemValue, find_human_value, fold_seeds, group_systems
+from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems
 
 MODELS = "models"  # folder with one folder per model
 _DIGITS = 15
@@ -17,7 +17,7 @@ _DIGITS = 15
 
 def write_hub_files(results: Results, folder: Path, dataset: str | None) -> list[Path]:
     """Write a folder per model below `models`: `README.md` with a model-index, and `.eval_results/<system>.yaml`."""
-    items = fold_seeds(results)
+    items = results.values
     humans = [item for item in items if item.system == "human"]
     models: dict[str, list[System]] = {}
     for system in group_systems(items):

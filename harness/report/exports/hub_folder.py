@@ -15,7 +15,7 @@ from openended.harness.report.exports.hub_files import dump_yaml
 from openended.harness.report.tables.formats.markdown import to_markdown
 from openended.harness.report.tables.run_summary import collect_commands, summarize_sources
 from openended.harness.report.tables.table import Table
-from openended.harness.results import Results, fold_seeds, write_frame
+from openended.harness.results import Results, write_frame
 from openended.harness.storage import RECORD
 
 CARD = "README.md"
@@ -82,7 +82,7 @@ def _write_card(
     front = {"tags": ["openended", "text-generation", "evaluation"], "configs": configs}
     lines = [f"---\n{dump_yaml(front)}---\n", f"# {repo_id.rpartition('/')[2]}\n"]
     lines += ["Values and texts of open-ended text generation, measured with `openended`.\n"]
-    lines += [*(f"- {line}" for line in summarize_sources(fold_seeds(results), results.runs)), ""]
+    lines += [*(f"- {line}" for line in summarize_sources(results.values, results.runs)), ""]
     lines += [to_markdown(table) for table in tables]
     lines += ["## Files\n", "- `results.parquet`, `results.csv`: one row per value, with interval and signature"]
     lines += ["- `records/`: the record of every run: options, versions, hardware, digests of the inputs"]

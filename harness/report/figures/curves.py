@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core import F64
+from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.figures.drawing import (
     COLUMN,
     HUMAN_COLOR,
@@ -57,7 +57,7 @@ def _draw_divergence(results: Results, items: Sequence[SystemValue]) -> Figure |
         for value in (i for i in system.items if (i.metric, i.key) == ("mauve", "mauve") and math.isfinite(i.mean)):
             stored = [a[CURVES] for s in value.sources if CURVES in (a := results.arrays(*s))]
             if stored and len(stored) == value.seeds:
-                label = f"{system.label} ({value.mean:.3f})"
+                label = f"{escape_mathtext(system.name)} ({value.mean:.3f})"
                 curves.append((label, value, mean_curve([np.asarray(a, dtype=np.float64) for a in stored])))
                 break
     if not curves:
@@ -105,7 +105,7 @@ def _draw_ranks(results: Results, items: Sequence[SystemValue]) -> Figure | None
         stored = (_read_points(results.arrays(*s)) for s in value.sources) if value else iter(())
         points = next((p for p in stored if p is not None), None)
         if points is not None and value is not None:
-            lines.append((system.label, points))
+            lines.append((escape_mathtext(system.name), points))
             values.append(value)
     if not lines:
         return None

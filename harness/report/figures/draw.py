@@ -32,9 +32,8 @@ def draw_all(
     from openended.harness.report.figures.damage_heat_map import damage_heat_map
     from openended.harness.report.figures.generative_frontier import generative_frontier
     from openended.harness.report.figures.steps_at_equal_entropy import steps_at_equal_entropy
-    from openended.harness.results import fold_seeds
 
-    items = fold_seeds(results)
+    items = results.values
     paths: list[Path] = []
     with apply_style():
         if fair is not None:

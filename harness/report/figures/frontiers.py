@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core import F64
+from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.figures.drawing import (
     COLUMN,
     HUMAN_COLOR,
@@ -49,11 +49,11 @@ def precision_recall(results: Results, items: Sequence[SystemValue]) -> Mapping[
 def _draw_precision_recall(
     systems: Sequence[tuple[System, SystemValue, SystemValue]], system_styles: SystemStyles
 ) -> Figure:
-    figure, (panel,) = create_figure(COLUMN, 2.7 + compute_legend_height([s.label for s, _, _ in systems], COLUMN, 2))
+    figure, (panel,) = create_figure(COLUMN, 2.7 + compute_legend_height([s.name for s, _, _ in systems], COLUMN, 2))
     styles = system_styles.choose([x for _, x, _ in systems])
     for (system, x, y), style in zip(systems, styles, strict=True):
         hollow = {"markerfacecolor": "none"} if style["linestyle"] == "--" else {}  # points have no dashes to differ in
-        panel.plot(x.mean, y.mean, **(style | hollow | {"linestyle": "", "label": system.label}))
+        panel.plot(x.mean, y.mean, **(style | hollow | {"linestyle": "", "label": escape_mathtext(system.name)}))
         seeds = [s for s in x.values if s in y.values]
         points = np.array([[x.values[s], y.values[s]] for s in seeds])
         if len(points) > 2:  # of two, the ellipse is a line
@@ -91,7 +91,7 @@ def quality_diversity(results: Results, items: Sequence[SystemValue]) -> Mapping
 def _name_decoder(entry: tuple[System, SystemValue, SystemValue]) -> str:
     """Name a decoder without its parameters."""
     system, value, _ = entry
-    return system.label.replace(value.titles[1], value.axes.get("decoder", ""))
+    return escape_mathtext(system.name).replace(value.titles[1], value.axes.get("decoder", ""))
 
 
 def _format_option(value: SystemValue) -> str:
@@ -112,7 +112,7 @@ def _draw_quality_diversity(
         rest = tuple(v for a, v in entry[1].axes.items() if not a.startswith("decoder."))
         kinds.setdefault(rest, []).append(entry)
     groups = list(kinds.items())[:MOST]
-    names = [e[0][0].label if len(e) == 1 else _name_decoder(e[0]) for _, e in groups]
+    names = [escape_mathtext(e[0][0].name) if len(e) == 1 else _name_decoder(e[0]) for _, e in groups]
     figure, (panel,) = create_figure(COLUMN, 2.6 + compute_legend_height([*names, "human"], COLUMN, 3))
     ends: list[Label] = []
     styles = system_styles.choose([entries[0][1] for _, entries in groups])

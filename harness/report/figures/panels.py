@@ -61,7 +61,7 @@ def _draw_panels(items: Sequence[SystemValue], system_styles: SystemStyles) -> F
         figure.supxlabel("dashed line: the human text", fontsize=7)
     hide_unused_axes(axes, len(panels))
     for panel in axes[::columns]:
-        panel.set_yticks(range(len(systems_shown)), [s.label for s in systems_shown])
+        panel.set_yticks(range(len(systems_shown)), [escape_mathtext(s.name) for s in systems_shown])
     axes[0].set_ylim(len(systems_shown) - 0.5, -0.5)
     if len(systems) > MOST:
         figure.suptitle(f"the first {MOST} of {len(systems)} systems", fontsize=7)
@@ -93,7 +93,9 @@ def _draw_panel(
     for row, value in placed:
         system, style = systems[row]
         error = [[length] for length in value.reach] if any(value.reach) else None
-        panel.errorbar([value.mean], [row], xerr=error, **{**style, "linestyle": "", "label": system.label})
+        panel.errorbar(
+            [value.mean], [row], xerr=error, **{**style, "linestyle": "", "label": escape_mathtext(system.name)}
+        )
     for human_mean in humans:
         panel.axvline(human_mean, color=HUMAN_COLOR, linestyle="--", linewidth=0.9)
     first = next((v for _, v in placed), None)

@@ -60,10 +60,10 @@ def people_figures(results: Results, items: Sequence[SystemValue]) -> Mapping[st
     for key, part in group_by_task_and_options(items, "huse").items():
         systems = group_systems(part)
         for system in systems:
-            regions[*key, system.label], stability[*key, system.label] = _draw_huse(results, system)
-        both = {s.label: (_read_mean(s, "huse_q"), _read_mean(s, "huse_d")) for s in systems}
+            regions[*key, system.name], stability[*key, system.name] = _draw_huse(results, system)
+        both = {s.name: (_read_mean(s, "huse_q"), _read_mean(s, "huse_d")) for s in systems}
         both = {name: pair for name, pair in both.items() if all(map(math.isfinite, pair))}
-        styles = read_styles(results).choose([s.items[0] for s in systems if s.label in both])
+        styles = read_styles(results).choose([s.items[0] for s in systems if s.name in both])
         halves[key] = huse_parts(both, styles) if both else None
     agreement: dict[tuple[str, ...], Figure | None] = {}
     for task, part in group_by_data(items).items():

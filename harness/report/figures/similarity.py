@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import F64
+from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.figures.drawing import MOST, PAGE, create_figure, shorten_labels
 from openended.harness.report.figures.naming import name_figures
 from openended.harness.results import Results, SystemValue, group_by_task_and_options, group_systems
@@ -50,7 +50,7 @@ def _draw_similarity(results: Results, items: Sequence[SystemValue]) -> Figure |
                 runs.append(TextSetSimilarity(number, int(arrays["arrays/own"][0]), between))
     visible = sorted({run.system for run in runs})[:MOST]
     return (
-        _draw_matrix(average_by_system(runs, visible), [systems[n].label for n in visible])
+        _draw_matrix(average_by_system(runs, visible), [escape_mathtext(systems[n].name) for n in visible])
         if len(visible) > 1
         else None
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from openended.harness.report.figures.drawing import STYLES, choose_style
 from openended.harness.report.tables.selection import DATA_AXES
-from openended.harness.results import Results, SystemValue, fold_seeds, get_parent_axis, group_systems
+from openended.harness.results import Results, SystemValue, get_parent_axis, group_systems
 
 SystemKey = tuple[tuple[str, str], ...]
 
@@ -34,7 +34,7 @@ class SystemStyles:
 
 def read_styles(results: Results) -> SystemStyles:
     """Return the styles of the systems of a report."""
-    return results.memo("styles of systems", lambda: SystemStyles(fold_seeds(results)))
+    return SystemStyles(results.values)
 
 
 def _make_key(axes: Mapping[str, str]) -> SystemKey:

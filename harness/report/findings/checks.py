@@ -270,9 +270,7 @@ def check_hidden(items: Sequence[SystemValue]) -> Verdict | None:
     """Check that the model's own probability reveals differences that human ratings miss."""
     systems = group_systems(select_human_rated(items))
     both = [
-        (s.label, a.mean, b.mean)
-        for s in systems
-        if (a := s.value("huse", "huse")) and (b := s.value("huse", "huse_q"))
+        (s.name, a.mean, b.mean) for s in systems if (a := s.value("huse", "huse")) and (b := s.value("huse", "huse_q"))
     ]
     if not both:
         return None

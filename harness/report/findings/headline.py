@@ -13,7 +13,7 @@ from openended.harness.report.findings.claim_values import Verdict, format_numbe
 from openended.harness.report.findings.uncertainty import LEVEL, check_with_uncertainty, draw_errors
 from openended.harness.report.tables.agreement import orient_value
 from openended.harness.report.tables.selection import select_pairs
-from openended.harness.results import Layout, Results, SystemValue, fold_seeds, group_by_data, group_systems
+from openended.harness.results import Layout, Results, SystemValue, group_by_data, group_systems
 
 HEADLINES = ("bradley_terry", "huse", "mauve")  # people first; without them the first metric that ranks systems
 MAX_NAMED = 3  # systems named in one list
@@ -21,7 +21,7 @@ MAX_NAMED = 3  # systems named in one list
 
 def write_headline(results: Results) -> str:
     """Return the sentence, with 95 % margins of the differences; empty if there are not two systems to compare."""
-    parts = group_by_data([item for item in fold_seeds(results) if math.isfinite(item.mean)])
+    parts = group_by_data([item for item in results.values if math.isfinite(item.mean)])
     for task, part in parts.items():
         for pair in _order_pairs(part):
             values = [v for v in select_main_setting(part, *pair) if math.isfinite(orient_value(v, part))]

@@ -6,20 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from openended.harness.core import F64
 from openended.harness.report.findings.checks import ALIKE, ALIKE_EMBEDDERS, CLOSE, FAR, STEADY
 from openended.harness.report.findings.claim_values import Check, Verdict
 from openended.harness.report.findings.claims import CLAIMS
 from openended.harness.report.findings.uncertainty import LEVEL, check_with_uncertainty, draw_errors, is_sure
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results import Layout, Results, SystemValue, fold_seeds, group_by_data
+from openended.harness.results import Layout, Results, SystemValue, group_by_data
 
 
-def _check_by_task(results: Results, check: Check, parts: Mapping[str, Sequence[SystemValue]]) -> Verdict | None:
+def _check_by_task(
+    check: Check, parts: Mapping[str, Sequence[SystemValue]], errors: Mapping[str, list[F64 | None]]
+) -> Verdict | None:
     """Check a claim on every task; it holds if it does on each task with enough data."""
-    verdicts = {}
-    for task, part in parts.items():
-        errors = results.memo(f"errors of {task}", lambda part=part: draw_errors(results, part))  # type: ignore[misc]
-        verdicts[task] = check_with_uncertainty(check, part, errors)
+    verdicts = {task: check_with_uncertainty(check, part, errors[task]) for task, part in parts.items()}
     conclusive = {task: verdict for task, verdict in verdicts.items() if verdict is not None}
     if len(parts) == 1 or not conclusive:
         return next(iter(conclusive.values()), None)
@@ -40,10 +40,11 @@ def _combine(text: str, verdicts: Sequence[Verdict]) -> Verdict:
 
 def build_findings_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the table of claims with source, measured values and verdict."""
-    items = [i for i in fold_seeds(results) if math.isfinite(i.mean)]
+    items = [i for i in results.values if math.isfinite(i.mean)]
     rows, parts = [], group_by_data(items)
+    errors = {task: draw_errors(results, part) for task, part in parts.items()}
     for claim in CLAIMS:
-        verdict = _check_by_task(results, claim.check, parts)
+        verdict = _check_by_task(claim.check, parts, errors)
         if verdict is None:
             cells = (Cell(words=claim.source), Cell(note=f"Needs {claim.needs}."), Cell(words="not measured"))
         else:

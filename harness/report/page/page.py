@@ -63,8 +63,6 @@ def write_page(
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    from openended.harness.results import fold_seeds
-
     page_texts = collect_page_texts([] if leaderboard else list((compared_results or {"": results}).items()))
     tables = [order_columns(table) for table in tables]
     contents, named_parts = build_parts(page_texts)
@@ -88,7 +86,7 @@ def write_page(
         why=bool(reasons),
         parts_of_page=_list_parts(len(tables), len(pictures), why=bool(reasons), texts=bool(page_texts.sources)),
         counts=_format_counts(results),
-        about=summarize_sources(fold_seeds(results), results.runs),
+        about=summarize_sources(results.values, results.runs),
         settings=list_settings(results.runs),
         parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `to_script_json` leaves no `<`
         beside=not inside,
@@ -116,9 +114,9 @@ def order_columns(table: Table) -> Table:
 
 def list_system_styles(results: Results, tables: Sequence[Table]) -> dict[str, dict[str, str]]:
     """Return name of a system → its color, marker and dash in the figures."""
-    from openended.harness.results import fold_seeds, group_systems
+    from openended.harness.results import group_systems
 
-    values = {system.name: system.items[0] for system in group_systems(fold_seeds(results))}
+    values = {system.name: system.items[0] for system in group_systems(results.values)}
     for row in (row for table in tables for row in table.rows if row.system == "model"):
         source = next((cell.source for cell in row.cells if cell.source is not None), None)
         if source is not None:

@@ -123,9 +123,9 @@ def _make_human_source(
 
 def _iterate_systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Yield name, seed and runs, in the order of the tables; a system without seeds has the seed `–`."""
-    from openended.harness.results import fold_seeds, group_systems
+    from openended.harness.results import group_systems
 
-    for system in group_systems(fold_seeds(results)):
+    for system in group_systems(results.values):
         runs: dict[str, dict[int, None]] = {}
         for item in system.items:
             for seed, (at, _) in zip(item.values, item.sources, strict=True):

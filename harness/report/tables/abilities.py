@@ -9,7 +9,7 @@ from openended.harness.core import HUMAN, parse_signature
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.run_summary import RATED
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results import Results, SystemValue, fold_seeds
+from openended.harness.results import Results, SystemValue
 
 METRIC = "bradley_terry"
 Z = 1.959964  # 97.5 % quantile of the standard normal
@@ -22,7 +22,7 @@ REMARK = (
 def build_ability_tables(results: Results) -> list[Table]:
     """Build a table of players × criteria per set of comparisons, sorted by the first criterion."""
     sets: dict[tuple[str, tuple[tuple[str, str], ...]], list[SystemValue]] = {}
-    for item in fold_seeds(results):
+    for item in results.values:
         # Only runs on judgments alone have the scores of all players.
         alone = item.axes.get("decoder") == RATED
         if alone and item.metric == METRIC and item.system == "model" and item.key != METRIC:

@@ -27,7 +27,6 @@ from openended.harness.results import (
     find_differing_options,
     find_distinguishing_axes,
     find_human_value,
-    fold_seeds,
     format_option,
     format_options,
     get_parent_axis,
@@ -100,7 +99,7 @@ def build_embedder_tables(results: Results, layout: Layout, name: str) -> list[T
 def _iterate_option_sets(results: Results, metrics: Sequence[str]) -> Iterator[tuple[str, Results]]:
     """Yield (options, results) for each option set of the first metric with several; all results if there is none."""
     for metric in metrics:
-        values = [i for i in fold_seeds(results) if i.metric == metric]
+        values = [i for i in results.values if i.metric == metric]
         options = find_differing_options(values)
         option_sets = {tuple(options[i.signature].items()): None for i in values if i.system == "model"}
         if len(option_sets) > 1:
@@ -198,7 +197,7 @@ def _build_seed_std_table(items: Sequence[SystemValue], layout: Layout, name: st
             )
         )
         cells.append(column)
-    labels = [(s.label, "model", max(i.seeds for i in s.items)) for s in rows] + [("mean over systems", "summary", 0)]
+    labels = [(s.name, "model", max(i.seeds for i in s.items)) for s in rows] + [("mean over systems", "summary", 0)]
     table_rows = [
         TableRow(label, system, tuple(c[i] for c in cells), seeds, rule=system == "summary")
         for i, (label, system, seeds) in enumerate(labels)
@@ -207,7 +206,7 @@ def _build_seed_std_table(items: Sequence[SystemValue], layout: Layout, name: st
 
 
 def _build_per_part(results: Results, layout: Layout, name: str, make: Make) -> list[Table]:
-    items = fold_seeds(results)
+    items = results.values
     axes = split_axes(items, layout)
     tables: list[Table] = []
     lacking: list[DataError] = []

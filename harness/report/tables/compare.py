@@ -13,7 +13,7 @@ from importlib import resources
 from openended.harness.core import SpecError, suggest
 from openended.harness.report.tables.numbers import choose_decimals
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results import Results, System, SystemValue, find_human_value, fold_seeds, group_systems
+from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ OTHER_MODEL = "The measured model is a different one: compare the order of the s
 def build_comparison(results: Results, reference: str) -> Table:
     """Build the table that compares a published one (`paper/table`) with measured values, metric by metric."""
     published = read_published(reference)
-    items = fold_seeds(results)
+    items = results.values
     systems = group_systems(items)
     names = list(dict.fromkeys((p.model, p.decoder, p.params) for p in published))
     matches = {name: _match_system(name, names, systems) for name in names}
@@ -281,4 +281,4 @@ def _label(name: Name, names: Sequence[Name], system: System | None) -> str:
     model, decoder, params = name
     parts = [model if len({n[0] for n in names}) > 1 else "", decoder, params.replace(";", " ")]
     label = " ".join(p for p in parts if p) or model
-    return f"{label} [{system.label}]" if system is not None and system.label != label else label
+    return f"{label} [{system.name}]" if system is not None and system.name != label else label

@@ -11,7 +11,7 @@ from openended.harness.report.analysis.damage_detection import DamageCurve, find
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.selection import name_files, select_pairs, split_axes, split_items
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results import Layout, Results, fold_seeds
+from openended.harness.results import Layout, Results
 
 CSV = "stress.csv"
 _COLUMNS = "metric,embedder,damage,strength,value,low,high,detected"
@@ -27,7 +27,7 @@ _REMARKS = (
 
 def build_stress_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build a table of damages by metrics for every value of the axes in `split`."""
-    items = fold_seeds(results)
+    items = results.values
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     out = []
@@ -66,7 +66,7 @@ def _format_cell(curve: DamageCurve | None) -> Cell:
 def write_stress_csv(results: Results, folder: Path) -> Path:
     """Write every value of every damage; the undamaged texts have the damage `none` and strength 0."""
     lines: dict[str, None] = {}
-    for curve in find_damage_curves(results, fold_seeds(results)):
+    for curve in find_damage_curves(results, results.values):
         metric = curve.metric if curve.key == curve.metric else f"{curve.metric}.{curve.key}"
         for damage, point in (("none", curve.undamaged), *((curve.damage, point) for point in curve.points)):
             low, high = point.interval or ("", "")

@@ -38,7 +38,6 @@ from openended.harness.results import (
     System,
     SystemValue,
     dominates,
-    fold_seeds,
     select_systems_with_both,
     select_values,
 )
@@ -67,7 +66,7 @@ _BY = "Tests over examples, over replicates or, without either, over seeds; ?: t
 
 def build_fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of a layout of kind `fair` for every value of the axes in `split`."""
-    items = fold_seeds(results)
+    items = results.values
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     out: list[Table] = []
@@ -236,7 +235,7 @@ def _restrict_to_seeds(system: System, seeds: Sequence[str]) -> System:
         mean = math.fsum(values.values()) / len(values)
         sources = tuple(item.sources[i] for i in indices)
         items.append(dataclasses.replace(item, values=values, mean=mean, seeds=len(values), sources=sources))
-    return System(system.label, tuple(items))
+    return System(system.name, tuple(items))
 
 
 def _tally(

@@ -21,15 +21,7 @@ from openended.harness.report.analysis.operating_points import (
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.selection import check_signatures, name_files, split_axes, split_items
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results import (
-    Layout,
-    Results,
-    SystemValue,
-    find_human_value,
-    find_interval,
-    fold_seeds,
-    select_values,
-)
+from openended.harness.results import Layout, Results, SystemValue, find_human_value, find_interval, select_values
 
 KL = ("kl_to_scorer", "kl_per_token")
 _REMARKS = (
@@ -43,7 +35,7 @@ _REMARKS = (
 
 def build_frontier_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the table of frontiers for every value of the axes in `split`."""
-    items = fold_seeds(results)
+    items = results.values
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     out = []

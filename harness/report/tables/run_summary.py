@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from openended.harness.report.tables.table import Table
-from openended.harness.results import Results, Run, SystemValue, fold_seeds, format_axis_value, make_natural_sort_key
+from openended.harness.results import Results, Run, SystemValue, format_axis_value, make_natural_sort_key
 
 MAX_LISTED_VALUES = 5  # of more values, only the first and last are listed
 MAX_COMMANDS = 3
@@ -49,7 +49,7 @@ def _describe_imported(runs: Sequence[Run]) -> str:
 
 def add_summaries(tables: Iterable[Table], results: Results) -> list[Table]:
     """Add the summary of all runs to tables without one."""
-    whole = summarize_sources(fold_seeds(results), results.runs)
+    whole = summarize_sources(results.values, results.runs)
     return [table if table.about else replace(table, about=whole) for table in tables]
 
 

@@ -11,7 +11,7 @@ from openended.harness.report.analysis.paired import LEAST_SEEDS, SystemComparis
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.selection import check_signatures, select_pairs
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
-from openended.harness.results import Layout, Results, System, SystemValue, fold_seeds, group_systems, select_values
+from openended.harness.results import Layout, Results, System, SystemValue, group_systems, select_values
 
 UNTESTED = f"Not tested: no replicates or per-example values, and p < 0.05 needs {LEAST_SEEDS} seeds."
 UNSURE = "\u00b0"  # the values differ, but maybe not their distances to the human value
@@ -19,7 +19,7 @@ UNSURE = "\u00b0"  # the values differ, but maybe not their distances to the hum
 
 def build_significance_tables(results: Results, baseline: str) -> list[Table]:
     """Build two tables: differences from the baseline with significance stars, and corrected p-values."""
-    items = fold_seeds(results)
+    items = results.values
     systems = group_systems(items)
     labels = {s.name: s for s in systems}
     if baseline not in labels:
@@ -30,7 +30,7 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
     pairs = select_pairs(items, Layout())
     for pair in pairs:
         check_signatures(pair[0], select_values(items, *pair), "significance")
-    tests = {(s.label, p): compare_systems(results, items, s, labels[baseline], p) for s in others for p in pairs}
+    tests = {(s.name, p): compare_systems(results, items, s, labels[baseline], p) for s in others for p in pairs}
     corrected = correct_by_holm({k: t.p_value for k, t in tests.items() if t is not None})
     return [
         _build_difference_table(items, others, pairs, tests, corrected, baseline),
@@ -51,7 +51,7 @@ def _build_difference_table(
 ) -> Table:
     columns, blocks = [], []
     for pair in pairs:
-        cells = [_make_cell(tests[s.label, pair], corrected.get((s.label, pair), math.nan)) for s in others]
+        cells = [_make_cell(tests[s.name, pair], corrected.get((s.name, pair), math.nan)) for s in others]
         first = select_values(items, *pair)[0]
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
@@ -96,7 +96,7 @@ def _build_p_value_table(
     columns = tuple(Column(*p, f"p {titles[p]}", "none", 4) for p in pairs)
     rows = []
     for s in others:
-        cells = [corrected.get((s.label, p), math.nan) for p in pairs]
+        cells = [corrected.get((s.name, p), math.nan) for p in pairs]
         row_cells = tuple(Cell(c) if math.isfinite(c) else Cell(note=UNTESTED) for c in cells)
         rows.append(TableRow(s.name, "model", row_cells))
     remarks = ("p-values after Holm's correction over all cells.",)

@@ -35,7 +35,6 @@ from openended.harness.results import (
     find_distinguishing_axes,
     find_human_value,
     find_varying_axes,
-    fold_seeds,
     format_option,
     format_options,
     get_parent_axis,
@@ -54,7 +53,7 @@ RowKey = tuple[tuple[str, str], ...]
 
 def build_value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of a layout of kind `values`, one per value of the axes in `split`."""
-    items = fold_seeds(results)
+    items = results.values
     layout = dataclasses.replace(layout, split=split_axes(items, layout))
     parts = split_items(items, layout.split)
     return [

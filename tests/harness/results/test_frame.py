@@ -11,7 +11,6 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.results.axes import format_axis_value
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import filter_results, read_results, write_frame
 from tests.harness.report.synthetic import result, write_run
 
@@ -48,7 +47,7 @@ def test_the_newest_of_two_runs_counts_and_the_older_is_counted(tmp_path):
     write_run(tmp_path, "nucleus", 0, created="2026-01-01T00:00:00+00:00", **one(1.0))
     write_run(tmp_path, "nucleus", 0, created="2026-01-02T00:00:00+00:00", **one(2.0))
     results = read_results([tmp_path])
-    (item,) = [i for i in fold_seeds(results) if i.key == "m" and i.system == "model"]
+    (item,) = [i for i in results.values if i.key == "m" and i.system == "model"]
     assert (item.mean, item.seeds) == (2.0, 1)
     assert results.superseded == 1
 
@@ -57,14 +56,14 @@ def test_a_run_under_two_experiments_and_a_human_side_count_once(tmp_path):
     for seed in (0, 1):
         write_run(tmp_path, "nucleus", seed, **one(1.0 + seed))
         write_run(tmp_path, "nucleus", seed, experiment="again", **one(1.0 + seed))
-    items = fold_seeds(read_results([tmp_path, tmp_path / "runs"]))
+    items = read_results([tmp_path, tmp_path / "runs"]).values
     assert [(i.system, i.key, i.seeds) for i in items if i.key == "m"] == [("model", "m", 2), ("human", "m", 1)]
 
 
 def test_seeds_are_folded_with_the_sample_standard_deviation(tmp_path):
     for seed, value in enumerate((1.0, 2.0, 4.0)):
         write_run(tmp_path, "nucleus", seed, **one(value))
-    item = next(i for i in fold_seeds(read_results([tmp_path])) if i.key == "m")
+    item = next(i for i in read_results([tmp_path]).values if i.key == "m")
     assert item.mean == pytest.approx(7 / 3, abs=1e-12)
     # deviations -4/3, -1/3, 5/3; squares 16/9 + 1/9 + 25/9 = 42/9; over n - 1 = 2: 7/3
     assert item.sd == pytest.approx(math.sqrt(7 / 3), abs=1e-12)
@@ -83,7 +82,7 @@ def test_a_null_value_is_nan_and_an_undefined_result_has_a_row(tmp_path):
         result("model", "q", {}, primary="q", status="undefined", notes=["no Q"]),
     ]
     write_run(tmp_path, "beam", None, results=lines)
-    items = {i.key: i for i in fold_seeds(read_results([tmp_path]))}
+    items = {i.key: i for i in read_results([tmp_path]).values}
     assert math.isnan(items["m"].mean)
     assert items["m"].reason == "too few"
     assert (items["q"].reason, items["q"].seeds) == ("no Q", 0)
@@ -116,8 +115,8 @@ def test_where_keeps_runs_and_the_human_side(tmp_path):
     for decoder in ("nucleus", "top_k", "greedy"):
         write_run(tmp_path, decoder, 0, **one(1.0))
     results = read_results([tmp_path], {"decoder": "nucleus|greedy"})
-    assert {i.axes["decoder"] for i in fold_seeds(results) if i.system == "model"} == {"nucleus", "greedy"}
-    assert any(i.system == "human" for i in fold_seeds(results))
+    assert {i.axes["decoder"] for i in results.values if i.system == "model"} == {"nucleus", "greedy"}
+    assert any(i.system == "human" for i in results.values)
     assert filter_results(results, {"decoder.p": "0.95"}).frame["decoder"].dropna().unique().tolist() == ["nucleus"]
     with pytest.raises(DataError, match=r"no axis 'decodr' in these runs; did you mean 'decoder'\?"):
         filter_results(results, {"decodr": "x"})
@@ -153,7 +152,7 @@ def test_the_same_model_at_another_path_is_one_system(tmp_path):
     for seed, path in enumerate(("/data/tiny", "/home/me/tiny")):
         write_run(tmp_path, "nucleus", seed, axes={**content, "model.path": path})
     write_run(tmp_path, "nucleus", 2, axes={**content, "model.digest": "b" * 12, "model.path": "/other/tiny"})
-    seeds = sorted({item.seeds for item in fold_seeds(read_results([tmp_path])) if item.system == "model"})
+    seeds = sorted({item.seeds for item in read_results([tmp_path]).values if item.system == "model"})
     assert seeds == [1, 2], "the copy is another seed of the same system; other content is another system"
 
 
@@ -163,5 +162,5 @@ def test_the_same_amateur_at_another_path_is_one_system(tmp_path):
         write_run(tmp_path, "contrastive_decoding", seed, axes=axes, **one(1.0 + seed))
     axes = {"decoder.amateur": {"dtype": "float32", "path": "/other/tiny"}, "decoder.amateur.digest": "b" * 12}
     write_run(tmp_path, "contrastive_decoding", 2, axes=axes, **one(3.0))
-    seeds = sorted({item.seeds for item in fold_seeds(read_results([tmp_path])) if item.system == "model"})
+    seeds = sorted({item.seeds for item in read_results([tmp_path]).values if item.system == "model"})
     assert seeds == [1, 2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.labels import find_varying_axes, label_system, label_systems
 from tests.harness.report.synthetic import result, write_run
@@ -13,7 +12,7 @@ def items_of(folder, *runs):
     for decoder, more in runs:
         lines = [result(side, "gen_ppl", {"gen_ppl": 30.0}) for side in ("model", "human")]
         write_run(folder, decoder, None, results=lines, **more)
-    return fold_seeds(read_results([folder]))
+    return read_results([folder]).values
 
 
 def models(items):

@@ -15,7 +15,6 @@ from openended.harness.report.findings.claim_values import Verdict
 from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_errors
 from openended.harness.report.tables.significance import UNSURE, build_significance_tables
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
 from openended.harness.results.replicates import find_interval, load_replicates
@@ -88,7 +87,7 @@ def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path, monkeypatch):
     for seed, own in enumerate(values):
         write_run(tmp_path, "ancestral", seed, results=[stored(tmp_path, f"ancestral{seed}", own)], arrays=True)
     results = read_results([tmp_path])
-    (item,) = (i for i in fold_seeds(results) if i.system == "model")
+    (item,) = (i for i in results.values if i.system == "model")
     assert len(item.sources) == 2
     whole = load_replicates(results, item).draws
     for place, seed in enumerate(item.values):
@@ -100,7 +99,7 @@ def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path, monkeypatch):
 
 def test_the_interval_of_a_value_stands_in_the_table_where_it_is_asked_for(tmp_path, monkeypatch):
     results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)), monkeypatch)
-    item = next(i for i in fold_seeds(results) if i.system == "model")
+    item = next(i for i in results.values if i.system == "model")
     known = find_interval(results, item)
     assert item.ends == (known.low, known.high)
     assert item.reach == pytest.approx((item.mean - known.low, known.high - item.mean))
@@ -145,7 +144,7 @@ def test_a_verdict_says_how_sure_it_is(tmp_path, monkeypatch, shift, words):
     made["nucleus"] = made["greedy"] + shift + 0.3 * rng.normal(size=120)
     made["nucleus"] += shift - (made["nucleus"] - made["greedy"]).mean()
     results = written(tmp_path, made, monkeypatch)
-    items = fold_seeds(results)
+    items = results.values
 
     def higher(found):
         values = {i.axes["decoder"]: i.mean for i in found if i.system == "model"}
@@ -189,7 +188,7 @@ def test_values_on_both_sides_of_a_target_are_equally_good(tmp_path, monkeypatch
     noise -= noise.mean()
     rows = {"greedy": 0.3 + noise, "nucleus": 0.7 + noise[::-1]}
     results = written(tmp_path, rows, monkeypatch, kind="bootstrap")
-    a, b = (i for i in fold_seeds(results) if i.system == "model")
+    a, b = (i for i in results.values if i.system == "model")
     assert compute_equality_p_value(results, [a, b], a, b) < 0.001
     results = read_results([tmp_path])  # without memory of the test above
     assert compute_equality_p_value(results, [a, b], dataclasses.replace(a, target=0.5), b) > 0.05

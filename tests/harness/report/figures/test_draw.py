@@ -15,7 +15,6 @@ from openended.harness.report.figures import curves, frontiers, panels, sweep_cu
 from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.drawing import COLORS, MOST, apply_style, choose_style, save
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
 from openended.metrics.mauve import Mauve
@@ -60,7 +59,7 @@ def test_each_figure_is_drawn(name, tmp_path):
     make, where = MAKERS[name]
     results = read_results([FIXTURE], where)
     with apply_style():
-        figure = make(results, fold_seeds(results))[name]
+        figure = make(results, results.values)[name]
         for panel in figure.axes:
             assert panel.has_data() or not panel.get_visible()
         paths = save(figure, tmp_path, name)
@@ -72,7 +71,7 @@ def test_each_figure_is_drawn(name, tmp_path):
 def test_the_same_runs_give_the_same_bytes(results, tmp_path):
     with apply_style():
         first, second = (
-            save(curves.divergence_curves(results, fold_seeds(results))["divergence"], tmp_path / n, "x") for n in "ab"
+            save(curves.divergence_curves(results, results.values)["divergence"], tmp_path / n, "x") for n in "ab"
         )
     for a, b in zip(first, second, strict=True):
         assert a.read_bytes() == b.read_bytes()
@@ -84,12 +83,12 @@ def test_no_data_no_figure(tmp_path):
     empty = read_results([tmp_path])
     with apply_style():
         for make, _ in MAKERS.values():
-            assert not make(empty, fold_seeds(empty))
+            assert not make(empty, empty.values)
 
 
 def test_the_human_value_is_a_line_and_systems_are_points(results):
     with apply_style():
-        figure = panels.metric_panels(results, fold_seeds(results))["metrics"]
+        figure = panels.metric_panels(results, results.values)["metrics"]
     titled = {p.get_title().split(" ")[0]: p for p in figure.axes}
     human = [line for line in titled["Gen."].lines if line.get_linestyle() == "--"]
     assert np.allclose(human[0].get_xdata(), 36.4)
@@ -98,12 +97,12 @@ def test_the_human_value_is_a_line_and_systems_are_points(results):
 def test_a_sweep_joins_the_points_of_a_system_in_order():
     results = read_results([FIXTURE], {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"})
     with apply_style():
-        figure = sweep_curves.sweep(fold_seeds(results), "max_new_tokens", ["gen_ppl.entropy"])
+        figure = sweep_curves.sweep(results.values, "max_new_tokens", ["gen_ppl.entropy"])
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert list(lines["nucleus p=0.95"].get_xdata()) == [32.0, 64.0, 96.0]
     assert list(lines["human"].get_xdata()) == [32.0, 64.0, 96.0]
     assert "tokens" in figure.axes[0].get_xlabel()
-    assert sweep_curves.sweep(fold_seeds(results), "num_examples") is None
+    assert sweep_curves.sweep(results.values, "num_examples") is None
 
 
 def test_no_two_systems_of_a_figure_look_alike():
@@ -116,7 +115,7 @@ def test_a_dollar_in_a_name_is_no_formula(tmp_path):
     write_run(tmp_path, "nucleus", 0, title="p=$x_{", arrays=True)
     results = read_results([tmp_path])
     with apply_style():
-        save(panels.metric_panels(results, fold_seeds(results))["metrics"], tmp_path / "out", "m")
+        save(panels.metric_panels(results, results.values)["metrics"], tmp_path / "out", "m")
 
 
 def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
@@ -140,7 +139,7 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
         record["results"][0]["artefact"] = name
         seal_record(folder, {k: v for k, v in record.items() if k != "digest"})
     results = read_results([tmp_path])
-    items = fold_seeds(results)
+    items = results.values
     with apply_style():
         panel = curves.divergence_curves(results, items)["divergence"].axes[0]
     (line,) = panel.get_lines()

@@ -11,7 +11,6 @@ from openended.harness.report.figures import frontiers
 from openended.harness.report.figures.drawing import COLUMN, apply_style, choose_style, create_figure
 from openended.harness.report.figures.labels import Label, draw_labels
 from openended.harness.report.figures.people import huse_parts
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
@@ -62,7 +61,7 @@ def test_a_decoder_that_is_its_parameter_is_named_once(tmp_path):
             tmp_path, "temperature", 0, results=[line], options={"temperature": value}, title=f"temperature={value}"
         )
     results = read_results([tmp_path])
-    (panel,) = frontiers.quality_diversity(results, fold_seeds(results))["quality_diversity"].axes
+    (panel,) = frontiers.quality_diversity(results, results.values)["quality_diversity"].axes
     assert [text.get_text() for text in panel.texts] == ["0.6", "1.2"]
     assert [line.get_label() for line in panel.get_lines()] == ["temperature"]
 

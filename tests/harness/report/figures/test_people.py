@@ -12,7 +12,6 @@ from openended.harness.report.figures.people import (
     huse_stability,
     people_figures,
 )
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.metrics.huse import Huse, PairRatings, Rule
 from tests.harness.report.synthetic import result, write_run
@@ -88,9 +87,9 @@ def test_stability_and_agreement(rated, tmp_path):
 
 def test_the_agreement_map_needs_five_systems(tmp_path):
     for n in range(5):
-        drawn = people_figures(read_results([tmp_path]), fold_seeds(read_results([tmp_path]))) if n else {}
+        drawn = people_figures(read_results([tmp_path]), read_results([tmp_path]).values) if n else {}
         assert "metric-agreement" not in drawn
         lines = [result("model", name, {name: float(n)}, primary=name) for name in ("a", "b")]
         write_run(tmp_path, "nucleus", None, results=lines, options={"p": n}, title=f"p={n}")
     results = read_results([tmp_path])
-    assert "metric-agreement" in people_figures(results, fold_seeds(results))
+    assert "metric-agreement" in people_figures(results, results.values)

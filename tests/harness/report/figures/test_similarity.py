@@ -7,7 +7,6 @@ import pytest
 
 from openended.harness.report.figures.drawing import apply_style
 from openended.harness.report.figures.similarity import TextSetSimilarity, average_by_system, system_similarity
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.helpers import openended
 
@@ -26,7 +25,7 @@ def test_a_grid_with_samples_ends_with_the_matrix_and_the_sameness_of_each_promp
     done = openended(*words, metrics, "num_examples=4", "max_new_tokens=8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     results = read_results([tmp_path / "outputs/runs/same"])
-    items = fold_seeds(results)
+    items = results.values
     with apply_style():
         figure = system_similarity(results, items)["similarity"]
     panel = figure.axes[0]

@@ -7,7 +7,6 @@ from itertools import pairwise
 from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.drawing import DASHES, STYLES, choose_style, space_markers
 from openended.harness.report.figures.styles import SystemStyles, read_styles
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.systems import group_systems
 from tests.harness.report.synthetic import quickstart, write_run
@@ -31,7 +30,7 @@ def test_a_subset_keeps_the_styles_of_the_whole(tmp_path):
     for p in (0.3, 0.5, 0.7):
         write_run(tmp_path, "nucleus", 0, options={"p": p}, title=f"nucleus p={p}")
     results = read_results([tmp_path])
-    values = [system.items[0] for system in group_systems(fold_seeds(results))]
+    values = [system.items[0] for system in group_systems(results.values)]
     styles = read_styles(results).choose(values)
     assert styles == [choose_style(0), choose_style(1), choose_style(2)]
     assert read_styles(results).choose(values[2:]) == styles[2:]
@@ -39,7 +38,7 @@ def test_a_subset_keeps_the_styles_of_the_whole(tmp_path):
 
 def test_two_systems_of_one_figure_never_share_a_style(tmp_path):
     write_run(tmp_path, "nucleus", 0)
-    (system,) = group_systems(fold_seeds(read_results([tmp_path])))
+    (system,) = group_systems(read_results([tmp_path]).values)
     first, second = SystemStyles(system.items).choose([system.items[0], system.items[0]])
     assert first != second
 

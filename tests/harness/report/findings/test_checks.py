@@ -6,7 +6,6 @@ import pytest
 
 from openended.harness.report.findings.checks import check_gaps, check_order, check_sizes, check_trend
 from openended.harness.report.findings.claims import CLAIMS
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
@@ -16,7 +15,7 @@ def items(folder, decoders, **more):
         lines = [result("model", "mauve", {"mauve": mauve}, direction="higher")]
         lines += [result("model", "gen_ppl", {"gen_ppl": ppl}), result("human", "gen_ppl", {"gen_ppl": 30.0})]
         write_run(folder, decoder, 0, results=lines, **more)
-    return fold_seeds(read_results([folder]))
+    return read_results([folder]).values
 
 
 def test_an_order_says_the_values_and_whether_it_holds(tmp_path):
@@ -42,7 +41,7 @@ def test_gaps_are_distances_to_the_human_value(tmp_path):
 def test_a_trend_has_a_sign(tmp_path, sign, holds):
     for length, value in ((32, 0.5), (64, 0.6), (96, 0.9)):
         items(tmp_path, [("nucleus", value, 31.0)], axes={"max_new_tokens": length})
-    verdict = check_trend(["max_new_tokens"], "mauve", "mauve", sign)(fold_seeds(read_results([tmp_path])))
+    verdict = check_trend(["max_new_tokens"], "mauve", "mauve", sign)(read_results([tmp_path]).values)
     assert verdict is not None
     assert verdict.holds is holds
 

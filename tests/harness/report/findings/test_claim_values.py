@@ -11,7 +11,6 @@ from openended.harness.report.findings.claim_values import (
     select_human_rated,
     select_main_setting,
 )
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
@@ -24,7 +23,7 @@ def test_the_main_setting_is_the_one_that_most_systems_share(tmp_path):
     for decoder in ("greedy", "nucleus"):
         write_run(tmp_path, decoder, 0, results=mauve(0.5))
     write_run(tmp_path, "greedy", 0, results=mauve(0.9), axes={"max_new_tokens": 8})
-    found = select_main_setting(fold_seeds(read_results([tmp_path])), "mauve", "mauve")
+    found = select_main_setting(read_results([tmp_path]).values, "mauve", "mauve")
     assert sorted(i.axes["decoder"] for i in found) == ["greedy", "nucleus"]
     assert {i.mean for i in found} == {0.5}
 
@@ -33,7 +32,7 @@ def test_a_decoder_stands_with_its_best_parameters(tmp_path):
     write_run(tmp_path, "greedy", 0, results=mauve(0.1))
     for p, value in ((0.5, 0.3), (0.9, 0.8)):
         write_run(tmp_path, "nucleus", 0, results=mauve(value), axes={"decoder.p": p})
-    (found,) = iterate_by_decoder(fold_seeds(read_results([tmp_path])), "mauve", "mauve", "greedy", "nucleus")
+    (found,) = iterate_by_decoder(read_results([tmp_path]).values, "mauve", "mauve", "greedy", "nucleus")
     assert (found["greedy"].mean, found["nucleus"].mean) == (0.1, 0.8)
 
 
@@ -46,7 +45,7 @@ def test_invented_ratings_are_no_ratings(tmp_path):
     for name in ("ours.csv", "example_ratings.csv"):
         line = result("model", "huse", {"huse": 0.5}, direction="higher", facts=f"judgments:{name}@abc")
         write_run(tmp_path, "nucleus", 0, results=[line], experiment=name)
-    (found,) = select_human_rated(fold_seeds(read_results([tmp_path])))
+    (found,) = select_human_rated(read_results([tmp_path]).values)
     assert "ours.csv" in found.signature
 
 

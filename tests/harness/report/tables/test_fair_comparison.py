@@ -8,7 +8,6 @@ from openended.harness.core.errors import DataError
 from openended.harness.report import build_report
 from openended.harness.report.analysis.decoder_sweeps import choose_setting, find_cost_rule, group_sweeps, is_gap
 from openended.harness.report.figures.best_of_n_curves import best_of_n
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
@@ -87,10 +86,10 @@ def test_wins_and_losses_are_counted_after_correction(report):
 
 
 def test_the_setting_is_chosen_on_one_half_of_the_seeds(report):
-    items = fold_seeds(read_results([report[0] / "runs"]))
+    items = read_results([report[0] / "runs"]).values
     sweeps = {s.name: s for s in group_sweeps(items)}
     system, seeds = choose_setting(sweeps["min_p"], items, ("mauve", "mauve"))
-    assert system.label == "min_p p=1"
+    assert system.name == "min_p p=1"
     assert len(seeds) == SEEDS // 2
     value = system.value("gen_ppl", "gen_ppl")
     assert find_cost_rule(value, items) == {"sign": 1.0, "target": 38.0}
@@ -100,7 +99,7 @@ def test_the_setting_is_chosen_on_one_half_of_the_seeds(report):
 
 def test_curves_are_drawn_for_every_metric(report):
     results = read_results([report[0] / "runs"])
-    (figure,) = best_of_n(results, fold_seeds(results), ("mauve", "gen_ppl")).values()
+    (figure,) = best_of_n(results, results.values, ("mauve", "gen_ppl")).values()
     panels = [a for a in figure.axes if a.get_visible()]
     assert [a.get_title() for a in panels] == ["MAUVE ↑", "|Δ Gen. PPL| ↓", "|Δ Entropy| ↓"]
     assert {line.get_label() for line in panels[0].lines} >= {"nucleus", "min_p"}

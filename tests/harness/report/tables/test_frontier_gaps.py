@@ -10,7 +10,7 @@ from openended.harness.core.errors import DataError
 from openended.harness.report.analysis.operating_points import find_frontiers, load_human_entropy
 from openended.harness.report.figures.generative_frontier import generative_frontier
 from openended.harness.report.tables.frontier_gaps import build_frontier_tables
-from openended.harness.results import fold_seeds, load_layout, read_results
+from openended.harness.results import load_layout, read_results
 from openended.harness.run.features.scorer_features import get_content
 from tests.helpers import openended
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 @pytest.mark.long
 def test_table_and_figure(folder):
     results = read_results([folder / "outputs/runs/front"], None)
-    items = fold_seeds(results)
+    items = results.values
     (entry,) = find_frontiers(results, items)
     assert len(entry.points) == 3
     human = load_human_entropy(results, items, entry.points[0][0])

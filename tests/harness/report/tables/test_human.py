@@ -8,7 +8,6 @@ import pytest
 
 from openended.harness.report.tables.human import build_ceiling_cell, list_count_remarks
 from openended.harness.report.tables.table import Column
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
@@ -20,7 +19,7 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path)
         result("ceiling", "mauve", {"mauve": 0.7}, n=50),
     ]
     write_run(tmp_path, "nucleus", 0, results=lines)
-    items = fold_seeds(read_results([tmp_path]))
+    items = read_results([tmp_path]).values
     model = next(i for i in items if i.system == "model")
     column = Column("mauve", "mauve", "MAUVE", "higher", signature=model.signature)
     whole, half = sorted(
@@ -36,7 +35,7 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path)
 def test_ceiling_mentions_prompts_only_where_there_are_some(tmp_path, task, mentions_prompts):
     lines = [result("model", "mauve", {"mauve": 0.8}), result("ceiling", "mauve", {"mauve": 0.9})]
     write_run(tmp_path, "nucleus", 0, results=lines, axes={"task": task})
-    model, ceiling = sorted(fold_seeds(read_results([tmp_path])), key=lambda item: item.system, reverse=True)
+    model, ceiling = sorted(read_results([tmp_path]).values, key=lambda item: item.system, reverse=True)
     cell = build_ceiling_cell(ceiling, Column("mauve", "mauve", "MAUVE", "higher", signature=model.signature))
     assert cell.value == 0.9
     assert "two disjoint sets of human text" in cell.note
@@ -46,7 +45,7 @@ def test_ceiling_mentions_prompts_only_where_there_are_some(tmp_path, task, ment
 def test_fewer_human_texts_are_told(tmp_path):
     lines = [result("model", "m", {"m": 1.0}, n=100), result("human", "m", {"m": 2.0}, n=25)]
     write_run(tmp_path, "nucleus", 0, results=lines, axes={"samples": 4})
-    items = fold_seeds(read_results([tmp_path]))
+    items = read_results([tmp_path]).values
     sides = [[i for i in items if i.system == which] for which in ("model", "human")]
     (remark,) = list_count_remarks(*sides)
     assert "human values are based on 25/25 texts, those of the systems on 100/100" in remark

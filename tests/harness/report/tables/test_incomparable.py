@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from openended.harness.report import build_report
 from openended.harness.report.tables.incomparable import NOT_COMPARABLE, mark_incomparable
-from openended.harness.results import Layout, fold_seeds, read_results
+from openended.harness.results import Layout, read_results
 from tests.harness.report.synthetic import result, write_run
 
 INTERVAL = {"m": {"low": 0.4, "high": 0.6, "std_error": 0.05, "level": 0.95, "method": "bootstrap", "replicates": 200}}
@@ -42,7 +42,7 @@ def test_the_most_frequent_signature_has_the_column_and_others_say_so(tmp_path):
 
 def test_fields_that_one_signature_lacks_are_named(tmp_path):
     write(tmp_path, "greedy", 0.5, "|k:4")
-    (item,) = fold_seeds(read_results([tmp_path]))
+    (item,) = read_results([tmp_path]).values
     cell = mark_incomparable(item, replace(item, signature=item.signature.replace("|k:4", "")))
     assert "k (4, the column has None)" in cell.note
     assert Layout(differing="mark").differing == "mark"

@@ -7,7 +7,6 @@ import json
 from openended.harness.report.build import build_report
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
 from tests.harness.report.synthetic import seal_record, write_run
@@ -22,7 +21,7 @@ def by(folder, *words):
 
 def group_into_lines(folder):
     results = read_results([folder])
-    return summarize_sources(fold_seeds(results), results.runs)
+    return summarize_sources(results.values, results.runs)
 
 
 def test_task_number_length_date_and_command_are_said(tmp_path):

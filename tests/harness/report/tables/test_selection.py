@@ -6,7 +6,6 @@ import pytest
 
 from openended.harness.core.errors import SpecError
 from openended.harness.report.tables.selection import check_signatures, make_slug, select_pairs, split_items
-from openended.harness.results.fold import fold_seeds
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
 from openended.harness.results.systems import find_human_value, group_systems
@@ -19,7 +18,7 @@ def items(tmp_path):
         lines = [result("model", "mauve", {"mauve": value, "js": 0.2}, direction="higher")]
         lines += [result(side, "gen_ppl", {"gen_ppl": 30.0, "entropy": 3.0}) for side in ("model", "human")]
         write_run(tmp_path, decoder, 0, results=lines)
-    return fold_seeds(read_results([tmp_path]))
+    return read_results([tmp_path]).values
 
 
 def test_perplexity_never_stands_without_entropy(items):
@@ -42,7 +41,7 @@ def test_signatures_that_differ_are_refused_by_field(tmp_path):
     for decoder, option in (("greedy", "|k:3"), ("nucleus", "|k:4")):
         line = result("model", "mauve", {"mauve": 0.5}, direction="higher", options=option)
         write_run(tmp_path, decoder, 0, results=[line])
-    found = fold_seeds(read_results([tmp_path]))
+    found = read_results([tmp_path]).values
     with pytest.raises(SpecError, match=r"signatures differ in k \(3 and 4\)|signatures differ in k \(4 and 3\)"):
         check_signatures("mauve", found, "t")
     check_signatures("mauve", found, "t", allow=("k",))
