@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from openended.harness.core.errors import UndefinedMetric
 from openended.harness.core.intervals import estimate_interval
-from openended.harness.core.metric import Features, Metric
+from openended.harness.core.metric_spec import Features, Metric
 from openended.harness.core.registry import load_members
 from openended.harness.core.resampling import Interval, Plan, Replicates, combine_replicates
 

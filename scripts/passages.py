@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from openended.harness.core.metric import Features, Metric, Need, Side
+from openended.harness.core.metric_spec import Features, Metric, Need, Side
 from openended.harness.core.types import F64, I64, Ragged
 
 LEAST_WORDS, MOST_WORDS, DIMENSIONS = 20, 64, 32

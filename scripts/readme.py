@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from openended.harness.core.metric import Metric  # noqa: E402
+from openended.harness.core.metric_spec import Metric  # noqa: E402
 from openended.harness.core.registry import load_members  # noqa: E402
 from openended.harness.decoders.base import SamplingDecoder  # noqa: E402
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from openended.harness.core.metric import Features, Metric, Side
+from openended.harness.core.metric_spec import Features, Metric, Side
 from openended.harness.core.types import F64, I64, NextToken, Ragged
 
 VOCABULARY, TOPICS, DIMENSIONS = 3000, 12, 12

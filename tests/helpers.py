@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core.metric import Features, Metric, Need, Side
+from openended.harness.core.metric_spec import Features, Metric, Need, Side
 from openended.harness.core.types import Ragged
 from openended.harness.decoders.base import Decoder, GenerationRequest, Prompt, QDecoder
 from openended.harness.models.backend import EmbeddingRequest, QStatisticsRequest, ScoringRequest, TextVectors

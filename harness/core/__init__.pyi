@@ -54,7 +54,7 @@ from .io import (
     write_json as write_json,
     write_text as write_text,
 )
-from .metric import (
+from .metric_spec import (
     Direction as Direction,
     Family as Family,
     Features as Features,
@@ -72,11 +72,15 @@ from .progress import Advance as Advance, format_duration as format_duration, sh
 from .registry import (
     build as build,
     construct as construct,
+    decoder as decoder,
     defaults as defaults,
     find_broken_plugin as find_broken_plugin,
     load_members as load_members,
     load_plugins as load_plugins,
+    metric as metric,
+    model as model,
     register as register,
+    task as task,
 )
 from .resampling import (
     COUNT as COUNT,
@@ -103,8 +107,8 @@ from .signature import (
     parse_signature as parse_signature,
     render_option as render_option,
 )
-from .spec import Spec as Spec
-from .task import Task as Task, Tokenizer as Tokenizer
+from .spec import Spec as Spec, option as option, ranged as ranged
+from .task_spec import Task as Task, Tokenizer as Tokenizer
 from .terminal import escape_log_records as escape_log_records
 from .text import (
     REDACTED as REDACTED,

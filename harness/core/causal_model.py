@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from openended.harness.core.progress import Advance
-from openended.harness.core.task import Tokenizer
+from openended.harness.core.task_spec import Tokenizer
 from openended.harness.core.types import F64, Json
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 from openended.harness.core.errors import SpecError, format_last_frame, shorten_error, suggest
 from openended.harness.core.options import check_options
 from openended.harness.core.spec import Spec
 
 log = logging.getLogger(__name__)
+C = TypeVar("C")
 T = TypeVar("T", bound=type)
 S = TypeVar("S", bound=Spec)
 
@@ -59,6 +60,30 @@ def register(group: str) -> Callable[[T], T]:
         return cls
 
     return add
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
+def metric(cls: type[C]) -> type[C]:
+    """Make a class a frozen dataclass with keyword options and register it as a metric under its `name`."""
+    return register("metric")(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
+def decoder(cls: type[C]) -> type[C]:
+    """Make a class a frozen dataclass with keyword options and register it as a decoder under its `name`."""
+    return register("decoder")(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
+def task(cls: type[C]) -> type[C]:
+    """Make a class a frozen dataclass with keyword options and register it as a task under its `name`."""
+    return register("task")(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
+def model(cls: type[C]) -> type[C]:
+    """Make a class a frozen dataclass with keyword options and register it as the spec of a backend's models."""
+    return register("model")(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
 
 
 def load_members(group: str) -> Mapping[str, type]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from openended.harness.core import Advance, Generation, Spec, SpecError, digest
+from openended.harness.core import Advance, Generation, Spec, SpecError, digest, ranged
+from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
+from openended.harness.decoders.truncation_rules import keep_all
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from openended.harness.core import CausalModel, ModelInfo
-    from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 
+TEMPERATURES = "a number from 1e-6 (all but `greedy`) to 1e6 (all but uniform)"
+"""Outside, scaled logits are equal or infinite in float32."""
 Emit = Callable[[list[Generation]], None]
 """Takes rows as soon as they are finished; each row once."""
 
@@ -167,17 +172,16 @@ class QDecoder(Decoder):
     has_q: ClassVar[bool] = True
     one_hot: ClassVar[bool] = False
     """Q puts everything on the best token."""
+    rule: ClassVar[Callable[..., Truncation] | None] = None
+    """One of `truncation_rules`; its parameters after the rows are options of the decoder."""
+    keeps_all_at: ClassVar[Mapping[str, float]] = {}
+    """Option → the value at which the rule keeps every token."""
     certifiable: ClassVar[bool] = False
     """A list of the most probable tokens, as servers return it, can determine Q."""
-    repetition_penalty: float = 1.0
+    repetition_penalty: float = ranged(1.0, "(0, inf)", "a number above 0")
     """Logits of tokens already seen, prompt included, are divided by it if positive, else multiplied (Keskar 2019)."""
-    no_repeat_ngram_size: int = 0
+    no_repeat_ngram_size: int = ranged(0, "[0, inf)", "0 (off) or a positive integer")
     """No n-gram of this order, prompt included, comes twice; 0 is off (Paulus et al. 2018)."""
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        self.require(0 < self.repetition_penalty < float("inf"), "repetition_penalty", "a number above 0")
-        self.require(self.no_repeat_ngram_size >= 0, "no_repeat_ngram_size", "0 (off) or a positive integer")
 
     @property
     def head(self) -> int:
@@ -187,7 +191,7 @@ class QDecoder(Decoder):
     @property
     def untruncated(self) -> bool:
         """True where Q is the whole softmax: no order is needed, and no temperature can come after a cut."""
-        return False
+        return type(self).rule is keep_all or any(getattr(self, name) == end for name, end in self.keeps_all_at.items())
 
     @property
     def penalizes(self) -> bool:
@@ -199,8 +203,11 @@ class QDecoder(Decoder):
         return 1.0, True
 
     def truncate(self, ranked: DescendingLogits) -> Truncation:
-        """Return which part of each row's descending order Q keeps (see `rules`)."""
-        raise TypeError(f"{type(self).__name__} has no truncation rule for {len(ranked.z)} rows")
+        """Return which part of each row's descending order Q keeps."""
+        rule = type(self).rule
+        if rule is None:
+            raise TypeError(f"{type(self).__name__} has no truncation rule for {len(ranked.z)} rows")
+        return rule(ranked, **{name: getattr(self, name) for name in _list_parameters(rule)})
 
     def first_state(self) -> tuple[float, ...]:
         """State before the first token, where Q depends on what was drawn; empty for most decoders."""
@@ -212,14 +219,18 @@ class QDecoder(Decoder):
         return state
 
 
+@cache
+def _list_parameters(rule: Callable[..., Truncation]) -> list[str]:
+    return list(inspect.signature(rule).parameters)[1:]
+
+
 def check_temperature(decoder: Decoder) -> None:
     """Refuse a `temperature` whose scaled logits are equal or infinite in float32.
 
     Raises:
         SpecError: If it is not from 1e-6 to 1e6.
     """
-    accepted = "a number from 1e-6 (all but `greedy`) to 1e6 (all but uniform)"
-    decoder.require(1e-6 <= getattr(decoder, "temperature") <= 1e6, "temperature", accepted)  # noqa: B009
+    decoder.require(1e-6 <= getattr(decoder, "temperature") <= 1e6, "temperature", TEMPERATURES)  # noqa: B009
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +239,7 @@ class SamplingDecoder(QDecoder):
 
     stochastic: ClassVar[bool] = True
 
-    temperature: float = 1.0
+    temperature: float = ranged(1.0, "[1e-6, 1e6]", TEMPERATURES)
     """Logits are divided by it; 1 leaves them."""
     temperature_order: Literal["before", "after"] = "before"
     """Before truncation (Holtzman et al. 2020, transformers) or after it (as min-p is often run).
@@ -241,11 +252,6 @@ class SamplingDecoder(QDecoder):
         super().__post_init__()
         if self.temperature == 1 or self.untruncated:
             object.__setattr__(self, "temperature_order", type(self).temperature_order)
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        super().check()
-        check_temperature(self)
 
     def temperature_and_order(self) -> tuple[float, bool]:
         """Return the temperature, and whether it comes before truncation."""

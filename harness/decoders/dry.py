@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from openended.harness.core import register
+from openended.harness.core import decoder, ranged
 from openended.harness.decoders import truncation_rules
 from openended.harness.decoders.base import SamplingDecoder
-from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,8 +17,7 @@ LARGEST = 1e30
 """Penalties stop growing here: such a logit has no probability in float64, and its square stays in float32."""
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class Dry(SamplingDecoder):
     """A token that extends a repetition of n >= allowed_length tokens loses multiplier · base^(n - allowed_length).
 
@@ -29,30 +26,19 @@ class Dry(SamplingDecoder):
     A stretch holds no breaker, and breakers themselves lose nothing. Then nucleus sampling, if p < 1.
     """
 
-    name: ClassVar[str] = "dry"
-    title_fields: ClassVar[tuple[str, ...]] = ("multiplier",)
+    name = "dry"
+    title_fields = ("multiplier",)
+    rule = staticmethod(truncation_rules.nucleus)
+    keeps_all_at = {"p": 1.0}
 
-    multiplier: float = 0.8  # p-e-w 2024; llama.cpp
-    base: float = 1.75  # p-e-w 2024; llama.cpp
-    allowed_length: int = 2  # p-e-w 2024; llama.cpp
-    window: int = 0  # tokens looked back at; 0: all, as p-e-w 2024
-    breakers: tuple[int, ...] = ()  # token ids; llama.cpp's are strings: line break, colon, quote and asterisk
-    p: float = 1.0  # mass of the nucleus after the penalty; 1: no cut
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        super().check()
-        self.require(0 <= self.multiplier < math.inf, "multiplier", "a number of at least 0 (off)")
-        self.require(1 <= self.base < math.inf, "base", "a number of at least 1")
-        self.require(self.allowed_length >= 1, "allowed_length", "an integer of at least 1")
-        self.require(self.window >= 0, "window", "0 (all) or a positive integer")
-        self.require(all(i >= 0 for i in self.breakers), "breakers", "token ids")
-        self.require(0 < self.p <= 1, "p", "a number in (0, 1]")
-
-    @property
-    def untruncated(self) -> bool:
-        """True at p = 1."""
-        return self.p >= 1
+    multiplier: float = ranged(0.8, "[0, inf)", "a number of at least 0 (off)")  # p-e-w 2024; llama.cpp
+    base: float = ranged(1.75, "[1, inf)", "a number of at least 1")  # p-e-w 2024; llama.cpp
+    allowed_length: int = ranged(2, "[1, inf)", "an integer of at least 1")  # p-e-w 2024; llama.cpp
+    # Tokens looked back at; 0: all, as p-e-w 2024
+    window: int = ranged(0, "[0, inf)", "0 (all) or a positive integer")
+    # Token ids; llama.cpp's are strings: line break, colon, quote and asterisk
+    breakers: tuple[int, ...] = ranged((), "[0, inf)", "token ids")
+    p: float = ranged(1.0, "(0, 1]", "a number in (0, 1]")  # mass of the nucleus after the penalty; 1: no cut
 
     @property
     def penalizes(self) -> bool:
@@ -69,10 +55,6 @@ class Dry(SamplingDecoder):
         power = (repeat - self.allowed_length).clamp_min(0).double()
         penalty = (self.multiplier * self.base**power).clamp(max=LARGEST).masked_fill(repeat < self.allowed_length, 0.0)
         return logits - logits.new_zeros(logits.shape).scatter_reduce(1, history, penalty.to(logits.dtype), "amax")
-
-    def truncate(self, ranked: DescendingLogits) -> Truncation:
-        """Keep the nucleus."""
-        return truncation_rules.nucleus(ranked, self.p)
 
 
 def count_repeats(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+import math
+from typing import TYPE_CHECKING, Literal
 
-from openended.harness.core import register
-from openended.harness.decoders import truncation_rules
+from openended.harness.core import decoder, option, ranged
+from openended.harness.decoders import truncation_rules as rules
 from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class Mirostat(SamplingDecoder):
     """Truncation steered so that the observed surprise stays near tau (Basu et al. 2021); Q depends on what was drawn.
 
@@ -23,27 +22,24 @@ class Mirostat(SamplingDecoder):
     truncation) it falls by learning_rate · (s - tau). Teacher-forced, the state runs along the human text.
     """
 
-    name: ClassVar[str] = "mirostat"
-    title_fields: ClassVar[tuple[str, ...]] = ("tau",)
+    name = "mirostat"
+    title_fields = ("tau",)
 
-    tau: float = 3.0  # bits a token; Basu et al. 2021, section 6: human-like repetition near 3
-    learning_rate: float = 0.1  # Basu et al. 2021, Algorithm 1
-    candidates: int = 100  # Basu et al. 2021: m = 100 tokens for the Zipf fit
+    # Basu et al. 2021, section 6: human-like repetition near 3 bits per token
+    tau: float = ranged(3.0, "(0, inf)", "a number above 0, in bits")
+    learning_rate: float = ranged(0.1, "(0, 1]", "a number in (0, 1]")  # Basu et al. 2021, Algorithm 1
+    # Basu et al. 2021: m = 100 tokens for the Zipf fit
+    candidates: int = ranged(100, "[2, 512]", "an integer from 2 to 512")
     algorithm: Literal["top_k", "threshold"] = "top_k"  # the paper's; "threshold" is llama.cpp's second form
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        super().check()
-        self.require(0 < self.tau < float("inf"), "tau", "a number above 0, in bits")
-        self.require(0 < self.learning_rate <= 1, "learning_rate", "a number in (0, 1]")
-        self.require(2 <= self.candidates <= 512, "candidates", "an integer from 2 to 512")
-        self.require(self.temperature_order == "before", "temperature_order", "'before' for a steered truncation")
+    temperature_order: Literal["before", "after"] = option(
+        "before", "before".__eq__, "'before' for a steered truncation"
+    )
 
     def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep as many tokens as the limit allows."""
         if self.algorithm == "threshold":
-            return truncation_rules.mirostat_threshold(ranked)
-        return truncation_rules.mirostat_top_k(ranked, self.candidates)
+            return rules.mirostat_threshold(ranked)
+        return rules.mirostat_top_k(ranked, self.candidates)
 
     def first_state(self) -> tuple[float, ...]:
         """Return the initial limit, mu = 2 tau."""
@@ -53,5 +49,5 @@ class Mirostat(SamplingDecoder):
         """Move mu against the error of the surprisal."""
         if state is None or surprise is None:
             return None
-        bits = (surprise / 0.6931471805599453)[:, None]
+        bits = (surprise / math.log(2))[:, None]
         return state - self.learning_rate * (bits - self.tau)

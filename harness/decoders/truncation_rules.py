@@ -41,11 +41,11 @@ def nucleus(ranked: DescendingLogits, p: float) -> Truncation:
     return Truncation(None, torch.searchsorted(ranked.above, limit).squeeze(-1).clamp_(1, ranked.z.shape[1]))
 
 
-def min_p(ranked: DescendingLogits, ratio: float) -> Truncation:
-    """Keep tokens with at least `ratio` times the best one's probability (Nguyen et al. 2025)."""
-    if ratio <= 0:
+def min_p(ranked: DescendingLogits, p: float) -> Truncation:
+    """Keep tokens with at least p times the best one's probability (Nguyen et al. 2025)."""
+    if p <= 0:
         return Truncation(None, None)
-    return Truncation(None, ranked.count_within(ranked.surprisal[:, :1] - math.log(ratio)))
+    return Truncation(None, ranked.count_within(ranked.surprisal[:, :1] - math.log(p)))
 
 
 def epsilon(ranked: DescendingLogits, eps: float) -> Truncation:
@@ -69,8 +69,8 @@ def top_n_sigma(ranked: DescendingLogits, n: float) -> Truncation:
     return Truncation(None, ranked.count_within(ranked.surprisal[:, :1] + n * ranked.sigma()))
 
 
-def top_h(ranked: DescendingLogits, ratio: float, candidates: int) -> Truncation:
-    """Keep the best tokens while their summed entropy terms stay within `ratio` of the entropy.
+def top_h(ranked: DescendingLogits, h: float, candidates: int) -> Truncation:
+    """Keep the best tokens while their summed entropy terms stay within h of the entropy.
 
     Both are of the softmax over the `candidates` best tokens alone (Potraghloo et al. 2025, as in transformers).
     """
@@ -79,7 +79,7 @@ def top_h(ranked: DescendingLogits, ratio: float, candidates: int) -> Truncation
     log_p = torch.log_softmax(ranked.z[:, :candidates], dim=-1)
     terms = torch.nan_to_num(-log_p.exp() * log_p)
     used = terms.cumsum(-1)
-    count = (used <= used[:, -1:] * ratio).sum(-1)
+    count = (used <= used[:, -1:] * h).sum(-1)
     return Truncation(None, count.clamp_min_(1))
 
 

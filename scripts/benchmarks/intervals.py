@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core.metric import Features, Metric
+from openended.harness.core.metric_spec import Features, Metric
 from openended.harness.core.registry import load_members
 from openended.harness.core.resampling import Plan
 from scripts.benchmarks._work import Benchmark

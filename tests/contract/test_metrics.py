@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.metric import Features, Metric, Need, Side
+from openended.harness.core.metric_spec import Features, Metric, Need, Side
 from openended.harness.core.registry import build, load_members
 from openended.harness.core.signature import build_signature, canonicalize
 from openended.harness.core.types import NextToken, Ragged

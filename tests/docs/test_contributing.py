@@ -19,23 +19,19 @@ METRIC = '''"""Count of texts: how many texts a system has."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
-
-from openended.harness.core import Direction, Features, MetricResult, Need, Resampling, register
+from openended.harness.core import Features, MetricResult, Need, metric
 from openended.metrics.families import TextMetric
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class TextCount(TextMetric):
     """Count of texts of a system."""
 
-    name: ClassVar[str] = "text_count"
-    direction: ClassVar[Direction] = "match_human"
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    resampling: ClassVar[Resampling] = "none"
-    titles: ClassVar[dict[str, str]] = {"text_count": "Texts"}
+    name = "text_count"
+    direction = "match_human"
+    bounds = (0.0, float("inf"))
+    resampling = "none"
+    titles = {"text_count": "Texts"}
 
     def needs(self) -> tuple[Need, ...]:
         """Return what `compute` reads: the texts."""
@@ -49,19 +45,15 @@ DECODER = '''"""A decoder: nucleus sampling with half of the mass."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from openended.harness.core import register
+from openended.harness.core import decoder
 from openended.harness.decoders.sampling import Nucleus
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class HalfNucleus(Nucleus):
     """Nucleus sampling with half of the mass."""
 
-    name: ClassVar[str] = "half_nucleus"
+    name = "half_nucleus"
 
     p: float = 0.5
 '''
@@ -71,23 +63,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
 
-from openended.harness.core import Example, Task, Tokenizer, register
+from openended.harness.core import Example, Task, Tokenizer, task
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+@task
 class OneLine(Task):
     """One line of text."""
 
-    name: ClassVar[str] = "one_line"
-    source: ClassVar[str] = "this file"
-    size: ClassVar[str] = "1"
-    license: ClassVar[str] = "Apache-2.0"
-    obtained: ClassVar[str] = "none"
-    command: ClassVar[str] = "openended task=one_line"
+    name = "one_line"
+    source = "this file"
+    size = "1"
+    license = "Apache-2.0"
+    obtained = "none"
+    command = "openended task=one_line"
 
     def fingerprint(self) -> str:
         """Return a version of the line."""
@@ -102,21 +91,17 @@ BACKEND = '''"""A backend: a model that repeats its prompt."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from openended.harness.core import register
+from openended.harness.core import model
 from openended.harness.models import Ability, BackendSpec
 
 
-@register("model")
-@dataclass(frozen=True, kw_only=True)
+@model
 class Parrot(BackendSpec):
     """A model that repeats its prompt."""
 
-    name: ClassVar[str] = "parrot"
-    loader: ClassVar[str] = "openended.harness.backends.parrot:Parrot"
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate"})
+    name = "parrot"
+    loader = "openended.harness.backends.parrot:Parrot"
+    abilities = frozenset({"generate"})
 
     volume: int = 3
 '''

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.io import read_json
-from openended.harness.core.metric import Need, Side
+from openended.harness.core.metric_spec import Need, Side
 from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.run import artifact_files as stages
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows

@@ -12,11 +12,11 @@ from hypothesis import given, strategies as st
 
 from openended.harness.core.errors import DataError, SpecError, StoreError
 from openended.harness.core.io import open_text, read_json, read_jsonl, to_json, write_json, write_text
-from openended.harness.core.metric import Metric
+from openended.harness.core.metric_spec import Metric
 from openended.harness.core.registry import build, construct, load_members, register
 from openended.harness.core.rng import derive_seed, row_uniforms
 from openended.harness.core.signature import build_signature, canonicalize, compare_signatures, parse_signature
-from openended.harness.core.spec import Spec
+from openended.harness.core.spec import REQUIRED, Spec, option, ranged
 from openended.harness.core.types import Ragged
 from openended.harness.storage.rows import join_ragged
 
@@ -27,14 +27,19 @@ class Toy(Spec):
     name: ClassVar[str] = "toy"
     version: ClassVar[int] = 3
 
-    p: float = 0.5
+    p: float = ranged(0.5, "(0, 1]", "a number in (0, 1]")
     kind: Literal["a", "b"] = "a"
-    orders: tuple[int, ...] = (1, 2)
-    limit: int | None = None
+    orders: tuple[int, ...] = ranged((1, 2), "[1, inf)", "numbers of at least 1")
+    limit: int | None = ranged(None, "[2, 9)", "2 to 8, or null")
     on: bool = False
 
-    def check(self) -> None:
-        self.require(0 < self.p <= 1, "p", "a number in (0, 1]")
+
+@dataclass(frozen=True, kw_only=True)
+class Small(Toy):
+    """A subclass that changes a default keeps the rule of the option."""
+
+    p: float = 0.1
+    path: str = option(REQUIRED, str.strip, "a path")
 
 
 def test_spec_fits_yaml_values_to_its_annotations():
@@ -50,6 +55,11 @@ def test_spec_fits_yaml_values_to_its_annotations():
         ({"p": "x"}, "toy.p: expected float, got 'x'"),
         ({"p": True}, "toy.p: expected float"),
         ({"p": 1.5}, r"toy.p: expected a number in \(0, 1\], got 1.5"),
+        ({"p": 0}, r"toy.p: expected a number in \(0, 1\], got 0.0"),
+        ({"p": float("nan")}, r"toy.p: expected a number in \(0, 1\], got nan"),
+        ({"orders": [1, 0]}, r"toy.orders: expected numbers of at least 1, got \(1, 0\)"),
+        ({"limit": 1}, "toy.limit: expected 2 to 8, or null, got 1"),
+        ({"limit": 9}, "toy.limit: expected 2 to 8, or null, got 9"),
         ({"kind": "c"}, "toy.kind: expected one of a, b, got 'c'"),
         ({"orders": ["x"]}, r"toy.orders\[0\]: expected int"),
         ({"limit": 1.5}, "toy.limit: expected int or null"),
@@ -59,6 +69,21 @@ def test_spec_fits_yaml_values_to_its_annotations():
 def test_spec_refuses_by_name_value_and_what_is_accepted(options, message):
     with pytest.raises(SpecError, match=message):
         Toy(**options)
+
+
+def test_declared_rules_accept_both_closed_ends_and_null():
+    assert Toy(p=1, orders=[1], limit=2).limit == 2
+    assert Toy(limit=8).limit == 8
+    assert Toy(orders=[]).limit is None
+
+
+@pytest.mark.parametrize("options", [{"p": 2, "path": "a"}, {"path": " "}])
+def test_a_subclass_keeps_declared_rules_and_adds_its_own(options):
+    assert Small(path="a").p == 0.1
+    with pytest.raises(SpecError):
+        Small(**options)
+    with pytest.raises(TypeError, match="path"):
+        Small()
 
 
 def test_construct_suggests_the_nearest_option():

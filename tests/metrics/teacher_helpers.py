@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from openended.harness.core.metric import Metric
+from openended.harness.core.metric_spec import Metric
 from openended.harness.core.types import NextToken, Ragged
 from tests.helpers import features
 

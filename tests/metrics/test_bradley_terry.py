@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from openended.harness.core.errors import DataError, SpecError, UndefinedMetric
-from openended.harness.core.metric import Features, Side
+from openended.harness.core.metric_spec import Features, Side
 from openended.metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry
 from openended.metrics.judgments import count_wins, read_comparisons
 from tests.oracles import bradley_terry as oracle

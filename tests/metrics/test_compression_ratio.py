@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.metric import Need
+from openended.harness.core.metric_spec import Need
 from openended.metrics.compression_ratio import CompressionRatio, compression_ratio
 from tests.metrics.text_helpers import run
 

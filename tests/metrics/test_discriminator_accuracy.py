@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.metric import Features, Side
+from openended.harness.core.metric_spec import Features, Side
 from openended.metrics.discriminator_accuracy import (
     DiscriminatorAccuracy,
     _split,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError, UndefinedMetric
-from openended.harness.core.metric import Need
+from openended.harness.core.metric_spec import Need
 from openended.metrics.distinct_k import DistinctK, distinct_k, distinct_k_by_threshold
 from tests.metrics.within_helpers import check_rows, run, sizes_of, vectors
 from tests.oracles import diversity as oracle

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from openended.harness.core.errors import DataError, SpecError, UndefinedMetric
-from openended.harness.core.metric import Features, Side
+from openended.harness.core.metric_spec import Features, Side
 from openended.harness.core.types import Ragged
 from openended.harness.report.figures.people import huse_regions
 from openended.metrics._huse.join import NLL, RATINGS, WORDS, PairRatings

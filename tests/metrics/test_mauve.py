@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.metric import Features, Side
+from openended.harness.core.metric_spec import Features, Side
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics._embeddings.pca import fit_pca
 from openended.metrics._mauve.histograms import (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.metric import Features, Need, Side
+from openended.harness.core.metric_spec import Features, Need, Side
 from openended.metrics._ngrams.sequences import pack_rows
 from openended.metrics._ngrams.suffix_array import SuffixArray
 from openended.metrics.novelty import Novelty, longest_copied_spans, n_novelty

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from openended.harness.core.metric import Features, Side
+from openended.harness.core.metric_spec import Features, Side
 from openended.harness.core.registry import load_members
 from openended.harness.core.resampling import SHARE, Plan, combine_replicates
 from openended.harness.core.types import Ragged

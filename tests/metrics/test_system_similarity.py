@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Features, Side
+from openended.harness.core.metric_spec import Features, Side
 from openended.harness.core.types import HUMAN
 from openended.metrics.system_similarity import SystemSimilarity, system_similarity
 from tests.metrics.within_helpers import check_rows, sizes_of, vectors

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core.metric import Features, Metric, Side
+from openended.harness.core.metric_spec import Features, Metric, Side
 from openended.harness.core.resampling import LEAST, Plan
 from openended.harness.core.types import F64, MetricResult
 from tests.helpers import ragged

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from openended.harness.core.task import Task
+from openended.harness.core.task_spec import Task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,7 @@ from openended.harness.core.errors import SpecError
 from openended.harness.core.registry import build, load_members
 from openended.harness.core.signature import IDENTITY, canonicalize
 from openended.harness.decoders.base import Decoder
-from openended.harness.decoders.sampling import Nucleus
-from openended.harness.decoders.shape import MinK
+from openended.harness.decoders.sampling import MinK, Nucleus
 
 ROOT = Path(__file__).parents[3]
 

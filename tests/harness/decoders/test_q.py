@@ -23,15 +23,17 @@ from openended.harness.decoders.sampling import (
     Epsilon,
     Eta,
     Greedy,
+    MinK,
     MinP,
     Nucleus,
+    PLess,
     Temperature,
     TopH,
     TopK,
     TopNSigma,
     Typical,
+    Xtc,
 )  # fmt: skip
-from openended.harness.decoders.shape import MinK, PLess, Xtc
 
 
 def warper(name: str, *args: Any) -> Callable[[torch.Tensor], torch.Tensor]:

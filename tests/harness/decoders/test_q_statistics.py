@@ -14,13 +14,15 @@ from openended.harness.decoders.sampling import (
     Entmax,
     Epsilon,
     Greedy,
+    MinK,
     MinP,
     Nucleus,
+    PLess,
     Temperature,
     TopK,
     Typical,
+    Xtc,
 )  # fmt: skip
-from openended.harness.decoders.shape import MinK, PLess, Xtc
 
 ROWS, SIZE = 40, 30
 DECODERS = [

@@ -8,7 +8,7 @@ import torch
 
 from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.decoders.q import compute_dense_q, draw_tokens
-from openended.harness.decoders.shape import MinK, PLess, Xtc
+from openended.harness.decoders.sampling import MinK, PLess, Xtc
 from tests.oracles import decoders as oracle
 
 

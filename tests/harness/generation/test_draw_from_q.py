@@ -12,8 +12,7 @@ from openended.harness.decoders.dry import Dry
 from openended.harness.decoders.mirostat import Mirostat
 from openended.harness.decoders.penalties import apply_penalties
 from openended.harness.decoders.q import compute_dense_q
-from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
-from openended.harness.decoders.shape import Xtc
+from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, Xtc
 from openended.harness.generation.draw_from_q import sample_texts
 from openended.harness.models.transformers import LanguageModel
 from tests.harness.generation.models import gpt2, prompt_rows

@@ -18,15 +18,17 @@ from openended.harness.decoders.sampling import (
     Epsilon,
     Eta,
     Greedy,
+    MinK,
     MinP,
     Nucleus,
+    PLess,
     Temperature,
     TopH,
     TopK,
     TopNSigma,
     Typical,
+    Xtc,
 )  # fmt: skip
-from openended.harness.decoders.shape import MinK, PLess, Xtc
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from tests.harness.generation.models import gpt2, llama, prompt_rows
 from tests.helpers import q_request

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from types import SimpleNamespace
 
-from openended.harness.core.metric import Side
+from openended.harness.core.metric_spec import Side
 from openended.harness.core.runtime import Runtime
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.model_cache import ModelCache

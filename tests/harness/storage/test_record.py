@@ -13,7 +13,7 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.core.io import write_json
-from openended.harness.core.metric import Metric
+from openended.harness.core.metric_spec import Metric
 from openended.harness.core.types import MetricResult
 from openended.harness.report.cli import main
 from openended.harness.storage.record import RECORD, ResultRow, RunRecord, read_record, save_record

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.metric import Features, Side
+from openended.harness.core.metric_spec import Features, Side
 from openended.metrics._mauve.density_ratio import RatioSettings, log_ratios
 from openended.metrics._mauve.frontier import RatioMeans, frontier_scores
 from openended.metrics.correlation import rank_correlation

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from openended.harness.core.metric import Features, Side
+from openended.harness.core.metric_spec import Features, Side
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
 from openended.metrics.frechet import Frechet
 from openended.metrics.kid import Kid, kid

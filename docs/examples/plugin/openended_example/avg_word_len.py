@@ -9,12 +9,8 @@ Source: none; an example of a metric.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
 
-from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric import Direction, Family, Features, Metric, Need, Resampling
-from openended.harness.core.types import MetricResult
+from openended.harness.core import Features, Metric, MetricResult, Need, UndefinedMetric, metric
 
 
 def avg_word_len(texts: Sequence[str], *, letters_only: bool = False) -> float:
@@ -36,18 +32,18 @@ def avg_word_len(texts: Sequence[str], *, letters_only: bool = False) -> float:
     return sum(lengths) / len(lengths)
 
 
-@dataclass(frozen=True, kw_only=True)
+@metric
 class AvgWordLen(Metric):
     """Average word length of a system's texts."""
 
-    name: ClassVar[str] = "avg_word_len"
-    version: ClassVar[int] = 1  # raise it when the same options give other numbers
-    family: ClassVar[Family] = "text"
-    direction: ClassVar[Direction] = "match_human"
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    resampling: ClassVar[Resampling] = "bootstrap"
-    sides: ClassVar[Literal["one", "two", "human"]] = "one"  # a statistic of one system; the human side has a row
-    titles: ClassVar[dict[str, str]] = {"avg_word_len": "Word length"}
+    name = "avg_word_len"
+    version = 1  # raise it when the same options give other numbers
+    family = "text"
+    direction = "match_human"
+    bounds = (0.0, float("inf"))
+    resampling = "bootstrap"
+    sides = "one"  # a statistic of one system; the human side has a row
+    titles = {"avg_word_len": "Word length"}
 
     letters_only: bool = False  # true: punctuation does not count
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
 
-from openended.harness.core.signature import digest
-from openended.harness.core.task import Task, Tokenizer
-from openended.harness.core.types import Example
+from openended.harness.core import Example, Task, Tokenizer, digest, ranged, task
 
 LINES = (  # William Blake, "The Tyger" and "The Lamb", 1789 and 1794
     "Tyger Tyger, burning bright, in the forests of the night",
@@ -31,22 +27,18 @@ LINES = (  # William Blake, "The Tyger" and "The Lamb", 1789 and 1794
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@task
 class Poems(Task):
     """Lines of verse."""
 
-    name: ClassVar[str] = "poems"
-    source: ClassVar[str] = "in the package"
-    size: ClassVar[str] = "16"
-    license: ClassVar[str] = "public domain"
-    obtained: ClassVar[str] = "comes with the package"
-    command: ClassVar[str] = "openended task=poems num_examples=8 max_new_tokens=16"
+    name = "poems"
+    source = "in the package"
+    size = "16"
+    license = "public domain"
+    obtained = "comes with the package"
+    command = "openended task=poems num_examples=8 max_new_tokens=16"
 
-    words: int = 3  # words of a line that form its prompt
-
-    def check(self) -> None:
-        """Refuse prompts that leave nothing to continue."""
-        self.require(1 <= self.words <= 6, "words", "1 to 6")
+    words: int = ranged(3, "[1, 6]", "1 to 6")  # words of a line that form its prompt
 
     def fingerprint(self) -> str:
         """Return a digest of the lines, which is part of every key and signature."""

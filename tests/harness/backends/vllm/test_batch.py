@@ -22,8 +22,7 @@ from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.dry import Dry
 from openended.harness.decoders.mirostat import Mirostat
-from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, Typical
-from openended.harness.decoders.shape import Xtc
+from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, Typical, Xtc
 from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from tests.harness.backends.vllm.fake import compute_logits

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from safetensors.numpy import save_file
 
 from openended.harness.core.errors import SpecError
-from openended.harness.core.metric import Features, Side
+from openended.harness.core.metric_spec import Features, Side
 from openended.harness.core.types import Ragged
 from openended.harness.report.analysis.holm import correct_by_holm, holm
 from openended.harness.report.analysis.paired import by_prompt, compute_sign_flip_p

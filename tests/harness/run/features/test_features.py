@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.metric import Need
+from openended.harness.core.metric_spec import Need
 from openended.harness.models.spec import list_bundled_models
 from openended.harness.models.transformers import LanguageModel
 from openended.harness.run.artifacts import ArtifactBuilder

@@ -1,7 +1,7 @@
 import pytest
 
 from openended.harness.core.errors import SpecError
-from openended.harness.core.metric import Need
+from openended.harness.core.metric_spec import Need
 from openended.harness.run.features.scoring_options import ScoringOptions
 
 

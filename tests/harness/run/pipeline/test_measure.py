@@ -13,7 +13,7 @@ import pytest
 
 from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.io import digest_file
-from openended.harness.core.metric import Features, Metric, Need
+from openended.harness.core.metric_spec import Features, Metric, Need
 from openended.harness.core.types import MetricResult
 from openended.harness.models.spec import list_bundled_models
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
