@@ -1,4 +1,4 @@
-"""Undo the tokenization of the WritingPrompts files: line breaks, quotes, clitics, spaces around punctuation.
+"""Undo the tokenization of the WritingPrompts and LM1B files: line breaks, quotes, clitics, spaces around punctuation.
 
 Not every space can be known again (`can not`, nested quotes); what is uncertain stays as it is.
 """
@@ -19,15 +19,33 @@ _RULES = (
     (re.compile(r"([(\[{$#]) +"), r"\1"),
     (re.compile(r" {2,}"), " "),
 )  # fmt: skip
+_LM1B_RULES = (
+    (re.compile(r" (?=[,;:?!](?:\s|$))"), ""),  # no space before punctuation
+    (re.compile(r" (?=\.(?:\s|$))"), ""),
+    (re.compile(r" (?='\w)"), ""),  # clitics
+    (re.compile(r'" ([^"]+) "'), r'"\1"'),
+    (re.compile(r"\( ([^()]+) \)"), r"(\1)"),
+    (re.compile(r"\[ ([^\[\]]+) \]"), r"[\1]"),
+    (re.compile(r" / "), "/"),
+    (re.compile(r"(?<=[$£]) "), ""),
+)
 
 
 def detokenize(text: str) -> str:
-    r"""Return the text as its author may have typed it; `<newline>` is a line break.
+    r"""Return a text of WritingPrompts as its author may have typed it; `<newline>` is a line break.
 
     >>> detokenize("`` I do n't know , '' she said . <newline> <newline> It 's late .")
     '"I don\'t know," she said.\n\nIt\'s late.'
     """
-    return "\n".join(_detokenize_line(line) for line in text.split("<newline>")).strip()
+    lines = []
+    for line in text.split("<newline>"):
+        # Plain double quotes that stand alone: the first opens, the next closes.
+        parts = re.split(r'(?<!\S)"(?!\S)', line) if ' " ' in f" {line} " else [line]
+        line = parts[0]
+        for i, part in enumerate(parts[1:]):
+            line = f'{line.rstrip()} "{part.lstrip()}' if i % 2 == 0 else f'{line.rstrip()}"{part}'
+        lines.append(_substitute(_RULES, line).strip())
+    return "\n".join(lines).strip()
 
 
 def strip_tag(text: str) -> str:
@@ -39,19 +57,16 @@ def strip_tag(text: str) -> str:
     return _TAG.sub("", text)
 
 
-def _detokenize_line(line: str) -> str:
-    line = _pair_quotes(line)
-    for pattern, replacement in _RULES:
-        line = pattern.sub(replacement, line)
-    return line.strip()
+def detokenize_lm1b(text: str) -> str:
+    r"""Return a sentence of LM1B with the spaces of ordinary text around punctuation, quotes and clitics.
+
+    >>> detokenize_lm1b('He said , " It \\'s $ 5 . "')
+    'He said, "It\\'s $5."'
+    """
+    return _substitute(_LM1B_RULES, text)
 
 
-def _pair_quotes(line: str) -> str:
-    """Attach plain double quotes that stand alone: the first opens, the next closes."""
-    if ' " ' not in f" {line} ":
-        return line
-    parts = re.split(r'(?<!\S)"(?!\S)', line)
-    out = parts[0]
-    for i, part in enumerate(parts[1:]):
-        out = f'{out.rstrip()} "{part.lstrip()}' if i % 2 == 0 else f'{out.rstrip()}"{part}'
-    return out
+def _substitute(rules: tuple[tuple[re.Pattern[str], str], ...], text: str) -> str:
+    for pattern, replacement in rules:
+        text = pattern.sub(replacement, text)
+    return text

@@ -1,57 +1,74 @@
-"""Base class of the tasks that read public files."""
+"""Base classes of the tasks that read files: a file of the user, or public files."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from openended.harness.core import DataError, SourceFile, Task, digest, digest_file
+from openended.harness.core import DataError, SourceFile, Task, digest_file
 from openended.tasks.download import Remote, fetch, refuse_missing, verify
+
+T = TypeVar("T")
+
+
+class UserFileTask(Task):
+    """A task whose data is the user's own file, the option `path`."""
+
+    path: str | None
+
+    def files(self) -> list[SourceFile]:
+        path = Path(str(self.path))
+        return [SourceFile(path.name, "", path)]
+
+    def fingerprint(self) -> str:
+        return self.digest_user_file(Path(str(self.path)))
+
+    def digest_user_file(self, path: Path, option: str = "task.path") -> str:
+        """Return the SHA-256 of a user's file; refuse a missing one by the name of its option."""
+        if not path.is_file():
+            what = "expected a file, got a folder" if path.is_dir() else "no such file"
+            raise DataError(f"task {self.name}: {what}: {path}; set {option}")
+        return digest_file(path)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileTask(Task):
+class PublicFileTask(UserFileTask):
     """A task whose data are public files to download, or a user's copy of them."""
 
     path: str | None = None  # a local copy of the file; null: download to the cache folder
     cache_dir: str | None = None  # null: the first that is set of OPENENDED_CACHE, HF_HOME, XDG_CACHE_HOME or ~/.cache
     offline: bool = False  # true: download nothing; missing files are an error
 
-    @abstractmethod
-    def remotes(self) -> list[Remote]:
-        """Return the public files that the task reads."""
+    def remote(self) -> Remote:
+        """Return the public file that the task reads."""
+        raise TypeError(f"{type(self).__name__} does not define remote()")
 
-    def data_paths(self) -> list[Path]:
-        """Return the paths of the data files."""
-        return [Path(self.path)] if self.path else [r.cache_path(self.cache_dir) for r in self.remotes()]
+    def data_path(self) -> Path:
+        return Path(self.path) if self.path else self.remote().cache_path(self.cache_dir)
 
     def files(self) -> list[SourceFile]:
-        """Return the data files, present or not."""
         if self.path:
-            return [SourceFile(Path(self.path).name, "", Path(self.path))]
-        return [SourceFile(Path(r.path).name, r.url, r.cache_path(self.cache_dir)) for r in self.remotes()]
+            return super().files()
+        remote = self.remote()
+        return [SourceFile(Path(remote.path).name, remote.url, remote.cache_path(self.cache_dir))]
 
     def fetch(self) -> None:
-        """Download missing files and verify all files."""
         if self.path is None:
-            for remote in self.remotes():
-                fetch(remote, cache_dir=self.cache_dir, offline=self.offline)
+            fetch(self.remote(), cache_dir=self.cache_dir, offline=self.offline)
 
     def fingerprint(self) -> str:
-        """Return a digest of the contents of all files."""
         if self.path is not None:
-            return digest_user_file(Path(self.path), f"task {self.name}", "task.path")
-        for remote in self.remotes():
-            if not remote.cache_path(self.cache_dir).is_file():
-                refuse_missing(remote, remote.cache_path(self.cache_dir), offline=self.offline, planning=True)
-        digests = [verify(remote, cache_dir=self.cache_dir, quick=True) for remote in self.remotes()]
-        return digests[0] if len(digests) == 1 else digest(digests)
+            return super().fingerprint()
+        remote = self.remote()
+        path = remote.cache_path(self.cache_dir)
+        if not path.is_file():
+            refuse_missing(remote, path, offline=self.offline, planning=True)
+        return verify(remote, cache_dir=self.cache_dir, quick=True)
 
 
-def digest_user_file(path: Path, who: str, option: str) -> str:
-    """Return the SHA-256 of a user's file."""
-    if not path.is_file():
-        what = "expected a file, got a folder" if path.is_dir() else "no such file"
-        raise DataError(f"{who}: {what}: {path}; set {option}")
-    return digest_file(path)
+def sort_by_hash(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
+    """Sort by the SHA-256 of each item's key: the first N are a fair sample, and no item's place depends on others."""
+    return sorted(items, key=lambda item: hashlib.sha256(key(item).encode()).digest())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from openended.harness.core import Spec, Tokenizer
+from openended.harness.core import Example, Json, Task, Tokenizer
 
 PromptUnit = Literal["tokens", "words"]
 _WORD = re.compile(r"\S+")
@@ -20,11 +23,40 @@ _CHARS_PER_TOKEN = 6
 _MAX_CACHED_PIECES = 300_000
 
 
-def check_lengths(task: Spec, prompt_length: int, max_length: int | None) -> None:
-    """Refuse lengths that leave no room for a prompt or a continuation."""
-    task.require(prompt_length >= 1, "prompt_length", "at least 1")
-    leaves_room = max_length is None or max_length > prompt_length
-    task.require(leaves_room, "max_length", f"more than prompt_length ({prompt_length}), or null")
+class Document(NamedTuple):
+    """A text before it is cut, with the example id and the facts that its example gets."""
+
+    id: str
+    text: str
+    meta: dict[str, Json]
+
+
+class CutTask(Task):
+    """A task whose prompts are the first `prompt_length` tokens or words of documents."""
+
+    prompt_unit: PromptUnit
+    prompt_length: int
+    max_length: int | None
+
+    def check(self) -> None:
+        self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
+        leaves_room = self.max_length is None or self.max_length > self.prompt_length
+        self.require(leaves_room, "max_length", f"more than prompt_length ({self.prompt_length}), or null")
+
+    def needs_tokenizer(self) -> bool:
+        return self.prompt_unit == "tokens"
+
+    def cut_documents(
+        self, documents: Iterable[Document], tokenizer: Tokenizer | None, skipped: Counter[str]
+    ) -> Iterator[Example]:
+        """Yield the documents as examples; those that are no longer than a prompt are counted."""
+        cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
+        for document in documents:
+            parts = cutter.cut(document.text)
+            if parts is None:
+                skipped[f"no longer than {self.prompt_length} {self.prompt_unit}"] += 1
+            else:
+                yield Example(document.id, parts.prompt, parts.human, document.meta)
 
 
 class CutDocument(NamedTuple):
@@ -48,7 +80,9 @@ class Cutter:
             raise TypeError("prompts counted in tokens need the tokenizer of the model under test")
         self._length, self._max_length = length, max_length
         self._tokenizer = tokenizer if unit == "tokens" else None
-        self._counts = _Counts(self._tokenizer)
+        self._count_tokens = lru_cache(_MAX_CACHED_PIECES)(
+            lambda piece: len(tokenizer.encode(piece)) if tokenizer else 1
+        )
 
     def cut(self, text: str) -> CutDocument | None:
         """Return prompt and continuation, or None if the continuation would be empty.
@@ -56,70 +90,41 @@ class Cutter:
         If the prompt's last token ends within a character, the prompt ends before that character. If the tokenizer
         changes the text (case, spaces) so that no prefix matches, None is returned.
         """
-        if self._tokenizer is None:
-            return cut_words(text, self._length, self._max_length)
-        ids = _tokenize_beyond(text, self._tokenizer, self._length)
-        prompt_end = None if ids is None else _find_end(text, ids, self._tokenizer, self._length)
-        if prompt_end is None:
-            return None
-        end: int | None = len(text)
         limit = self._max_length
-        if limit is not None and self._may_exceed(text, limit):
-            ids = _tokenize_beyond(text, self._tokenizer, limit)
-            end = len(text) if ids is None else _find_end(text, ids, self._tokenizer, limit)
-        return None if end is None else _split_at(text, prompt_end, end)
-
-    def _may_exceed(self, text: str, limit: int) -> bool:
-        return sum(map(self._counts.__getitem__, _PIECE.findall(text))) > limit
-
-
-class _Counts(dict[str, int]):
-    """Cache of token counts per piece."""
-
-    def __init__(self, tokenizer: Tokenizer | None) -> None:
-        super().__init__()
-        self._tokenizer = tokenizer
-
-    def __missing__(self, piece: str) -> int:
-        count = len(self._tokenizer.encode(piece)) if self._tokenizer is not None else 1
-        if len(self) < _MAX_CACHED_PIECES:
-            self[piece] = count
-        return count
+        end: int | None = len(text)
+        if self._tokenizer is None:
+            ends = (match.end() for match in _WORD.finditer(text))
+            prompt_end = next(islice(ends, self._length - 1, None), None)
+            if limit is not None:
+                end = next(islice(ends, limit - self._length - 1, None), len(text))
+        else:
+            prompt_end = _find_end(text, self._tokenizer, self._length, None)
+            if limit is not None and sum(map(self._count_tokens, _PIECE.findall(text))) > limit:
+                end = _find_end(text, self._tokenizer, limit, len(text))
+        if prompt_end is None or end is None:
+            return None
+        human = text[prompt_end:end]
+        return CutDocument(text[:prompt_end], human) if human.strip() else None
 
 
-def cut_words(text: str, length: int, max_length: int | None) -> CutDocument | None:
-    """Cut after the first `length` whitespace words; the continuation keeps its leading space."""
-    ends = (match.end() for match in _WORD.finditer(text))
-    prompt_end = next(islice(ends, length - 1, None), None)
-    if prompt_end is None:
-        return None
-    end = len(text) if max_length is None else next(islice(ends, max_length - length - 1, None), len(text))
-    return _split_at(text, prompt_end, end)
+def _find_end(text: str, tokenizer: Tokenizer, length: int, short: int | None) -> int | None:
+    """Return the number of characters in the first `length` tokens of `text`.
 
-
-def _tokenize_beyond(text: str, tokenizer: Tokenizer, length: int) -> list[int] | None:
-    """Tokenize just enough of `text` for more than `length` tokens; None if the text is not that long."""
+    `short` is returned where the text has no more tokens than that, None where no prefix matches. Only as much of the
+    text is tokenized as has more than `length` tokens.
+    """
     size = length * _CHARS_PER_TOKEN
     while True:
         match = _WORD.search(text, size)
         part = text[: match.end()] if match else text
         ids = tokenizer.encode(part)
         if len(ids) > length:
-            return ids
+            break
         if len(part) == len(text):
-            return None
+            return short
         size *= 2
-
-
-def _find_end(text: str, ids: list[int], tokenizer: Tokenizer, length: int) -> int | None:
-    """Return the number of characters in the first `length` tokens of `text`; None if no prefix matches."""
     for drop in range(min(_PARTIAL_TOKENS + 1, length)):
-        part = tokenizer.decode(ids[: length - drop])
-        if part and text.startswith(part):
-            return len(part)
+        prefix = tokenizer.decode(ids[: length - drop])
+        if prefix and text.startswith(prefix):
+            return len(prefix)
     return None
-
-
-def _split_at(text: str, prompt_end: int, end: int) -> CutDocument | None:
-    prompt, human = text[:prompt_end], text[prompt_end:end]
-    return CutDocument(prompt, human) if human.strip() else None

@@ -18,31 +18,29 @@ import html
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import ClassVar, Literal, cast
+from typing import Literal, cast
 
 from openended.harness.core import DataError, Example, Tokenizer, register
-from openended.tasks._files import FileTask
-from openended.tasks._order import sort_by_hash
+from openended.tasks._files import PublicFileTask, sort_by_hash
 from openended.tasks.download import Remote
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv"
-TOPICS = ("world", "sports", "business", "science")
-SYSTEM = "topics:"
 Topic = Literal["world", "sports", "business", "science"]
+TOPICS: tuple[Topic, ...] = ("world", "sports", "business", "science")
+SYSTEM = "topics:"
 
 
 @register("task")
 @dataclass(frozen=True, kw_only=True)
-class AgNews(FileTask):
+class AgNews(PublicFileTask):
     """News of the reference topics; `generations=topics:…` scores news of others."""
 
-    name: ClassVar[str] = "ag_news"
-    source: ClassVar[str] = "https://github.com/mhjabreel/CharCnn_Keras/tree/master/data/ag_news_csv"
-    size: ClassVar[str] = "30,000 a topic (train), 1,900 a topic (test); half of them for the reference"
-    license: ClassVar[str] = "non-commercial use (AG's corpus)"
-    obtained: ClassVar[str] = "fetched at the first use"
-    command: ClassVar[str] = (
+    name = "ag_news"
+    source = "https://github.com/mhjabreel/CharCnn_Keras/tree/master/data/ag_news_csv"
+    size = "30,000 a topic (train), 1,900 a topic (test); half of them for the reference"
+    license = "non-commercial use (AG's corpus)"
+    obtained = "fetched at the first use"
+    command = (
         "openended -m task=ag_news generations=topics:world,topics:world+sports metric=[knn_precision_recall]"
         " scoring=gpt2-large"
     )
@@ -51,13 +49,11 @@ class AgNews(FileTask):
     topics: tuple[Topic, ...] = ("world", "sports")  # the reference
 
     def check(self) -> None:
-        """Check that topics are given, each once."""
         self.require(len(self.topics) >= 1, "topics", f"some of {', '.join(TOPICS)}")
         self.require(len(set(self.topics)) == len(self.topics), "topics", "each topic once")
 
-    def remotes(self) -> list[Remote]:
-        """Return the split's file."""
-        return [Remote(f"{ADDRESS}/{self.split}.csv", f"ag_news/{self.split}.csv")]
+    def remote(self) -> Remote:
+        return Remote(f"{ADDRESS}/{self.split}.csv", f"ag_news/{self.split}.csv")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield news of the topics, by a hash of the line: the topics come in equal shares, as in the file."""
@@ -65,41 +61,33 @@ class AgNews(FileTask):
         yield from self._select_news(self.topics, skipped, system=False)
 
     def open_bundled_system(self, name: str) -> Callable[[], list[str]] | None:
-        """Return the reader of `topics:world+business`: news of these topics as a system."""
-        if not name.startswith(SYSTEM):
-            return None
-        topics = cast("tuple[Topic, ...]", tuple(name.removeprefix(SYSTEM).split("+")))
-        replace(self, topics=topics)
-        return lambda: self.system(*topics)
-
-    def system(self, *topics: Topic, skipped: Counter[str] | None = None) -> list[str]:
-        """Return the texts of a system with known precision and recall: news of `topics`.
+        """Return the reader of `topics:world+business`: a system of news of these topics.
 
         No text is on both sides: the reference takes one half of the news, by a hash of the line, systems the other.
         """
+        if not name.startswith(SYSTEM):
+            return None
+        topics = cast("tuple[Topic, ...]", tuple(name.removeprefix(SYSTEM).split("+")))
         replace(self, topics=topics)  # refuses what is no topic
-        counts = Counter[str]() if skipped is None else skipped
-        return [example.human for example in self._select_news(topics, counts, system=True)]
+        return lambda: [example.human for example in self._select_news(topics, Counter(), system=True)]
 
     def _select_news(self, topics: Sequence[Topic], skipped: Counter[str], *, system: bool) -> list[Example]:
-        path = self.data_paths()[0]
-        candidates = (
-            e for e in self._read(path, skipped) if e.meta["topic"] in topics and _is_system_half(e.id) == system
-        )
-        examples = sort_by_hash(candidates, lambda e: e.id)
+        chosen = (e for e in self._read(skipped) if e.meta["topic"] in topics and _is_system_half(e.id) == system)
+        examples = sort_by_hash(chosen, lambda e: e.id)
         if not examples:
-            raise DataError(f"{path}: holds no news of {', '.join(topics)}")
+            raise DataError(f"{self.data_path()}: holds no news of {', '.join(topics)}")
         return examples
 
-    def _read(self, path: Path, skipped: Counter[str]) -> Iterator[Example]:
+    def _read(self, skipped: Counter[str]) -> Iterator[Example]:
+        path = self.data_path()
         try:
             with path.open(encoding="utf-8-sig", newline="") as handle:
                 rows = csv.reader(handle)
                 for number, row in enumerate(rows):
                     if not row:
                         continue  # a blank line
-                    where = f"{path}:{rows.line_num}"
                     if len(row) != 3 or row[0] not in ("1", "2", "3", "4"):
+                        where = f"{path}:{rows.line_num}"
                         raise DataError(f"{where}: expected a class from 1 to 4, a title and a description")
                     text = "\n".join(html.unescape(part.replace("\\n", " ")).strip() for part in row[1:])
                     if not text.strip():
@@ -107,7 +95,7 @@ class AgNews(FileTask):
                         continue
                     yield Example(f"ag_news/{number:06d}", "", text, {"topic": TOPICS[int(row[0]) - 1]})
         except FileNotFoundError as err:
-            raise DataError(f"missing file: {path}; get it from {self.remotes()[0].url}") from err
+            raise DataError(f"missing file: {path}; get it from {self.remote().url}") from err
         except (csv.Error, UnicodeDecodeError, OSError) as err:
             raise DataError(f"{path}: not a CSV file in UTF-8 ({err})") from err
 

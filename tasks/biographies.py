@@ -16,22 +16,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from openended.harness.core import (
-    DataError,
-    Example,
-    SourceFile,
-    Task,
-    Tokenizer,
-    make_random_stream,
-    read_jsonl,
-    register,
-)
-from openended.tasks._files import digest_user_file
-from openended.tasks._order import sort_by_hash
+from openended.harness.core import DataError, Example, SourceFile, Tokenizer, make_random_stream, read_jsonl, register
+from openended.tasks._files import UserFileTask, sort_by_hash
 from openended.tasks._records import read_usable_text
 
 
@@ -43,17 +31,15 @@ class _Biography(NamedTuple):
 
 @register("task")
 @dataclass(frozen=True, kw_only=True)
-class Biographies(Task):
+class Biographies(UserFileTask):
     """Biographies with `num_in_context` examples in the prompt."""
 
-    name: ClassVar[str] = "biographies"
-    source: ClassVar[str] = "https://github.com/AlexVerine/pr-4-llm (how to make it from Wikidata and Wikipedia)"
-    size: ClassVar[str] = "6,637 biographies of 80 to 350 words"
-    license: ClassVar[str] = "CC BY-SA (text of Wikipedia)"
-    obtained: ClassVar[str] = "by hand: not distributed, the source says how to make it"
-    command: ClassVar[str] = (
-        "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral scoring=gpt2-large"
-    )
+    name = "biographies"
+    source = "https://github.com/AlexVerine/pr-4-llm (how to make it from Wikidata and Wikipedia)"
+    size = "6,637 biographies of 80 to 350 words"
+    license = "CC BY-SA (text of Wikipedia)"
+    obtained = "by hand: not distributed, the source says how to make it"
+    command = "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral scoring=gpt2-large"
 
     path: str | None = None  # your own file, see above
     num_in_context: int = 5  # the paper varies n
@@ -67,7 +53,6 @@ class Biographies(Task):
     seed: int = 0  # draws the examples of each prompt
 
     def check(self) -> None:
-        """Check that counts are not negative and numbers of words are in order."""
         self.require(self.path != "", "path", "a JSON-lines file with title and content")
         self.require(self.num_in_context >= 0, "num_in_context", "0 or more")
         self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")
@@ -75,13 +60,14 @@ class Biographies(Task):
         self.require(bool(self.instruction.strip()), "instruction", "some text")
 
     def files(self) -> list[SourceFile]:
-        """Return the one file."""
-        path = Path(self.path or "biographies.jsonl")
-        return [SourceFile(path.name, "" if self.path else self.source, path)]
+        return (
+            super().files() if self.path else [SourceFile("biographies.jsonl", self.source, Path("biographies.jsonl"))]
+        )
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the file."""
-        return digest_user_file(self._require_path(), "task biographies", "task.path")
+        if self.path is None:
+            raise DataError(f"task biographies: the set is not distributed ({self.source}); set task.path to yours")
+        return super().fingerprint()
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield biographies by a hash of their line; those of another length are counted."""
@@ -95,33 +81,20 @@ class Biographies(Task):
         # The order does not depend on which lines were skipped.
         for at in sort_by_hash(range(len(biographies)), lambda i: str(biographies[i].number)):
             biography = biographies[at]
-            user, assistant = self._build_prompt(
-                [biographies[i] for i in self._draw_examples(at, biography.number, len(biographies))]
-            )
+            generator = make_random_stream(self.seed, "biographies", biography.number)
+            drawn = generator.choice(len(biographies) - 1, size=self.num_in_context, replace=False)
+            parts = [self.header.strip()] if self.header.strip() else []
+            for i in drawn:
+                other = biographies[int(i) + (int(i) >= at)]  # all but the one that is asked for
+                title = " ".join(other.title.split()[: self.max_title_words])
+                parts.append(f"{self.instruction} {title}:\n\n{other.content}")
+            user = "\n\n".join(parts)
             human = f" {biography.title}:\n\n{biography.content}"
-            meta = {"user": user, "assistant": assistant}
-            yield Example(f"biographies/{biography.number:06d}", f"{user}\n\n{assistant}", human, meta)
-
-    def _require_path(self) -> Path:
-        if self.path is None:
-            raise DataError(f"task biographies: the set is not distributed ({self.source}); set task.path to yours")
-        return Path(self.path)
-
-    def _draw_examples(self, at: int, number: int, count: int) -> list[int]:
-        """Return the positions of the examples in a prompt: each once, without the one at `at`."""
-        generator: np.random.Generator = make_random_stream(self.seed, "biographies", number)
-        chosen = generator.choice(count - 1, size=self.num_in_context, replace=False)
-        return [int(i) + (int(i) >= at) for i in chosen]
-
-    def _build_prompt(self, shots: list[_Biography]) -> tuple[str, str]:
-        parts = [self.header.strip()] if self.header.strip() else []
-        for biography in shots:
-            title = " ".join(biography.title.split()[: self.max_title_words])
-            parts.append(f"{self.instruction} {title}:\n\n{biography.content}")
-        return "\n\n".join(parts), self.instruction
+            meta = {"user": user, "assistant": self.instruction}
+            yield Example(f"biographies/{biography.number:06d}", f"{user}\n\n{self.instruction}", human, meta)
 
     def _read(self, skipped: Counter[str]) -> Iterator[_Biography]:
-        path = self._require_path()
+        path = Path(str(self.path))
         for number, row in read_jsonl(path):
             where = f"{path}:{number}"
             title = read_usable_text(row, self.title_field, where, skipped)

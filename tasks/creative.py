@@ -10,7 +10,7 @@ the other with `reference`, the folder of the first run; its texts then stand wh
 Texts of any other origin come as JSON lines with `id` or `prompt`, and the text. A model with `chat_template` gets the
 instruction as the user's turn.
 
-The instructions here are our own; the paper's 50, or any others, come by `path`, one a line.
+The instructions here are our own; the paper's 50, or any others, come by `path`, one per line.
 Source: https://github.com/AlexVerine/pr-4-llm. License: ours, Apache-2.0.
 """
 
@@ -22,14 +22,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from openended.harness.core import (
     DataError,
     Example,
     Json,
     SourceFile,
-    Task,
     Tokenizer,
     digest,
     digest_bytes,
@@ -39,24 +38,30 @@ from openended.harness.core import (
     register,
 )
 from openended.harness.storage import RowFile, read_record
-from openended.tasks._files import digest_user_file
+from openended.tasks._files import UserFileTask
 from openended.tasks._records import read_text_field
 
 _TEXTS = ("text", "generation", "human")
 
 
+class _ReferenceText(NamedTuple):
+    where: str
+    prompt: str | None
+    text: str
+
+
 @register("task")
 @dataclass(frozen=True, kw_only=True)
-class Creative(Task):
+class Creative(UserFileTask):
     """Draws of instructions."""
 
-    name: ClassVar[str] = "creative"
-    source: ClassVar[str] = "comes with the harness"
-    size: ClassVar[str] = "32 instructions, drawn as often as asked"
-    license: ClassVar[str] = "Apache-2.0"
-    obtained: ClassVar[str] = "none"
-    command: ClassVar[str] = "openended task=creative model=docs-m task.reference=RUN_FOLDER scoring=gpt2-large"
-    no_human: ClassVar[str] = ": set task.reference to another system's run folder or texts"
+    name = "creative"
+    source = "comes with the harness"
+    size = "32 instructions, drawn as often as asked"
+    license = "Apache-2.0"
+    obtained = "none"
+    command = "openended task=creative model=docs-m task.reference=RUN_FOLDER scoring=gpt2-large"
+    no_human = ": set task.reference to another system's run folder or texts"
 
     path: str | None = None  # file of instructions, one per line; null: the bundled ones
     reference: str | None = None  # another system's texts for the same draws: a run folder, or JSON lines
@@ -66,31 +71,22 @@ class Creative(Task):
     seed: int = 0  # draws the instructions
 
     def check(self) -> None:
-        """Check that counts are positive and in order."""
         self.require(self.num_draws >= 1, "num_draws", "1 or more")
         self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")
 
     def has_human(self) -> bool:
-        """Return false where no reference is given."""
         return self.reference is not None
 
     def files(self) -> list[SourceFile]:
-        """Return the user's files."""
         return [SourceFile(Path(p).name, "", Path(p)) for p in (self.path, self.reference) if p is not None]
 
     def fingerprint(self) -> str:
-        """Return the digest of instructions and reference."""
-        parts = [
-            digest_user_file(Path(self.path), "task creative", "task.path")
-            if self.path
-            else digest_bytes(_read_builtin())
-        ]
+        parts = [super().fingerprint() if self.path else digest_bytes(_read_builtin())]
         if self.reference is not None:
-            parts.append(digest_user_file(_find_texts(Path(self.reference)), "task creative", "task.reference"))
+            parts.append(self.digest_user_file(_find_texts(Path(self.reference)), "task.reference"))
         return digest(parts)
 
     def remarks(self) -> tuple[str, ...]:
-        """Describe whose texts replace the human texts."""
         return (f"the reference is no human text: it is what {self.reference} holds",) if self.reference else ()
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
@@ -102,35 +98,35 @@ class Creative(Task):
         del tokenizer
         instructions = self._read_instructions()
         draws = make_random_stream(self.seed, "creative").integers(0, len(instructions), self.num_draws)
-        references = self._read_references()
+        references = self._read_references() if self.reference is not None else None
         for number, draw in enumerate(draws):
             if references is not None and not references:
                 return
             identity = f"creative/{number:06d}"
-            prompt, request = self._build_prompt(instructions[int(draw)])
+            request = f"{instructions[int(draw)]} Use between {self.min_words} and {self.max_words} words."
+            prompt = f"Instruction: {request}\n\nText:\n\n"
             meta: dict[str, Json] = {"user": request, "assistant": "", "instruction": int(draw)}
             if references is None:
                 yield Example(identity, prompt, "", meta)
                 continue
-            text = _take(references, identity, str(number), prompt)
-            if text is None:
+            key = next((key for key in (identity, str(number), prompt) if key in references), None)
+            if key is None:
                 skipped["the reference has no text for the draw"] += 1
-            elif text.prompt not in (None, prompt):
+                continue
+            text = references[key].pop(0)
+            if not references[key]:
+                del references[key]
+            if text.prompt not in (None, prompt):
                 raise DataError(f"{text.where}: not the prompt of {identity}; use the task's options of that run")
-            elif not text.text.strip():
-                skipped["the reference's text is empty"] += 1
-            else:
+            if text.text.strip():
                 yield Example(identity, prompt, text.text, meta)
+            else:
+                skipped["the reference's text is empty"] += 1
         if references:
             left = next(iter(references.values()))[0]
             raise DataError(
                 f"{left.where}: answers none of the {self.num_draws} draws; use the options of the task of that run"
             )
-
-    def _build_prompt(self, instruction: str) -> tuple[str, str]:
-        """Return the prompt for a language model, and the bare request, which is the user's turn in a chat."""
-        request = f"{instruction} Use between {self.min_words} and {self.max_words} words."
-        return f"Instruction: {request}\n\nText:\n\n", request
 
     def _read_instructions(self) -> list[str]:
         if self.path is None:
@@ -148,27 +144,27 @@ class Creative(Task):
             raise DataError(f"{self.path}: holds no instruction")
         return instructions
 
-    def _read_references(self) -> dict[str, list[_ReferenceText]] | None:
+    def _read_references(self) -> dict[str, list[_ReferenceText]]:
         """Return the reference's texts by id, or by prompt where lines have no id."""
-        if self.reference is None:
-            return None
         texts: dict[str, list[_ReferenceText]] = defaultdict(list)
-        path = _find_texts(Path(self.reference))
-        for text in _read_run_texts(path) if path.suffix == ".arrow" else _read_lines(path):
-            texts[text.key].append(text)
+        path = _find_texts(Path(str(self.reference)))
+        if path.suffix == ".arrow":
+            rows = RowFile(path)
+            for key, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):
+                if sample == 0:
+                    texts[key].append(_ReferenceText(f"{path}, {key}", prompt, text))
+        else:
+            for number, row in read_jsonl(path):
+                where = f"{path}:{number}"
+                identity = row.get("id", row.get("example_id"))
+                has_prompt = identity is None or row.get("prompt") is not None
+                asked = read_text_field(row, "prompt", where) if has_prompt else None
+                field = next((name for name in _TEXTS if name in row), _TEXTS[0])
+                text = read_text_field(row, field, where)
+                texts[str(asked if identity is None else identity)].append(_ReferenceText(where, asked, text))
         if not texts:
             raise DataError(f"{self.reference}: holds no text")
         return texts
-
-
-class _ReferenceText(NamedTuple):
-    """One text of a reference."""
-
-    where: str
-    key: str
-    """Id of the draw, or its prompt."""
-    prompt: str | None
-    text: str
 
 
 def _find_texts(reference: Path) -> Path:
@@ -180,36 +176,6 @@ def _find_texts(reference: Path) -> Path:
     if len(names) != 1 or record.store is None:
         raise DataError(f"{reference}: not the folder of a run that generated or imported texts; set task.reference")
     return reference / record.store / names[0] / "data.arrow"
-
-
-def _read_run_texts(path: Path) -> Iterator[_ReferenceText]:
-    """Yield the first sample of each draw."""
-    rows = RowFile(path)
-    for key, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):
-        if sample == 0:
-            yield _ReferenceText(f"{path}, {key}", key, prompt, text)
-
-
-def _read_lines(path: Path) -> Iterator[_ReferenceText]:
-    for number, row in read_jsonl(path):
-        where = f"{path}:{number}"
-        field = next((name for name in _TEXTS if name in row), _TEXTS[0])
-        identity = row.get("id", row.get("example_id"))
-        prompt = read_text_field(row, "prompt", where) if identity is None or row.get("prompt") is not None else None
-        yield _ReferenceText(
-            where, str(prompt if identity is None else identity), prompt, read_text_field(row, field, where)
-        )
-
-
-def _take(references: dict[str, list[_ReferenceText]], *keys: str) -> _ReferenceText | None:
-    """Remove the next text of a draw from the references and return it."""
-    for key in keys:
-        if key in references:
-            text = references[key].pop(0)
-            if not references[key]:
-                del references[key]
-            return text
-    return None
 
 
 def _read_builtin() -> bytes:

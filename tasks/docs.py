@@ -21,11 +21,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from openended.harness.core import DataError, Example, StoreError, Task, Tokenizer, digest, register, write_text
-from openended.tasks import _docstrings, _prompts
-from openended.tasks._order import sort_by_hash
+from openended.harness.core import DataError, Example, StoreError, Tokenizer, digest, register, write_text
+from openended.tasks import _docstrings
+from openended.tasks._files import sort_by_hash
+from openended.tasks._prompts import CutTask, Document, PromptUnit
 from openended.tasks.download import find_cache_root
 
 log = logging.getLogger(__name__)
@@ -41,33 +42,28 @@ EXTRACTION = {
 
 @register("task")
 @dataclass(frozen=True, kw_only=True)
-class Docs(Task):
+class Docs(CutTask):
     """Passages of docstrings, in the order of a hash of their ids: the first N are a fair sample."""
 
-    name: ClassVar[str] = "docs"
-    source: ClassVar[str] = "the installed packages"
-    size: ClassVar[str] = "about 1,100 passages of 60 words or more (test split)"
-    license: ClassVar[str] = "PSF, BSD, Apache-2.0 (text is read where it is installed)"
-    obtained: ClassVar[str] = "none"
-    command: ClassVar[str] = "openended task=docs"
+    name = "docs"
+    source = "the installed packages"
+    size = "about 1,100 passages of 60 words or more (test split)"
+    license = "PSF, BSD, Apache-2.0 (text is read where it is installed)"
+    obtained = "none"
+    command = "openended task=docs"
+    max_length = None
 
     split: Literal["train", "valid", "test"] = "test"
     min_words: int = 60  # words of a passage, prompt included: enough for a continuation
-    prompt_unit: _prompts.PromptUnit = "tokens"  # of the model under test; `words` for models of other tokenizers
+    prompt_unit: PromptUnit = "tokens"  # of the model under test; `words` for models of other tokenizers
     prompt_length: int = 20  # leaves 48 words or more; prompts of one length also make full batches
 
     def check(self) -> None:
-        """Check that prompts and continuations have at least one token or word each."""
-        self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
+        super().check()
         self.require(self.min_words > self.prompt_length, "min_words", f"more than prompt_length {self.prompt_length}")
 
     def has_docs_prose(self) -> bool:
-        """Return true."""
         return True
-
-    def needs_tokenizer(self) -> bool:
-        """Return whether prompts are counted in tokens, which are those of the model under test."""
-        return self.prompt_unit == "tokens"
 
     def fingerprint(self) -> str:
         """Return a digest of what decides the corpus: installed files by their RECORDs, and the extraction's version.
@@ -85,16 +81,15 @@ class Docs(Task):
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield passages of the split; the shorter ones are counted in `skipped`."""
-        cutter = _prompts.Cutter(self.prompt_unit, self.prompt_length, None, tokenizer)
-        for passage in self._iterate_passages(skipped):
-            cut = cutter.cut(passage.text)
-            if cut is not None:
-                words = len(passage.text.split())
-                yield Example(passage.id, cut.prompt, cut.human, {"package": passage.package, "words": words})
+        documents = (
+            Document(passage.id, passage.text, {"package": passage.package, "words": len(passage.text.split())})
+            for passage in self._iterate_passages(skipped)
+        )
+        return self.cut_documents(documents, tokenizer, skipped)
 
     def documents(self, skipped: Counter[str]) -> Iterator[tuple[int, str]]:
         """Yield number and whole text of the same passages, for training."""
-        yield from ((number, passage.text) for number, passage in enumerate(self._iterate_passages(skipped)))
+        return ((number, passage.text) for number, passage in enumerate(self._iterate_passages(skipped)))
 
     def _iterate_passages(self, skipped: Counter[str]) -> Iterator[_docstrings.Passage]:
         passages = (p for p in _load_corpus(self.fingerprint()) if p.split == self.split)
@@ -140,7 +135,7 @@ def _describe_installed(package: str) -> str:
     """Name the installed files of a package: version, and digest of the Python files' hashes in its RECORD."""
     if package == _docstrings.STDLIB:
         return f"{platform.python_implementation()} {platform.python_version()}"
-    distribution = importlib.metadata.distribution(_docstrings._DISTRIBUTIONS.get(package, package))
+    distribution = importlib.metadata.distribution(_docstrings.DISTRIBUTIONS.get(package, package))
     record = distribution.read_text("RECORD") or ""
     lines = sorted(re.findall(r"^[^,\n]+\.py,.*$", record, flags=re.MULTILINE))
     return f"{distribution.version} {hashlib.sha256(chr(10).join(lines).encode()).hexdigest()}"

@@ -1,8 +1,8 @@
 """Download public files once into a shared cache folder, with resume and checksums.
 
-A file is written beside its place as `.part` and takes its name only when it is whole and its checksum agrees: the one
-that the source states, else the one recorded when the file was first seen (`ledger.json` in the cache folder), else it
-is recorded now. A file that was put there by hand is treated the same.
+A file is downloaded as `.part` and gets its name only when it is whole and its checksum is the one recorded when the
+file was first seen (`ledger.json` in the cache folder). The first checksum is recorded. A file that was put there by
+hand is treated the same.
 
 The cache folder is, in this order: the option `cache_dir`, OPENENDED_CACHE, `openended/` under HF_HOME, under
 XDG_CACHE_HOME, under `~/.cache`. Offline (option `offline`, OPENENDED_OFFLINE or HF_HUB_OFFLINE) nothing is fetched.
@@ -10,30 +10,36 @@ XDG_CACHE_HOME, under `~/.cache`. Offline (option `offline`, OPENENDED_OFFLINE o
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import shutil
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from openended.harness.core import DataError, SpecError, UnavailableFileError, read_json, write_json
+from openended.harness.core import (
+    DataError,
+    SpecError,
+    UnavailableFileError,
+    digest_file,
+    read_json,
+    show_progress,
+    write_json,
+)
 from openended.harness.models import OFFLINE_VARIABLES, is_switched_off
 
 log = logging.getLogger(__name__)
 _CHUNK = 1 << 20
 _TIMEOUT = 30.0
 _ATTEMPTS = 5
-# What must stay free on the disk after a download, bytes.
-_SPARE = 64 << 20
+_SPARE = 64 << 20  # bytes that must stay free on the disk after a download
 LEDGER = "ledger.json"
 
 
@@ -44,13 +50,9 @@ class Remote:
     url: str
     path: str
     """Where it lies in the cache folder, for example `webtext/webtext.test.jsonl`."""
-    checksum: str | None = None
-    """`md5:…` or `sha256:…` where the source states one; None: recorded at the first download."""
-    by_hand: str = ""
-    """How to get it where no program can; then it is never fetched."""
 
     def cache_path(self, cache_dir: str | None = None) -> Path:
-        """Return the path of the file in the cache."""
+        """Return the path of the file in the cache; refuse a name that leads out of the cache folder."""
         if Path(self.path).is_absolute() or ".." in Path(self.path).parts:
             raise SpecError(f"expected the name of a public file, got {self.path!r:.80}, outside the cache folder")
         return find_cache_root(cache_dir) / self.path
@@ -71,7 +73,7 @@ def is_offline(*, offline: bool = False) -> bool:
     return offline or is_switched_off(OFFLINE_VARIABLES)
 
 
-def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False, progress: bool = True) -> Path:
+def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False) -> Path:
     """Return the file, downloaded if it is not there yet, its checksum verified."""
     from filelock import FileLock
 
@@ -83,7 +85,7 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
         # One lock per file: a second process waits and then finds the file.
         with FileLock(f"{path}.lock"):
             if not path.is_file():
-                _download(remote, path, progress=progress)
+                _download(remote.url, path)
             verify(remote, cache_dir=cache_dir)
     except OSError as err:
         raise DataError(f"cannot write {path}: {err.strerror or err}; set another cache folder") from err
@@ -91,43 +93,36 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
 
 
 def refuse_missing(remote: Remote, path: Path, *, offline: bool = False, planning: bool = False) -> None:
-    """Raise `UnavailableFileError` if a missing file cannot be fetched: which one, from where, and where to put it."""
-    off = is_offline(offline=offline)
-    how = remote.by_hand or f"get it from {remote.url}"
-    if remote.by_hand or off or planning:
-        why = " (offline)" if off and not remote.by_hand else ""
-        message = f"missing file{why}: {path.name}; {how} and put it at {path}"
-        raise UnavailableFileError(message, "" if remote.by_hand else remote.url)
+    """Raise `UnavailableFileError` if a missing file may not be fetched now: from where, and where to put it."""
+    is_off = is_offline(offline=offline)
+    if is_off or planning:
+        why = " (offline)" if is_off else ""
+        message = f"missing file{why}: {path.name}; get it from {remote.url} and put it at {path}"
+        raise UnavailableFileError(message, remote.url)
 
 
 def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False) -> str:
-    """Compare a file with its checksum and return its SHA-256 (hex), which is recorded the first time."""
+    """Return the SHA-256 of a file; refuse one that is not the recorded one, and record a new one.
+
+    `quick`, for planning, trusts the recorded digest where size and time of the file are the recorded ones, and records
+    nothing.
+    """
     path = remote.cache_path(cache_dir)
-    try:
-        stat = path.stat()
-    except FileNotFoundError as err:
-        message = f"missing file: {path.name}; get it from {remote.url} and put it at {path}"
-        raise UnavailableFileError(message, remote.url) from err
+    stat = path.stat()
     stamp = [stat.st_size, stat.st_mtime_ns]
     ledger = find_cache_root(cache_dir) / LEDGER
     recorded = read_ledger(ledger).get(remote.path, {})
     if quick and recorded.get("stamp") == stamp:
         return str(recorded["sha256"])
-    stated = (remote.checksum or "").partition(":")
-    kinds = {"sha256", stated[0]} - {""}
-    digests = _compute_digests(path, kinds)
-    if stated[0] and digests[stated[0]] != stated[2]:
-        raise DataError(_describe_mismatch(path, stated[0], stated[2], digests[stated[0]], "the source states"))
-    if not stated[0] and recorded and recorded["sha256"] != digests["sha256"]:
-        raise DataError(_describe_mismatch(path, "sha256", recorded["sha256"], digests["sha256"], "was recorded"))
+    sha256 = digest_file(path)
+    if recorded and recorded["sha256"] != sha256:
+        raise DataError(
+            f"{path}: its sha256 is {sha256}, was recorded {recorded['sha256']}; remove the file to fetch it again"
+        )
     if recorded.get("stamp") != stamp and not quick:
         with edit_ledger(ledger) as entries:
-            entries[remote.path] = {"url": remote.url, "sha256": digests["sha256"], "stamp": stamp}
-    return digests["sha256"]
-
-
-def _describe_mismatch(path: Path, kind: str, expected: str, got: str, who: str) -> str:
-    return f"{path}: its {kind} is {got}, {who} {expected}; remove the file to fetch it again"
+            entries[remote.path] = {"url": remote.url, "sha256": sha256, "stamp": stamp}
+    return sha256
 
 
 def read_ledger(path: Path) -> dict[str, Any]:
@@ -152,101 +147,67 @@ def edit_ledger(path: Path) -> Iterator[dict[str, Any]]:
         write_json(path, entries)
 
 
-def _compute_digests(path: Path, kinds: set[str]) -> dict[str, str]:
-    hashes = {kind: hashlib.new(kind, usedforsecurity=False) for kind in kinds}
-    with path.open("rb") as handle:
-        while block := handle.read(_CHUNK):
-            for hasher in hashes.values():
-                hasher.update(block)
-    return {kind: hasher.hexdigest() for kind, hasher in hashes.items()}
-
-
-def _download(remote: Remote, path: Path, *, progress: bool) -> None:
+def _download(url: str, path: Path) -> None:
     """Download into `.part`, resuming an earlier attempt, then rename."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise DataError(f"{url}: only http and https addresses are fetched")
     part = path.with_name(path.name + ".part")
+    notes = part.with_name(part.name + ".json")
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            _attempt(remote.url, part, progress=progress)
+            _attempt(url, part, notes)
         except urllib.error.HTTPError as err:
             err.close()
             if err.code == 416:
                 part.unlink(missing_ok=True)
             elif err.code < 500:
-                raise DataError(f"{remote.url}: HTTP {err.code} {err.reason}; put the file at {path}") from err
+                raise DataError(f"{url}: HTTP {err.code} {err.reason}; put the file at {path}") from err
             reason: Exception = err
         except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as err:
             reason = err
         else:
             part.replace(path)
-            _get_metadata_path(part).unlink(missing_ok=True)
+            notes.unlink(missing_ok=True)
             return
-        log.warning("%s: attempt %d of %d failed (%s)", remote.url, attempt, _ATTEMPTS, reason)
+        log.warning("%s: attempt %d of %d failed (%s)", url, attempt, _ATTEMPTS, reason)
         if attempt < _ATTEMPTS:
             time.sleep(min(8.0, 0.25 * 2**attempt))
-    raise DataError(
-        f"{remote.url}: download failed {_ATTEMPTS} times; fetch it yourself with `curl -L -o {path} {remote.url}`"
-    )
+    raise DataError(f"{url}: download failed {_ATTEMPTS} times; fetch it yourself with `curl -L -o {path} {url}`")
 
 
-def _get_metadata_path(part: Path) -> Path:
-    return part.with_name(part.name + ".json")
-
-
-def _attempt(url: str, part: Path, *, progress: bool) -> None:
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise DataError(f"{url}: only http and https addresses are fetched")
+def _attempt(url: str, part: Path, notes: Path) -> None:
+    """Download what is missing of `part`; only the file whose ETag or date is in `notes` is resumed."""
     begun = part.stat().st_size if part.is_file() else 0
-    tag = read_json(_get_metadata_path(part)).get("tag") if begun and _get_metadata_path(part).is_file() else None
-    request = urllib.request.Request(url, headers={"User-Agent": "openended"})  # noqa: S310 - checked above
-    if begun and tag:
+    tag = read_json(notes).get("tag") if begun and notes.is_file() else None
+    request = urllib.request.Request(url, headers={"User-Agent": "openended"})  # noqa: S310 - checked by the caller
+    if tag:
         request.add_header("Range", f"bytes={begun}-")
         # A file that changed in between is sent whole, with status 200.
         request.add_header("If-Range", tag)
     with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310
-        resumed = response.status == 206
-        begun = begun if resumed else 0
+        is_resumed = response.status == 206
+        begun = begun if is_resumed else 0
         size = response.headers.get("Content-Length")
-        total = begun + int(size) if size is not None else None
-        _check_space(part, total - begun if total is not None else 0)
+        needed = int(size or 0)
+        free = shutil.disk_usage(part.parent).free
+        if needed + _SPARE > free:
+            raise DataError(
+                f"{part.parent}: {needed / 2**20:.0f} MiB are needed and {free / 2**20:.0f} MiB are free; "
+                "free some, or set another cache folder"
+            )
         strong = response.headers.get("ETag", "")
         tag = strong if strong and not strong.startswith("W/") else response.headers.get("Last-Modified")
-        write_json(_get_metadata_path(part), {"url": url, "tag": tag})
+        write_json(notes, {"url": url, "tag": tag})
+        total = None if size is None else begun + needed
+        in_kib = None if total is None else total >> 10
         with (
-            part.open("ab" if resumed else "wb") as handle,
-            _show_progress(part.stem, total, visible=progress) as advance,
+            part.open("ab" if is_resumed else "wb") as handle,
+            show_progress(part.stem, in_kib, unit="KiB", enabled=True) as advance,
         ):
-            advance(begun)
-            _copy(response, handle.write, advance)
-    got = part.stat().st_size
-    if total is not None and got != total:
-        raise ConnectionError(f"{got} of {total} bytes came")
-
-
-def _copy(response: HTTPResponse, write: Callable[[bytes], Any], advance: Callable[[int], None]) -> None:
-    while block := response.read(_CHUNK):
-        write(block)
-        advance(len(block))
-
-
-def _check_space(part: Path, needed: int) -> None:
-    free = shutil.disk_usage(part.parent).free
-    if needed + _SPARE > free:
-        raise DataError(
-            f"{part.parent}: {needed / 2**20:.0f} MiB are needed and {free / 2**20:.0f} MiB are free; "
-            "free some, or set another cache folder"
-        )
-
-
-@contextmanager
-def _show_progress(label: str, total: int | None, *, visible: bool) -> Iterator[Callable[[int], None]]:
-    """Show bytes, speed and time left while the block runs."""
-    if not visible:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        job = bar.add_task(label, total=total)
-        yield lambda count: bar.update(job, advance=count)
+            advance(begun >> 10)
+            while block := response.read(_CHUNK):
+                handle.write(block)
+                advance(len(block) >> 10)
+    written = part.stat().st_size
+    if total is not None and written != total:
+        raise ConnectionError(f"{written} of {total} bytes came")

@@ -13,38 +13,34 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal, NamedTuple
 
-from openended.harness.core import (
-    DataError,
-    Example,
-    Task,
-    Tokenizer,
-    digest,
-    digest_file,
-    register,
-    shorten_error,
-    suggest,
-)
-from openended.tasks._order import sort_by_hash
-from openended.tasks._prompts import Cutter, PromptUnit, check_lengths
+from openended.harness.core import DataError, Example, Tokenizer, digest, digest_file, register, shorten_error, suggest
+from openended.tasks._files import sort_by_hash
+from openended.tasks._prompts import CutTask, Document, PromptUnit
 from openended.tasks._records import choose_id_field, read_id, read_usable_text
 from openended.tasks.download import LEDGER, edit_ledger, find_cache_root, is_offline, read_ledger
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
+class _HubRow(NamedTuple):
+    id: str
+    text: str
+    cells: dict[str, Any]
+
+
 @register("task")
 @dataclass(frozen=True, kw_only=True)
-class Hub(Task):
+class Hub(CutTask):
     """One split of a dataset, by a hash of the row's number."""
 
-    name: ClassVar[str] = "hub"
-    source: ClassVar[str] = "https://huggingface.co/datasets"
-    size: ClassVar[str] = "any"
-    license: ClassVar[str] = "the dataset's own"
-    obtained: ClassVar[str] = "fetched at the first use"
-    command: ClassVar[str] = (
+    name = "hub"
+    source = "https://huggingface.co/datasets"
+    size = "any"
+    license = "the dataset's own"
+    obtained = "fetched at the first use"
+    command = (
         "openended task=hub task.path=Salesforce/wikitext task.config=wikitext-2-raw-v1 model=gpt2 scoring=gpt2-large"
     )
 
@@ -64,88 +60,71 @@ class Hub(Task):
     offline: bool = False
 
     def check(self) -> None:
-        """Check that there is one text field or two fields, and that the lengths leave room."""
         self.require(bool(self.path.strip()), "path", "a hub id or a folder")
-        pair = self.prompt_field is not None and self.human_field is not None
-        self.require(pair != (self.text_field is not None), "text_field", "null exactly if the two fields are given")
-        check_lengths(self, self.prompt_length, self.max_length)
+        has_pair = self.prompt_field is not None and self.human_field is not None
+        self.require(
+            has_pair != (self.text_field is not None), "text_field", "null exactly if the two fields are given"
+        )
+        super().check()
 
     def needs_tokenizer(self) -> bool:
-        """Return true for a text field whose prompts are counted in tokens."""
-        return self.text_field is not None and self.prompt_unit == "tokens"
+        return self.text_field is not None and super().needs_tokenizer()
 
     def fetch(self) -> None:
         """Resolve and record the revision, and download the split."""
-        if not self._folder:
-            self._load(self._commit(ask=True))
+        if not self._is_folder:
+            self._load(self._find_commit(ask=True))
 
     def fingerprint(self) -> str:
         """Return a digest of repository, commit, config and split; for a folder, of its files."""
-        if self._folder:
+        if self._is_folder:
             files = sorted(p for p in Path(self.path).rglob("*") if p.is_file())
             content: list[Any] = [[p.relative_to(self.path).as_posix(), digest_file(p)] for p in files]
         else:
-            content = [self.path, self._commit(ask=False)]
+            content = [self.path, self._find_commit(ask=False)]
         return digest([content, self.config, self.split])
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield rows as examples; rows without text are counted."""
-        cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer) if self.text_field else None
-        for number, row, id_column in self._iterate_rows():
-            example = self._make_example(row, number, id_column, cutter, skipped)
-            if example is not None:
-                yield example
+        if self.text_field:
+            documents = (Document(f"hub/{row.id}", row.text, {}) for row in self._iterate_rows(skipped))
+            yield from self.cut_documents(documents, tokenizer, skipped)
+            return
+        for row in self._iterate_rows(skipped):
+            prompt = row.cells[str(self.prompt_field)]
+            if isinstance(prompt, str):
+                yield Example(f"hub/{row.id}", prompt, row.text)
+            else:
+                skipped[f"{self.prompt_field} is no text"] += 1
 
     def documents(self, skipped: Counter[str]) -> Iterator[tuple[str, str]]:
         """Yield id and text of the rows, without prompts; rows without text are counted."""
-        field = str(self.text_field)
-        for number, row, id_column in self._iterate_rows():
-            where = f"dataset {self.path}, split {self.split}, row {number}"
-            text = read_usable_text(row, field, where, skipped)
-            if text is not None:
-                yield (read_id(row, id_column, where) if id_column else f"{number:06d}"), text
+        return ((row.id, row.text) for row in self._iterate_rows(skipped))
 
-    def _iterate_rows(self) -> Iterator[tuple[int, dict[str, Any], str | None]]:
-        """Yield number, row, and the column of the ids, in order."""
-        rows = self._load(None if self._folder else self._commit(ask=False))
+    def _iterate_rows(self, skipped: Counter[str]) -> Iterator[_HubRow]:
+        """Yield the rows that have a text, in order."""
+        rows = self._load(None if self._is_folder else self._find_commit(ask=False))
         id_column = choose_id_field(dict.fromkeys(rows.column_names, True), self.id_field)
-        fields = [f for f in (self.text_field, self.prompt_field, self.human_field, id_column) if f]
-        for field in fields:
-            if field not in rows.column_names:
+        for field in (self.text_field, self.prompt_field, self.human_field, id_column):
+            if field and field not in rows.column_names:
                 suggestion = suggest(field, rows.column_names)
                 advice = "; set task.text_field=NAME, or task.prompt_field and task.human_field"
                 raise DataError(f"dataset {self.path}, split {self.split}: no field {field!r}{suggestion}{advice}")
         numbers: Any = range(len(rows))
-        if self.order == "hash":
-            numbers = sort_by_hash(numbers, str)
-        for number in numbers:
-            yield number, rows[number], id_column
-
-    def _make_example(
-        self, row: dict[str, Any], number: int, id_column: str | None, cutter: Cutter | None, skipped: Counter[str]
-    ) -> Example | None:
-        where = f"dataset {self.path}, split {self.split}, row {number}"
-        identity = read_id(row, id_column, where) if id_column else f"{number:06d}"
-        text = read_usable_text(row, self.text_field or str(self.human_field), where, skipped)
-        if text is None:
-            return None
-        if cutter is None:
-            prompt = row[str(self.prompt_field)]
-            if not isinstance(prompt, str):
-                skipped[f"{self.prompt_field} is no text"] += 1
-                return None
-            return Example(f"hub/{identity}", prompt, text)
-        parts = cutter.cut(text)
-        if parts is None:
-            skipped[f"no longer than {self.prompt_length} {self.prompt_unit}"] += 1
-            return None
-        return Example(f"hub/{identity}", parts.prompt, parts.human)
+        for number in sort_by_hash(numbers, str) if self.order == "hash" else numbers:
+            row = rows[number]
+            where = f"dataset {self.path}, split {self.split}, row {number}"
+            identity = read_id(row, id_column, where) if id_column else f"{number:06d}"
+            text = read_usable_text(row, self.text_field or str(self.human_field), where, skipped)
+            if text is not None:
+                yield _HubRow(identity, text, row)
 
     @property
-    def _folder(self) -> bool:
+    def _is_folder(self) -> bool:
         return Path(self.path).is_dir()
 
-    def _commit(self, *, ask: bool) -> str:
+    def _find_commit(self, *, ask: bool) -> str:
+        """Return the commit of the revision: as recorded, or with `ask` as the hub states it now."""
         if self.revision is not None and _COMMIT.fullmatch(self.revision):
             return self.revision
         key = f"hub/{self.path}@{self.revision or 'default'}"
@@ -161,9 +140,8 @@ class Hub(Task):
         try:
             commit = HfApi().dataset_info(self.path, revision=self.revision).sha
         except Exception as err:
-            raise DataError(
-                f"dataset {self.path}: the hub does not answer for it ({shorten_error(err)}); {url}"
-            ) from err
+            reason = shorten_error(err)
+            raise DataError(f"dataset {self.path}: the hub does not answer for it ({reason}); {url}") from err
         if not commit:
             raise DataError(f"dataset {self.path}: the hub names no commit; set task.revision")
         with edit_ledger(ledger) as entries:
@@ -177,6 +155,6 @@ class Hub(Task):
             return datasets.load_dataset(self.path, self.config, split=self.split, revision=commit)
         except Exception as err:
             state = " and the hub is off" if is_offline(offline=self.offline) else ""
-            raise DataError(
-                f"dataset {self.path}, split {self.split}: cannot be loaded{state} ({shorten_error(err)})"
-            ) from err
+            reason = shorten_error(err)
+            where = f"dataset {self.path}, split {self.split}"
+            raise DataError(f"{where}: cannot be loaded{state} ({reason})") from err

@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from openended.harness.core import DataError, Example, SourceFile, Task, Tokenizer, read_jsonl, register
+from openended.harness.core import DataError, Example, Tokenizer, read_jsonl, register
 from openended.harness.imported import HUMAN_TEXTS, find_text_field
-from openended.tasks._files import digest_user_file
+from openended.tasks._files import UserFileTask
 from openended.tasks._records import UniqueIds, choose_id_field, read_text_field
 
 log = logging.getLogger(__name__)
@@ -28,15 +28,15 @@ _HUMAN = "human"
 
 @register("task")
 @dataclass(frozen=True, kw_only=True)
-class JsonLines(Task):
+class JsonLines(UserFileTask):
     """Examples of a JSON-lines file."""
 
-    name: ClassVar[str] = "jsonl"
-    source: ClassVar[str] = "your own file"
-    size: ClassVar[str] = "any"
-    license: ClassVar[str] = "the file's own"
-    obtained: ClassVar[str] = "yours: `prompt` and `human`, one object a line"
-    command: ClassVar[str] = "openended task=jsonl task.path=FILE.jsonl scoring=gpt2-large"
+    name = "jsonl"
+    source = "your own file"
+    size = "any"
+    license = "the file's own"
+    obtained = "yours: `prompt` and `human`, one object a line"
+    command = "openended task=jsonl task.path=FILE.jsonl scoring=gpt2-large"
 
     path: str
     prompt_field: str = "prompt"
@@ -44,45 +44,32 @@ class JsonLines(Task):
     id_field: str | None = "auto"  # `id` or `example_id`, where the lines have one; None: the line's number
 
     def check(self) -> None:
-        """Check that field names are not empty, and that the human text is not the prompt."""
         self.require(bool(self.path), "path", "the path of a JSON-lines file")
         self.require(bool(self.prompt_field), "prompt_field", "a field name")
         self.require(bool(self.human_field), "human_field", "a field name")
         self.require(self.human_field != self.prompt_field, "human_field", "another field than prompt_field")
         self.require(self.id_field != "", "id_field", "a field name or null")
 
-    def files(self) -> list[SourceFile]:
-        """Return the one file."""
-        return [SourceFile(Path(self.path).name, "", Path(self.path))]
-
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of the file's bytes."""
-        return digest_user_file(Path(self.path), "task jsonl", "task.path")
-
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield the lines as examples."""
         del tokenizer, skipped
         path = Path(self.path)
         ids: UniqueIds | None = None
-        human_field = self.human_field
-        count = 0
+        human_field: str | None = None
         for number, row in read_jsonl(path):
             where = f"{path}:{number}"
             field = choose_id_field(row, self.id_field)
-            if not count:
+            if human_field is None:  # the first line decides
                 human_field = self._choose_human_field(row, where)
-            if not count and field:
-                ids = UniqueIds(path, field)
+                ids = UniqueIds(path, field) if field else None
             elif field and ids is None:
                 raise DataError(f"{where}: has an id ({field!r}), the first line has none; set task.id_field=null")
-            count += 1
             identity = ids.read(row, number) if ids else f"{number - 1:06d}"
             human = read_text_field(row, human_field, where, "task.human_field")
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
             prompt = read_text_field(row, self.prompt_field, where, "task.prompt_field")
             yield Example(f"jsonl/{identity}", prompt, human)
-        if not count:
+        if human_field is None:
             raise DataError(f"{path}: holds no example")
 
     def _choose_human_field(self, row: Mapping[str, Any], where: str) -> str:

@@ -13,14 +13,14 @@ def find_generations(generations: str, *, fetch: bool) -> Path:
     """Return the file of the option `generations`: a path, or the name of a public one.
 
     `gpt2-output:xl-1542M-k40.test` is a file of the GPT-2 output dataset, `grover:mega-p0.94` Grover's; they are
-    downloaded into the cache folder of the tasks.
+    downloaded into the cache folder of the tasks. While planning (`fetch` false), a missing one is refused.
     """
     kind, _, name = generations.partition(":")
     if kind == "gpt2-output" and name:
         remote = make_gpt2_remote(name)
     elif kind == "grover" and name:
         model, _, decoder = name.partition("-")
-        remote = RealNews(file=f"generator={model}~dataset={decoder}.jsonl").remotes()[0]
+        remote = RealNews(file=f"generator={model}~dataset={decoder}.jsonl").remote()
     else:
         return Path(generations)
     if fetch:

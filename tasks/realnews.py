@@ -16,11 +16,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from openended.harness.core import DataError, Example, Tokenizer, read_jsonl, register
-from openended.tasks._files import FileTask
-from openended.tasks._order import sort_by_hash
+from openended.tasks._files import PublicFileTask, sort_by_hash
 from openended.tasks._records import read_usable_text
 from openended.tasks.download import Remote
 
@@ -29,68 +28,57 @@ ADDRESS = "https://storage.googleapis.com/grover-models/generation_examples"
 
 @register("task")
 @dataclass(frozen=True, kw_only=True)
-class RealNews(FileTask):
+class RealNews(PublicFileTask):
     """Human articles of one split."""
 
-    name: ClassVar[str] = "realnews"
-    source: ClassVar[str] = "https://github.com/rowanz/grover"
-    size: ClassVar[str] = "about 12,000 human articles in a generation file"
-    license: ClassVar[str] = "Apache-2.0 (code, generations); articles: their publishers"
-    obtained: ClassVar[str] = "fetched at the first use; the whole corpus by hand, on request (`task.path`)"
-    command: ClassVar[str] = "openended task=realnews generations=grover:mega-p0.94 scoring=gpt2-large"
+    name = "realnews"
+    source = "https://github.com/rowanz/grover"
+    size = "about 12,000 human articles in a generation file"
+    license = "Apache-2.0 (code, generations); articles: their publishers"
+    obtained = "fetched at the first use; the whole corpus by hand, on request (`task.path`)"
+    command = "openended task=realnews generations=grover:mega-p0.94 scoring=gpt2-large"
 
     file: str = "generator=mega~dataset=p0.94.jsonl"  # the released nucleus 0.94 set of Grover mega
     split: Literal["train", "val", "test", "gen", "any"] = "test"  # as the file names it; `gen` in the April 2019 set
     order: Literal["hash", "file"] = "hash"  # of the ids: the first N are a fair sample; `file` holds nothing in memory
 
     def check(self) -> None:
-        """Check that the file has a name."""
         self.require(bool(self.file) and "/" not in self.file, "file", "the name of a generation file")
 
-    def remotes(self) -> list[Remote]:
-        """Return the generation file."""
-        return [Remote(f"{ADDRESS}/{self.file}", f"realnews/{self.file}")]
+    def remote(self) -> Remote:
+        return Remote(f"{ADDRESS}/{self.file}", f"realnews/{self.file}")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield human articles; machine articles and unpaired training articles are another system's."""
         del tokenizer
-        path = self.data_paths()[0]
+        path = self.data_path()
         rows = (self._make_example(row, path, number, skipped) for number, row in read_jsonl(path))
         examples: Iterator[Example] = (example for example in rows if example is not None)
         if self.order == "hash":
             examples = iter(sort_by_hash(examples, lambda e: e.id))
-        count = 0
+        is_empty = True
         for example in examples:
-            count += 1
+            is_empty = False
             yield example
-        if not count:
+        if is_empty:
             raise DataError(f"{path}: holds no human article of split {self.split!r}; set task.split")
 
     def _make_example(self, row: Mapping[str, Any], path: Path, number: int, skipped: Counter[str]) -> Example | None:
-        chosen = self.split in ("any", row.get("split"))
-        paired = row.get("orig_split", "gen") == "gen" or row.get("label") is None
-        if not chosen or not paired or row.get("label", "human") != "human":
+        is_chosen = self.split in ("any", row.get("split"))
+        is_paired = row.get("orig_split", "gen") == "gen" or row.get("label") is None
+        if not is_chosen or not is_paired or row.get("label", "human") != "human":
             return None
-        where = f"{path}:{number}"
-        text = read_usable_text(row, "article" if "article" in row else "text", where, skipped)
+        text = read_usable_text(row, "article" if "article" in row else "text", f"{path}:{number}", skipped)
         if text is None:
             return None
         prompt = render_metadata_prompt(row)
         if not prompt:
             skipped["no title, domain, date or author"] += 1
             return None
-        return Example(
-            f"realnews/{read_record_number(row, number - 1):06d}", prompt, text, {"domain": str(row.get("domain"))}
-        )
-
-
-def read_record_number(row: Mapping[str, Any], fallback: int) -> int:
-    """Return the number that pairs a human and a machine article: `ind30k`, `inst_index`, else the line, from 0."""
-    for field in ("ind30k", "inst_index"):
-        value = row.get(field)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return fallback
+        # The number that pairs a human and a machine article, or the line, from 0.
+        pairs = [row[field] for field in ("ind30k", "inst_index") if type(row.get(field)) is int]
+        identity = pairs[0] if pairs else number - 1
+        return Example(f"realnews/{identity:06d}", prompt, text, {"domain": str(row.get("domain"))})
 
 
 def render_metadata_prompt(row: Mapping[str, Any]) -> str:

@@ -10,44 +10,37 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from openended.harness.core import DataError, Example, SourceFile, Task, Tokenizer, register
+from openended.harness.core import DataError, Example, Tokenizer, register
 from openended.harness.imported import HUMAN_TEXTS, choose_text_field, digest_files, read_records
+from openended.tasks._files import UserFileTask
 from openended.tasks._records import read_text_field
 
 
 @register("task")
 @dataclass(frozen=True, kw_only=True)
-class Texts(Task):
+class Texts(UserFileTask):
     """Human texts of a file, without prompts."""
 
-    name: ClassVar[str] = "texts"
-    source: ClassVar[str] = "your own file"
-    size: ClassVar[str] = "any"
-    license: ClassVar[str] = "the file's own"
-    obtained: ClassVar[str] = "yours: a text a record; see `openended score`"
-    command: ClassVar[str] = "openended task=texts task.path=HUMAN.jsonl generations=SYSTEM.jsonl"
-    paired: ClassVar[bool] = False
+    name = "texts"
+    source = "your own file"
+    size = "any"
+    license = "the file's own"
+    obtained = "yours: a text a record; see `openended score`"
+    command = "openended task=texts task.path=HUMAN.jsonl generations=SYSTEM.jsonl"
+    paired = False
 
     path: str
     field: str | None = None  # null: detected in the first record
 
     def check(self) -> None:
-        """Check that path and field are not empty."""
         self.require(bool(self.path), "path", "the path of a file of texts, or of a folder of them")
         self.require(self.field != "", "field", "a field name or null")
 
-    def files(self) -> list[SourceFile]:
-        """Return the file or folder."""
-        return [SourceFile(Path(self.path).name, "", Path(self.path))]
-
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the file or files."""
         return digest_files(Path(self.path))
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield the texts as examples without a prompt."""
         del tokenizer, skipped
         path = Path(self.path)
         field = choose_text_field(path, HUMAN_TEXTS, self.field, "task.field=")

@@ -13,17 +13,56 @@ Sources: Sahoo et al. 2024 (arXiv 2406.07524); the loaders of kuleshov-group/mdl
 
 from __future__ import annotations
 
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal
 
-from openended.harness.core import DataError, Example, SourceFile, Task, Tokenizer, register
-from openended.tasks._text_sources import Documents, Text8, TextSource, open_documents
+from openended.harness.core import DataError, Example, SourceFile, SpecError, Task, Tokenizer, register
+from openended.tasks._detokenize import detokenize_lm1b
+from openended.tasks._files import PublicFileTask
+from openended.tasks.docs import Docs
+from openended.tasks.download import Remote
+from openended.tasks.hub import Hub
+from openended.tasks.texts import Texts
 
+TextSource = Literal["docs", "openwebtext", "lm1b", "text8", "hub", "file"]
 Layout = Literal["wrapped", "documents"]
 Boundaries = Literal["bos_eos", "eos", "none"]
-_BLANK_LINE = "\n\n"
+MIN_DOCS_WORDS = 20  # words of a docstring passage; shorter ones are more often captions than prose
+# First and last character of each split of text8, as in D3PM and MDLM.
+TEXT8 = {"train": (0, 90_000_000), "valid": (90_000_000, 95_000_000), "test": (95_000_000, 100_000_000)}
+# The hub's names of the splits. The last 100,000 documents of OpenWebText are the validation split of MDLM, SEDD,
+# ReMDM, BD3-LM and Duo; LM1B is evaluated on its test split.
+_HUB_IDS = {"openwebtext": "Skylion007/openwebtext", "lm1b": "billion-word-benchmark/lm1b"}
+_HUB_SPLITS = {
+    "openwebtext": {"train": "train[:-100000]", "valid": "train[-100000:]"},
+    "lm1b": {"train": "train", "test": "test"},
+}
+_SPLITS = {"docs": ("train", "valid", "test"), "text8": tuple(TEXT8), **{k: tuple(v) for k, v in _HUB_SPLITS.items()}}
+_DEFAULT_SPLITS = {"docs": "test", "openwebtext": "valid", "lm1b": "test", "text8": "test", "hub": "test", "file": ""}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text8(PublicFileTask):
+    """The 100 million characters of text8, of 27 kinds."""
+
+    name = "text8"
+    split: str = "test"
+
+    def remote(self) -> Remote:
+        return Remote("http://mattmahoney.net/dc/text8.zip", "text8/text8.zip")
+
+    def read_split(self) -> str:
+        path = self.data_path()
+        first, last = TEXT8[self.split]
+        try:
+            with zipfile.ZipFile(path) as archive, archive.open("text8") as handle:
+                handle.seek(first)
+                return handle.read(last - first).decode("ascii")
+        except (OSError, KeyError, zipfile.BadZipFile, UnicodeDecodeError) as err:
+            raise DataError(f"{path}: not the archive text8.zip ({err})") from err
 
 
 @register("task")
@@ -31,14 +70,14 @@ _BLANK_LINE = "\n\n"
 class Unconditional(Task):
     """Human texts of a corpus, without prompts."""
 
-    name: ClassVar[str] = "unconditional"
-    source: ClassVar[str] = "https://github.com/kuleshov-group/mdlm"
-    size: ClassVar[str] = "about 1,500 pieces of 256 tokens (docs); 100,000 documents (OpenWebText, valid)"
-    license: ClassVar[str] = "the corpus's own"
-    obtained: ClassVar[str] = "none (docs); fetched at the first use (openwebtext, lm1b, text8, hub)"
-    command: ClassVar[str] = "openended task=unconditional"
-    paired: ClassVar[bool] = False
-    prompted: ClassVar[bool] = False
+    name = "unconditional"
+    source = "https://github.com/kuleshov-group/mdlm"
+    size = "about 1,500 pieces of 256 tokens (docs); 100,000 documents (OpenWebText, valid)"
+    license = "the corpus's own"
+    obtained = "none (docs); fetched at the first use (openwebtext, lm1b, text8, hub)"
+    command = "openended task=unconditional"
+    paired = False
+    prompted = False
 
     text: TextSource = "docs"
     path: str | None = None  # text=hub: its id or a folder; text=file: the file
@@ -52,43 +91,64 @@ class Unconditional(Task):
     offline: bool = False
 
     def check(self) -> None:
-        """Check length, path and split."""
         self.require(self.length >= 3, "length", "at least 3")
-        self._open_documents()
+        self.corpus()
 
-    def _open_documents(self) -> Documents:
-        return open_documents(
-            self.text, path=self.path, config=self.config, split=self.split, field=self.field,
-            cache_dir=self.cache_dir, offline=self.offline,
-        )  # fmt: skip
+    def corpus(self) -> Docs | Hub | Texts | Text8:
+        """Return the task that reads the documents; nothing is read yet."""
+        split = self.split or _DEFAULT_SPLITS[self.text]
+        known = _SPLITS.get(self.text)
+        if known and split not in known:
+            raise SpecError(f"task.split: expected one of {', '.join(known)} of {self.text}, got {split!r}")
+        if self.text == "docs":
+            return Docs(split=split, min_words=MIN_DOCS_WORDS, prompt_length=1, prompt_unit="words")  # type: ignore[arg-type]
+        if self.text == "text8":
+            return Text8(split=split, path=self.path, cache_dir=self.cache_dir, offline=self.offline)
+        path = self.path or _HUB_IDS.get(self.text)
+        if not path:
+            what = "hub id, or a folder" if self.text == "hub" else "file of texts"
+            raise SpecError(f"task.path: expected a {what} with task.text={self.text}, got null; type task.path=…")
+        if self.text == "file":
+            return Texts(path=path, field=self.field)
+        field = "text"
+        if self.text == "hub":
+            field = self.field or field
+        else:
+            split = _HUB_SPLITS[self.text][split]
+        return Hub(
+            path=path, config=self.config, split=split, text_field=field, cache_dir=self.cache_dir, offline=self.offline
+        )
 
     def has_docs_prose(self) -> bool:
-        """Return whether the texts are docstrings."""
         return self.text == "docs"
 
     def files(self) -> list[SourceFile]:
-        """Return the files of the corpus."""
-        return self._open_documents().files()
+        return self.corpus().files()
 
     def fetch(self) -> None:
-        """Download the corpus if it is missing."""
-        self._open_documents().task.fetch()
+        self.corpus().fetch()
 
     def fingerprint(self) -> str:
-        """Return the digest of the corpus."""
-        return self._open_documents().task.fingerprint()
+        return self.corpus().fingerprint()
 
     def needs_tokenizer(self) -> bool:
-        """Return whether pieces are counted in tokens."""
         return self.layout == "wrapped" and self.text != "text8"
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield the texts, without prompts."""
-        documents = self._open_documents()
-        texts = documents.read(skipped)
-        if isinstance(documents.task, Text8):
-            texts = _cut_characters(next(texts), self.length)
-        elif self.layout == "wrapped":
+        corpus = self.corpus()
+        texts: Iterator[str]
+        if isinstance(corpus, Text8):
+            characters = corpus.read_split()
+            starts = range(0, len(characters) - self.length + 1, self.length)
+            texts = (characters[i : i + self.length] for i in starts)
+        elif isinstance(corpus, Texts):
+            texts = (example.human for example in corpus.examples(None, skipped))
+        else:
+            texts = (text for _, text in corpus.documents(skipped))
+        if self.text == "lm1b":
+            texts = map(detokenize_lm1b, texts)
+        if self.needs_tokenizer():
             if tokenizer is None:
                 raise TypeError("pieces counted in tokens need a tokenizer")
             texts = wrap(texts, tokenizer, self.length, self.boundaries)
@@ -96,44 +156,28 @@ class Unconditional(Task):
             yield Example(f"{self.name}/{number:06d}", "", text)
 
 
-class _SpecialTokens(NamedTuple):
-    """Token ids that stand between and around texts."""
-
-    start: list[int]
-    end: list[int]
-    between: list[int]
-
-
 def wrap(texts: Iterator[str], tokenizer: Tokenizer, length: int, boundaries: Boundaries) -> Iterator[str]:
     """Concatenate texts and yield pieces of `length` tokens, as text; the incomplete last piece is dropped."""
-    special = _find_special_tokens(tokenizer, boundaries)
-    room = length - len(special.start) - len(special.end)
+    start, end = list[int](), list[int]()
+    if boundaries == "none":
+        between = tokenizer.encode("\n\n")
+    else:
+        ends: Any = getattr(tokenizer, "eos_ids", ())
+        if not ends:
+            raise DataError(
+                f"task.boundaries={boundaries}: the tokenizer has no end token; set task.boundaries=none, or "
+                "name the token in the model's config.json (eos_token_id)"
+            )
+        between = [int(ends[0])]
+    if boundaries == "bos_eos":
+        start, end = list(getattr(tokenizer, "bos_prefix", ())) or between, between
+    room = length - len(start) - len(end)
     stream: list[int] = []
     for text in texts:
         stream += tokenizer.encode(text)
-        stream += special.between
+        stream += between
         while len(stream) >= room:
-            piece = tokenizer.decode([*special.start, *stream[:room], *special.end])
+            piece = tokenizer.decode([*start, *stream[:room], *end])
             del stream[:room]
             if piece.strip():
                 yield piece
-
-
-def _find_special_tokens(tokenizer: Tokenizer, boundaries: Boundaries) -> _SpecialTokens:
-    if boundaries == "none":
-        return _SpecialTokens([], [], tokenizer.encode(_BLANK_LINE))
-    ends: Any = getattr(tokenizer, "eos_ids", ())
-    if not ends:
-        raise DataError(
-            f"task.boundaries={boundaries}: the tokenizer has no end token; set task.boundaries=none, or "
-            "name the token in the model's config.json (eos_token_id)"
-        )
-    end = [int(ends[0])]
-    if boundaries == "eos":
-        return _SpecialTokens([], [], end)
-    start: Any = getattr(tokenizer, "bos_prefix", ())
-    return _SpecialTokens(list(start) or end, end, end)
-
-
-def _cut_characters(text: str, length: int) -> Iterator[str]:
-    return (text[i : i + length] for i in range(0, len(text) - length + 1, length))

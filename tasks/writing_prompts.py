@@ -20,30 +20,28 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, ClassVar, Literal
+from typing import IO, Literal
 
 from openended.harness.core import MAX_LINE, DataError, Example, Tokenizer, digest, register
 from openended.tasks._detokenize import detokenize, strip_tag
-from openended.tasks._files import FileTask, digest_user_file
-from openended.tasks._order import sort_by_hash
-from openended.tasks._prompts import Cutter, PromptUnit, check_lengths
+from openended.tasks._files import PublicFileTask, sort_by_hash
+from openended.tasks._prompts import CutTask, Document, PromptUnit
 from openended.tasks.download import Remote
 
 ADDRESS = "https://dl.fbaipublicfiles.com/fairseq/data/writingPrompts.tar.gz"
-_PARTS = ("wp_source", "wp_target")
 
 
 @register("task")
 @dataclass(frozen=True, kw_only=True)
-class WritingPrompts(FileTask):
+class WritingPrompts(CutTask, PublicFileTask):
     """Stories of one split; `path` may be the archive or the folder it unpacks to."""
 
-    name: ClassVar[str] = "writing_prompts"
-    source: ClassVar[str] = "https://github.com/facebookresearch/fairseq/tree/main/examples/stories"
-    size: ClassVar[str] = "15,000 stories (test, valid), 270,000 (train)"
-    license: ClassVar[str] = "MIT (code); stories: their authors on reddit"
-    obtained: ClassVar[str] = "fetched at the first use"
-    command: ClassVar[str] = "openended task=writing_prompts model=gpt2-medium num_examples=5000 scoring=gpt2-large"
+    name = "writing_prompts"
+    source = "https://github.com/facebookresearch/fairseq/tree/main/examples/stories"
+    size = "15,000 stories (test, valid), 270,000 (train)"
+    license = "MIT (code); stories: their authors on reddit"
+    obtained = "fetched at the first use"
+    command = "openended task=writing_prompts model=gpt2-medium num_examples=5000 scoring=gpt2-large"
 
     split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
     prompt_unit: PromptUnit = "tokens"
@@ -52,66 +50,52 @@ class WritingPrompts(FileTask):
     situation: bool = True  # false: the document is only the story
     order: Literal["hash", "file"] = "hash"  # `file` holds nothing in memory
 
-    def check(self) -> None:
-        """Check that the length leaves room for a continuation."""
-        check_lengths(self, self.prompt_length, self.max_length)
+    def remote(self) -> Remote:
+        return Remote(ADDRESS, "writing_prompts/writingPrompts.tar.gz")
 
-    def remotes(self) -> list[Remote]:
-        """Return the archive."""
-        return [Remote(ADDRESS, "writing_prompts/writingPrompts.tar.gz")]
-
-    def needs_tokenizer(self) -> bool:
-        """Return true for prompts counted in tokens."""
-        return self.prompt_unit == "tokens"
+    @property
+    def _members(self) -> list[str]:
+        return [f"{self.split}.wp_source", f"{self.split}.wp_target"]
 
     def fingerprint(self) -> str:
         """Return the digest of the archive, or of the split's two files in a folder."""
         if self.path is not None and Path(self.path).is_dir():
-            parts = [Path(self.path) / f"{self.split}.{part}" for part in _PARTS]
-            return digest([digest_user_file(part, "task writing_prompts", "task.path") for part in parts])
+            return digest([self.digest_user_file(Path(self.path) / name) for name in self._members])
         return super().fingerprint()
+
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+        """Yield stories; the number in an id is the line, from 0."""
+        documents: Iterator[Document] = (
+            Document(f"writing_prompts/{number:06d}", text, {}) for number, text in self.documents(skipped)
+        )
+        if self.order == "hash":
+            documents = iter(sort_by_hash(documents, lambda document: document.id))
+        return self.cut_documents(documents, tokenizer, skipped)
 
     def documents(self, skipped: Counter[str]) -> Iterator[tuple[int, str]]:
         """Yield (line from 0, document) in file order, a bounded number in memory."""
-        path = self.data_paths()[0]
+        path = self.data_path()
         with ExitStack() as stack:
-            names = [f"{self.split}.{part}" for part in _PARTS]
             sources, targets = (
-                _read_lines(stack.enter_context(_open(path, name)), f"{path}: {name}") for name in names
+                _read_lines(stack.enter_context(_open(path, name)), f"{path}: {name}") for name in self._members
             )
             try:
-                for number, pair in enumerate(zip_longest(sources, targets)):
-                    text = self._document(pair, f"{path}: {self.split}, line {number + 1}", skipped)
+                for number, (source, target) in enumerate(zip_longest(sources, targets)):
+                    if source is None or target is None:
+                        where = f"{path}: {self.split}, line {number + 1}"
+                        raise DataError(f"{where}: only one of wp_source and wp_target has this line")
+                    text = self._build_document(source, target, skipped)
                     if text is not None:
                         yield number, text
             except (EOFError, OSError, tarfile.TarError, zlib.error) as err:
                 raise DataError(f"{path}: cannot be read to its end ({err})") from err
 
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield stories; the number in an id is the line, from 0."""
-        pairs: Iterator[tuple[str, str]] = (
-            (f"writing_prompts/{number:06d}", text) for number, text in self.documents(skipped)
-        )
-        if self.order == "hash":
-            pairs = iter(sort_by_hash(pairs, lambda pair: pair[0]))
-        cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
-        for identity, text in pairs:
-            parts = cutter.cut(text)
-            if parts is None:
-                skipped[f"no longer than {self.prompt_length} {self.prompt_unit}"] += 1
-                continue
-            yield Example(identity, parts.prompt, parts.human)
-
-    def _document(self, pair: tuple[bytes | None, bytes | None], where: str, skipped: Counter[str]) -> str | None:
-        source, target = pair
-        if source is None or target is None:
-            raise DataError(f"{where}: only one of wp_source and wp_target has this line")
+    def _build_document(self, source: bytes, target: bytes, skipped: Counter[str]) -> str | None:
         try:
-            situation, story = source.decode(), target.decode()
+            situation, story = source.decode(), detokenize(target.decode())
         except UnicodeDecodeError:
             skipped["not UTF-8"] += 1
             return None
-        story = detokenize(story)
         if not story:
             skipped["story is empty"] += 1
             return None
@@ -120,7 +104,7 @@ class WritingPrompts(FileTask):
 
 
 def _read_lines(handle: IO[bytes], where: str) -> Iterator[bytes]:
-    """Yield lines, a byte order mark dropped."""
+    """Yield lines, a byte order mark dropped; refuse one that is longer than any story."""
     number = 0
     while line := handle.readline(MAX_LINE + 1):
         number += 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from openended.tasks._prompts import CutDocument, Cutter, cut_words
+from openended.tasks._prompts import CutDocument, Cutter
 
 
 class Bytes:
@@ -18,6 +18,10 @@ class Bytes:
 
     def decode(self, ids: Any) -> str:
         return bytes(ids).decode(errors="replace")
+
+
+def cut_words(text: str, length: int, max_length: int | None) -> CutDocument | None:
+    return Cutter("words", length, max_length).cut(text)
 
 
 def cut_tokens(text: str, tokenizer: Any, length: int, max_length: int | None) -> CutDocument | None:

@@ -12,8 +12,8 @@ import pytest
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer
-from openended.tasks._text_sources import Text8, detokenize_lm1b
-from openended.tasks.unconditional import Unconditional, wrap
+from openended.tasks._detokenize import detokenize_lm1b
+from openended.tasks.unconditional import Text8, Unconditional, wrap
 from tests.helpers import write_jsonl
 
 END = "<|endoftext|>"
@@ -103,17 +103,15 @@ def _load(hub: Any, cache: str) -> Any:
 
 
 def test_the_splits_are_those_of_the_papers() -> None:
-    task: Any = Unconditional(text="openwebtext")._open_documents().task
+    task: Any = Unconditional(text="openwebtext").corpus()
     assert (task.path, task.split) == ("Skylion007/openwebtext", "train[-100000:]")
-    assert Unconditional(text="openwebtext", split="train")._open_documents().task.split == "train[:-100000]"  # type: ignore[union-attr]
-    lm1b = Unconditional(text="lm1b")._open_documents()
-    assert lm1b.detokenize
+    assert Unconditional(text="openwebtext", split="train").corpus().split == "train[:-100000]"  # type: ignore[union-attr]
     with pytest.raises(SpecError, match="expected one of train, test of lm1b, got 'valid'"):
         Unconditional(text="lm1b", split="valid")
 
 
 def test_text8_is_cut_by_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openended.tasks._text_sources._TEXT8", {"train": (0, 6), "valid": (6, 8), "test": (8, 20)})
+    monkeypatch.setattr("openended.tasks.unconditional.TEXT8", {"train": (0, 6), "valid": (6, 8), "test": (8, 20)})
     with zipfile.ZipFile(tmp_path / "text8.zip", "w") as archive:
         archive.writestr("text8", "aaaaaabb" + "one two nine")
     path = str(tmp_path / "text8.zip")
