@@ -82,9 +82,9 @@ class Biographies(UserFileTask):
         for at in sort_by_hash(range(len(biographies)), lambda i: str(biographies[i].number)):
             biography = biographies[at]
             generator = make_random_stream(self.seed, "biographies", biography.number)
-            drawn = generator.choice(len(biographies) - 1, size=self.num_in_context, replace=False)
+            chosen = generator.choice(len(biographies) - 1, size=self.num_in_context, replace=False)
             parts = [self.header.strip()] if self.header.strip() else []
-            for i in drawn:
+            for i in chosen:
                 other = biographies[int(i) + (int(i) >= at)]  # all but the one that is asked for
                 title = " ".join(other.title.split()[: self.max_title_words])
                 parts.append(f"{self.instruction} {title}:\n\n{other.content}")

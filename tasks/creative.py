@@ -57,7 +57,7 @@ class Creative(UserFileTask):
 
     name = "creative"
     source = "comes with the harness"
-    size = "32 instructions, drawn as often as asked"
+    size = "32 instructions, drawn as often as prompt_text"
     license = "Apache-2.0"
     obtained = "none"
     command = "openended task=creative model=docs-m task.reference=RUN_FOLDER scoring=gpt2-large"
@@ -158,10 +158,12 @@ class Creative(UserFileTask):
                 where = f"{path}:{number}"
                 identity = row.get("id", row.get("example_id"))
                 has_prompt = identity is None or row.get("prompt") is not None
-                asked = read_text_field(row, "prompt", where) if has_prompt else None
+                prompt_text = read_text_field(row, "prompt", where) if has_prompt else None
                 field = next((name for name in _TEXTS if name in row), _TEXTS[0])
                 text = read_text_field(row, field, where)
-                texts[str(asked if identity is None else identity)].append(_ReferenceText(where, asked, text))
+                texts[str(prompt_text if identity is None else identity)].append(
+                    _ReferenceText(where, prompt_text, text)
+                )
         if not texts:
             raise DataError(f"{self.reference}: holds no text")
         return texts

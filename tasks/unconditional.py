@@ -97,9 +97,9 @@ class Unconditional(Task):
     def corpus(self) -> Docs | Hub | Texts | Text8:
         """Return the task that reads the documents; nothing is read yet."""
         split = self.split or _DEFAULT_SPLITS[self.text]
-        known = _SPLITS.get(self.text)
-        if known and split not in known:
-            raise SpecError(f"task.split: expected one of {', '.join(known)} of {self.text}, got {split!r}")
+        names = _SPLITS.get(self.text)
+        if names and split not in names:
+            raise SpecError(f"task.split: expected one of {', '.join(names)} of {self.text}, got {split!r}")
         if self.text == "docs":
             return Docs(split=split, min_words=MIN_DOCS_WORDS, prompt_length=1, prompt_unit="words")  # type: ignore[arg-type]
         if self.text == "text8":
