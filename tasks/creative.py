@@ -57,7 +57,7 @@ class Creative(UserFileTask):
 
     name = "creative"
     source = "comes with the harness"
-    size = "32 instructions, drawn as often as prompt_text"
+    size = "32 instructions, drawn as often as asked"
     license = "Apache-2.0"
     obtained = "none"
     command = "openended task=creative model=docs-m task.reference=RUN_FOLDER scoring=gpt2-large"
