@@ -16,7 +16,7 @@ from openended.harness.core import BAD_INPUT, print_error, terminal
 
 _COMMANDS = "openended.harness.app.commands"
 # Commands whose modules are elsewhere below `openended.harness`.
-_OTHERS = {"finetune": "app.finetune", "rate": "rating.cli.main", "report": "report.cli"}
+_OTHERS = {"finetune": "app.finetune", "rate": "rating.commands", "report": "report.cli"}
 _TRUST = "--trust-config"
 # Words that are commands of other programs.
 _NO_COMMANDS = {

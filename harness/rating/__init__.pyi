@@ -1,2 +1,2 @@
-from .cli.main import COMMANDS as COMMANDS
-from .collect.simulate_study import run_simulated_study as run_simulated_study
+from .commands import COMMANDS as COMMANDS
+from .simulated_study import run_simulated_study as run_simulated_study

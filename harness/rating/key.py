@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from openended.harness.core import DataError, open_for_replacement, read_json
-from openended.harness.rating.controls import Control
-from openended.harness.rating.design import CONTROL, RatingTask, derive_opaque_id
+from openended.harness.rating.design import CONTROL, Control, RatingTask, derive_opaque_id
 from openended.harness.rating.protocol import StudyProtocol, make_protocol
 from openended.harness.rating.texts import StudyTexts
 

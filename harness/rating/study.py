@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from openended.harness.core import SpecError
-from openended.harness.rating.controls import Control
-from openended.harness.rating.design import design_study
+from openended.harness.rating.design import Control, design_study
 from openended.harness.rating.forecast import StudyForecast, forecast_study
 from openended.harness.rating.key import KEY, StudyKey, save_key
 from openended.harness.rating.protocol import StudyProtocol

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,8 @@ def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtoco
     texts: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}
     lengths: dict[str, int] = {}
-    for label, run in _iterate_runs(results):
+    for system in group_systems(results.values):
+        label, run = system.name, results.runs[system.items[0].sources[0][0]]  # of several seeds the first
         for player, stages in ((HUMAN, ("human",)), (label, ("generate", "import"))):
             path = _find_rows_file(results, run, stages)
             if path is None:
@@ -50,12 +51,6 @@ def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtoco
                 )
             lengths[player] = max(lengths.get(player, 0), _add_first_texts(path, player, prompts, texts, run))
     return select_usable_texts(tuple(texts), prompts, texts, lengths, protocol, _read_ids(exclude))
-
-
-def _iterate_runs(results: Results) -> Iterator[tuple[str, Run]]:
-    """Yield one run a system, of several seeds the first, in the order of the tables."""
-    for system in group_systems(results.values):
-        yield system.name, results.runs[system.items[0].sources[0][0]]
 
 
 def _find_rows_file(results: Results, run: Run, stages: Sequence[str]) -> Path | None:
@@ -104,7 +99,9 @@ def select_usable_texts(
     texts: dict[str, dict[str, str]] = {}
     short = 0
     for example in (e for e in everywhere if e not in excluded):
-        cut_texts = {p: _cut(texts_by_player[p][example], protocol.cut_words) for p in players}
+        cut_texts = {p: texts_by_player[p][example] for p in players}
+        if protocol.cut_words is not None:
+            cut_texts = {p: take_first_words(text, protocol.cut_words) for p, text in cut_texts.items()}
         if min(len(text.split()) for text in cut_texts.values()) < protocol.min_words:
             short += 1
             continue
@@ -121,10 +118,6 @@ def select_usable_texts(
     if not texts:
         raise DataError(f"no prompt is left to be rated ({'; '.join(remarks) or 'the runs hold none'})")
     return StudyTexts(tuple(players), {e: prompts[e] for e in texts}, texts, tuple(remarks))
-
-
-def _cut(text: str, words: int | None) -> str:
-    return text if words is None else take_first_words(text, words)
 
 
 def _read_ids(path: Path | None) -> frozenset[str]:

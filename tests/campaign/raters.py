@@ -12,12 +12,11 @@ from typing import Any
 
 from openended.harness.core.errors import HarnessError
 from openended.harness.core.exit_codes import format_error
-from openended.harness.rating.collect.by_study import group_files_by_study
-from openended.harness.rating.collect.quality import format_quality_sheet
-from openended.harness.rating.collect.study_answers import build_judgment_rows, gather_answers
+from openended.harness.rating.answers import build_judgment_rows, gather_answers, group_files_by_study
+from openended.harness.rating.item_pool import AnswerRefused, ItemPool
 from openended.harness.rating.key import StudyKey
+from openended.harness.rating.quality import format_quality_sheet
 from openended.harness.rating.rater_model import fill_all_sheets
-from openended.harness.rating.server.pool import AnswerRefused, ItemPool
 from tests.campaign.world import Tally, World
 from tests.harness.rating.studies import study
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.rating.server.pool import ItemPool
+from openended.harness.rating.item_pool import ItemPool
 from tests.harness.rating.studies import Clock, study
 
 
@@ -20,6 +20,6 @@ def pool(tmp_path):
 def client(pool):
     from starlette.testclient import TestClient
 
-    from openended.harness.rating.server.app import make_app
+    from openended.harness.rating.server import make_app
 
     return TestClient(make_app(pool, "127.0.0.1"), base_url="http://127.0.0.1:8123")

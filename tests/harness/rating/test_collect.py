@@ -7,11 +7,15 @@ import json
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.rating.cli.main import main
-from openended.harness.rating.collect.answers import read_answers
-from openended.harness.rating.collect.by_study import group_files_by_study
-from openended.harness.rating.collect.quality import compute_alphas, format_quality_sheet, measure_rater_quality
-from openended.harness.rating.collect.study_answers import build_judgment_rows, find_answer_files, gather_answers
+from openended.harness.rating.answers import (
+    build_judgment_rows,
+    find_answer_files,
+    gather_answers,
+    group_files_by_study,
+    read_answers,
+)
+from openended.harness.rating.commands import main
+from openended.harness.rating.quality import compute_alphas, format_quality_sheet, measure_rater_quality
 from openended.harness.rating.rater_model import fill_all_sheets
 from openended.harness.rating.sheet import compute_seal
 from openended.metrics.judgments import read_comparisons, read_judgments

@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.rating.controls import read_controls
-from openended.harness.rating.design import derive_opaque_id, design_study
+from openended.harness.rating.design import derive_opaque_id, design_study, read_controls
 from openended.harness.rating.key import find_key, read_key, save_key
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.sheet import build_form_policy, render_form

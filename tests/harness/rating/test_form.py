@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from openended.harness.rating.collect.study_answers import build_judgment_rows, gather_answers
+from openended.harness.rating.answers import build_judgment_rows, gather_answers
 from openended.harness.rating.sheet import build_items
 from tests.harness.rating.kills import start
 from tests.harness.rating.studies import study

@@ -13,15 +13,18 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.rating.cli import judge
-from openended.harness.rating.cli.judge import run
-from openended.harness.rating.cli.main import main
-from openended.harness.rating.collect.study_answers import build_judgment_rows, gather_answers, write_judgments
-from openended.harness.rating.judging.ask_judge import judge_study
-from openended.harness.rating.judging.asking import ServerAsker, make_asker
-from openended.harness.rating.judging.calibrate import calibrate, kappa
-from openended.harness.rating.judging.questions import build_questions, read_reply
-from openended.harness.rating.judging.summary import format_summary
+from openended.harness.rating.answers import build_judgment_rows, gather_answers, write_judgments
+from openended.harness.rating.calibration import calibrate, kappa
+from openended.harness.rating.commands import main
+from openended.harness.rating.llm_judge import (
+    ServerAsker,
+    build_questions,
+    format_summary,
+    judge_study,
+    make_asker,
+    read_reply,
+    write_judge_files,
+)
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.rater_model import fill_all_sheets
 from openended.metrics.bradley_terry import BradleyTerry
@@ -133,24 +136,23 @@ def test_ratings_and_the_published_template():
     assert read_reply(load_protocol("pr_gpt"), told) == {"coherence": 4, "insightful": 2, "likely": 5}
 
 
-def test_a_judge_of_single_texts(tmp_path, capsys):
+def test_a_judge_of_single_texts(tmp_path):
     key = study(tmp_path, "pr_gpt", items=12, items_a_sheet=12)
     form = '{{"score_coherence": 4, "score_insightful": 2, "score_likely": 5}}'
-    made = run(key, Fake(form=form), tmp_path / "judge.csv")
-    assert len(made.rows) == 3 * 12 * 3
-    assert "not calibrated" in capsys.readouterr().out
+    lines = write_judge_files(key, Fake(form=form), tmp_path / "judge.csv")
+    assert f"{3 * 12 * 3} judgments" in lines[0]
+    assert "agreement with people: not calibrated" in lines
     text = (tmp_path / "judge.summary.md").read_text()
     assert "| human | 4.00 [4.00, 4.00] | 2.00 [2.00, 2.00] | 5.00 [5.00, 5.00] |" in text
     assert "coherence (not calibrated)" in text
 
 
-def test_judges_numbers_stand_beside_their_agreement_with_people(paired, tmp_path, capsys):
+def test_judges_numbers_stand_beside_their_agreement_with_people(paired, tmp_path):
     folder, key = paired
     people = tmp_path / "people.csv"
     rows = build_judgment_rows(gather_answers([folder / "simulated"], key, leave_out=False))
     write_judgments(people, [{**r, "rater": r["rater"].replace("simulated:", "")} for r in rows], list(rows[0]))
-    run(key, Fake(), tmp_path / "judge.csv", people=people)
-    said = capsys.readouterr().out
+    said = "\n".join(write_judge_files(key, Fake(), tmp_path / "judge.csv", people=people))
     found = re.search(r"κ (\S+) \[(\S+), (\S+)\] and ρ (\S+) \[(\S+), (\S+)\] with people on 108 judgments", said)
     value, low, high, rho, rho_low, rho_high = map(float, found.groups())
     assert low < value < high
@@ -173,7 +175,7 @@ def test_without_people_the_column_says_so_and_simulated_raters_are_no_people(pa
     assert "with simulated raters on 108" in calibrate(made.rows, simulated, "pairs", ()).format_label()
     few = calibrate(made.rows[:5], simulated, "pairs", ())
     assert few.format_label() == "not calibrated (5 judgments shared with simulated raters)"
-    run(key, Fake(), tmp_path / "judge.csv")
+    write_judge_files(key, Fake(), tmp_path / "judge.csv")
     with pytest.raises(DataError, match="all raters in it are judges"):
         calibrate(made.rows, tmp_path / "judge.csv", "pairs", ())
 
@@ -181,9 +183,9 @@ def test_without_people_the_column_says_so_and_simulated_raters_are_no_people(pa
 def test_a_judge_that_says_nothing_is_told(paired, tmp_path):
     _, key = paired
     with pytest.raises(DataError, match="judge:fake-7b: no reply could be read"):
-        run(key, Fake("mute"), tmp_path / "judge.csv")
+        write_judge_files(key, Fake("mute"), tmp_path / "judge.csv")
     with pytest.raises(DataError, match=r"--people gone.csv: no such file"):
-        run(key, Fake(), tmp_path / "judge.csv", people=Path("gone.csv"))
+        write_judge_files(key, Fake(), tmp_path / "judge.csv", people=Path("gone.csv"))
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -266,21 +268,18 @@ def test_options_of_a_judge():
         ServerAsker(make_asker({"path": "x", "base_url": "http://h"}).spec, odd).ask(["x"], [1])
 
 
-def test_the_command_takes_flags_and_the_older_words(paired, tmp_path, monkeypatch, capsys):
+def test_the_command_takes_flags(paired, tmp_path, monkeypatch, capsys):
     folder, _ = paired
     asked = []
-    monkeypatch.setattr(judge, "run", lambda key, asker, out, **options: asked.append((asker.spec, out, options)))
-    flags = ["--base-url", "http://host:1", "--path=org/m", "--chat=false", "--people", "people.csv", "--limit", "3"]
-    words = ["base_url=http://host:1", "path=org/m", "chat=false", "people=people.csv", "limit=3"]
-    for typed in (flags, words):
-        assert main(["judge", str(folder), *typed, "-o", str(tmp_path / "judge.csv")]) == 0
-    assert asked[0] == asked[1]
-    assert asked[0][0].path == "org/m"
-    assert asked[0][0].chat is False
-    assert asked[0][2] == {"people": Path("people.csv"), "limit": 3, "seed": 0}
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.endswith(
-        "is now typed as --base-url=http://host:1 --path=org/m --chat=false --people=people.csv --limit=3"
+    monkeypatch.setattr(
+        "openended.harness.rating.llm_judge.write_judge_files",
+        lambda key, asker, out, **options: asked.append((asker.spec, options)) or [],
     )
-    assert main(["judge", str(folder), str(folder)]) == 2
-    assert "expected a flag; the study comes first" in capsys.readouterr().err
+    flags = ["--base-url", "http://host:1", "--path=org/m", "--chat=false", "--people", "people.csv", "--limit", "3"]
+    assert main(["judge", str(folder), *flags, "-o", str(tmp_path / "judge.csv")]) == 0
+    ((spec, options),) = asked
+    assert (spec.path, spec.chat) == ("org/m", False)
+    assert options == {"people": Path("people.csv"), "limit": 3, "seed": 0}
+    with pytest.raises(SystemExit):
+        main(["judge", str(folder), "path=org/m"])
+    assert "expected no further words, got path=org/m" in capsys.readouterr().err

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
-from openended.harness.rating.cli import serve
-from openended.harness.rating.collect.answers_database import is_database, read_database
-from openended.harness.rating.collect.study_answers import build_judgment_rows, gather_answers
-from openended.harness.rating.server.limits import RateLimit
-from openended.harness.rating.server.pool import LEASE_SECONDS, AnswerRefused, ItemPool
+from openended.harness.core.errors import DataError
+from openended.harness.rating import server
+from openended.harness.rating.answers import build_judgment_rows, gather_answers, is_database, read_database
+from openended.harness.rating.commands import main
+from openended.harness.rating.item_pool import LEASE_SECONDS, AnswerRefused, ItemPool
+from openended.harness.rating.server import RateLimit
 from tests.harness.rating.kills import campaign, losses
 from tests.harness.rating.studies import PLAYERS, Clock, study, whole
 
@@ -128,13 +128,13 @@ def test_another_study_and_lost_links(tmp_path, pool):
     with pytest.raises(DataError, match="not a database of answers"):
         read_database(broken, pool.key)
     assert stat.S_IMODE(pool.path.stat().st_mode) == 0o600
-    path = serve.write_links(tmp_path, pool, 4, "http://127.0.0.1:1")  # the fixture's links were written nowhere
+    path = server.write_links(tmp_path, pool, 4, "http://127.0.0.1:1")  # the fixture's links were written nowhere
     links = dict(line.split(" ") for line in path.read_text().splitlines())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(links) == 4
     assert {pool.find_rater(link.rstrip("/").rpartition("/")[2]) for link in links.values()} == set(links)
     assert all(pool.find_rater(token) is None for token in pool.tokens.values())
-    again = serve.write_links(tmp_path, pool, 4, "http://127.0.0.1:2").read_text()
+    again = server.write_links(tmp_path, pool, 4, "http://127.0.0.1:2").read_text()
     assert again == path.read_text()
     assert [link.rpartition("/s/")[2] for link in again.split()[1::2]] == [
         v.rpartition("/s/")[2] for v in links.values()
@@ -215,24 +215,25 @@ def test_the_bucket_refills():
     assert [limit.wait("a"), limit.wait("a")] == [0, 2]
 
 
-@pytest.mark.parametrize("port", ["65536", "-1", "999999999999"])
-def test_a_port_out_of_range_is_refused(tmp_path, port):
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        *((["--port", port], "expected 0 to 65535") for port in ("65536", "-1", "999999999999")),
+        (["--host", "0.0.0.0"], "the address that raters will type"),
+        (["--raters", "0"], "--raters: expected 1 or more"),
+    ],
+)
+def test_options_out_of_range_are_refused(tmp_path, capsys, words, said):
     study(tmp_path)
-    with pytest.raises(SpecError, match="expected 0 to 65535"):
-        serve.work(serve.make_parser().parse_args([str(tmp_path), "--port", port]))
+    assert main(["serve", str(tmp_path), *words]) == 2
+    assert said in capsys.readouterr().err
 
 
-def test_words_of_the_command(tmp_path, monkeypatch):
+def test_a_server_that_is_not_installed_names_its_extra(tmp_path, monkeypatch, capsys):
     study(tmp_path)
-    parse = serve.make_parser().parse_args
-    with pytest.raises(SpecError, match="the address that raters will type"):
-        serve.work(parse([str(tmp_path), "--host", "0.0.0.0"]))
-    with pytest.raises(SpecError, match="--raters: expected 1 or more"):
-        serve.work(parse([str(tmp_path), "--raters", "0"]))
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(ExtraNotInstalled, match=r"pip install 'openended\[rate\]'"):
-        serve.work(parse([str(tmp_path)]))
-    assert "uvicorn" not in vars(sys.modules["openended.harness.rating.cli.serve"])
+    assert main(["serve", str(tmp_path)]) == 2
+    assert "pip install 'openended[rate]'" in capsys.readouterr().err
 
 
 def test_a_killed_server_loses_nothing_that_it_acknowledged(tmp_path):

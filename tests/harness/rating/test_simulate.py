@@ -5,15 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.errors import DataError
 from openended.harness.core.types import HUMAN
-from openended.harness.rating.cli import simulate
-from openended.harness.rating.collect.study_answers import (
-    build_judgment_rows,
-    gather_answers,
-    list_judgment_columns,
-    write_judgments,
-)
+from openended.harness.rating.answers import build_judgment_rows, gather_answers, list_judgment_columns, write_judgments
+from openended.harness.rating.commands import main
 from openended.harness.rating.forecast import Z95
 from openended.harness.rating.key import read_key
 from openended.harness.rating.protocol import load_protocol
@@ -133,14 +128,12 @@ def test_who_repeats_himself_is_the_weakest(tmp_path):
 
 def test_words_of_the_command(tmp_path, capsys):
     study(tmp_path)
-    parse = simulate.make_parser().parse_args
-    simulate.work(parse([str(tmp_path)]))
+    assert main(["simulate", str(tmp_path)]) == 0
     assert "no person rated anything" in capsys.readouterr().out
     assert len(list((tmp_path / "simulated").iterdir())) == len(read_key(tmp_path).sheets)
-    with pytest.raises(SpecError, match="expected PLAYER=NUMBER"):
-        simulate.work(parse([str(tmp_path), "--strength", "human"]))
-    with pytest.raises(DataError, match="expected a number for each of human"):
-        simulate.work(parse([str(tmp_path), "--strength", "human=1"]))
+    for word, said in (("human", "expected PLAYER=NUMBER"), ("human=1", "expected a number for each of human")):
+        assert main(["simulate", str(tmp_path), "--strength", word]) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_two_calibrations_of_one_judge_are_refused(tmp_path):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from openended.harness.core import F64
-from openended.harness.rating.collect.answers import AnsweredItem, AnsweredSheet
-from openended.harness.rating.collect.study_answers import StudyAnswers
+from openended.harness.rating.answers import AnsweredItem, StudyAnswers
 from openended.harness.rating.key import StudyKey
 from openended.metrics.correlation import rank_correlation
 from openended.metrics.judgments import SIMULATED, agreement
@@ -61,6 +59,7 @@ def _measure_quality(key: StudyKey, rater: str, items: Sequence[AnsweredItem], r
 
     seconds = np.array([item.seconds for item in items if not math.isnan(item.seconds)])
     rated = [item for item in items if not key.by_id[item.task].is_control]
+    answers = Counter(number for item in rated for number in item.choices.values())
     outcomes = [key.protocol.choices[n - 1].outcome for item in rated for n in item.choices.values()]
     # The answers about one item are correlated, so an item counts once in the side preference.
     leans = [_count_lean(key, item) for item in rated]
@@ -72,24 +71,11 @@ def _measure_quality(key: StudyKey, rater: str, items: Sequence[AnsweredItem], r
         median_seconds=float(np.median(seconds)) if len(seconds) else math.nan,
         too_fast=float((seconds < key.protocol.min_seconds).mean()) if len(seconds) else math.nan,
         ties=outcomes.count("tie") / len(outcomes) if pairs and outcomes else math.nan,
-        top_answer=_measure_top_answer(rated),
+        top_answer=max(answers.values()) / answers.total() if answers else math.nan,
         side_a=a / (a + b) if a + b else math.nan,
         side_p=float(binomtest(a, a + b).pvalue) if a + b else math.nan,
         controls=f"{sum(passed)}/{len(passed)}", with_rest=rest,
     )  # fmt: skip
-
-
-def _measure_top_answer(items: Sequence[AnsweredItem]) -> float:
-    """Return the share of the most frequent answer; NaN without answers."""
-    counts = Counter(number for item in items for number in item.choices.values())
-    return max(counts.values()) / counts.total() if counts else math.nan
-
-
-def _find_constant_raters(rows: Sequence[RaterQuality]) -> Iterator[str]:
-    """Yield a line for each rater who always gave the same answer."""
-    for row in rows:
-        if row.rater != "all" and row.top_answer == 1.0 and row.items >= _LEAST_ITEMS:
-            yield f"{row.rater}: the same answer to all {row.items} items"
 
 
 def _count_lean(key: StudyKey, item: AnsweredItem) -> int:
@@ -132,19 +118,12 @@ def _tabulate_levels(gathered: StudyAnswers) -> Tables:
 
 def compute_alphas(gathered: StudyAnswers) -> dict[str, float]:
     """Return question → Krippendorff's α (ordinal); NaN where no item has two raters."""
-    return {
-        question: agreement(_to_matrix(units, gathered.sheets))
-        for question, units in _tabulate_levels(gathered).items()
-    }
-
-
-def _to_matrix(units: Mapping[Unit, Mapping[str, float]], sheets: Sequence[AnsweredSheet]) -> F64:
-    column = {sheet.rater: i for i, sheet in enumerate(sheets)}
-    out = np.full((max(len(units), 1), len(column)), np.nan)
-    for row, unit in enumerate(sorted(units)):
-        for rater, level in units[unit].items():
-            out[row, column[rater]] = level
-    return out
+    raters = [sheet.rater for sheet in gathered.sheets]
+    alphas = {}
+    for question, units in _tabulate_levels(gathered).items():
+        rows = [[units[unit].get(rater, math.nan) for rater in raters] for unit in sorted(units)]
+        alphas[question] = agreement(np.array(rows or [[math.nan] * len(raters)]))
+    return alphas
 
 
 def _measure_agreement_with_rest(gathered: StudyAnswers) -> dict[str, float]:
@@ -173,23 +152,15 @@ def format_quality_sheet(gathered: StudyAnswers) -> list[str]:
     out = [f"# Quality of study {key.study} ({p.label})", ""]
     if simulated:
         out += [f"**{simulated} of {len(gathered.sheets)} raters are simulated; no person rated anything.**", ""]
-    out += [f"- {remark}" for remark in [*gathered.remarks, *_find_constant_raters(rows)]]
-    out += [
-        f"- Krippendorff's α, {question}: {_format_alpha(value)}"
-        for question, value in compute_alphas(gathered).items()
-    ]
+    constant = [row for row in rows if row.rater != "all" and row.top_answer == 1.0 and row.items >= _LEAST_ITEMS]
+    out += [f"- {remark}" for remark in gathered.remarks]
+    out += [f"- {row.rater}: the same answer to all {row.items} items" for row in constant]
+    unknown = "undefined: no item has two raters who differ (use --raters 2 or more)"
+    for question, alpha in compute_alphas(gathered).items():
+        out.append(f"- Krippendorff's α, {question}: {unknown if math.isnan(alpha) else f'{alpha:.2f}'}")
     rest = "agrees with the rest" if p.kind == "pairs" else "ρ with the rest"
-    heads = (
-        "rater",
-        "items",
-        "median s",
-        f"under {p.min_seconds:g} s",
-        "ties",
-        "top answer",
-        "side A (p)",
-        "controls",
-        rest,
-    )
+    heads = ["rater", "items", "median s", f"under {p.min_seconds:g} s", "ties", "top answer", "side A (p)"]
+    heads += ["controls", rest]
     out += ["", f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]
     out += [f"| {' | '.join(_format_cells(row))} |" for row in rows]
     out += ["", "Controls: passed of seen. Top answer: share of the most frequent answer. Nothing was removed."]
@@ -201,12 +172,6 @@ def format_quality_sheet(gathered: StudyAnswers) -> list[str]:
     return [*out, ""]
 
 
-def _format_alpha(value: float) -> str:
-    return (
-        "undefined: no item has two raters who differ (use --raters 2 or more)" if math.isnan(value) else f"{value:.2f}"
-    )
-
-
 def _format_cells(row: RaterQuality) -> list[str]:
     def share(value: float) -> str:
         return "–" if math.isnan(value) else f"{value:.0%}"
@@ -215,17 +180,8 @@ def _format_cells(row: RaterQuality) -> list[str]:
     rest = "–" if math.isnan(row.with_rest) else f"{row.with_rest:.2f}"
     seconds = "–" if math.isnan(row.median_seconds) else f"{row.median_seconds:.0f}"
     seen = "–" if row.controls == "0/0" else row.controls
-    return [
-        row.rater,
-        str(row.items),
-        seconds,
-        share(row.too_fast),
-        share(row.ties),
-        share(row.top_answer),
-        side,
-        seen,
-        rest,
-    ]
+    shares = [share(row.too_fast), share(row.ties), share(row.top_answer)]
+    return [row.rater, str(row.items), seconds, *shares, side, seen, rest]
 
 
 def quality_to_json(gathered: StudyAnswers) -> dict[str, Any]:

@@ -17,8 +17,7 @@ pytest.importorskip("starlette")
 def served(pool, monkeypatch):
     """A real server on a free port; yields the port."""
     uvicorn = pytest.importorskip("uvicorn")
-    from openended.harness.rating.server.app import make_app
-    from openended.harness.rating.server.timeouts import TimedProtocol
+    from openended.harness.rating.server import TimedProtocol, make_app
 
     monkeypatch.setattr(TimedProtocol, "request_seconds", 0.5)
     config = uvicorn.Config(make_app(pool, "127.0.0.1"), port=0, http=TimedProtocol, log_level="warning")

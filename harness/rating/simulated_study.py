@@ -9,19 +9,14 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from openended.harness.core import HUMAN, digest, temporary_files, write_text
-from openended.harness.rating.collect.quality import format_quality_sheet
-from openended.harness.rating.collect.study_answers import (
-    build_judgment_rows,
-    gather_answers,
-    list_judgment_columns,
-    write_judgments,
-)
+from openended.harness.rating.answers import build_judgment_rows, gather_answers, list_judgment_columns, write_judgments
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.protocol import StudyProtocol, load_protocol
+from openended.harness.rating.quality import format_quality_sheet
 from openended.harness.rating.rater_model import fill_all_sheets
 from openended.harness.rating.study import make_study, write_study
 from openended.harness.rating.texts import StudyTexts, select_usable_texts
@@ -49,7 +44,9 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
     Raises:
         SpecError: If a protocol is unknown.
     """
-    protocols = [_shrink_protocol(load_protocol(name)) for name in protocol_names.split("+")]
+    named = [load_protocol(name) for name in protocol_names.split("+")]
+    # Few raters and short sheets; prompts are counted when the texts are known.
+    protocols = [dataclasses.replace(p, items_a_sheet=_SHEET, raters=_RATERS[p.kind]) for p in named]
     rows = {HUMAN: RowFile(human), **{name: RowFile(path) for name, path in sorted(systems.items())}}
     texts = {name: [list(source.ids), source.texts] for name, source in rows.items()}
     study_folder = folder / digest([texts, [p.to_json() for p in protocols]])[:12]
@@ -68,19 +65,17 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
         temporary.rename(study_folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    for line in _format_lines(keys, study_folder):
-        log.info("study      %s", line)
+    sheets = sum(len(key.sheets) for key in keys)
+    log.info("study      %s: %s sheets, filled in by simulated raters; no person rated anything", study_folder, sheets)
     return study_folder / JUDGMENTS
-
-
-def _shrink_protocol(protocol: StudyProtocol) -> StudyProtocol:
-    """Return a protocol with few raters and short sheets; prompts are counted when the texts are known."""
-    return dataclasses.replace(protocol, items_a_sheet=_SHEET, raters=_RATERS[protocol.kind])
 
 
 def _fill_sheets(protocol: StudyProtocol, rows: Mapping[str, RowFile], folder: Path) -> StudyKey:
     prompts = dict(zip(rows[HUMAN].ids, rows[HUMAN].prompts, strict=True))
-    texts = {name: _select_first_texts(source) for name, source in rows.items()}
+    texts = {}
+    for name, source in rows.items():
+        samples = zip(source.ids, source.samples, source.texts, strict=True)
+        texts[name] = {example: text for example, sample, text in samples if sample == 0}
     lengths = {name: int(source.token_ids.lengths.max(initial=0)) for name, source in rows.items()}
     material: StudyTexts = select_usable_texts(tuple(texts), prompts, texts, lengths, protocol)
     count = min(_ITEMS, len(material.texts))
@@ -89,13 +84,3 @@ def _fill_sheets(protocol: StudyProtocol, rows: Mapping[str, RowFile], folder: P
     write_study(study, folder)
     fill_all_sheets(study.key, folder / "simulated")
     return study.key
-
-
-def _select_first_texts(rows: RowFile) -> dict[str, str]:
-    """Return example id → the text of its first sample."""
-    return {e: t for e, sample, t in zip(rows.ids, rows.samples, rows.texts, strict=True) if sample == 0}
-
-
-def _format_lines(keys: list[StudyKey], folder: Path) -> Iterator[str]:
-    sheets = sum(len(key.sheets) for key in keys)
-    yield f"{folder}: {sheets} sheets, filled in by simulated raters; no person rated anything"

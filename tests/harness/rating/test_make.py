@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.io import write_text
-from openended.harness.rating.cli import collect
-from openended.harness.rating.cli.main import COMMANDS, main
+from openended.harness.rating.commands import COMMANDS, main
 from openended.harness.rating.key import read_key
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.texts import read_study_texts, select_usable_texts
@@ -37,20 +35,8 @@ def test_players_are_named_as_in_the_tables_and_one_seed_stands_for_a_system(out
 
 
 def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
-    words = [
-        "make",
-        str(outputs),
-        "--protocol",
-        "mauve",
-        "--items",
-        "3",
-        "--people",
-        "3",
-        "--seed",
-        "1",
-        "-o",
-        str(tmp_path / "s"),
-    ]
+    options = ["--protocol", "mauve", "--items", "3", "--people", "3", "--seed", "1", "--title=My study"]
+    words = ["make", str(outputs), *options, "-o", str(tmp_path / "s")]
     assert main([*words, "--dry"]) == 0
     assert not (tmp_path / "s").exists()
     assert main(words) == 0
@@ -61,26 +47,9 @@ def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
     key = read_key(tmp_path / "s")
     assert len(key.sheets) == len(list((tmp_path / "s" / "sheets").iterdir())) == 3
     assert key.made_of == (str(outputs),)
+    assert key.protocol.title == "My study"
     assert main(words) == 2
     assert "holds a study" in capsys.readouterr().err
-
-
-def test_older_words_are_understood_and_answered_by_their_flags(outputs, tmp_path, capsys):
-    keys = []
-    for name, words in (
-        ("old", ["protocol=mauve", "items=3", "people=3", "seed=1", "title=My study"]),
-        ("new", ["--protocol=mauve", "--items=3", "--people=3", "--seed=1", "--title=My study"]),
-    ):
-        assert main(["make", str(outputs), "-o", str(tmp_path / name), *words]) == 0
-        keys.append(json.loads((tmp_path / name / "key.json").read_text())["protocol"])
-        said = capsys.readouterr().err
-        if name == "old":
-            flags = "--protocol=mauve --items=3 --people=3 --seed=1 '--title=My study'"
-            assert said == f"openended rate make: {' '.join(words)} is now typed as {flags}\n"
-        else:
-            assert said == ""
-    assert keys[0] == keys[1]
-    assert keys[0]["title"] == "My study"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +69,7 @@ def test_older_words_are_understood_and_answered_by_their_flags(outputs, tmp_pat
         (["--items", "1000"], "items=1000: there are"),
         (["--min-words", "999"], "no prompt is left to be rated"),
         (["--items", "[1"], "--items: '[1' cannot be read as YAML"),
-        (["itmes=3"], "no option --itmes; did you mean --items?"),
+        (["items=3"], "items=3: options are flags here: --items 3"),
     ],
 )
 def test_wrong_words_are_told_in_a_line(outputs, tmp_path, capsys, words, said):
@@ -123,9 +92,18 @@ def test_no_runs_and_unknown_commands(tmp_path, capsys):
         assert left.value.code == 0
 
 
-def test_a_file_of_judgments_has_a_name_that_says_so(tmp_path):
-    with pytest.raises(DataError, match=r"expected the name of a \.csv file"):
-        collect.work(collect.make_parser().parse_args([str(tmp_path), "-o", "x.txt"]))
+def test_a_file_of_judgments_has_a_name_that_says_so(tmp_path, capsys):
+    assert main(["collect", str(tmp_path), "-o", "x.txt"]) == 2
+    assert "expected the name of a .csv file" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_a_command_is_loading_is_one_line(monkeypatch, capsys):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(COMMANDS, "serve", COMMANDS["serve"]._replace(add_options=interrupt))
+    assert main(["serve", "study"]) == 130
+    assert capsys.readouterr().err == "\nopenended rate serve: interrupted; nothing was started\n"
 
 
 def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):

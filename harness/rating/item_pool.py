@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import DataError, escape_controls
-from openended.harness.rating.collect.answers import MAX_SECONDS, are_valid_choices
-from openended.harness.rating.collect.answers_database import DATABASE_ERRORS
+from openended.harness.rating.answers import DATABASE_ERRORS, MAX_SECONDS, are_valid_choices
 from openended.harness.rating.key import StudyKey
 
 ANSWERS = "answers.db"

@@ -9,7 +9,7 @@ import pytest
 
 from openended.harness.app.hydra.simulation import needs_whole_grid, simulate_judgments
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.rating.collect.study_answers import gather_answers
+from openended.harness.rating.answers import gather_answers
 from openended.harness.rating.key import read_key
 from openended.harness.run.pipeline.measure import MetricRunner
 from openended.harness.run.resolve import resolve_run

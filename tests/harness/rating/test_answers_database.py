@@ -10,10 +10,9 @@ import sqlite3
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.rating.collect.answers_database import is_database
-from openended.harness.rating.collect.study_answers import gather_answers
+from openended.harness.rating.answers import gather_answers, is_database
+from openended.harness.rating.item_pool import ItemPool
 from openended.harness.rating.key import read_key
-from openended.harness.rating.server.pool import ItemPool
 from tests.harness.rating.studies import study, whole
 
 

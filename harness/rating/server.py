@@ -1,13 +1,20 @@
-"""Web application of a study: the form, the next item, storing an answer. Every request needs a token."""
+"""Serve a study over HTTP: the form, the next item, storing an answer. Every request needs a token."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import math
+import sys
+import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -16,13 +23,72 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from openended.harness.rating.collect.answers_database import DATABASE_ERRORS
-from openended.harness.rating.server.limits import RateLimit
-from openended.harness.rating.server.pool import AnswerRefused, ItemPool
+from openended.harness.core import SpecError, open_for_replacement
+from openended.harness.rating.answers import DATABASE_ERRORS
+from openended.harness.rating.item_pool import ANSWERS, AnswerRefused, ItemPool
+from openended.harness.rating.key import StudyKey, make_private
 from openended.harness.rating.sheet import build_form_policy, build_items, render_form
 
 log = logging.getLogger(__name__)
+
+LINKS = "links.txt"
+_MOST_KEPT = 10_000  # buckets; the oldest are dropped
+
+
+class RateLimit:
+    """`burst` requests at once, then `rate` a second, for each name."""
+
+    def __init__(self, *, burst: float, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.burst, self.rate, self.clock = burst, rate, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, name: str) -> float:
+        """Take a token and return 0, or return the seconds until one is available."""
+        now = self.clock()
+        level, then = self._buckets.pop(name, (self.burst, now))
+        level = min(self.burst, level + (now - then) * self.rate)
+        allowed = level >= 1.0
+        self._buckets[name] = (level - 1.0 if allowed else level, now)
+        while len(self._buckets) > _MOST_KEPT:
+            self._buckets.popitem(last=False)
+        return 0.0 if allowed else math.ceil((1.0 - level) / self.rate)
+
+
+class TimedProtocol(H11Protocol):
+    """Closes a connection if a request, headers and body, takes longer than `request_seconds` to arrive."""
+
+    request_seconds = 20.0
+    _request_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        """Start the timer of the first request."""
+        super().connection_made(transport)
+        self._update_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Start the timer of a request at its first byte, and stop it at the last."""
+        super().data_received(data)
+        self._update_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _update_timer(self) -> None:
+        is_complete = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+        if is_complete:
+            self._stop_timer()
+        elif self._request_timer is None:
+            self._request_timer = self.loop.call_later(self.request_seconds, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
+
 
 _LARGEST = 64 * 1024  # bytes of a request
 _UNKNOWN = "This link is not known. Ask the person who sent it to you."
@@ -166,3 +232,40 @@ async def _store_answer(request: Request, rater: str) -> Response:
     except AnswerRefused as why:
         return _make_error(why.status, str(why))
     return JSONResponse({"stored": True, "new": new})
+
+
+def serve_study(key: StudyKey, folder: Path, *, host: str, port: int, raters: int | None) -> None:
+    """Serve a study until the process is interrupted."""
+    pool = ItemPool(folder / ANSWERS, key)
+    config = uvicorn.Config(
+        make_app(pool, host), host=host, port=port, access_log=False, log_level="warning", server_header=False,
+        http=TimedProtocol, timeout_keep_alive=30, timeout_graceful_shutdown=5,
+        lifespan="off",  # the application has none, and Ctrl-C while it starts would print a traceback
+    )  # fmt: skip
+    try:
+        sock = config.bind_socket()
+    except SystemExit as err:
+        raise SpecError(f"--host {host} --port {port}: cannot listen on this address; try --port 0") from err
+    sock.listen(128)  # connections wait in the queue from now on
+    base = f"http://{host}:{sock.getsockname()[1]}"
+    links = write_links(folder, pool, raters or len(key.sheets), base)
+    answered, items = pool.counts()
+    sys.stdout.write(
+        f"{links}: one link per rater; anyone with a link can answer as that rater\n"
+        f"{pool.path}: {answered} of {items} items answered; collect it at any time: openended rate collect {folder}\n"
+        f"serving on {base} (Ctrl-C ends it)\n"
+    )
+    sys.stdout.flush()
+    uvicorn.Server(config).run(sockets=[sock])
+
+
+def write_links(folder: Path, pool: ItemPool, raters: int, base: str) -> Path:
+    """Write the raters' links, readable by the owner alone; tokens of an earlier start stay valid."""
+    path = folder / LINKS
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    tokens = {name: link.rstrip("/").rpartition("/")[2] for name, _, link in (line.partition(" ") for line in lines)}
+    tokens |= pool.add_raters(raters, tokens)
+    with open_for_replacement(path) as handle:
+        make_private(handle)
+        handle.writelines(f"{name} {base}/s/{token}/\n" for name, token in sorted(tokens.items()))
+    return path

@@ -1,0 +1,345 @@
+"""Read what raters sent back, check it against the study's key, and turn it into judgments."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openended.harness.core import DataError, escape_controls, escape_csv_cell, open_for_replacement, read_json
+from openended.harness.rating.key import KEY, StudyKey, find_key, read_key
+from openended.harness.rating.sheet import FORM, compute_seal
+from openended.metrics.judgments import SIMULATED
+
+MAX_SECONDS = 7 * 24 * 3600  # of visible time per item
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredItem:
+    """One rater's answers about one item."""
+
+    task: str
+    """Id of the item."""
+    choices: Mapping[str, int]
+    """Question → number of the answer, from 1."""
+    seconds: float
+    """Visible time; NaN if it was not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredSheet:
+    """All answers of one rater."""
+
+    path: Path
+    rater: str
+    """Name of the sheet, prefixed with `simulated:` for simulated raters."""
+    items: tuple[AnsweredItem, ...]
+    expected: int
+    """Items on the sheet; 0 if a server assigned them one by one."""
+
+
+def read_answers(path: Path, key: StudyKey) -> AnsweredSheet:
+    """Read one file of answers and check it."""
+    content = read_json(path)
+    if not isinstance(content, dict) or not str(content.get("form", "")).startswith("openended-rate/"):
+        raise DataError(f"{path}: not an answer file; the last page of a sheet downloads answers-….json")
+    if content["form"] != FORM:
+        raise DataError(f"{path}: saved by a form of another version ({content['form']!r:.40}, here {FORM})")
+    if content.get("study") != key.study:
+        raise DataError(f"{path}: of another study ({content.get('study')!s:.40}, this key is of {key.study})")
+    sheet, rows = str(content.get("sheet")), content.get("answers")
+    if sheet not in key.sheets:
+        raise DataError(f"{path}: this study has no sheet {sheet!r:.40}")
+    questions = tuple(key.protocol.questions)
+    item_ids = set(key.sheets[sheet])
+    if not isinstance(rows, list) or not all(_is_row(row, item_ids, questions, key) for row in rows):
+        raise DataError(f"{path}: changed after it was saved: an item or an answer that sheet {sheet} does not have")
+    if len({row["id"] for row in rows}) < len(rows):
+        raise DataError(f"{path}: changed after it was saved: an item appears twice")
+    if content.get("seal") != compute_seal(key.study, sheet, key.nonce(sheet), questions, rows):
+        raise DataError(f"{path}: changed after it was saved: its seal does not match its answers")
+    items = tuple(AnsweredItem(row["id"], dict(row["answers"]), row["ms"] / 1000) for row in rows)
+    rater = f"{SIMULATED}{sheet}" if content.get("simulated") is True else sheet
+    return AnsweredSheet(path, rater, items, len(item_ids))
+
+
+def _is_row(row: object, item_ids: set[str], questions: Sequence[str], key: StudyKey) -> bool:
+    """Return whether the form can have saved this row."""
+    if not isinstance(row, dict) or row.get("id") not in item_ids or not isinstance(row.get("answers"), dict):
+        return False
+    ms = row.get("ms")
+    timed = isinstance(ms, int) and not isinstance(ms, bool) and 0 <= ms <= 1000 * MAX_SECONDS
+    return timed and are_valid_choices(row["answers"], questions, len(key.protocol.choices))
+
+
+def are_valid_choices(answers: Mapping[str, Any], questions: Sequence[str], most: int) -> bool:
+    """Return whether all answers are of these questions, each a number from 1 to `most`."""
+    return set(answers) <= set(questions) and all(
+        isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most for value in answers.values()
+    )
+
+
+def keep_one_sheet_per_rater(sheets: Sequence[AnsweredSheet]) -> tuple[list[AnsweredSheet], list[str], list[str]]:
+    """Keep the fullest file of each rater, for example the final file rather than a saved copy."""
+    selected, remarks, faults = [], [], []
+    by_rater: dict[str, list[AnsweredSheet]] = {}
+    for sheet in sheets:
+        by_rater.setdefault(sheet.rater.removeprefix(SIMULATED), []).append(sheet)
+    for rater, copies in by_rater.items():
+        fullest = max(copies, key=_measure_fullness)
+        rest = [sheet for sheet in copies if sheet is not fullest]
+        clash = next((sheet for sheet in rest if not _is_contained_in(sheet, fullest)), None)
+        if clash is not None:
+            faults.append(f"{clash.path} and {fullest.path}: both are from {rater}, with different answers")
+            continue
+        selected.append(fullest)
+        remarks += [f"{sheet.path}: an earlier or equal copy of {fullest.path}" for sheet in rest]
+    return selected, remarks, faults
+
+
+def _measure_fullness(sheet: AnsweredSheet) -> tuple[int, float]:
+    return sum(len(item.choices) for item in sheet.items), sum(
+        i.seconds for i in sheet.items if not math.isnan(i.seconds)
+    )
+
+
+def _is_contained_in(part: AnsweredSheet, whole: AnsweredSheet) -> bool:
+    """Return whether every answer of one file is also in the other."""
+    choices_by_item = {item.task: item.choices for item in whole.items}
+    same_kind = part.rater == whole.rater
+    return same_kind and all(item.choices.items() <= choices_by_item.get(item.task, {}).items() for item in part.items)
+
+
+_HEAD = b"SQLite format 3\x00"
+DATABASE_ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError)
+"""What reading a tampered database may raise."""
+_MAX_NAME = 200  # characters of a rater's name
+_MAX_CELL = 1 << 20  # bytes
+_MAX_SECONDS_READING = 60.0
+
+
+def is_database(path: Path) -> bool:
+    """Return whether a file is an SQLite database, as `openended rate serve` writes."""
+    if not path.is_file():
+        raise DataError(f"cannot read {path}: expected a regular file")
+    try:
+        with path.open("rb") as handle:
+            return handle.read(len(_HEAD)) == _HEAD
+    except OSError as err:
+        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
+
+
+@contextmanager
+def open_database(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database of unknown origin to read from; queries are limited in time, and cells in size."""
+    deadline = time.monotonic() + _MAX_SECONDS_READING
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as base:
+        base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_CELL)
+        base.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
+        yield base
+
+
+def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
+    """Read the answers that a server has acknowledged; it may still be running."""
+    try:
+        with open_database(path) as base:
+            study = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
+            query = "SELECT rater, task, choices, ms FROM answers LIMIT ?"
+            rows = base.execute(query, (len(key.tasks) + 1,)).fetchall()
+    except DATABASE_ERRORS as err:
+        raise DataError(f"{path}: not a database of answers ({escape_controls(str(err))})") from err
+    if study is None or study[0] != key.study:
+        raise DataError(
+            f"{path}: of another study ({escape_controls(str(study and study[0]))}, this key is of {key.study})"
+        )
+    items: dict[str, dict[str, AnsweredItem]] = {}
+    seen: set[str] = set()
+    for row in rows:
+        rater, item = _parse_row(path, row, key)
+        if item.task in seen:
+            raise DataError(f"{path}: item {item.task} is answered twice; expected one answer per item")
+        seen.add(item.task)
+        items.setdefault(rater, {})[item.task] = item
+    return [
+        AnsweredSheet(path, rater, tuple(by_task[task] for task in sorted(by_task)), 0)
+        for rater, by_task in sorted(items.items())
+    ]
+
+
+def _parse_row(path: Path, row: tuple[Any, ...], key: StudyKey) -> tuple[str, AnsweredItem]:
+    """Return rater and answer of a row; a database can hold anything in any column."""
+    rater, task, choices, ms = row
+    if not isinstance(rater, str) or not rater.isprintable() or not 0 < len(rater) <= _MAX_NAME:
+        raise DataError(f"{path}: rater {rater!r:.60}: expected a name of printable characters")
+    if not isinstance(task, str) or task not in key.by_id:
+        raise DataError(f"{path}: answer of {rater}: this study has no item {task!r:.60}")
+    if not isinstance(ms, int) or not 0 <= ms <= 1000 * MAX_SECONDS:
+        raise DataError(f"{path}: answer of {rater}: ms={ms!r:.60}: expected 0 to {1000 * MAX_SECONDS} milliseconds")
+    try:
+        answers = json.loads(choices)
+    except (TypeError, ValueError, RecursionError):
+        answers = None
+    questions = tuple(key.protocol.questions)
+    if not isinstance(answers, dict) or not are_valid_choices(answers, questions, len(key.protocol.choices)):
+        raise DataError(
+            f"{path}: answer of {rater}: choices={choices!r:.60}: expected JSON with a number from 1 to "
+            f"{len(key.protocol.choices)} for {', '.join(questions)}"
+        )
+    return rater, AnsweredItem(task, answers, ms / 1000)
+
+
+def group_files_by_study(
+    files: Sequence[Path], search_paths: Sequence[Path], named: Sequence[Path] | None
+) -> list[tuple[StudyKey, list[Path]]]:
+    """Return each study's key with its files; a file of no known study goes to the first key, which refuses it."""
+    key_paths: dict[Path, None] = {}
+    for start in named or search_paths:
+        try:
+            key_paths[find_key(start if named else None, [start])] = None
+        except DataError:
+            continue
+    if not key_paths:
+        raise DataError(f"no {KEY} beside these files: name the folder of the study with --key STUDY")
+    keys = [read_key(path) for path in key_paths]
+    files_by_study: dict[str, list[Path]] = {key.study: [] for key in keys}
+    for file in files:
+        study = _read_study_id(file)
+        files_by_study[study if study in files_by_study else keys[0].study].append(file)
+    return [(key, files_by_study[key.study]) for key in keys if files_by_study[key.study]]
+
+
+def _read_study_id(path: Path) -> str:
+    """Return the study id in a file; empty if it has none."""
+    try:
+        if is_database(path):
+            with open_database(path) as base:
+                row = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
+            return str(row[0]) if row else ""
+        content = read_json(path)
+    except (DataError, *DATABASE_ERRORS):
+        return ""
+    return str(content.get("study", "")) if isinstance(content, dict) else ""
+
+
+PAIRS = ("item", "system_a", "system_b", "outcome", "criterion", "rater", "seconds", "strength")
+RATINGS = ("example_id", "system", "rating", "criterion", "rater", "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class StudyAnswers:
+    """All valid answers of a study."""
+
+    key: StudyKey
+    sheets: tuple[AnsweredSheet, ...]
+    remarks: tuple[str, ...]
+    """Notes for the researcher: copies, missing answers, files left out."""
+
+
+def find_answer_files(files: Sequence[Path]) -> list[Path]:
+    """Return the named files, and the answer files inside named folders."""
+    paths: dict[Path, None] = {}
+    for path in files:
+        if not path.exists():
+            raise DataError(f"no such file: {path}")
+        inside = [*sorted(path.rglob("answers*.json")), *sorted(path.rglob("answers.db"))] if path.is_dir() else [path]
+        paths |= dict.fromkeys(p.resolve() if path.is_dir() else p for p in inside)
+    if not paths:
+        raise DataError(f"no files of answers (answers….json, answers.db) in {', '.join(map(str, files))}")
+    return list(paths)
+
+
+def gather_answers(files: Sequence[Path], key: StudyKey, *, leave_out: bool) -> StudyAnswers:
+    """Read and check files of answers."""
+    read: list[AnsweredSheet] = []
+    faults: list[str] = []
+    for path in find_answer_files(files):
+        try:
+            read += read_database(path, key) if is_database(path) else [read_answers(path, key)]
+        except DataError as err:
+            faults.append(str(err))
+    selected, remarks, clashes = keep_one_sheet_per_rater(read)
+    faults += clashes
+    if faults and not leave_out:
+        more = f" (and {len(faults) - 1} more files)" if len(faults) > 1 else ""
+        raise DataError(f"{faults[0]}{more}; --leave-out skips files that cannot be used")
+    if not any(sheet.items for sheet in selected):
+        raise DataError("no answers are left" + (f": {faults[0]}" if faults else ""))
+    notes = [f"left out: {fault}" for fault in faults] + remarks + find_missing_answers(selected, key)
+    return StudyAnswers(key, tuple(sorted(selected, key=lambda s: s.rater)), tuple(notes))
+
+
+def find_missing_answers(sheets: Iterable[AnsweredSheet], key: StudyKey) -> list[str]:
+    """Return a line per incomplete sheet, and one for sheets that were not returned."""
+    notes = []
+    questions = len(key.protocol.questions)
+    dealt = False
+    for sheet in sheets:
+        dealt |= sheet.expected == 0
+        answers = sum(len(item.choices) for item in sheet.items)
+        if answers < sheet.expected * questions:
+            notes.append(
+                f"{sheet.rater}: {sheet.expected * questions - answers} of {sheet.expected * questions} "
+                "answers are missing"
+            )
+    here = {sheet.rater.removeprefix(SIMULATED) for sheet in sheets}
+    out = [] if dealt else sorted(set(key.sheets) - here)
+    if out:
+        some = ", ".join(out[:5]) + (", …" if len(out) > 5 else "")
+        notes.append(f"{len(out)} of {len(key.sheets)} sheets did not come back: {some}")
+    return notes
+
+
+def build_judgment_rows(gathered: StudyAnswers) -> list[dict[str, Any]]:
+    """Return the rows of the judgments file, one per answered question; controls are left to the quality sheet."""
+    key = gathered.key
+    rows = []
+    for sheet in gathered.sheets:
+        for item in sheet.items:
+            if not key.by_id[item.task].is_control:
+                rows += _build_rows(key, sheet.rater, item)
+    return sorted(rows, key=lambda row: [str(row[name]) for name in ("example_id", "criterion", "rater", "order")])
+
+
+def _build_rows(key: StudyKey, rater: str, item: AnsweredItem) -> list[dict[str, Any]]:
+    task = key.by_id[item.task]
+    rows = []
+    for criterion, number in item.choices.items():
+        answer = key.protocol.choices[number - 1]
+        row: dict[str, Any] = {
+            "example_id": task.example, "item": task.example, "criterion": criterion, "rater": rater,
+            "seconds": f"{item.seconds:.1f}", "order": "/".join(task.sides),
+        }  # fmt: skip
+        if key.protocol.kind == "pairs":
+            first, second = task.sides
+            row |= {"system_a": first, "system_b": second, "outcome": answer.outcome, "strength": answer.strength}
+        else:
+            row |= {"system": task.sides[0], "rating": f"{answer.rating:g}"}
+        rows.append(row)
+    return rows
+
+
+def list_judgment_columns(keys: Iterable[StudyKey]) -> list[str]:
+    """Return the columns of the file of judgments of these studies."""
+    names: dict[str, None] = {}
+    for key in keys:
+        columns = PAIRS if key.protocol.kind == "pairs" else RATINGS
+        # Ratings on a single criterion need no criterion column, as in published files.
+        names |= dict.fromkeys(
+            n for n in columns if n != "criterion" or columns is PAIRS or len(key.protocol.questions) > 1
+        )
+    return list(names)
+
+
+def write_judgments(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Write a file of judgments."""
+    with open_for_replacement(path) as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([escape_csv_cell(str(row.get(name, ""))) for name in columns] for row in rows)

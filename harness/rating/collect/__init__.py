@@ -1,1 +1,0 @@
-"""Collect raters' answers: check them, turn them into judgments, measure their quality."""

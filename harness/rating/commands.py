@@ -1,0 +1,362 @@
+"""`openended rate make|collect|simulate|serve|judge`: forms for raters from finished runs, and their judgments."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from openended.harness.core import (
+    CommandParser,
+    DataError,
+    SpecError,
+    format_error,
+    positive_int,
+    require_package,
+    run_command,
+    terminal,
+    write_json,
+    write_text,
+)
+
+EPILOG = """\
+Examples:
+  openended rate make quickstart --protocol mauve --items 20 --raters 2 -o study
+  openended rate make outputs/runs --protocol typicality --people 10
+  openended rate collect study answers/*.json -o judgments.csv
+  openended judgments=judgments.csv
+  openended rate serve study
+  openended rate judge study --base-url http://localhost:8000 --path my-judge --people judgments.csv
+`openended rate COMMAND --help` lists a command's options.
+"""
+_PROTOCOL_HELP = {
+    "items": "pairs: prompts for each pair of players; ratings: prompts, each with the texts of all players",
+    "raters": "raters of each item",
+    "items_a_sheet": "items that one rater gets",
+    "controls_a_sheet": "how many of --controls go on a sheet",
+    "cut_words": "cut texts after so many words",
+    "min_words": "leave out a prompt where a text is shorter",
+    "longest_tokens": "refuse longer texts",
+    "seconds_an_item": "seconds a rater needs per item; for the forecast of hours",
+    "min_seconds": "faster answers are counted on the quality sheet",
+    "most_ties": "a larger share of ties is reported",
+}
+_SERVER_HELP = {
+    "path": "the id by which the server knows the model",
+    "base_url": "address of the server, with or without /v1",
+    "dialect": "which server it is",
+    "chat": "false: ask by completions; default: true",
+}
+
+
+def _add_make_options(parser: CommandParser) -> None:
+    from openended.harness.rating.protocol import StudyProtocol, list_protocol_names
+
+    names = ", ".join(list_protocol_names())
+    parser.epilog = f"Protocols: {names}, or a YAML of your own (docs/human_studies.md)."
+    parser.add_argument("words", nargs="*", metavar="RUNS", help="names of experiments or grids, or folders of runs")
+    parser.add_argument("-o", "--out", type=Path, default=Path("study"), metavar="DIR", help="default: study")
+    parser.add_argument(
+        "--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="where names are looked up"
+    )
+    parser.add_argument("--dry", action="store_true", help="print hours and intervals, and write nothing")
+    parser.add_argument(
+        "--protocol", default="mauve", metavar="NAME", help="what raters are asked; default: %(default)s"
+    )
+    parser.add_argument("--people", type=positive_int, metavar="N", help="deal all items to N sheets, one per person")
+    parser.add_argument("--controls", type=Path, metavar="FILE", help="items with known answers, mixed in")
+    parser.add_argument("--exclude", type=Path, metavar="FILE", help="ids of examples to leave out, one per line")
+    parser.add_argument("--seed", type=int, metavar="N", help="of the order of items; default: drawn anew")
+    _add_fields(
+        parser, StudyProtocol, "options of the protocol, in place of its own (values as in YAML)", _PROTOCOL_HELP
+    )
+
+
+def make(args: argparse.Namespace) -> None:
+    """One HTML file per rater from finished runs."""
+    from openended.harness.rating.design import read_controls
+    from openended.harness.rating.protocol import StudyProtocol, load_protocol
+    from openended.harness.rating.study import SHEETS, make_study, write_study
+    from openended.harness.rating.texts import read_study_texts
+
+    protocol = load_protocol(args.protocol, _collect_flag_values(args, StudyProtocol))
+    if not args.words:
+        raise SpecError("which runs? the name of an experiment or grid, or a folder of runs")
+    for word in args.words:
+        name, sign, value = word.partition("=")
+        if sign and name.isidentifier():
+            raise SpecError(f"{word}: options are flags here: --{name.replace('_', '-')} {value}")
+    material = read_study_texts(args.words, args.outputs, protocol, args.exclude)
+    controls = read_controls(args.controls, protocol) if args.controls else ()
+    if args.people is not None:
+        players = len(material.players)
+        ratings = (math.comb(players, 2) if protocol.kind == "pairs" else players) * protocol.items * protocol.raters
+        items_a_sheet = math.ceil(ratings / args.people)
+        if items_a_sheet > protocol.items:
+            raise SpecError(
+                f"--people {args.people}: each would rate {items_a_sheet} items, but a prompt may appear only once per "
+                f"sheet: type --people {math.ceil(ratings / protocol.items)} or more, or fewer raters or items"
+            )
+        items_a_sheet += min(protocol.controls_a_sheet, len(controls))
+        protocol = dataclasses.replace(protocol, items_a_sheet=items_a_sheet)
+    study = make_study(material, protocol, controls=controls, made_of=args.words, seed=args.seed)
+    sys.stdout.write("\n".join([*study.lines(), ""]))
+    if args.dry:
+        return
+    sheets = write_study(study, args.out)
+    sys.stdout.write(
+        f"{args.out / SHEETS}: {len(sheets)} sheets, one per rater; they do not name the systems\n"
+        f"{args.out / 'key.json'}: maps items to systems; keep it private\n"
+        f"next: openended rate collect {args.out} FILES… -o judgments.csv\n"
+    )
+
+
+def _add_collect_options(parser: CommandParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILES", help="answers-….json, a server's answers.db, or folders of them"
+    )
+    parser.add_argument(
+        "-o", "--out", type=Path, default=Path("judgments.csv"), metavar="FILE", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--key", type=Path, action="append", metavar="STUDY", help="a study's folder or its key.json; else looked for"
+    )
+    parser.add_argument("--leave-out", action="store_true", help="skip files that cannot be used, and list them")
+
+
+def collect(args: argparse.Namespace) -> None:
+    """Collect one study, or several into one file."""
+    from openended.harness.rating import answers as reading
+    from openended.harness.rating.key import KEY
+    from openended.harness.rating.quality import format_quality_sheet, quality_to_json
+
+    if args.out.suffix.lower() != ".csv":
+        raise DataError(f"-o {args.out}: expected the name of a .csv file")
+    files = [path for path in reading.find_answer_files(args.files) if path.name != KEY]
+    studies = [
+        reading.gather_answers(study_files, key, leave_out=args.leave_out)
+        for key, study_files in reading.group_files_by_study(files, args.key or args.files, args.key)
+    ]
+    rows = [row for answers in studies for row in reading.build_judgment_rows(answers)]
+    reading.write_judgments(args.out, rows, reading.list_judgment_columns(answers.key for answers in studies))
+    sheet = args.out.with_suffix(".quality.md")
+    write_text(sheet, "\n".join(line for answers in studies for line in format_quality_sheet(answers)))
+    write_json(args.out.with_suffix(".quality.json"), [quality_to_json(answers) for answers in studies])
+    for answers in studies:
+        sys.stdout.write("".join(f"{remark}\n" for remark in answers.remarks))
+    pairs = [answers for answers in studies if answers.key.protocol.kind == "pairs"]
+    seconds = max((answers.key.protocol.min_seconds for answers in pairs), default=0)
+    both = len(pairs) < len(studies)
+    options = f" metric=[{'huse,' if both else ''}bradley_terry]" if pairs and (seconds or both) else ""
+    if pairs and seconds:
+        options += f" metric.bradley_terry.min_seconds={seconds:g}"
+    sys.stdout.write(
+        f"{args.out}: {len(rows):,} judgments of {sum(len(answers.sheets) for answers in studies)} raters\n"
+        f"{sheet}: speed, side preference and consistency of each rater\n"
+        f"next: openended judgments={args.out}{options}\n"
+    )
+
+
+def _add_simulate_options(parser: CommandParser) -> None:
+    parser.epilog = "By default a player with less repetition in its texts is preferred."
+    parser.add_argument("study", type=Path, help="the folder of a study")
+    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="default: STUDY/simulated")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--strength", action="append", default=[], metavar="PLAYER=NUMBER", help="abilities of your own"
+    )
+
+
+def simulate(args: argparse.Namespace) -> None:
+    """Fill all sheets with simulated raters."""
+    from openended.harness.rating.key import read_key
+    from openended.harness.rating.rater_model import fill_all_sheets
+
+    key = read_key(args.study)
+    strengths = {}
+    for word in args.strength:
+        player, _, number = word.rpartition("=")
+        try:
+            strengths[player] = float(number)
+        except ValueError as err:
+            raise SpecError(f"--strength {word}: expected PLAYER=NUMBER") from err
+    players = key.material.players
+    if strengths and set(strengths) != set(players):
+        raise DataError(f"--strength: expected a number for each of {', '.join(players)}, got {sorted(strengths)}")
+    folder = args.out or args.study / "simulated"
+    count = fill_all_sheets(key, folder, strengths=strengths or None, seed=args.seed)
+    sys.stdout.write(f"{folder}: {count} sheets filled in by simulated raters; no person rated anything\n")
+
+
+def _add_judge_options(parser: CommandParser) -> None:
+    from openended.harness.backends import ServerSpec
+
+    parser.add_argument("study", type=Path, help="the folder of a study")
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="default: STUDY/judge.csv")
+    parser.add_argument(
+        "--people", type=Path, metavar="FILE", help="judgments of people, to measure the judge's agreement with them"
+    )
+    parser.add_argument("--limit", type=positive_int, metavar="N", help="the first N items; default: all")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: %(default)s")
+    parser.add_argument("--model", default="openai", metavar="NAME", help="the one backend there is: %(default)s")
+    _add_fields(
+        parser, ServerSpec, "options of the server, as in conf/model/openai.yaml (values as in YAML)", _SERVER_HELP
+    )
+
+
+def judge(args: argparse.Namespace) -> None:
+    """Let a model behind a server rate a study."""
+    from openended.harness.backends import ServerSpec
+    from openended.harness.rating.key import read_key
+    from openended.harness.rating.llm_judge import make_asker, write_judge_files
+
+    asker = make_asker({"model": args.model, **_collect_flag_values(args, ServerSpec)})
+    out = args.out or args.study / "judge.csv"
+    lines = write_judge_files(read_key(args.study), asker, out, people=args.people, limit=args.limit, seed=args.seed)
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _add_serve_options(parser: CommandParser) -> None:
+    parser.epilog = "Traffic is not encrypted: on a network of others, put it behind a proxy that speaks HTTPS."
+    parser.add_argument("study", type=Path, help="the folder of a study")
+    parser.add_argument(
+        "--raters", type=int, metavar="N", help="links to make; default: as many as the study has sheets"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address that raters type; default: localhost")
+    parser.add_argument("--port", type=int, default=8123, help="default: 8123; 0: a free one")
+
+
+def serve(args: argparse.Namespace) -> None:
+    """Serve a study until it is stopped."""
+    for package in ("starlette", "uvicorn"):
+        require_package(package, "rate")
+    if args.host in ("0.0.0.0", "::"):  # noqa: S104 - refused
+        raise SpecError(f"--host {args.host}: expected the address that raters will type, for example 192.168.1.20")
+    if not 0 <= args.port <= 65535:
+        raise SpecError(f"--port {args.port}: expected 0 to 65535 (0: a free one)")
+    if args.raters is not None and args.raters < 1:
+        raise SpecError(f"--raters: expected 1 or more, got {args.raters}")
+    from openended.harness.rating.key import KEY, read_key
+
+    key = read_key(args.study)
+    folder = args.study if args.study.is_dir() else args.study.parent
+    if not (folder / KEY).exists():
+        raise DataError(f"{folder}: no {KEY}: `openended rate make` writes a study")
+    from openended.harness.rating.server import serve_study
+
+    serve_study(key, folder, host=args.host, port=args.port, raters=args.raters)
+
+
+class Command(NamedTuple):
+    """A subcommand of `openended rate`."""
+
+    summary: str
+    description: str
+    add_options: Callable[[CommandParser], None]
+    work: Callable[[argparse.Namespace], None]
+    after_interrupt: str
+    """What remains if it is interrupted."""
+    example: str
+
+
+COMMANDS = {
+    "make": Command(
+        "one HTML file per rater from finished runs",
+        "`openended rate make RUNS… --protocol mauve|huse|typicality|MY.yaml`: one HTML file for each rater, a key for "
+        "you.",
+        _add_make_options,
+        make,
+        "no key was written, so the sheets that exist cannot be used",
+        "",
+    ),
+    "collect": Command(
+        "judgments.csv and a quality sheet from what raters sent back",
+        "`openended rate collect FILES… -o judgments.csv`: answers checked against the key, and a quality sheet.",
+        _add_collect_options,
+        collect,
+        "files are replaced as a whole; none is half-written",
+        "openended rate collect study answers/*.json -o judgments.csv",
+    ),
+    "simulate": Command(
+        "fill a study's sheets with simulated raters, for a complete trial run",
+        "`openended rate simulate STUDY`: fill all sheets with simulated raters; every file is marked as simulated.",
+        _add_simulate_options,
+        simulate,
+        "the files written so far are complete",
+        "openended rate simulate study",
+    ),
+    "judge": Command(
+        "let an LLM behind a server rate in place of people",
+        "`openended rate judge STUDY --base-url … --path …`: an LLM rates in place of people.",
+        _add_judge_options,
+        judge,
+        "every reply is in the log; the same command resumes from it",
+        "openended rate judge study --base-url http://localhost:8000 --path my-judge",
+    ),
+    "serve": Command(
+        "serve a study on a local network: a link per rater, answers stored at once",
+        "`openended rate serve STUDY`: each rater opens a personal link; every answer is stored at once.",
+        _add_serve_options,
+        serve,
+        "every acknowledged answer is in answers.db",
+        "openended rate serve study",
+    ),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a rating command and return its exit code."""
+    terminal.set_up()
+    words = list(sys.argv[1:] if argv is None else argv)
+    listed = "\n".join(f"  {name:9} {command.summary}" for name, command in COMMANDS.items())
+    parser = CommandParser(
+        prog="openended rate", description=f"{__doc__}\n\n{listed}", epilog=EPILOG,
+        example="openended rate make quickstart --protocol mauve",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
+    name = parser.parse_args(words[:1]).command
+    prog, command = f"openended rate {name}", COMMANDS[name]
+    parsed: list[argparse.Namespace] = []
+
+    def parse() -> None:
+        own = CommandParser(prog=prog, description=command.description, example=command.example)
+        command.add_options(own)
+        parsed.append(own.parse_intermixed_args(words[1:]))
+
+    code = run_command(prog, parse, after_interrupt="nothing was started")
+    for args in parsed:
+        code = run_command(prog, partial(command.work, args), after_interrupt=command.after_interrupt)
+    return code
+
+
+def _add_fields(parser: CommandParser, cls: type[Any], title: str, help_lines: Mapping[str, str]) -> None:
+    """Add a flag for every field of a dataclass; flags that were not typed stay out of the namespace."""
+    group = parser.add_argument_group(title)
+    for field in dataclasses.fields(cls):
+        group.add_argument(
+            f"--{field.name.replace('_', '-')}", dest=field.name, type=_parse_yaml, default=argparse.SUPPRESS,
+            metavar="VALUE", help=help_lines.get(field.name),
+        )  # fmt: skip
+
+
+def _collect_flag_values(args: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
+    return {field.name: getattr(args, field.name) for field in dataclasses.fields(cls) if hasattr(args, field.name)}
+
+
+def _parse_yaml(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as err:
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be read as YAML ({format_error(err)})") from err
+
+
+if __name__ == "__main__":
+    sys.exit(main())
