@@ -1,2 +1,2 @@
 from .commands import COMMANDS as COMMANDS
-from .simulated_study import run_simulated_study as run_simulated_study
+from .trial_study import run_simulated_study as run_simulated_study
