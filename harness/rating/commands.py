@@ -325,9 +325,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parsed: list[argparse.Namespace] = []
 
     def parse() -> None:
-        own = CommandParser(prog=prog, description=command.description, example=command.example)
-        command.add_options(own)
-        parsed.append(own.parse_intermixed_args(words[1:]))
+        command_parser = CommandParser(prog=prog, description=command.description, example=command.example)
+        command.add_options(command_parser)
+        parsed.append(command_parser.parse_intermixed_args(words[1:]))
 
     code = run_command(prog, parse, after_interrupt="nothing was started")
     for args in parsed:
