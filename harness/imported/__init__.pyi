@@ -13,18 +13,17 @@ from .files import (
     choose_text_field as choose_text_field,
     detect_kind as detect_kind,
     digest_files as digest_files,
+    download_if_on_hub as download_if_on_hub,
     find_text_field as find_text_field,
     read_records as read_records,
 )
-from .formats import (
+from .framework_outputs import OUTPUT_TITLES as OUTPUT_TITLES
+from .generations import (
     GROVER_FIELDS as GROVER_FIELDS,
+    compute_fingerprint as compute_fingerprint,
     read_generations as read_generations,
     recognize_format as recognize_format,
     split_member as split_member,
 )
-from .framework_outputs import OUTPUT_TITLES as OUTPUT_TITLES
-from .hub_download import download_if_on_hub as download_if_on_hub
 from .naive import NaiveSystem as NaiveSystem, NaiveTexts as NaiveTexts, parse_naive_system as parse_naive_system
-from .pairing import import_rows as import_rows, import_texts as import_texts
-from .sources import compute_fingerprint as compute_fingerprint
-from .unpaired import import_unpaired as import_unpaired
+from .pairing import import_rows as import_rows, import_texts as import_texts, import_unpaired as import_unpaired

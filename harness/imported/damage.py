@@ -19,19 +19,21 @@
 | `damage:none` | undamaged |
 
 The texts are human texts of the task that are not compared, with their prompts. A damaged text depends only on seed,
-example, strength and these texts.
+example, strength and these texts. A word keeps the white space before it. Which words change does not depend on the
+strength beyond their number: what a weaker damage changes, a stronger one changes too.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
 
 from openended.harness.core import DataError, SpecError, digest, make_random_stream, suggest
-from openended.harness.imported.damage_text import FUNCTION_WORDS, TEXT_DAMAGES, Source, split_words
 from openended.harness.imported.naive import NaiveSystem, NaiveTexts, parse_naive_system
 
 PREFIX = "damage:"
@@ -39,6 +41,18 @@ NONE = "none"
 _TOPICS = 5
 _BLOCK = 50  # neighboring words by frequency, among which an invented topic exchanges them
 _NAIVE = {"naive_unigram": 64, "naive_periodic": 16, "naive_shuffled": None}
+
+_PIECE = re.compile(r"\s*\S+")
+_SENTENCE_END = re.compile(r"[.!?][\"')\]]*$")
+FUNCTION_WORDS = frozenset(
+    "a an the and or but if of to in on at by for with from as into than then that this these those it its they them "
+    "their there he she his her him you your we our us i my me is are was were be been being am do does did has have "
+    "had not no so such which who whom whose when where while will would can could may might must shall should".split()
+)
+_NEGATED = frozenset(
+    "is are was were be been can could will would should may might must does do did has have had".split()
+)
+_PARTS = {"begin": 0, "middle": 1, "end": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +102,12 @@ def parse_damage(name: str) -> Damage | None:
 
 
 def is_built_in_system(name: str) -> bool:
-    """Say whether the option `generations` names a naive system or a damage, not a file."""
+    """Return whether the option `generations` names a naive system or a damage, not a file."""
     return parse_naive_system(name) is not None or parse_damage(name) is not None
 
 
 def digest_source(damage: Damage) -> str | None:
-    """Return the digest of text that a damage reads beside the human texts; None for most."""
+    """Return the digest of text that a damage reads in addition to the human texts; None for most."""
     return digest(_load_language_reference()) if damage.kind == "other_text" else None
 
 
@@ -122,7 +136,7 @@ def damage_texts(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     return out
 
 
-def _choose(damage: Damage, seed: int, among: Sequence[int]) -> list[int]:
+def _choose_texts(damage: Damage, seed: int, among: Sequence[int]) -> list[int]:
     """Return a share of some texts in random order."""
     order = make_random_stream(seed, "damage", damage.kind).permutation(len(among))
     return [among[int(at)] for at in order[: round(damage.strength * len(among))]]
@@ -130,7 +144,7 @@ def _choose(damage: Damage, seed: int, among: Sequence[int]) -> list[int]:
 
 def _duplicate(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     """Replace texts by copies of the others; at 100 % all are copies of one."""
-    chosen = _choose(damage, seed, range(len(human.texts)))
+    chosen = _choose_texts(damage, seed, range(len(human.texts)))
     left = sorted(set(range(len(human.texts))) - set(chosen)) or chosen[-1:]
     return _replace_by_copies(damage, human, seed, chosen, left)
 
@@ -138,7 +152,7 @@ def _duplicate(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
 def _drop_topic(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     """Replace texts of the largest topic by copies of texts of the other topics."""
     topic, others = _split_by_topic(human, seed)
-    return _replace_by_copies(damage, human, seed, _choose(damage, seed, topic), others)
+    return _replace_by_copies(damage, human, seed, _choose_texts(damage, seed, topic), others)
 
 
 def _replace_by_copies(
@@ -155,7 +169,7 @@ def _replace_by_copies(
 def _invent_topic(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     """Write texts of the largest topic in terms of an invented one: each content word is always the same other word."""
     out, terms = list(human.texts), _exchange_words(human.texts, seed)
-    for at in _choose(damage, seed, _split_by_topic(human, seed)[0]):
+    for at in _choose_texts(damage, seed, _split_by_topic(human, seed)[0]):
         words = split_words(human.texts[at])
         out[at] = "".join(word[: -len(word.strip())] + terms.get(word.strip(), word.strip()) for word in words)
     return out
@@ -197,7 +211,7 @@ def _mix_other_text(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     """Replace texts by text of Python's language reference, of as many words."""
     words = split_words(" " + " ".join(_load_language_reference()))
     start, out = 0, list(human.texts)
-    for at in _choose(damage, seed, range(len(out))):
+    for at in _choose_texts(damage, seed, range(len(out))):
         count = len(split_words(out[at]))
         start = start if start + count <= len(words) else 0
         out[at], start = "".join(words[start : start + count]), start + count
@@ -224,7 +238,7 @@ def _mix_naive(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
     system = NaiveSystem(damage.kind.removeprefix("naive_"), _NAIVE[damage.kind])
     naive = NaiveTexts(system, [row for row in training if row], seed, None, list(numbers))
     out = list(human.texts)
-    for at in _choose(damage, seed, range(len(out))):
+    for at in _choose_texts(damage, seed, range(len(out))):
         text = human.texts[at]
         out[at] = text[: len(text) - len(text.lstrip())] + naive.make_text(at, human.ids[at], len(training[at]))
     return out
@@ -237,3 +251,125 @@ _CORPUS_DAMAGES: dict[str, Callable[[Damage, HumanTexts, int], list[str]]] = {
     "other_text": _mix_other_text,
     **dict.fromkeys(_NAIVE, _mix_naive),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a damage of one text draws from."""
+
+    prompt: str
+    next_text: str
+    """Another text of the corpus."""
+    words: Sequence[str]
+    """Words of the corpus, as often as it has them."""
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, each with the white space before it."""
+    return _PIECE.findall(text)
+
+
+def truncate(words: list[str], strength: float, _rng: np.random.Generator, _source: Source) -> list[str]:
+    """Drop words from the end; one is left."""
+    return words[: max(1, len(words) - round(strength * len(words)))]
+
+
+def lengthen(words: list[str], strength: float, _rng: np.random.Generator, source: Source) -> list[str]:
+    """Append the start of another text."""
+    return words + split_words(" " + source.next_text.lstrip())[: round(strength * len(words))]
+
+
+def repeat_words(words: list[str], strength: float, rng: np.random.Generator, _source: Source) -> list[str]:
+    """Write words twice; the text keeps its number of words."""
+    twice = rng.random(len(words)) < strength
+    out = [word for word, again in zip(words, twice, strict=True) for _ in range(1 + int(again))]
+    return out[: len(words)]
+
+
+def repeat_sentence(words: list[str], strength: float, _rng: np.random.Generator, _source: Source) -> list[str]:
+    """Replace the end of the text by copies of its first sentence."""
+    ends = [at + 1 for at, word in enumerate(words) if _SENTENCE_END.search(word)]
+    first = words[: ends[0]] if ends and ends[0] < len(words) else words[: max(1, len(words) // 3)]
+    length = max(len(words) - round(strength * len(words)), len(first))
+    copies = [_copy_space(" x", first[0]), *first[1:]] * (len(words) // len(first) + 1) if first else []
+    return words[:length] + copies[: len(words) - length]
+
+
+def swap_words(part: str, words: list[str], strength: float, rng: np.random.Generator, _source: Source) -> list[str]:
+    """Put words of one third of the text in random order."""
+    positions = _choose_in_third(part, words, strength, rng)
+    out = list(words)
+    for at, other in zip(positions, np.roll(positions, 1), strict=True):
+        out[at] = _copy_space(words[at], words[other])
+    return out
+
+
+def replace_words(part: str, words: list[str], strength: float, rng: np.random.Generator, source: Source) -> list[str]:
+    """Replace words of one third of the text by random words of the corpus."""
+    positions = _choose_in_third(part, words, strength, rng)
+    samples = rng.integers(len(source.words), size=len(words))
+    out = list(words)
+    for at in positions:
+        out[at] = _copy_space(words[at], source.words[int(samples[at])])
+    return out
+
+
+def _choose_in_third(part: str, words: Sequence[str], strength: float, rng: np.random.Generator) -> list[int]:
+    """Return random positions in a third of the text, a share of them."""
+    bounds = [len(words) * number // 3 for number in range(4)]
+    start, end = bounds[_PARTS[part]], bounds[_PARTS[part] + 1]
+    order = rng.permutation(end - start) + start
+    return [int(at) for at in order[: round(strength * len(order))]]
+
+
+def delete_function_words(words: list[str], strength: float, rng: np.random.Generator, _source: Source) -> list[str]:
+    """Delete articles, prepositions, pronouns and auxiliary verbs."""
+    draws = rng.random(len(words))
+    selected = [
+        word
+        for word, draw in zip(words, draws, strict=True)
+        if not (word.strip().lower() in FUNCTION_WORDS and draw < strength)
+    ]
+    return selected or words[:1]
+
+
+def negate(words: list[str], strength: float, rng: np.random.Generator, _source: Source) -> list[str]:
+    """Write "not" after auxiliary verbs, or take it away where it is."""
+    draws = rng.random(len(words))
+    out: list[str] = []
+    skip = False
+    for at, (word, draw) in enumerate(zip(words, draws, strict=True)):
+        if skip:
+            skip = False
+            continue
+        out.append(word)
+        if word.strip().lower() in _NEGATED and draw < strength:
+            skip = at + 1 < len(words) and words[at + 1].strip().lower() == "not"
+            out += [] if skip else [" not"]
+    return out
+
+
+def copy_prompt(words: list[str], strength: float, _rng: np.random.Generator, source: Source) -> list[str]:
+    """Replace the start of the text by words of the prompt."""
+    prompt = [_copy_space(" x", word) for word in split_words(source.prompt)]
+    count = round(strength * len(words))
+    return (prompt * (count // max(len(prompt), 1) + 1))[:count] + words[count:]
+
+
+def _copy_space(word: str, other: str) -> str:
+    """Return the other word with the white space before this one."""
+    return word[: len(word) - len(word.lstrip())] + other.strip()
+
+
+TEXT_DAMAGES: dict[str, Callable[[list[str], float, np.random.Generator, Source], list[str]]] = {
+    "truncation": truncate,
+    "longer": lengthen,
+    "repeated_words": repeat_words,
+    "repeated_sentence": repeat_sentence,
+    **{f"swaps_{part}": partial(swap_words, part) for part in _PARTS},
+    **{f"random_{part}": partial(replace_words, part) for part in _PARTS},
+    "no_function_words": delete_function_words,
+    "negation": negate,
+    "copied_prompt": copy_prompt,
+}
+"""Name of a damage → its function."""

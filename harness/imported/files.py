@@ -2,11 +2,12 @@
 
 | name ends in | texts |
 | --- | --- |
-| `.jsonl`, any other name | one JSON object a line |
-| `.csv`, `.tsv` | a row each, below a header; commas, semicolons or tabs |
-| `.parquet` | a row each |
-| `.txt` | a line each, or the blocks between lines of `=` or `-`; in a folder, a file each |
-| `.json`, `.npz` | the sample files of `sample_files`; other `.json` is read as JSON lines |
+| `.jsonl`, any other name | one JSON object per line; with `token_ids` (dLMbench), the ids as generated |
+| `.csv`, `.tsv` | one row per text, below a header; commas, semicolons or tabs |
+| `.parquet` | one row per text |
+| `.txt` | one line per text, or the blocks between lines of ten or more `=` or `-`; in a folder, one file per text |
+| `.json` | the list under `generated_seqs` (MDLM, Duo) or `text_samples` (ReMDM); other `.json` is read as JSON lines |
+| `.npz` | `samples` (SDTT): an array of token ids, one row per text; never unpickled |
 | `.jsonl`, `.json`, `.eval` | the outputs of other frameworks, see `framework_outputs` |
 
 All but Parquet may be packed (`.gz`). The files of a folder are read in the order of their names.
@@ -14,38 +15,43 @@ All but Parquet may be packed (`.gz`). The files of a folder are read in the ord
 
 from __future__ import annotations
 
+import json
+import re
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, SpecError, digest, digest_file, open_text, read_csv, read_jsonl, suggest
-from openended.harness.imported.framework_outputs import convert_outputs, read_output_list
-from openended.harness.imported.sample_files import (
-    IDS_FIELD,
-    JSON_FIELDS,
-    has_blocks,
-    is_npz,
-    read_blocks,
-    read_json_samples,
-    read_npz_samples,
+from openended.harness.core import (
+    DataError,
+    SpecError,
+    digest,
+    digest_file,
+    format_error,
+    open_text,
+    read_csv,
+    read_json,
+    require_package,
+    suggest,
 )
+from openended.harness.imported.framework_outputs import Records, open_json_lines, open_output_document
+from openended.harness.imported.inspect_logs import INSPECT_LOG, read_inspect_archive
 
 KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".txt")
+JSON_FIELDS = ("generated_seqs", "text_samples")
+IDS_FIELD = "token_ids"
 TEXTS = (
-    "text",
-    "generation",
-    "generated_text",
-    "gen_text",
-    "completion",
-    "continuation",
-    "output",
-    "response",
-    *JSON_FIELDS,
-)
+    "text", "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response", *JSON_FIELDS
+)  # fmt: skip
 HUMAN_TEXTS = ("human", "human_text", "reference", *TEXTS)
 IDS = ("id", "example_id")
 _NO_TEXTS = {*IDS, "prompt", "model", "system", "decoder", "split", "source", "stop", "finish_reason"}
+_NPZ_FIELD = "samples"
+_SEPARATOR = re.compile(r"\s*(={10,}|-{10,})\s*")
+_HUB_ADDRESS = re.compile(
+    r"hf://(?:datasets/)?(?P<repo>[\w][\w.-]*/[\w][\w.-]*?)(?:@(?P<revision>[^/@]+))?/(?P<file>[^/].*)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +78,18 @@ def list_files(path: Path) -> list[Path]:
             raise DataError(f"no such file: {path}")
         return [path]
     paths = sorted(p for p in path.iterdir() if p.is_file() and p.name.removesuffix(".gz").endswith(KINDS))
-    plain = {detect_kind(p) == ".txt" for p in paths}
     if not paths:
         raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}")
-    if len(plain) > 1:
+    if len({detect_kind(p) == ".txt" for p in paths}) > 1:
         raise DataError(f"{path}: .txt beside other files of texts; give the folder one kind")
     return paths
 
 
 def digest_files(path: Path) -> str:
-    """SHA-256 that names the texts of a file or folder: their bytes, and in a folder their names.
+    """Return the SHA-256 that names the texts of a file or folder: their bytes, and in a folder their names.
 
     Raises:
-        DataError: As `list_files`.
+        DataError: If there is no file of texts.
     """
     files = list_files(path)
     return digest([[p.name, digest_file(p)] for p in files]) if path.is_dir() else digest_file(path)
@@ -98,7 +103,8 @@ def read_records(path: Path) -> Iterator[TextRecord]:
     """
     count = 0
     for file in list_files(path):
-        for number, cells in _read_file(file, one_text_per_file=path.is_dir()):
+        records = _read_whole_text(file) if path.is_dir() and detect_kind(file) == ".txt" else open_records(file)[1]
+        for number, cells in records:
             yield TextRecord(f"{file}:{number}", count, cells)
             count += 1
 
@@ -134,7 +140,7 @@ def choose_text_field(path: Path, names: Sequence[str], field: str | None, optio
     """Return the field that holds the texts of a file, by its first record; a given one is only checked.
 
     Raises:
-        DataError: If the file is empty or cannot be read, or as `text_field`.
+        DataError: If the file is empty or cannot be read, or as `find_text_field`.
         SpecError: If the given field is not there.
     """
     first = next(read_records(path), None)
@@ -147,38 +153,78 @@ def choose_text_field(path: Path, names: Sequence[str], field: str | None, optio
     return field
 
 
-def _read_file(file: Path, *, one_text_per_file: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def download_if_on_hub(path: str) -> str:
+    """Return the path of a file; one named `hf://datasets/OWNER/NAME/FILE` is downloaded into the Hub's cache first.
+
+    Raises:
+        SpecError: If an address has no repository or no file.
+        DataError: If the file cannot be downloaded.
+    """
+    if not path.startswith("hf://"):
+        return path
+    address = _HUB_ADDRESS.fullmatch(path)
+    if address is None:
+        raise SpecError(f"expected hf://datasets/OWNER/NAME/FILE, got {path!r}")
+    require_package("huggingface_hub", "hub")
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return str(hf_hub_download(address["repo"], address["file"], repo_type="dataset", revision=address["revision"]))
+    except Exception as err:  # the errors of its HTTP client have no common base
+        raise DataError(f"{path}: cannot be downloaded ({type(err).__name__}: {format_error(err)})") from err
+
+
+def open_records(file: Path) -> tuple[str | None, Records]:
+    """Return the records of a file, and the title of its format if it is one of a paper or of another framework."""
     kind = detect_kind(file)
     if kind in (".csv", ".tsv"):
-        yield from read_csv(file)[1]
-    elif kind == ".parquet":
-        yield from _read_parquet(file)
-    elif kind == ".txt":
-        yield from _read_plain(file, one_text_per_file=one_text_per_file)
-    elif is_npz(file):
-        yield from read_npz_samples(file)
-    else:
-        rows = read_json_samples(file) or read_output_list(file)
-        yield from rows or convert_outputs(read_jsonl(file, unwrap=True), file)
+        return None, iter(read_csv(file)[1])
+    if kind == ".parquet":
+        return None, _read_parquet(file)
+    if kind == ".txt":
+        has_blocks = any(_SEPARATOR.fullmatch(line) for _, line in _read_lines(file))
+        return ("plain text in blocks", _read_blocks(file)) if has_blocks else (None, _read_text_lines(file))
+    if file.suffix == ".npz":
+        return f"NPZ, token ids under {_NPZ_FIELD!r}", _read_npz(file)
+    if file.suffix == ".eval":
+        return INSPECT_LOG, read_inspect_archive(file)
+    return (_open_document(file) if file.suffix == ".json" else None) or open_json_lines(file)
 
 
-def _read_plain(file: Path, *, one_text_per_file: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    if not one_text_per_file and has_blocks(file):
-        yield from read_blocks(file)
-        return
+def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
     with open_text(file) as handle:
         try:
-            if one_text_per_file:
-                yield 1, {"text": handle.read()}
-                return
-            for number, line in enumerate(handle, start=1):
-                if line.strip():
-                    yield number, {"text": line.rstrip("\r\n")}
+            yield from enumerate(handle, start=1)
         except (UnicodeDecodeError, EOFError, OSError) as err:
             raise DataError(f"{file}: cannot be read to its end ({err})") from err
 
 
-def _read_parquet(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _read_whole_text(file: Path) -> Records:
+    yield 1, {"text": "".join(line for _, line in _read_lines(file))}
+
+
+def _read_text_lines(file: Path) -> Records:
+    for number, line in _read_lines(file):
+        if line.strip():
+            yield number, {"text": line.rstrip("\r\n")}
+
+
+def _read_blocks(file: Path) -> Records:
+    """Yield the blocks of a plain text that are not empty, each with the number of its first line."""
+    lines: list[str] = []
+    first = 1
+    for number, line in _read_lines(file):
+        if not _SEPARATOR.fullmatch(line):
+            lines.append(line)
+            continue
+        if text := "".join(lines).strip("\r\n"):
+            yield first, {"text": text}
+        lines, first = [], number + 1
+    if text := "".join(lines).strip("\r\n"):
+        yield first, {"text": text}
+
+
+def _read_parquet(file: Path) -> Records:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -191,3 +237,48 @@ def _read_parquet(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
                     yield number, row
     except (pa.ArrowException, OSError) as err:
         raise DataError(f"{file}: not a readable Parquet file ({err})") from err
+
+
+def _read_npz(path: Path) -> Records:
+    """Yield the token ids of an archive of arrays, one row per text."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            if _NPZ_FIELD not in arrays.files:
+                names = ", ".join(arrays.files)
+                raise DataError(f"{path}: expected an array {_NPZ_FIELD!r} of token ids, got {names or 'nothing'}")
+            samples = arrays[_NPZ_FIELD]
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as err:
+        raise DataError(f"{path}: not a readable .npz of plain numbers ({err})") from err
+    if samples.ndim != 2 or samples.dtype.kind not in "iu":
+        raise DataError(
+            f"{path}: {_NPZ_FIELD!r}: expected whole numbers of shape (texts, tokens), got {samples.dtype} "
+            f"{samples.shape}"
+        )
+    for number, row in enumerate(samples, start=1):
+        yield number, {IDS_FIELD: row.tolist()}
+
+
+def _open_document(file: Path) -> tuple[str, Records] | None:
+    """Return title and records of a file that is one JSON value; None if it is something else (JSON lines, say)."""
+    with open_text(file) as handle:
+        try:
+            begin = handle.read(64).lstrip("\ufeff \t\r\n")[:1]
+        except (UnicodeDecodeError, OSError, EOFError) as err:
+            raise DataError(f"{file}: cannot be read ({err})") from err
+    if begin not in ("{", "["):
+        return None
+    try:
+        content = read_json(file)
+    except DataError as err:
+        if isinstance(err.__cause__, json.JSONDecodeError):
+            return None
+        raise
+    field = next((name for name in JSON_FIELDS if isinstance(content, dict) and name in content), None)
+    if field is None:
+        return open_output_document(content, file)
+    texts = content[field]
+    if not isinstance(texts, list) or not texts:
+        raise DataError(f"{file}: field {field!r}: expected a list of texts, got {texts!r:.40}")
+    return f"JSON, texts under {field!r}", ((number, {field: text}) for number, text in enumerate(texts, start=1))

@@ -16,111 +16,76 @@ A record keeps its own fields (`--field` may name one) and gets `text`, `id`, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, open_text, read_json, read_jsonl
-from openended.harness.imported.inspect_logs import INSPECT_LOG, is_inspect_json, is_inspect_log, read_inspect_log
+from openended.harness.core import DataError, read_jsonl
+from openended.harness.imported.inspect_logs import INSPECT_LOG, is_inspect_json, read_inspect_json
 
 Cells = Mapping[str, Any]
-_FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
+Records = Iterator[tuple[int, Cells]]
+"""(line number, fields) of each record."""
+Reader = Callable[[Cells, str], Iterator[dict[str, Any]]]
+"""Takes a record and its file and line; yields the fields to add, for every text."""
+
 _ALPACA_EVAL = "AlpacaEval outputs"
+_LM_EVAL = "lm-evaluation-harness samples"
+_ANSWERS = "MT-Bench or Arena-Hard answers"
+_MESSAGES = "Arena-Hard 2 answers"
+_BATCH = "batch output (OpenAI, vLLM)"
+OUTPUT_TITLES = frozenset({INSPECT_LOG, _ALPACA_EVAL, _LM_EVAL, _ANSWERS, _MESSAGES, _BATCH})
+_FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
 _STOPS = {"stop": "eos", "length": "length"}
+_KINDS: Mapping[type[Any], str] = {str: "a text", list: "a list", dict: "an object", int: "a whole number"}
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFormat:
-    """A format of JSON lines, recognized by the fields of its first record."""
-
-    title: str
-    fields: Mapping[str, Callable[[Any], bool]]
-    """Name of a field that every record has → whether a value fits."""
-    read_texts: Callable[[Cells, str], Iterator[dict[str, Any]]]
-    """Takes a record and its file and line; yields the fields to add, for every text."""
-
-
-def describe_output_format(path: Path) -> str | None:
-    """Name the framework that wrote a file, for people; None for other files."""
-    if is_inspect_log(path):
-        return INSPECT_LOG
-    if _begins_like_json_file(path, "["):
-        return _ALPACA_EVAL if _read_list(path) is not None else None
-    if _begins_like_json_file(path, "{") and is_inspect_json(path):
-        return INSPECT_LOG
-    try:
-        first = next(read_jsonl(path, unwrap=True), None)
-    except DataError:  # a JSON file of several lines, say; who reads the file says what is wrong with it
-        return None
-    output_format = _recognize(first[1]) if first is not None else None
-    return output_format.title if output_format is not None else None
+def open_output_document(content: Any, path: Path) -> tuple[str, Records] | None:  # noqa: ANN401 - JSON
+    """Return title and records of a JSON file that holds all of them (AlpacaEval, Inspect); None for other files."""
+    if is_inspect_json(content):
+        return INSPECT_LOG, read_inspect_json(content, path)
+    match content:
+        case [{"instruction": _, "output": _}, *_]:
+            return _ALPACA_EVAL, _read_alpaca_eval(content, path)
+    return None
 
 
-def read_output_list(path: Path) -> Iterator[tuple[int, Cells]] | None:
-    """Return the records of a JSON file that holds all of them (AlpacaEval, Inspect); None for other files."""
-    if is_inspect_log(path) or (_begins_like_json_file(path, "{") and is_inspect_json(path)):
-        return read_inspect_log(path)
-    rows = _read_list(path) if _begins_like_json_file(path, "[") else None
-    if rows is None:
-        return None
-    return (
-        (number, {**row, **fields})
-        for number, row in enumerate(rows, start=1)
-        for fields in _read_alpaca_eval(row, f"{path}:{number}")
-    )
-
-
-def convert_outputs(rows: Iterator[tuple[int, Cells]], path: Path) -> Iterator[tuple[int, Cells]]:
-    """Yield the texts of JSON lines in a format of this module; rows of other formats are yielded as they are.
+def open_json_lines(path: Path) -> tuple[str | None, Records]:
+    """Return title and records of JSON lines; records of formats that are none of this module are yielded as they are.
 
     Of an lm-evaluation-harness task with several filters, whose file repeats every document, the first one's are read.
     """
-    output_format: OutputFormat | None = None
-    name: Any = None
-    for index, (number, row) in enumerate(rows):
-        if index == 0:
-            output_format, name = _recognize(row), row.get("filter")
-        if output_format is None:
-            yield number, row
-        elif row.get("filter") == name:
-            for fields in output_format.read_texts(row, f"{path}:{number}"):
+    rows = read_jsonl(path, unwrap=True)
+    first = next(rows, None)
+    if first is None:
+        return None, rows
+    rows = chain([first], rows)
+    match first[1]:
+        case {"arguments": dict() | None, "resps": list()}:
+            return _LM_EVAL, _convert(rows, _read_lm_eval, path, first[1].get("filter"))
+        case {"question_id": str() | int(), "choices": [{"turns": _}, *_]}:
+            return _ANSWERS, _convert(rows, _read_answers, path, first[1].get("filter"))
+        case {"uid": str() | int(), "messages": list()}:
+            return _MESSAGES, _convert(rows, _read_messages, path, first[1].get("filter"))
+        case {"custom_id": str() | int(), "response": dict() | None}:
+            return _BATCH, _convert(rows, _read_batch, path, first[1].get("filter"))
+    return None, rows
+
+
+def _convert(rows: Records, read_texts: Reader, path: Path, filter_name: object) -> Records:
+    for number, row in rows:
+        if row.get("filter") == filter_name:
+            for fields in read_texts(row, f"{path}:{number}"):
                 yield number, {**row, **fields}
 
 
-def _recognize(first: Cells) -> OutputFormat | None:
-    return next((f for f in FORMATS if all(n in first and fits(first[n]) for n, fits in f.fields.items())), None)
-
-
-def _begins_like_json_file(path: Path, bracket: str) -> bool:
-    """Return whether a file called `.json` begins with a bracket."""
-    if path.suffix != ".json":
-        return False
-    with open_text(path) as handle:
-        try:
-            return handle.read(64).lstrip("\ufeff \t\r\n").startswith(bracket)
-        except (UnicodeDecodeError, OSError, EOFError) as err:
-            raise DataError(f"{path}: cannot be read ({err})") from err
-
-
-def _read_list(path: Path) -> list[Cells] | None:
-    """Return the records of a JSON list of AlpacaEval outputs; None if the file is something else (JSON lines, say)."""
-    try:
-        content = read_json(path)
-    except DataError as err:
-        if isinstance(err.__cause__, ValueError):
-            return None
-        raise
-    first = content[0] if isinstance(content, list) and content else None
-    if not isinstance(first, dict) or not {"instruction", "output"} <= set(first):
-        return None
+def _read_alpaca_eval(content: Sequence[Any], path: Path) -> Records:
     wrong = next((i for i, row in enumerate(content, start=1) if not isinstance(row, dict)), None)
     if wrong is not None:
         raise DataError(f"{path}:{wrong}: expected an object with 'instruction' and 'output'")
-    return list(content)
-
-
-def _read_alpaca_eval(row: Cells, where: str) -> Iterator[dict[str, Any]]:
-    yield {"text": _get(row, "output", str, where), "prompt": _get(row, "instruction", str, where)}
+    for number, row in enumerate(content, start=1):
+        where = f"{path}:{number}"
+        yield number, {**row, "text": _get(row, "output", str, where), "prompt": _get(row, "instruction", str, where)}
 
 
 def _read_lm_eval(row: Cells, where: str) -> Iterator[dict[str, Any]]:
@@ -132,11 +97,11 @@ def _read_lm_eval(row: Cells, where: str) -> Iterator[dict[str, Any]]:
             "output_type generate_until have some"
         )
     fields: dict[str, Any] = {"id": str(_get(row, "doc_id", int, where))}
-    arguments = row["arguments"]
-    first = arguments.get("gen_args_0") if isinstance(arguments, dict) else None
-    prompt = first.get("arg_0") if isinstance(first, dict) else None
-    fields |= {"prompt": prompt} if isinstance(prompt, str) else {}
-    fields |= {"human": row["target"]} if isinstance(row.get("target"), str) else {}
+    match row["arguments"]:
+        case {"gen_args_0": {"arg_0": str() as prompt}}:
+            fields["prompt"] = prompt
+    if isinstance(row.get("target"), str):
+        fields["human"] = row["target"]
     for sample, text in enumerate(texts):
         yield {**fields, "text": text, "sample": sample}
 
@@ -162,10 +127,11 @@ def _read_messages(row: Cells, where: str) -> Iterator[dict[str, Any]]:
         content = messages[index].get("content")
         text = content.get("answer") if isinstance(content, dict) else content
         text = _check_answer(text, f"answer {number} of {row['uid']!r}", where)
-        before = messages[index - 1] if index else None
-        prompt = before.get("content") if isinstance(before, dict) else None
-        name = str(row["uid"]) if len(answers) == 1 else f"{row['uid']}/{number}"
-        yield {"id": name, "text": text, **({"prompt": prompt} if isinstance(prompt, str) else {})}
+        fields = {"id": str(row["uid"]) if len(answers) == 1 else f"{row['uid']}/{number}", "text": text}
+        match messages[index - 1] if index else None:
+            case {"content": str() as prompt}:
+                fields["prompt"] = prompt
+        yield fields
 
 
 def _check_answer(text: Any, what: str, where: str) -> str:  # noqa: ANN401
@@ -185,10 +151,14 @@ def _read_batch(row: Cells, where: str) -> Iterator[dict[str, Any]]:
         raise DataError(f"{where}: request {name!r} failed ({reason}); send it again, or delete its line")
     body = _get(row, "response.body", dict, where)
     if "output" in body:
-        yield {"id": str(name), "text": _join_output(body, name, where)}
+        items = [item for item in _get(body, "output", list, where) if isinstance(item, dict)]
+        parts = [part for item in items for part in item.get("content") or [] if isinstance(part, dict)]
+        texts = [p["text"] for p in parts if p.get("type") == "output_text" and isinstance(p.get("text"), str)]
+        if not texts:
+            raise DataError(f"{where}: request {name!r}: its output holds no text (status: {body.get('status')})")
+        yield {"id": str(name), "text": "".join(texts)}
         return
-    choices: Sequence[Any] = _get(body, "choices", list, where)
-    for sample, choice in enumerate(choices):
+    for sample, choice in enumerate(_get(body, "choices", list, where)):
         message = _get({"choices": choice}, "choices", dict, where).get("message")
         text = message.get("content") if isinstance(message, dict) else choice.get("text")
         reason = choice.get("finish_reason")
@@ -196,16 +166,6 @@ def _read_batch(row: Cells, where: str) -> Iterator[dict[str, Any]]:
             raise DataError(f"{where}: request {name!r} has no text (finish_reason: {reason}), got {_describe(text)}")
         stop = {"stop": _STOPS[reason]} if reason in _STOPS else {}
         yield {"id": str(name), "text": text, "sample": sample, **stop}
-
-
-def _join_output(body: Cells, name: object, where: str) -> str:
-    """Join the texts of an answer of the Responses API."""
-    items = [item for item in _get(body, "output", list, where) if isinstance(item, dict)]
-    parts = [part for item in items for part in item.get("content") or [] if isinstance(part, dict)]
-    texts = [part["text"] for part in parts if part.get("type") == "output_text" and isinstance(part.get("text"), str)]
-    if not texts:
-        raise DataError(f"{where}: request {name!r}: its output holds no text (status: {body.get('status')})")
-    return "".join(texts)
 
 
 def _describe_error(row: Cells, response: Any) -> str:  # noqa: ANN401
@@ -227,33 +187,5 @@ def _get(row: Cells, path: str, kind: type[Any], where: str) -> Any:  # noqa: AN
     return value
 
 
-_KINDS: Mapping[type[Any], str] = {str: "a text", list: "a list", dict: "an object", int: "a whole number"}
-
-
 def _describe(value: object) -> str:
     return "null or nothing" if value is None else f"{value!r:.40}"
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, (str, int))
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
-
-
-def _is_object_or_null(value: object) -> bool:
-    return value is None or isinstance(value, dict)
-
-
-def _has_turns(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and "turns" in value[0]
-
-
-FORMATS = (
-    OutputFormat("lm-evaluation-harness samples", {"arguments": _is_object_or_null, "resps": _is_list}, _read_lm_eval),
-    OutputFormat("MT-Bench or Arena-Hard answers", {"question_id": _is_name, "choices": _has_turns}, _read_answers),
-    OutputFormat("Arena-Hard 2 answers", {"uid": _is_name, "messages": _is_list}, _read_messages),
-    OutputFormat("batch output (OpenAI, vLLM)", {"custom_id": _is_name, "response": _is_object_or_null}, _read_batch),
-)
-OUTPUT_TITLES = frozenset({INSPECT_LOG, _ALPACA_EVAL, *(output_format.title for output_format in FORMATS)})

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, check_regular_file, read_json
+from openended.harness.core import DataError, check_regular_file
 
 INSPECT_LOG = "Inspect log"
 _HEADER = "header.json"
@@ -22,59 +22,46 @@ _MAX_MEMBER = 256 << 20  # bytes; a sample with many events has a megabyte
 _STOPS = {"stop": "eos", "max_tokens": "length", "model_length": "length"}
 
 
-def is_inspect_log(path: Path) -> bool:
-    """Return whether a file is an archive of Inspect by its name."""
-    return path.suffix == ".eval"
-
-
-def is_inspect_json(path: Path) -> bool:
-    """Return whether a JSON file is a log of Inspect."""
-    try:
-        content = read_json(path)
-    except DataError as err:
-        if isinstance(err.__cause__, ValueError):  # JSON lines, say
-            return False
-        raise
+def is_inspect_json(content: object) -> bool:
+    """Return whether the content of a JSON file is a log of Inspect."""
     return isinstance(content, dict) and {"version", "eval", "samples"} <= set(content)
 
 
-def read_inspect_log(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the samples of a log in the order of its data set, each with its output as `text`."""
-    samples = _read_archive(path) if is_inspect_log(path) else _read_json_log(path)
-    number = 0
-    for number, (where, sample) in enumerate(samples, start=1):
-        yield number, _convert_sample(sample, where)
-    if not number:
-        raise DataError(f"{path}: this log holds no samples; run Inspect with its samples logged (--log-samples)")
-
-
-def _read_json_log(path: Path) -> Iterator[tuple[str, Any]]:
-    content = read_json(path)
+def read_inspect_json(content: Mapping[str, Any], path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the samples of a JSON log, each with its output as `text`."""
     _check_header(content, path)
     samples = content["samples"] if isinstance(content["samples"], list) else []
-    return ((f"{path}, sample {number}", sample) for number, sample in enumerate(samples, start=1))
+    yield from _convert_samples(((f"{path}, sample {i}", sample) for i, sample in enumerate(samples, start=1)), path)
 
 
-def _read_archive(path: Path) -> Iterator[tuple[str, Any]]:
-    with _open_archive(path) as archive:
+def read_inspect_archive(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the samples of an archive in the order of its data set, epoch by epoch, each with its output as `text`."""
+    with suppress(ImportError):
+        import zipfile_zstd  # noqa: F401 - adds Zstandard to `zipfile`
+    check_regular_file(path)
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as err:
+        raise DataError(f"{path}: not a readable Inspect log ({err})") from err
+    with archive:
         names = set(archive.namelist())
         if _HEADER not in names:
             raise DataError(f"{path}: no {_HEADER} in this archive; expected an Inspect log of a run that ended")
         header = _read_member(archive, _HEADER, path)
         _check_header(header, path)
+        ranks: dict[str, int] = {}
+        match header:
+            case {"eval": {"dataset": {"sample_ids": list() as ids}}}:
+                ranks = {str(name): rank for rank, name in enumerate(ids)}
+
+        def make_sort_key(name: str) -> tuple[int, int, str]:
+            identity, _, epoch = name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_")
+            number = int(identity) if identity.isdecimal() else 0
+            return int(epoch) if epoch.isdecimal() else 0, ranks.get(identity, len(ranks) + number), identity
+
         samples = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
-        for name in sorted(samples, key=_make_sort_key(header)):
-            yield f"{path}, {name}", _read_member(archive, name, path)
-
-
-def _open_archive(path: Path) -> zipfile.ZipFile:
-    with suppress(ImportError):
-        import zipfile_zstd  # noqa: F401 - adds Zstandard to `zipfile`
-    check_regular_file(path)
-    try:
-        return zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile) as err:
-        raise DataError(f"{path}: not a readable Inspect log ({err})") from err
+        samples.sort(key=make_sort_key)
+        yield from _convert_samples(((f"{path}, {name}", _read_member(archive, name, path)) for name in samples), path)
 
 
 def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Any:  # noqa: ANN401
@@ -98,43 +85,29 @@ def _check_header(header: Any, path: Path) -> None:  # noqa: ANN401
         raise DataError(f"{path}: its run has the status {status!r}, expected 'success'; finish it: inspect eval-retry")
 
 
-def _make_sort_key(header: Mapping[str, Any]) -> Callable[[str], tuple[int, int, str]]:
-    """Return a key that sorts the names of samples as the data set of the log, epochs last."""
-    evaluation = header.get("eval")
-    dataset = evaluation.get("dataset") if isinstance(evaluation, dict) else None
-    ids = dataset.get("sample_ids") if isinstance(dataset, dict) else None
-    ranks = {str(name): rank for rank, name in enumerate(ids if isinstance(ids, list) else [])}
-
-    def make_key(name: str) -> tuple[int, int, str]:
-        identity, _, epoch = name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_")
-        number = int(identity) if identity.isdecimal() else 0
-        return int(epoch) if epoch.isdecimal() else 0, ranks.get(identity, len(ranks) + number), identity
-
-    return make_key
-
-
-def _convert_sample(sample: Any, where: str) -> dict[str, Any]:  # noqa: ANN401
-    """Return what the harness reads of a sample: `id`, `sample`, `prompt`, `human`, `text`, `stop`."""
-    if not isinstance(sample, dict) or not isinstance(sample.get("output"), dict):
-        raise DataError(f"{where}: expected a sample with an output")
-    name, error = sample.get("id"), sample.get("error")
-    if error:
-        message = error.get("message") if isinstance(error, dict) else error
-        raise DataError(f"{where}: sample {name!r} failed ({message!s:.120}); finish it: inspect eval-retry")
-    choices, text = sample["output"].get("choices"), sample["output"].get("completion")
-    if not choices or not isinstance(text, str):
-        raise DataError(f"{where}: sample {name!r} has no output")
-    fields: dict[str, Any] = {"id": str(name), "sample": int(sample.get("epoch") or 1) - 1, "text": text}
-    prompt, target = _read_prompt(sample.get("input")), sample.get("target")
-    target = target[0] if isinstance(target, list) and len(target) == 1 else target
-    fields |= {"prompt": prompt} if prompt is not None else {}
-    fields |= {"human": target} if isinstance(target, str) and target else {}
-    reason = choices[0].get("stop_reason") if isinstance(choices[0], dict) else None
-    return fields | ({"stop": _STOPS[reason]} if reason in _STOPS else {})
-
-
-def _read_prompt(value: Any) -> str | None:  # noqa: ANN401
-    """Return an input that is a text or one message; a conversation has no single prompt."""
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
-        value = value[0].get("content")
-    return value if isinstance(value, str) else None
+def _convert_samples(samples: Iterable[tuple[str, Any]], path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield what the harness reads of each sample: `id`, `sample`, `prompt`, `human`, `text`, `stop`."""
+    number = 0
+    for number, (where, sample) in enumerate(samples, start=1):
+        if not isinstance(sample, dict) or not isinstance(sample.get("output"), dict):
+            raise DataError(f"{where}: expected a sample with an output")
+        name, error = sample.get("id"), sample.get("error")
+        if error:
+            message = error.get("message") if isinstance(error, dict) else error
+            raise DataError(f"{where}: sample {name!r} failed ({message!s:.120}); finish it: inspect eval-retry")
+        choices, text = sample["output"].get("choices"), sample["output"].get("completion")
+        if not choices or not isinstance(text, str):
+            raise DataError(f"{where}: sample {name!r} has no output")
+        fields: dict[str, Any] = {"id": str(name), "sample": int(sample.get("epoch") or 1) - 1, "text": text}
+        match sample.get("input"):  # a text or one message; a conversation has no single prompt
+            case (str() as prompt) | [{"content": str() as prompt}]:
+                fields["prompt"] = prompt
+        match sample.get("target"):
+            case (str() as target) | [str() as target] if target:
+                fields["human"] = target
+        reason = choices[0].get("stop_reason") if isinstance(choices[0], dict) else None
+        if reason in _STOPS:
+            fields["stop"] = _STOPS[reason]
+        yield number, fields
+    if not number:
+        raise DataError(f"{path}: this log holds no samples; run Inspect with its samples logged (--log-samples)")

@@ -1,36 +1,28 @@
-"""Pair imported generations with the examples of a run.
-
-| form | told by | texts | paired by |
-| --- | --- | --- | --- |
-| a file of texts (see `files`) | a field below | its own | `id` or `example_id`, else `prompt`, else order |
-| GPT-2 output dataset | `text`, `ended`, `length` | documents without a prompt | nothing: row by row |
-| Grover's generation files | `article`, `label` | the machine articles | `ind30k` |
-| output of Grover's generator | `gens_article` | each of its articles | `inst_index`, else line |
-| outputs of other frameworks, batch files | see `framework_outputs` | their responses | as any file of texts |
-| sample files of the papers on diffusion models | see `sample_files` | texts or token ids | as any file of texts |
-| MAUVE authors' archive | `.p`, or `ARCHIVE.tgz#MEMBER.p` | GPT-2 token ids, prompts included | line |
-
-Fields of the text: `text`, `generation`, `generated_text`, `gen_text`, `completion`, `continuation`. A prompt that
-stands at the start of every text is cut off. A member of the MAUVE authors' archive is read from the archive itself,
-whose MD5 is the one that they state.
-"""
+"""Pair imported generations with the examples of a run, or import all texts of a file without prompts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from openended.harness.core import DataError, Generation, Stop, Tokenizer
-from openended.harness.imported.formats import ImportedText, read_generations, recognize_format
 from openended.harness.imported.framework_outputs import OUTPUT_TITLES
-from openended.harness.imported.memory_limit import load_within_memory
-from openended.harness.imported.token_ids import IdSource, decode_text, find_ids
+from openended.harness.imported.generations import ImportedText, read_generations, recognize_format
 from openended.harness.models import cut_continuation, tokenize_continuation
 from openended.harness.storage import Row, RowFile
 
 LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
+MEMORY_SHARE = 4  # the texts of a file may take one fourth of the free memory, because they are held several times
+TEXT_OVERHEAD = 1 << 10  # bytes that a text takes in addition to its characters
+_PROMPTS_REMOVED = "every text began with its prompt, which was cut off"
+
+IdSource = Literal["generated", "mixed", "retokenized"]
+Pair = tuple[Row, ImportedText]
+"""An example and its text."""
 
 
 def import_rows(
@@ -42,14 +34,14 @@ def import_rows(
         path: The published file.
         prompts: Rows with the example ids and prompts of the run.
         tokenizer: Tokenizes and truncates to `max_new_tokens`; None: text only, truncated to as many words.
-        max_new_tokens: As for generations of our own.
-        field: Where a record has its text; None: guessed.
+        max_new_tokens: Length limit, as for generated texts.
+        field: Field with the text; None: detected.
 
     Raises:
         DataError: If an example has no text, or a text comes twice.
     """
     texts = load_within_memory(read_generations(path, field), path)
-    return _import(texts, path, prompts, tokenizer, max_new_tokens, recognize_format(path))
+    return _pair_and_import(texts, path, prompts, tokenizer, max_new_tokens, recognize_format(path))
 
 
 def import_texts(
@@ -57,31 +49,95 @@ def import_texts(
 ) -> ImportedRows:
     """Pair texts without prompts with the examples of a run, row by row; otherwise as `import_rows`."""
     items = [ImportedText(f"{name}, text {i}", i, text, paired=False) for i, text in enumerate(texts)]
-    return _import(items, Path(name), prompts, tokenizer, max_new_tokens)
+    return _pair_and_import(items, Path(name), prompts, tokenizer, max_new_tokens, None)
 
 
-def _import(
+def _pair_and_import(
     texts: Sequence[ImportedText],
     path: Path,
     prompts: Path,
     tokenizer: Tokenizer | None,
     max_new_tokens: int | None,
-    file_format: str | None = None,
+    file_format: str | None,
 ) -> ImportedRows:
-    examples = list(RowFile(prompts))
     if not texts:
         raise DataError(f"{path}: holds no generation")
-    notes: list[str] = []
-    decoded = [decode_text(text, tokenizer) for text in texts]
-    pairs, how = _pair(decoded, examples, path)
-    notes += how
-    if _all_start_with_prompt(pairs):
-        pairs = [(example, _remove_prompt(text, example.prompt)) for example, text in pairs]
+    pairs, notes = _pair([decode_text(text, tokenizer) for text in texts], list(RowFile(prompts)), path)
+    if all(e.prompt and (text.text or "").startswith(e.prompt) for e, text in pairs):
+        pairs = [(e, replace(text, text=(text.text or "")[len(e.prompt) :])) for e, text in pairs]
         if any(text.token_ids is None for text in texts):
-            notes.append("every text began with its prompt, which was cut off")
+            notes.append(_PROMPTS_REMOVED)
     elif any(text.text is None for text in texts):
         raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
-    return ImportedRows(sort_pairs(pairs), tokenizer, max_new_tokens, notes, file_format)
+    return ImportedRows(_sort_pairs(pairs), tokenizer, max_new_tokens, notes, file_format)
+
+
+def import_unpaired(
+    path: Path,
+    name: Callable[[int], str],
+    tokenizer: Tokenizer | None,
+    max_new_tokens: int | None,
+    *,
+    count: int | None,
+    field: str | None = None,
+) -> ImportedRows:
+    """Import the texts of a file; if every text starts with its prompt, the prompts are removed.
+
+    The file is read twice instead of being kept in memory: first to check all texts, then to yield the rows.
+
+    Args:
+        path: The file, or a folder of them.
+        name: Returns the example id of the text with a given index (from 0).
+        tokenizer: Tokenizes and truncates to `max_new_tokens`; None: text only.
+        max_new_tokens: Length limit, as for generated texts.
+        count: Number of texts, from the start; None: all.
+        field: Field with the text; None: detected.
+
+    Raises:
+        DataError: If the file has too few texts, or all are empty.
+    """
+    texts = _UnpairedTexts(path, name, tokenizer, count, field)
+    count_read, prompted, first = 0, True, ""
+    any_text, any_continuation = False, False  # whether any text is not empty, with and without its prompt
+    for text in texts.read():
+        count_read, first = count_read + 1, first or text.where
+        prompted = prompted and bool(text.prompt) and (text.text or "").startswith(text.prompt or "")
+        any_text = any_text or bool((text.text or "").strip())
+        any_continuation = any_continuation or bool((text.text or "")[len(text.prompt or "") :].strip())
+    if not count_read:
+        raise DataError(f"{path}: holds no text")
+    if count_read < (count or 1):
+        raise DataError(f"{path}: holds {count_read} texts, got num_examples={count}; num_examples=all takes them all")
+    if not (any_continuation if prompted else any_text):
+        raise DataError(f"{first}: all {count_read} texts of the file are empty")
+    texts = replace(texts, prompted=prompted)
+    # Ids of equal length sort in file order.
+    pairs = texts if len(name(count_read - 1)) == len(name(0)) else _sort_pairs(list(texts))
+    notes = [_PROMPTS_REMOVED] if prompted else []
+    return ImportedRows(pairs, tokenizer, max_new_tokens, notes, recognize_format(path))
+
+
+@dataclass(frozen=True, slots=True)
+class _UnpairedTexts:
+    """The texts of a file with their example ids; every iteration reads the file again."""
+
+    path: Path
+    name: Callable[[int], str]
+    tokenizer: Tokenizer | None
+    count: int | None
+    field: str | None
+    prompted: bool = False
+    """Every text begins with its prompt."""
+
+    def read(self) -> Iterator[ImportedText]:
+        for text in islice(read_generations(self.path, self.field), self.count):
+            yield decode_text(text, self.tokenizer)
+
+    def __iter__(self) -> Iterator[Pair]:
+        for i, text in enumerate(self.read()):
+            start = len(text.prompt or "") if self.prompted else 0
+            empty = Generation(self.name(i), 0, "", (), "length", float("nan"))
+            yield Row("", (), empty), replace(text, text=(text.text or "")[start:], sample=None)
 
 
 class ImportedRows:
@@ -89,11 +145,11 @@ class ImportedRows:
 
     def __init__(
         self,
-        pairs: Iterable[tuple[Row, ImportedText]],
+        pairs: Iterable[Pair],
         tokenizer: Tokenizer | None,
         max_new_tokens: int | None,
         notes: Sequence[str],
-        file_format: str | None = None,
+        file_format: str | None,
     ) -> None:
         self._pairs, self._tokenizer, self._most, self._notes = pairs, tokenizer, max_new_tokens, notes
         self._count: Counter[str] = Counter()
@@ -101,16 +157,22 @@ class ImportedRows:
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the rows, cut to their length."""
+        tokenizer = self._tokenizer
         count = self._count = Counter()
-        for example, text in self._pairs:
-            ids = find_ids(example, text, self._tokenizer)
-            row = _make_row(example, text, ids, self._tokenizer, self._most)
-            count["ids"] += ids is not None
+        for example, item in self._pairs:
+            generated_ids = find_ids(example, item, tokenizer)
+            text, ids = item.text or "", generated_ids
+            if ids is None and tokenizer is not None:
+                ids = tuple(tokenize_continuation(tokenizer, example.prompt, example.prompt_ids, text))
+            text, ids, cut = cut_continuation(tokenizer, example.prompt_ids, text, ids or (), self._most)
+            stop: Stop = "length" if cut else item.stop or "eos"
+            count["ids"] += generated_ids is not None
             count["rows"] += 1
-            count["cut"] += row.generation.stop == "length" and text.stop is None
-            count["told"] += text.stop is not None
-            count["empty"] += not row.generation.text.strip()
-            yield row
+            count["cut"] += stop == "length" and item.stop is None
+            count["told"] += item.stop is not None
+            count["empty"] += not text.strip()
+            generation = Generation(example.generation.example_id, item.sample or 0, text, ids, stop, float("nan"))
+            yield Row(example.prompt, example.prompt_ids, generation)
 
     @property
     def notes(self) -> list[str]:
@@ -135,12 +197,12 @@ class ImportedRows:
         if self._format is None or self._format in OUTPUT_TITLES or self._tokenizer is None:
             return None
         count = self._count
-        return "generated" if count["ids"] == count["rows"] else "mixed" if count["ids"] else "retokenized"
+        if not count["ids"]:
+            return "retokenized"
+        return "generated" if count["ids"] == count["rows"] else "mixed"
 
 
-def _pair(
-    texts: Sequence[ImportedText], examples: Sequence[Row], path: Path
-) -> tuple[list[tuple[Row, ImportedText]], list[str]]:
+def _pair(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> tuple[list[Pair], list[str]]:
     """Return (example, text) pairs and how they were paired: by ids if there are any, else by prompt, else in order."""
     if not texts[0].paired:
         _check_count(len(texts), len(examples), path)
@@ -154,9 +216,7 @@ def _pair(
     return pairs, [*notes, f"{left} texts of the file answer no example of this run"] if left else notes
 
 
-def _pair_by_id(
-    texts: Sequence[ImportedText], examples: Sequence[Row], path: Path
-) -> tuple[list[tuple[Row, ImportedText]], list[str]]:
+def _pair_by_id(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> tuple[list[Pair], list[str]]:
     keys = {key: e for e in examples for key in _list_names(e.generation.example_id)}
     pairs = [(keys[text.identity], text) for text in texts if text.identity in keys]
     # Ids that count from another start would pair wrongly, so prompts decide if they are given.
@@ -166,8 +226,7 @@ def _pair_by_id(
     if other:
         name = other[0].generation.example_id
         raise DataError(f"{other[1].where}: its prompt is not that of {name}; give both files the same ids")
-    missing = sorted({e.generation.example_id for e in examples} - {e.generation.example_id for e, _ in pairs})
-    if missing:
+    if missing := _find_missing(examples, pairs):
         strange = [str(text.identity) for text in texts if text.identity not in keys]
         of_file = f"; ids of the file that are none of the task: {_format_ids(strange)}" if strange else ""
         raise DataError(
@@ -178,9 +237,7 @@ def _pair_by_id(
     return pairs, ["its ids were taken for numbers of the task's records, counted from 0"] if by_line else []
 
 
-def _pair_in_order(
-    texts: Sequence[ImportedText], examples: Sequence[Row], path: Path
-) -> tuple[list[tuple[Row, ImportedText]], list[str]]:
+def _pair_in_order(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> tuple[list[Pair], list[str]]:
     if _can_pair_by_prompt(texts, examples):
         return _pair_by_prompt(texts, examples, path), []
     if not all(_is_record_number(e.generation.example_id) for e in examples):
@@ -203,19 +260,20 @@ def _can_pair_by_prompt(texts: Sequence[ImportedText], examples: Sequence[Row]) 
     return len({e.prompt for e in examples}) == len(examples) and all(text.prompt is not None for text in texts)
 
 
-def _pair_by_prompt(
-    texts: Sequence[ImportedText], examples: Sequence[Row], path: Path
-) -> list[tuple[Row, ImportedText]]:
+def _pair_by_prompt(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> list[Pair]:
     by_prompt = {e.prompt: e for e in examples}
     pairs = [(by_prompt[text.prompt], text) for text in texts if text.prompt in by_prompt]
-    missing = sorted({e.generation.example_id for e in examples} - {e.generation.example_id for e, _ in pairs})
     if not pairs:
         raise DataError(f"{path}: neither its ids nor its prompts are those of the task")
-    if missing:
+    if missing := _find_missing(examples, pairs):
         raise DataError(
             f"{path}: no text for the prompts of {len(missing)} of {len(examples)} examples: {_format_ids(missing)}"
         )
     return pairs
+
+
+def _find_missing(examples: Sequence[Row], pairs: Sequence[Pair]) -> list[str]:
+    return sorted({e.generation.example_id for e in examples} - {e.generation.example_id for e, _ in pairs})
 
 
 def _format_ids(ids: Sequence[str]) -> str:
@@ -240,43 +298,82 @@ def _list_names(example_id: str) -> list[str]:
     return [example_id, short, plain]
 
 
-def _all_start_with_prompt(pairs: Sequence[tuple[Row, ImportedText]]) -> bool:
-    """Return true if every text begins with its prompt."""
-    return all(e.prompt and (text.text or "").startswith(e.prompt) for e, text in pairs)
-
-
-def _remove_prompt(text: ImportedText, prompt: str) -> ImportedText:
-    return replace(text, text=(text.text or "")[len(prompt) :])
-
-
-def _make_row(
-    example: Row,
-    item: ImportedText,
-    ids: tuple[int, ...] | None,
-    tokenizer: Tokenizer | None,
-    max_new_tokens: int | None,
-) -> Row:
-    text = item.text or ""
-    if ids is None and tokenizer is not None:
-        ids = tuple(tokenize_continuation(tokenizer, example.prompt, example.prompt_ids, text))
-    ids = ids or ()
-    text, ids, cut = cut_continuation(tokenizer, example.prompt_ids, text, ids, max_new_tokens)
-    stop: Stop = "length" if cut else item.stop or "eos"
-    generation = Generation(example.generation.example_id, item.sample or 0, text, ids, stop, float("nan"))
-    return Row(example.prompt, example.prompt_ids, generation)
-
-
-def sort_pairs(pairs: Sequence[tuple[Row, ImportedText]]) -> list[tuple[Row, ImportedText]]:
+def _sort_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     """Sort by example id and sample; refuse two texts with the same id and sample."""
-    times = Counter(map(_make_sort_key, pairs))
-    twice = next((pair for pair in pairs if times[_make_sort_key(pair)] > 1), None)
+
+    def make_key(pair: Pair) -> tuple[str, int]:
+        return pair[0].generation.example_id, pair[1].sample or 0
+
+    times = Counter(map(make_key, pairs))
+    twice = next((pair for pair in pairs if times[make_key(pair)] > 1), None)
     if twice is not None:
         raise DataError(
-            f"{twice[1].where}: duplicate id: a second text for {_make_sort_key(twice)[0]!r}; "
+            f"{twice[1].where}: duplicate id: a second text for {make_key(twice)[0]!r}; "
             "number several texts of one prompt by `sample`: 0, 1, …"
         )
-    return sorted(pairs, key=_make_sort_key)
+    return sorted(pairs, key=make_key)
 
 
-def _make_sort_key(pair: tuple[Row, ImportedText]) -> tuple[str, int]:
-    return pair[0].generation.example_id, pair[1].sample or 0
+def load_within_memory(texts: Iterable[ImportedText], path: Path) -> list[ImportedText]:
+    """Load all texts if they fit into the free memory; their number has no fixed limit."""
+    loaded: list[ImportedText] = []
+    free = measure_free_memory() // MEMORY_SHARE
+    for text in texts:
+        free -= TEXT_OVERHEAD + 4 * len(text.text or "") + 36 * len(text.token_ids or ())
+        if free < 0:
+            raise DataError(
+                f"{path}: its texts are more than the memory of this machine holds (stopped after {len(loaded):,}); "
+                "cut it to the examples of the run"
+            )
+        loaded.append(text)
+    return loaded
+
+
+def measure_free_memory() -> int:
+    """Return the bytes of free memory; 1 TiB if the system does not report them."""
+    try:
+        meminfo = Path("/proc/meminfo").read_text(encoding="ascii")
+        return 1024 * int(meminfo.partition("MemAvailable:")[2].split()[0])
+    except (OSError, ValueError, IndexError):
+        return 1 << 40
+
+
+def decode_text(text: ImportedText, tokenizer: Tokenizer | None) -> ImportedText:
+    """Return a text decoded from its token ids if it has only those; drop ids that are not those of the text."""
+    if text.token_ids is None:
+        return text
+    if text.text is not None:
+        return text if _are_ids_of(tokenizer, text.token_ids, text.text) else replace(text, token_ids=None)
+    if tokenizer is None:
+        raise DataError(f"{text.where}: token ids need a GPT-2 tokenizer; set scorer=gpt2 (or another GPT-2)")
+    if not _has_all_ids(tokenizer, text.token_ids):
+        raise DataError(
+            f"{text.where}: token id {max(text.token_ids)} is not in the scorer's vocabulary; set scorer to a "
+            "model with the tokenizer of the file (scorer=gpt2 for most)"
+        )
+    return replace(text, text=tokenizer.decode(text.token_ids))
+
+
+def find_ids(example: Row, item: ImportedText, tokenizer: Tokenizer | None) -> tuple[int, ...] | None:
+    """Return the continuation's token ids as generated; None if the file has none that fit."""
+    if tokenizer is None or item.token_ids is None:
+        return None
+    size = len(example.prompt_ids)
+    if item.token_ids[:size] == example.prompt_ids:
+        return item.token_ids[size:]
+    return item.token_ids if _are_ids_of(tokenizer, item.token_ids, item.text or "") else None
+
+
+def _are_ids_of(tokenizer: Tokenizer | None, ids: Sequence[int], text: str) -> bool:
+    """Return whether a text has these ids under a tokenizer; the text may lack the end tokens."""
+    if tokenizer is None or not _has_all_ids(tokenizer, ids):
+        return False
+    ends = getattr(tokenizer, "eos_ids", ())
+    if tokenizer.decode(ids) == text:
+        return True
+    return tokenizer.decode([i for i in ids if i not in ends]).strip() == text.strip()
+
+
+def _has_all_ids(tokenizer: Tokenizer, ids: Sequence[int]) -> bool:
+    size = getattr(getattr(tokenizer, "inner", None), "get_vocab_size", None)
+    return size is None or max(ids, default=0) < size()

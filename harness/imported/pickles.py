@@ -1,7 +1,7 @@
 """Read pickles of plain data safely: anything that could run code is refused.
 
-The only names that a stream may look up are none: lists, tuples, dicts, numbers, booleans, strings and None need no
-look-up, so `find_class` refuses everything. What comes out is checked again, for the types that are left.
+Lists, tuples, dicts, numbers, booleans, strings and None need no look-up of names, so `find_class` refuses everything.
+The types of the result are checked again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pickle
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from openended.harness.core import DataError, describe_read_errors
+from openended.harness.core import DataError
 from openended.harness.models import limit_memory
 
 # Memory that reading may take: a list of small numbers takes 8 bytes for every 2 or 3 bytes of the file, but a few
@@ -26,16 +26,12 @@ class _PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it asks for the persistent object {pid!r}")
 
 
-def read_plain_pickle(path: Path) -> Any:  # noqa: ANN401 - nested plain data
-    """Return the lists, numbers, booleans and strings of a pickle file."""
-    with describe_read_errors(path), path.open("rb") as handle:
-        return load_plain(handle, path)
-
-
-def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
-    """Return the plain data of a pickle stream; `path` is for the errors."""
+def load_plain_pickle(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401 - nested plain data
+    """Return the lists, numbers, booleans and strings of a pickle stream; `path` is for the errors."""
+    size = stream.seek(0, 2)
+    stream.seek(0)
     try:
-        with limit_memory(FREE + RATIO * _count_remaining_bytes(stream)):
+        with limit_memory(FREE + RATIO * size):
             value = _PlainUnpickler(stream).load()
     except pickle.UnpicklingError as err:
         raise DataError(f"{path}: refused, no pickle of plain lists ({err})") from err
@@ -43,28 +39,14 @@ def load_plain(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
         raise DataError(f"{path}: not a readable pickle ({type(err).__name__}: {err})") from err
     except (MemoryError, RecursionError) as err:
         raise DataError(f"{path}: refused, a pickle of absurd size") from err
-    _check(value, path)
-    return value
-
-
-def _count_remaining_bytes(stream: IO[bytes]) -> int:
-    """Return how many bytes a stream has left."""
-    here = stream.tell()
-    end = stream.seek(0, 2)
-    stream.seek(here)
-    return end - here
-
-
-def _check(value: Any, path: Path) -> None:  # noqa: ANN401
-    """Check the value without recursion; a list that contains itself is visited once."""
-    seen: set[int] = set()
+    seen: set[int] = set()  # lists: one that contains itself is visited once
     waiting = [value]
     while waiting:
         item = waiting.pop()
         if isinstance(item, list):
             if id(item) not in seen:
                 seen.add(id(item))
-                # Most of a file is lists of numbers alone.
-                waiting.extend(part for part in item if type(part) is not int)
+                waiting.extend(part for part in item if type(part) is not int)  # most of a file is lists of integers
         elif not isinstance(item, (bool, int, float, str)):
             raise DataError(f"{path}: refused, it holds a {type(item).__name__}")
+    return value

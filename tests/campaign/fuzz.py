@@ -19,7 +19,7 @@ from openended.harness.app.hydra.job_output import translate_config_errors
 from openended.harness.app.hydra.trust import guard_composition
 from openended.harness.core.errors import HarnessError
 from openended.harness.core.exit_codes import format_error
-from openended.harness.imported.formats import read_generations
+from openended.harness.imported.generations import read_generations
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.pipeline import plan
 from openended.harness.run.session import Session

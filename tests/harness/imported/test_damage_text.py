@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openended.harness.imported.damage_text import FUNCTION_WORDS, TEXT_DAMAGES, Source, split_words
+from openended.harness.imported.damage import FUNCTION_WORDS, TEXT_DAMAGES, Source, split_words
 
 TEXT = " The ship is in the harbor. It was not late, and nobody on the pier had to wait for it at all."
 SOURCE = Source(" Read this prompt.", " Another text begins here and goes on.", split_words(" x y z"))

@@ -12,7 +12,7 @@ import pytest
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.imported.files import TEXTS, choose_text_field, read_records
-from openended.harness.imported.formats import read_generations
+from openended.harness.imported.generations import read_generations
 
 ROWS = [{"id": "a", "text": 'one, "two"\nthree; four'}, {"id": "b", "text": "fünf"}]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.imported.formats import read_generations, split_member
+from openended.harness.imported.generations import read_generations, split_member
 from tests.helpers import write_jsonl
 
 

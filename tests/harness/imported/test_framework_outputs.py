@@ -10,9 +10,9 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.imported.files import HUMAN_TEXTS, choose_text_field, read_records
-from openended.harness.imported.formats import read_generations, recognize_format
-from openended.harness.imported.framework_outputs import OUTPUT_TITLES, describe_output_format
-from openended.harness.imported.unpaired import import_unpaired
+from openended.harness.imported.framework_outputs import OUTPUT_TITLES
+from openended.harness.imported.generations import read_generations, recognize_format
+from openended.harness.imported.pairing import import_unpaired
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer
 from tests.helpers import write_jsonl
@@ -116,7 +116,7 @@ def test_notes_say_the_format_and_nothing_about_token_ids(tmp_path: Path) -> Non
 
 def test_other_files_are_read_as_before(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "x", "id": "1"}])
-    assert describe_output_format(path) is None
+    assert recognize_format(path) is None
     assert read(path) == [("1", None, None, "x", None)]
     for row in ({"custom_id": "1", "response": "x"}, {"question_id": 1, "choices": ["a", "b"], "text": "x"}):
         path = write_jsonl(tmp_path / "c.jsonl", [row])

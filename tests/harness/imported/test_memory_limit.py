@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.imported import memory_limit as module
-from openended.harness.imported.formats import ImportedText
-from openended.harness.imported.memory_limit import load_within_memory, measure_free_memory
+from openended.harness.imported import pairing as module
+from openended.harness.imported.generations import ImportedText
+from openended.harness.imported.pairing import load_within_memory, measure_free_memory
 
 
 def texts(count: int):

@@ -14,8 +14,8 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.core.types import Generation
-from openended.harness.imported import pairing as g, sources
-from openended.harness.imported.pickles import read_plain_pickle
+from openended.harness.imported import generations as sources, pairing as g
+from openended.harness.imported.pickles import load_plain_pickle
 from openended.harness.storage.rows import Row, write_rows
 from tests.helpers import write_jsonl
 
@@ -31,6 +31,11 @@ class Codes:
 
     def decode(self, ids: Any) -> str:
         return "".join(map(chr, ids))
+
+
+def read_plain_pickle(path: Path) -> Any:
+    with path.open("rb") as handle:
+        return load_plain_pickle(handle, path)
 
 
 def prompts_file(tmp_path: Path, prompts: dict[str, str]) -> Path:
@@ -397,7 +402,7 @@ def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file of texts in this folder"):
         sources.compute_fingerprint(tmp_path)
     with pytest.raises(DataError, match="no such file"):
-        read_plain_pickle(tmp_path / "none.p")
+        list(sources.read_generations(tmp_path / "none.p"))
 
 
 @pytest.mark.reference

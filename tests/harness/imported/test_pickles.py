@@ -8,7 +8,12 @@ import resource
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.imported.pickles import read_plain_pickle
+from openended.harness.imported.pickles import load_plain_pickle
+
+
+def read_plain_pickle(path):
+    with path.open("rb") as handle:
+        return load_plain_pickle(handle, path)
 
 
 def test_a_far_place_of_the_memo_is_refused(tmp_path):

@@ -12,8 +12,8 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.imported.files import HUMAN_TEXTS, choose_text_field, read_records
-from openended.harness.imported.formats import read_generations, recognize_format
-from openended.harness.imported.unpaired import import_unpaired
+from openended.harness.imported.generations import read_generations, recognize_format
+from openended.harness.imported.pairing import import_unpaired
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer
 from tests.helpers import write_jsonl

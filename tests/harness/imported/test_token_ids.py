@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from openended.harness.core.types import Generation
-from openended.harness.imported.formats import ImportedText
-from openended.harness.imported.token_ids import decode_text, find_ids
+from openended.harness.imported.generations import ImportedText
+from openended.harness.imported.pairing import decode_text, find_ids
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.storage.rows import Row

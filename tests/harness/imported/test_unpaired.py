@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.imported.unpaired import import_unpaired
+from openended.harness.imported.pairing import import_unpaired
 from tests.helpers import write_jsonl
 
 NAME = "texts/{:06d}".format

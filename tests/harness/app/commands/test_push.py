@@ -16,7 +16,7 @@ import yaml
 
 from openended.harness.app.commands import push, score
 from openended.harness.core.errors import SpecError
-from openended.harness.imported import hub_download
+from openended.harness.imported import files
 from openended.harness.report import build_report
 from openended.harness.report.exports import hub_folder
 from tests.harness.report.page.made import make_report
@@ -151,8 +151,8 @@ def test_names_and_addresses_are_checked(outputs, hub, capsys):
     folder, name = outputs
     assert push.main([name, "texts", "--outputs", str(folder)]) == 2
     assert "expected a repository as OWNER/NAME, got 'texts'" in capsys.readouterr().err
-    assert hub_download.download_if_on_hub("a.jsonl") == "a.jsonl"
+    assert files.download_if_on_hub("a.jsonl") == "a.jsonl"
     with pytest.raises(SpecError, match="expected hf://datasets/OWNER/NAME/FILE"):
-        hub_download.download_if_on_hub("hf://datasets/me")
+        files.download_if_on_hub("hf://datasets/me")
     with pytest.raises(Exception, match=r"hf://datasets/me/texts/no\.jsonl: cannot be downloaded"):
-        hub_download.download_if_on_hub("hf://datasets/me/texts/no.jsonl")
+        files.download_if_on_hub("hf://datasets/me/texts/no.jsonl")

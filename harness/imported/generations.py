@@ -1,7 +1,23 @@
-"""Formats of imported generations, detected from the file."""
+"""Read generations from the files of this harness, of other projects and of published datasets.
+
+| form | recognized by | texts | paired by |
+| --- | --- | --- | --- |
+| a file of texts (see `files`) | a field below | its own | `id` or `example_id`, else `prompt`, else order |
+| GPT-2 output dataset | `text`, `ended`, `length` | documents without a prompt | nothing: row by row |
+| Grover's generation files | `article`, `label` | the machine articles | `ind30k` |
+| output of Grover's generator | `gens_article` | each of its articles | `inst_index`, else line |
+| outputs of other frameworks, batch files | see `framework_outputs` | their responses | as any file of texts |
+| sample files of the papers on diffusion models | see `files` | texts or token ids | as any file of texts |
+| MAUVE authors' archive | `.p`, or `ARCHIVE.tgz#MEMBER.p` | GPT-2 token ids, prompts included | line |
+
+Fields of the text: `text`, `generation`, `generated_text`, `gen_text`, `completion`, `continuation`. A prompt at the
+start of every text is removed. A member of the MAUVE authors' archive is read from the archive itself, whose MD5 is the
+one that they state.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -9,16 +25,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, Stop
-from openended.harness.imported import pickles as _pickles
-from openended.harness.imported.files import IDS, TEXTS, detect_kind, find_text_field, read_records
-from openended.harness.imported.framework_outputs import describe_output_format
-from openended.harness.imported.sample_files import IDS_FIELD, describe_format, is_npz, read_token_ids
+from openended.harness.core import DataError, Stop, check_regular_file, describe_read_errors, digest
+from openended.harness.imported.files import (
+    IDS,
+    IDS_FIELD,
+    TEXTS,
+    digest_files,
+    find_text_field,
+    open_records,
+    read_records,
+)
+from openended.harness.imported.pickles import load_plain_pickle
 
-_ENDS = {"eos": "eos", "stop": "eos", "length": "length"}
+MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
+GROVER_FIELDS = {"article", "gens_article"}  # Grover's formats, in which other fields also mark model texts
+_PICKLES = (".p", ".pkl", ".pickle")
+_ENDS: Mapping[str, Stop] = {"eos": "eos", "stop": "eos", "length": "length"}
 _GPT2_END = 50256
 _GPT2_OUTPUT = {"ended", "length", "text"}
-GROVER_FIELDS = {"article", "gens_article"}  # Grover's formats, in which other fields also mark model texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +76,7 @@ def read_generations(path: Path, field: str | None = None) -> Iterator[ImportedT
         DataError: If the file cannot be read or a record does not fit the format; names file and line.
     """
     archive, member = split_member(path)
-    if member is not None or path.suffix in (".p", ".pkl", ".pickle"):
+    if member is not None or path.suffix in _PICKLES:
         yield from _read_mauve(archive, member)
         return
     for record in read_records(path):
@@ -62,19 +86,18 @@ def read_generations(path: Path, field: str | None = None) -> Iterator[ImportedT
 
 
 def recognize_format(path: Path) -> str | None:
-    """Name the format of a file of `sample_files` or `framework_outputs`; None for the other formats.
+    """Name the format of a file of a paper or of another framework; None for the other formats.
 
     Raises:
         DataError: If the file cannot be read.
     """
     archive, member = split_member(path)
-    if member is not None or archive.is_dir() or path.suffix in (".p", ".pkl", ".pickle"):
+    if member is not None or archive.is_dir() or path.suffix in _PICKLES:
         return None
-    output_format = describe_output_format(path) if detect_kind(path) == ".jsonl" and not is_npz(path) else None
-    if output_format is not None:
-        return output_format
-    first = next(read_records(path), None)
-    return describe_format(path, first.cells) if first is not None else None
+    title, records = open_records(path)
+    if title is None and IDS_FIELD in next(records, (0, {}))[1]:
+        return f"JSON lines, texts with {IDS_FIELD!r}"
+    return title
 
 
 def split_member(path: Path) -> tuple[Path, str | None]:
@@ -83,20 +106,37 @@ def split_member(path: Path) -> tuple[Path, str | None]:
     return (Path(archive), member) if mark and not path.exists() else (path, None)
 
 
+def compute_fingerprint(path: Path) -> str:
+    """Compute the SHA-256 fingerprint of a file, or of an archive's member.
+
+    Raises:
+        DataError: If there is no such file, or an archive is not the one its authors published.
+    """
+    archive, member = split_member(path)
+    if not archive.is_file() and (member is not None or not archive.is_dir()):
+        raise DataError(f"generations: no such file: {archive}")
+    if member is None:
+        return digest_files(archive)
+    with archive.open("rb") as handle:
+        md5 = hashlib.file_digest(handle, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if md5 != MAUVE_MD5:
+        raise DataError(f"{archive}: its MD5 is {md5}, its authors state {MAUVE_MD5}; fetch it again")
+    return digest(["mauve archive", md5, member])
+
+
 def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: int) -> Iterator[ImportedText]:
     if field is None and "article" in row and "label" in row:
         if row["label"] == "machine":
-            yield ImportedText(
-                where, line, _read_text(row, "article", where), identity=_read_id(row.get("ind30k"), where)
-            )
+            text = _read_text(row["article"], "article", where)
+            yield ImportedText(where, line, text, identity=_read_id(row.get("ind30k"), where))
         return
     if field is None and "gens_article" in row:
         texts = row["gens_article"]
         if not isinstance(texts, list):
             raise DataError(f"{where}: field 'gens_article': expected a list of texts")
         identity = _read_id(row.get("inst_index"), where) or str(line)
-        for sample in range(len(texts)):
-            text = _read_text({"gens_article": texts[sample]}, "gens_article", where)
+        for sample, text in enumerate(texts):
+            text = _read_text(text, "gens_article", where)
             yield ImportedText(where, line, text, identity=identity, sample=sample)
         return
     if field is None or field not in row:
@@ -104,25 +144,24 @@ def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: in
             f"{where}: no field {field or 'text'!r} with the text; it has {', '.join(row)}; set generations_field=NAME"
         )
     if field == IDS_FIELD:
-        yield ImportedText(where, line, None, token_ids=read_token_ids(row, where))
+        yield ImportedText(where, line, None, token_ids=_read_token_ids(row, where))
         return
     unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
     key = None if unpaired else next((name for name in IDS if row.get(name) not in (None, "")), None)
     yield ImportedText(
         where,
         line,
-        _read_text(row, field, where),
+        _read_text(row[field], field, where),
         identity=_read_id(row[key], where) if key else None,
-        prompt=_read_text(row, "prompt", where) if row.get("prompt") is not None else None,
+        prompt=_read_text(row["prompt"], "prompt", where) if row.get("prompt") is not None else None,
         sample=_read_sample(row.get("sample"), where),
         stop=_read_stop(row, where),
-        token_ids=read_token_ids(row, where),
+        token_ids=_read_token_ids(row, where),
         paired=not unpaired,
     )
 
 
-def _read_text(row: Mapping[str, Any], field: str, where: str) -> str:
-    value = row[field]
+def _read_text(value: Any, field: str, where: str) -> str:  # noqa: ANN401
     if not isinstance(value, str):
         got = "null" if value is None else type(value).__name__
         raise DataError(f"{where}: field {field!r}: expected text, got {got}")
@@ -162,13 +201,25 @@ def _read_stop(row: Mapping[str, Any], where: str) -> Stop | None:
         return None
     if not isinstance(value, str) or value not in _ENDS:
         raise DataError(f"{where}: field 'stop': expected eos or length, got {value!r:.40}")
-    return "eos" if _ENDS[value] == "eos" else "length"
+    return _ENDS[value]
+
+
+def _read_token_ids(row: Mapping[str, Any], where: str) -> tuple[int, ...] | None:
+    value = row.get(IDS_FIELD)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(type(i) is int and i >= 0 for i in value):
+        raise DataError(f"{where}: field {IDS_FIELD!r}: expected a list of token ids, got {value!r:.40}")
+    return tuple(value)
 
 
 def _read_mauve(path: Path, member: str | None) -> Iterator[ImportedText]:
-    value = (
-        _pickles.read_plain_pickle(path) if member is None else _pickles.load_plain(_open_member(path, member), path)
-    )
+    if member is None:
+        check_regular_file(path)
+        with describe_read_errors(path), path.open("rb") as handle:
+            value = load_plain_pickle(handle, path)
+    else:
+        value = load_plain_pickle(_open_member(path, member), path)
     name = f"{path}#{member}" if member else str(path)
     rows = value[0] if isinstance(value, list) and value else None
     if not isinstance(rows, list):
