@@ -2,7 +2,7 @@
 
 For each prompt the mean over its texts of the least cosine distance, 1 - cosine, to another of its texts; then the mean
 over prompts. From 0 (every text has a twin) to 2, dimensionless; higher is more diverse. It falls as samples are added:
-compare equal numbers. Undefined with one sample a prompt.
+compare equal numbers. Undefined with one sample per prompt.
 
 Source: Cox et al. 2021, "Directed diversity" (Chamfer and remote-clique distances); Shaib et al. 2024, the package
 `diversity`.
@@ -11,17 +11,15 @@ Source: Cox et al. 2021, "Directed diversity" (Chamfer and remote-clique distanc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.core import F64, Floats, Scope, register
+from openended.harness.core import F64, Floats, Scope, metric
 from openended.metrics.families import PromptGroups, SamplesMetric, cosines, mask_off_diagonal, prompts_of
 
 
 def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
-    """Compute the mean distance of each text to the nearest other text of its prompt.
+    """Compute the mean distance of each text to the nearest other text of its prompt (Shaib et al. 2024).
 
     Args:
         embeddings: Shape (n, d), no row all zero.
@@ -32,8 +30,6 @@ def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
 
     Raises:
         UndefinedMetric: If no prompt has two texts or a row is all zero.
-
-    Source: Shaib et al. 2024.
 
     >>> chamfer(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]), ["a", "a", "a"])
     0.3333333333333333
@@ -49,18 +45,15 @@ def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups) -> F64:
     return out
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class Chamfer(SamplesMetric):
     """Mean distance of each text to the nearest other text of its prompt."""
 
-    name: ClassVar[str] = "chamfer"
-    version: ClassVar[int] = 1
-    bounds: ClassVar[tuple[float, float]] = (0.0, 2.0)
-    titles: ClassVar[Mapping[str, str]] = {"chamfer": "Chamfer"}
+    name = "chamfer"
+    bounds = (0.0, 2.0)
+    titles = {"chamfer": "Chamfer"}
 
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 
     def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> Mapping[str, F64]:
-        """Return the distance of each prompt."""
         return {"chamfer": _compute_by_prompt(embeddings, prompts)}

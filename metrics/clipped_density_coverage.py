@@ -21,13 +21,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.core import (
     F64,
-    Direction,
+    I64,
     Features,
     Floats,
     MetricResult,
@@ -35,14 +35,16 @@ from openended.harness.core import (
     Replicates,
     Scope,
     UndefinedMetric,
-    register,
+    metric,
+    ranged,
 )
-from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._embeddings.neighbors import DistancePoints, count_balls, median_radius, prepare, radii
 from openended.metrics._embeddings.resampled_neighbors import resample_clipped
 from openended.metrics.families import TwoSample
+
+Points = tuple[DistancePoints, DistancePoints]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -56,21 +58,16 @@ class ClippedResult(Values):
 
 
 def clipped_density_coverage(*, human: Floats, model: Floats, k: int = 5) -> ClippedResult:
-    """Compute clipped density and clipped coverage.
+    """Compute clipped density and clipped coverage (Salvy, Talbot and Thirion 2026).
 
     Args:
         human: Embeddings of human texts, shape (n_human, d), n_human > k + 1.
         model: Embeddings of model texts, shape (n_model, d), n_model > k.
         k: Neighbor that sets the radius, at least 1.
 
-    Returns:
-        The two values.
-
     Raises:
         ValueError: If shapes do not fit, a number is not finite or k is below 1.
         UndefinedMetric: If a side has too few texts, or no human text is near another one.
-
-    Source: Salvy, Talbot and Thirion 2026.
 
     >>> human, model = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([[1.1], [9.0]])
     >>> clipped_density_coverage(human=human, model=model, k=1).clipped_density
@@ -99,23 +96,15 @@ def _compute(human: DistancePoints, model: DistancePoints, k: int) -> ClippedRes
     )
 
 
-def _clip(counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]], k: int) -> float:
+def _clip(counts: I64, k: int) -> float:
     return float(np.minimum(counts, k).mean() / k)
 
 
 def compute_expected_shares(num_human: int, num_model: int, k: int) -> F64:
-    """Return f(0), …, f(M): the expected share of neighbors inside human balls if m model texts are good.
+    """Return f(0), …, f(M), shape (M + 1,): the expected share of neighbors inside human balls if m texts are good.
 
     A ball holds a share of the distribution that is Beta(k, N - k), so the number of m good texts in it is
     beta-binomial. sum_j min(j, k) P(j) = k - sum_{j < k} (k - j) P(j) needs only the first k terms.
-
-    Args:
-        num_human: N, over k.
-        num_model: M.
-        k: Neighbor that sets the radius.
-
-    Returns:
-        Shape (M + 1,), increasing from 0.
     """
     from scipy.special import betaln, gammaln
 
@@ -135,62 +124,44 @@ def _calibrate(share: float, expected: F64) -> float:
     return float(np.searchsorted(expected, share - 1e-12) / len(expected))
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class ClippedDensityCoverage(TwoSample):
     """Clipped density and clipped coverage of the model's texts."""
 
-    name: ClassVar[str] = "clipped_density_coverage"
-    version: ClassVar[int] = 2
-    direction: ClassVar[Direction] = "higher"
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    titles: ClassVar[Mapping[str, str]] = {"clipped_density": "Clipped density", "clipped_coverage": "Clipped coverage"}
+    name = "clipped_density_coverage"
+    version = 2
+    direction = "higher"
+    bounds = (0.0, 1.0)
+    titles = {"clipped_density": "Clipped density", "clipped_coverage": "Clipped coverage"}
 
-    most: ClassVar[int | None] = 50_000  # all pairs, as knn_precision_recall
-    k: int = 5  # Salvy et al. 2026
+    most = 50_000  # all pairs, as knn_precision_recall
+    k: int = ranged(5, "[1, inf)", "at least 1")  # Salvy et al. 2026
     scope: Scope = "prompt_and_continuation"  # as MAUVE
 
-    def check(self) -> None:
-        """Refuse a number of neighbors below 1."""
-        self.require(self.k >= 1, "k", "at least 1")
-
     def explain_too_few(self, num_human: int, num_model: int) -> str:
-        """Return why the texts are too few for a number of neighbors that was set."""
         least = min(num_human - 1, num_model)
         if self.k == type(self).k or self.k < least:
             return ""
         return f"k={self.k}: needs more than {self.k} texts a side, this run has {least}; raise num_examples"
 
-    def prepare(self, features: Features) -> tuple[DistancePoints, DistancePoints]:
-        """Return both sides ready for distances.
-
-        Raises:
-            UndefinedMetric: If a side has at most k texts.
-        """
+    def prepare(self, features: Features) -> Points:
         human, model = self.pair(features)
         return prepare(*check_sides(human=human, model=model, least=self.k + 1))
 
-    def compute(
-        self, features: Features, prepared: tuple[DistancePoints, DistancePoints] | None = None
-    ) -> MetricResult:
-        """Compute the two values."""
+    def compute(self, features: Features, prepared: Points | None = None) -> MetricResult:
         values = dict(_compute(*(prepared or self.prepare(features)), self.k))
         return self.result(features, "clipped_density", values)
 
     def replicates(
-        self,
-        features: Features,
-        result: MetricResult,  # noqa: ARG002
-        plan: Plan,
-        prepared: tuple[DistancePoints, DistancePoints] | None = None,
+        self, features: Features, result: MetricResult, plan: Plan, prepared: Points | None = None
     ) -> Mapping[str, Replicates]:
-        """Take subsets of three fifths of the prompts and recompute the radii, as k-NN precision and recall."""
-        ids = [self.sort_ids(side) for side in (features.human, features.model)]
-        subsets = [plan.subsets(side, SUBSET_SHARE) for side in ids]
-        sizes = [int(np.count_nonzero(table[0])) for table in subsets]
-        if sizes[0] < self.k + 2:
-            return {}
-        calibrate = partial(_calibrate, expected=compute_expected_shares(sizes[0], sizes[1], self.k))
         points = prepared or self.prepare(features)
-        values = resample_clipped(*points, subsets[0], subsets[1], k=self.k, calibrate=calibrate)
-        return {name: plan.build_subset_replicates(ids[1], SUBSET_SHARE, draws) for name, draws in values.items()}
+
+        def resample(human: NDArray[np.bool_], model: NDArray[np.bool_]) -> dict[str, F64]:
+            sizes = int(np.count_nonzero(human[0])), int(np.count_nonzero(model[0]))
+            if sizes[0] < self.k + 2:
+                return {}
+            calibrate = partial(_calibrate, expected=compute_expected_shares(*sizes, self.k))
+            return resample_clipped(*points, human, model, k=self.k, calibrate=calibrate)
+
+        return self.subsample(features, plan, resample)

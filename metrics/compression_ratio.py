@@ -15,23 +15,20 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 
 from openended.harness.core import (
-    Direction,
     Features,
     Metric,
     MetricResult,
     Need,
     Plan,
     Replicates,
-    Resampling,
     Scope,
     UndefinedMetric,
-    register,
+    metric,
+    ranged,
 )
 
 _WINDOW = 1 << 15  # bytes that DEFLATE looks back
@@ -41,7 +38,7 @@ _GZIP = 16 + zlib.MAX_WBITS  # zlib's way to ask for a gzip frame
 
 
 def compression_ratio(texts: Iterable[str], *, level: int = 9) -> float:
-    """Bytes of the texts over bytes of the compressed texts.
+    """Bytes of the texts over bytes of the compressed texts (Shaib et al. 2024, section 3).
 
     Args:
         texts: The texts, joined by line feeds.
@@ -53,8 +50,6 @@ def compression_ratio(texts: Iterable[str], *, level: int = 9) -> float:
     Raises:
         UndefinedMetric: If the texts are all empty.
         ValueError: If `level` is not from 1 to 9.
-
-    Source: Shaib et al. 2024, section 3.
 
     >>> compression_ratio(["a" * 1000]) > 20
     True
@@ -74,39 +69,30 @@ def compression_ratio(texts: Iterable[str], *, level: int = 9) -> float:
     return before / (after + len(packer.flush()))
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class CompressionRatio(Metric):
     """Bytes of all texts over their bytes after DEFLATE."""
 
-    name: ClassVar[str] = "compression_ratio"
-    version: ClassVar[int] = 1
-    family: ClassVar[Literal["text"]] = "text"
-    direction: ClassVar[Direction] = "match_human"
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    resampling: ClassVar[Resampling] = "subsample"  # a repeated text compresses to almost nothing
-    sides: ClassVar[Literal["one"]] = "one"
-    titles: ClassVar[dict[str, str]] = {"compression_ratio": "Compr. ratio"}
+    name = "compression_ratio"
+    family = "text"
+    direction = "match_human"
+    bounds = (0.0, np.inf)
+    resampling = "subsample"  # a repeated text compresses to almost nothing
+    sides = "one"
+    titles = {"compression_ratio": "Compr. ratio"}
 
     scope: Scope = "continuation"
-    level: int = 9  # Shaib et al. 2024 use Python's gzip, whose default is 9
-
-    def check(self) -> None:
-        """Check the options."""
-        self.require(1 <= self.level <= 9, "level", "an integer from 1 to 9")
+    level: int = ranged(9, "[1, 9]", "an integer from 1 to 9")  # Shaib et al. 2024: Python's gzip, whose default is 9
 
     def needs(self) -> tuple[Need, ...]:
-        """Return the texts."""
         return (Need("texts", scope=self.scope),)
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute the ratio."""
-        texts = features.model.texts(self.needs()[0])
-        value = compression_ratio(texts, level=self.level)
+        value = compression_ratio(features.model.texts(self.needs()[0]), level=self.level)
         return self.result(features, "compression_ratio", {"compression_ratio": value})
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
-        """Draw blocks of prompts: a block's bytes, and how many it adds after what stands before it.
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Draw blocks of prompts: a block's bytes, and how many it adds after the blocks before it.
 
         The compressor looks back 32 kB and no further, so that the bytes that blocks add are all but independent.
         """
@@ -115,17 +101,12 @@ class CompressionRatio(Metric):
         block = prompt * min(_BLOCKS, max(10, len(names) // _LEAST), len(names)) // len(names)
         before, after, window = [], [], b""
         for number in range(int(block.max()) + 1):
-            block_text = (
-                "\n".join(texts[i] for i in np.flatnonzero(block == number)).encode("utf-8", "surrogatepass") + b"\n"
-            )
-            packer = (
-                zlib.compressobj(self.level, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=window)
-                if window
-                else (zlib.compressobj(self.level, zlib.DEFLATED, -zlib.MAX_WBITS))
-            )
-            before.append(len(block_text))
-            after.append(len(packer.compress(block_text)) + len(packer.flush()))
-            window = (window + block_text)[-_WINDOW:]
+            joined = "\n".join(texts[i] for i in np.flatnonzero(block == number)) + "\n"
+            raw = joined.encode("utf-8", "surrogatepass")
+            packer = zlib.compressobj(self.level, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=window)
+            before.append(len(raw))
+            after.append(len(packer.compress(raw)) + len(packer.flush()))
+            window = (window + raw)[-_WINDOW:]
         sizes = np.array([before, after], dtype=np.float64)
         mean = plan.mean([f"{number:06d}" for number in range(len(before))], sizes[0] / sizes[1], sizes[1])
         return {"compression_ratio": mean}

@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,6 @@ from numpy.typing import NDArray
 from openended.harness.core import (
     F64,
     I64,
-    Direction,
     Features,
     Floats,
     MetricResult,
@@ -37,7 +35,8 @@ from openended.harness.core import (
     Replicates,
     Scope,
     UndefinedMetric,
-    register,
+    metric,
+    ranged,
 )
 from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._embeddings.blocks import check_sides
@@ -61,20 +60,15 @@ class Distances:
 
 
 def auth_pct(*, human: Floats, model: Floats) -> float:
-    """Compute the percentage of model texts that copy no human text.
+    """Compute the percentage, 0 to 100, of model texts that copy no human text (Alaa et al. 2022).
 
     Args:
         human: Embeddings of the training texts, shape (n_human, d), n_human >= 2.
         model: Embeddings of model texts, shape (n_model, d).
 
-    Returns:
-        0 to 100.
-
     Raises:
         ValueError: If shapes do not fit or a number is not finite.
         UndefinedMetric: If there are fewer than two human texts or no model text.
-
-    Source: Alaa et al. 2022.
 
     >>> auth_pct(human=np.array([[0.0], [1.0], [5.0]]), model=np.array([[0.1], [7.0], [30.0], [-4.0]]))
     50.0
@@ -82,11 +76,11 @@ def auth_pct(*, human: Floats, model: Floats) -> float:
     human, model = check_sides(human=human, model=model, least=1)
     if len(human) < 2:
         raise UndefinedMetric(f"needs at least 2 human texts; there are {len(human)}")
-    return 100.0 * float(_find_authentic(_measure(human, human, same_side=True), _measure(model, human)).mean())
+    return _compute_auth_pct(_measure(human, human, same_side=True), _measure(model, human))
 
 
 def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, seed: int = 0) -> float:
-    """Compute C_T: whether model texts are nearer to the training texts than test texts are.
+    """Compute C_T: whether model texts are nearer to the training texts than test texts are (Meehan et al. 2020).
 
     Args:
         train: Embeddings of training texts, shape (n_train, d).
@@ -101,8 +95,6 @@ def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, see
     Raises:
         ValueError: If shapes do not fit or a number is not finite.
         UndefinedMetric: If no cell has five model and five test texts.
-
-    Source: Meehan, Chaudhuri and Dasgupta 2020.
     """
     train, test = check_sides(human=train, model=test, least=1)
     train, model = check_sides(human=train, model=model, least=1)
@@ -122,11 +114,9 @@ def _measure(rows: Floats, others: Floats, *, same_side: bool = False) -> F64:
     return table
 
 
-def _find_authentic(human: F64, model: F64) -> NDArray[np.bool_]:
-    """Return whether each model text is farther from its nearest human text than that one from its own neighbor."""
+def _compute_auth_pct(human: F64, model: F64) -> float:
     nearest = model.argmin(axis=1)
-    authentic: NDArray[np.bool_] = model[np.arange(len(model)), nearest] > human.min(axis=1)[nearest]
-    return authentic
+    return 100.0 * float((model[np.arange(len(model)), nearest] > human.min(axis=1)[nearest]).mean())
 
 
 def _find_centers(rows: Floats, cells: int, seed: int) -> F64:
@@ -138,65 +128,46 @@ def _find_centers(rows: Floats, cells: int, seed: int) -> F64:
 
 
 def _weigh_cells(test: F64, model: F64, test_cells: I64, model_cells: I64, cells: int) -> float:
-    """Return the mean Mann-Whitney z over cells, weighted by their test texts."""
+    """Return the mean Mann-Whitney z over cells, weighted by their test texts; below 0: model distances are smaller."""
     total, weight = 0.0, 0
     for cell in range(cells):
-        a, b = test[test_cells == cell], model[model_cells == cell]
-        if min(len(a), len(b)) >= _LEAST:
-            total += len(a) * _compare_ranks(a, b)
-            weight += len(a)
+        a, b = np.sort(test[test_cells == cell]), model[model_cells == cell]
+        n, m = len(a), len(b)
+        if min(n, m) >= _LEAST:
+            below = np.searchsorted(a, b, side="left") + np.searchsorted(a, b, side="right")
+            total += n * float((below.sum() / 2 - n * m / 2) / math.sqrt(n * m * (n + m + 1) / 12))
+            weight += n
     if not weight:
         raise UndefinedMetric(f"no cell has {_LEAST} model and {_LEAST} test texts")
     return total / weight
 
 
-def _compare_ranks(test: F64, model: F64) -> float:
-    """Return the z-score of the Mann-Whitney U of the model's distances; below 0: they are the smaller ones."""
-    ordered = np.sort(test)
-    below = np.searchsorted(ordered, model, side="left") + np.searchsorted(ordered, model, side="right")
-    n, m = len(test), len(model)
-    return float((below.sum() / 2 - n * m / 2) / math.sqrt(n * m * (n + m + 1) / 12))
-
-
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class Copying(TwoSample):
     """Percent authentic and C_T of the model's texts, with the human side as training texts."""
 
-    name: ClassVar[str] = "copying"
-    version: ClassVar[int] = 1
-    direction: ClassVar[Direction] = "higher"
-    bounds: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))  # auth_pct 0 to 100; c_t is a z-score
-    titles: ClassVar[Mapping[str, str]] = {"auth_pct": "AuthPct", "c_t": "C_T"}
-    targets: ClassVar[Mapping[str, float]] = {"c_t": 0.0}
+    name = "copying"
+    direction = "higher"
+    bounds = (-np.inf, np.inf)  # auth_pct 0 to 100; c_t is a z-score
+    titles = {"auth_pct": "AuthPct", "c_t": "C_T"}
+    targets = {"c_t": 0.0}
 
-    most: ClassVar[int | None] = 4_000  # all pairs are kept
-    cells: int = 3  # of k-means, of the training texts
+    most = 4_000  # all pairs are kept
+    cells: int = ranged(3, "[1, inf)", "at least 1")  # of k-means, of the training texts
     seed: int = 0  # of k-means
     scope: Scope = "continuation"  # both sides share the prompts
 
-    def check(self) -> None:
-        """Refuse a number of cells below 1."""
-        self.require(self.cells >= 1, "cells", "at least 1")
-
     def prepare(self, features: Features) -> Distances:
-        """Return all distances.
-
-        Raises:
-            UndefinedMetric: If a side has fewer than two texts.
-        """
         human, model = self.pair(features)
         prompts = np.unique(self.sort_ids(features.human), return_inverse=True)[1]
         centers = _find_centers(human, self.cells, self.seed)
         cells = [_measure(side, centers).argmin(axis=1) for side in (human, model)]
-        return Distances(
-            _measure(human, human, same_side=True), _measure(model, human), cells[0], cells[1], prompts % 2 == 0
-        )
+        between, to_human = _measure(human, human, same_side=True), _measure(model, human)
+        return Distances(between, to_human, cells[0], cells[1], prompts % 2 == 0)
 
     def compute(self, features: Features, prepared: Distances | None = None) -> MetricResult:
-        """Compute both values."""
-        distances = self.prepare(features) if prepared is None else prepared
-        values = {"auth_pct": 100.0 * float(_find_authentic(distances.human, distances.model).mean())}
+        distances = prepared or self.prepare(features)
+        values = {"auth_pct": _compute_auth_pct(distances.human, distances.model)}
         notes = []
         try:
             values["c_t"] = self._average_directions(distances)
@@ -217,26 +188,27 @@ class Copying(TwoSample):
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: Distances | None = None
     ) -> Mapping[str, Replicates]:
-        """Take subsets of three fifths of the prompts; a z-score grows with the root of the number of texts."""
-        full = self.prepare(features) if prepared is None else prepared
-        ids = [self.sort_ids(side) for side in (features.human, features.model)]
-        draws = np.full((2, plan.count), np.nan)
-        subsets = zip(*(plan.subsets(side, SUBSET_SHARE) for side in ids), strict=True)
-        for number, (human, model) in enumerate(subsets):
-            part = Distances(
-                full.human[np.ix_(human, human)], full.model[np.ix_(model, human)],
-                full.human_cells[human], full.model_cells[model], full.is_first[human],
-            )  # fmt: skip
-            if len(part.human) < 2 or not len(part.model):
-                continue
-            draws[0, number] = 100.0 * _find_authentic(part.human, part.model).mean()
-            if "c_t" in result.values:
-                draws[1, number] = self._draw_c_t(part)
-        names = dict(zip(("auth_pct", "c_t"), draws, strict=True))
-        return {name: plan.build_subset_replicates(ids[1], SUBSET_SHARE, names[name]) for name in result.values}
+        full = prepared or self.prepare(features)
+
+        def resample(human_subsets: NDArray[np.bool_], model_subsets: NDArray[np.bool_]) -> dict[str, F64]:
+            draws = {name: np.full(plan.count, np.nan) for name in result.values}
+            for number, (human, model) in enumerate(zip(human_subsets, model_subsets, strict=True)):
+                part = Distances(
+                    full.human[np.ix_(human, human)], full.model[np.ix_(model, human)],
+                    full.human_cells[human], full.model_cells[model], full.is_first[human],
+                )  # fmt: skip
+                if len(part.human) < 2 or not len(part.model):
+                    continue
+                draws["auth_pct"][number] = _compute_auth_pct(part.human, part.model)
+                if "c_t" in draws:
+                    draws["c_t"][number] = self._draw_c_t(part)
+            return draws
+
+        return self.subsample(features, plan, resample)
 
     def _draw_c_t(self, part: Distances) -> float:
         try:
+            # A z-score grows with the root of the number of texts.
             return self._average_directions(part) / math.sqrt(SUBSET_SHARE)
         except UndefinedMetric:
             return math.nan

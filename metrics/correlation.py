@@ -51,7 +51,7 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
     """Spearman's rho or Kendall's tau-b; NaN where one side is constant.
 
     Args:
-        x: One value a system, shape (n,), n >= 2, finite.
+        x: One value per system, shape (n,), n >= 2, finite.
         y: The same systems, shape (n,).
         method: `spearman` (Pearson correlation of mid-ranks) or `kendall` (tau-b).
 
@@ -59,10 +59,15 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
     0.8
     """
     check_choice("method", method, Method)
-    left, right = _check_finite(x, "x"), _check_finite(y, "y")
-    if len(left) != len(right):
-        raise ValueError(f"expected as many values on both sides, got {len(left)} and {len(right)}")
-    return float(_compute_cosines(_to_scores(left[None], method), _to_scores(right[None], method))[0])
+    scores = []
+    for name, values in (("x", x), ("y", y)):
+        rows = np.asarray(values, dtype=np.float64)
+        if rows.ndim != 1 or len(rows) < 2 or not np.isfinite(rows).all():
+            raise ValueError(f"{name}: expected at least 2 finite numbers, got {values!r}")
+        scores.append(_to_scores(rows[None], method))
+    if scores[0].shape != scores[1].shape:
+        raise ValueError(f"expected as many values on both sides, got {len(scores[0][0])} and {len(scores[1][0])}")
+    return float(_compute_cosines(*scores)[0])
 
 
 def correlate(
@@ -80,7 +85,7 @@ def correlate(
     Systems where either value is NaN (a metric that is undefined there) are left out and not counted in `n`.
 
     Args:
-        x: One value a system, shape (n,).
+        x: One value per system, shape (n,).
         y: The same systems, shape (n,).
         method: `spearman` or `kendall`.
         permutations: Random orders where there are more than 9 systems; below, all orders are used.
@@ -104,15 +109,14 @@ def correlate(
         return Correlation(math.nan, math.nan, math.nan, math.nan, n, n <= _MOST_EXACT)
     scored = [_to_scores(side[None], method)[0] for side in (left, right)]
     p_value = _compute_permutation_p(scored[0], scored[1], n, permutations, seed)
-    low, high = _bootstrap_interval(left, right, method, draws, level, seed)
+
+    picks = make_random_stream(seed, "bootstrap", n).integers(n, size=(draws, n))
+    values = _compute_cosines(_to_scores(left[picks], method), _to_scores(right[picks], method))
+    good = values[~np.isnan(values)]
+    low = high = math.nan  # if most resamples have no correlation
+    if len(good) and 2 * len(good) >= draws:
+        low, high = np.quantile(good, [(1 - level) / 2, (1 + level) / 2]).tolist()
     return Correlation(value, p_value, low, high, n, n <= _MOST_EXACT)
-
-
-def _check_finite(values: ArrayLike, name: str) -> F64:
-    rows = np.asarray(values, dtype=np.float64)
-    if rows.ndim != 1 or len(rows) < 2 or not np.isfinite(rows).all():
-        raise ValueError(f"{name}: expected at least 2 finite numbers, got {values!r}")
-    return rows
 
 
 def _to_scores(rows: F64, method: Method) -> F64:
@@ -146,47 +150,29 @@ def _compute_permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int)
     exact = n <= _MOST_EXACT
     orders: Any = itertools.permutations(range(n))
     rng = make_random_stream(seed, "permutation", n)
-    hits, left = 0, math.factorial(n) if exact else permutations
-    total = left
+    hits, total = 0, math.factorial(n) if exact else permutations
+    left = total
     while left:
         size = min(left, max(1, _BLOCK // a.size))
         if exact:
             block = np.array(list(itertools.islice(orders, size)), dtype=np.int64)
         else:
             block = np.argsort(rng.random((size, n)), axis=1)
-        values = _permute_products(a, b, block) / norm
-        hits += int(np.sum(np.abs(values) >= observed - _SAME))
+        if a.ndim == 1:
+            products = b[block] @ a
+        else:
+            products = np.einsum("mij,ij->m", b[block[:, :, None], block[:, None, :]], a)
+        hits += int(np.sum(np.abs(products / norm) >= observed - _SAME))
         left -= size
     # A random test counts the observed order among the orders, so that p is never 0 (Phipson & Smyth 2010).
     return hits / total if exact else (hits + 1) / (total + 1)
-
-
-def _permute_products(a: F64, b: F64, orders: Any) -> F64:  # noqa: ANN401
-    """Return inner products of `a` with `b` in each order, shape (orders,)."""
-    if a.ndim == 1:
-        out: F64 = b[orders] @ a
-        return out
-    moved: F64 = b[orders[:, :, None], orders[:, None, :]]
-    return np.asarray(np.einsum("mij,ij->m", moved, a), dtype=np.float64)
-
-
-def _bootstrap_interval(x: F64, y: F64, method: Method, draws: int, level: float, seed: int) -> tuple[float, float]:
-    """Percentile interval over resampled systems; NaN if most resamples have no correlation."""
-    n = len(x)
-    picks = make_random_stream(seed, "bootstrap", n).integers(n, size=(draws, n))
-    values = _compute_cosines(_to_scores(x[picks], method), _to_scores(y[picks], method))
-    good = values[~np.isnan(values)]
-    if not len(good) or 2 * len(good) < draws:
-        return math.nan, math.nan
-    low, high = np.quantile(good, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 def agreement_scores(values: ArrayLike, *, direction: Turn, human: float | None = None) -> F64:
     """Turn a metric's values into "more is better", so that a positive correlation is agreement with people.
 
     Args:
-        values: One value a system, shape (n,).
+        values: One value per system, shape (n,).
         direction: `higher` and `none` stay, `lower` changes sign, `match_human` becomes −|value − human value|.
         human: The human value, for `match_human`.
 

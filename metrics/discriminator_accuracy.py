@@ -18,14 +18,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.core import (
     I64,
-    Direction,
     Features,
     Floats,
     MetricResult,
@@ -34,7 +33,8 @@ from openended.harness.core import (
     Scope,
     UndefinedMetric,
     make_random_stream,
-    register,
+    metric,
+    ranged,
 )
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_sides, limit_magnitude
@@ -65,7 +65,7 @@ def discriminator_accuracy(
     human_groups: ArrayLike | None = None,
     model_groups: ArrayLike | None = None,
 ) -> DiscriminatorResult:
-    """Compute the held-out accuracy.
+    """Compute the held-out accuracy (Pillutla et al. 2021, appendix C).
 
     Args:
         human: Embeddings of human texts, shape (n_human, d).
@@ -76,14 +76,9 @@ def discriminator_accuracy(
         human_groups: The prompt of each human row, shape (n_human,); none: row i of both sides is of prompt i.
         model_groups: The prompt of each model row, shape (n_model,); both or neither.
 
-    Returns:
-        The accuracy, the penalty and the number of held-out texts.
-
     Raises:
         ValueError: If shapes do not fit, a number is not finite or an option is out of range.
         UndefinedMetric: If a side has fewer than 2 · folds texts, or too few prompts for train and test.
-
-    Source: Pillutla et al. 2021, appendix C.
     """
     held_out = _classify(human, model, test_share, folds, seed, (human_groups, model_groups))
     return DiscriminatorResult(held_out.accuracy, held_out.penalty, held_out.count)
@@ -130,13 +125,22 @@ def _classify(
         parts = _split_by_group([np.asarray(human_groups), np.asarray(model_groups)], test_share, folds, seed)
     (train_h, fold_h, test_h), (train_m, fold_m, test_m) = parts
     rows = np.vstack([human[train_h], model[train_m]]).astype(np.float64)
-    center, spread = rows.mean(axis=0), rows.std(axis=0)
-    spread[spread <= 1e-12 * np.abs(center)] = np.inf  # constant features carry no information
+    center, scale = rows.mean(axis=0), rows.std(axis=0)
+    scale[scale <= 1e-12 * np.abs(center)] = np.inf  # constant features carry no information
+    rows, fold = (rows - center) / scale, np.concatenate([fold_h, fold_m])
     labels = np.repeat([0, 1], [len(train_h), len(train_m)])
-    scaled = (rows - center) / spread
-    chosen, classifier = _fit(scaled, labels, np.concatenate([fold_h, fold_m]))
+
+    scores = []
+    for penalty in _PENALTIES:
+        correct = 0
+        for left_out in (fold == i for i in np.unique(fold)):
+            answers = _train(rows[~left_out], labels[~left_out], penalty).predict(rows[left_out])
+            correct += int(np.sum(answers == labels[left_out]))
+        scores.append(correct)
+    chosen = _PENALTIES[int(np.argmax(scores))]  # the strongest among equals
+    classifier = _train(rows, labels, chosen)
     sides = tuple(
-        (test, classifier.predict((np.asarray(side[test], dtype=np.float64) - center) / spread) == label)
+        (test, classifier.predict((np.asarray(side[test], dtype=np.float64) - center) / scale) == label)
         for label, side, test in ((0, human, test_h), (1, model, test_m))
     )
     return ClassifierPredictions(chosen, sides)
@@ -170,19 +174,6 @@ def _split_by_group(
     return parts
 
 
-def _fit(rows: Floats, labels: I64, fold: I64) -> tuple[float, Any]:
-    """Choose the penalty by cross-validated accuracy (the strongest among equals) and fit on all rows."""
-    scores = []
-    for penalty in _PENALTIES:
-        right = 0
-        for i in np.unique(fold):
-            train = fold != i
-            right += int(np.sum(_train(rows[train], labels[train], penalty).predict(rows[~train]) == labels[~train]))
-        scores.append(right)
-    chosen = _PENALTIES[int(np.argmax(scores))]
-    return chosen, _train(rows, labels, chosen)
-
-
 def _train(rows: Floats, labels: I64, penalty: float) -> Any:  # noqa: ANN401 - a fitted scikit-learn classifier
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -193,51 +184,38 @@ def _train(rows: Floats, labels: I64, penalty: float) -> Any:  # noqa: ANN401 - 
         return LogisticRegression(C=penalty, solver="lbfgs", max_iter=200, class_weight="balanced").fit(rows, labels)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class DiscriminatorAccuracy(TwoSample):
     """Held-out accuracy of a linear classifier of model against human texts."""
 
-    name: ClassVar[str] = "discriminator_accuracy"
-    version: ClassVar[int] = 2
-    direction: ClassVar[Direction] = "lower"
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    titles: ClassVar[Mapping[str, str]] = {"accuracy": "Disc. acc."}
-    targets: ClassVar[Mapping[str, float]] = {"accuracy": 0.5}  # chance
+    name = "discriminator_accuracy"
+    version = 2
+    direction = "lower"
+    bounds = (0.0, 1.0)
+    titles = {"accuracy": "Disc. acc."}
+    targets = {"accuracy": 0.5}  # chance
 
-    most: ClassVar[int | None] = 100_000  # float64 copies of all rows, and hundreds of passes over them
-    test_share: float = 0.2  # not from the paper, whose split depends on its data sets
-    folds: int = 5  # scikit-learn's default
-    seed: int = 25  # as MAUVE
+    most = 100_000  # float64 copies of all rows, and hundreds of passes over them
+    test_share: float = ranged(0.2, "(0, 1)", "a share in (0, 1)")  # the paper's split depends on its data sets
+    folds: int = ranged(5, "[2, inf)", "at least 2")  # scikit-learn's default
+    seed: int = ranged(25, "[0, inf)", "at least 0")  # as MAUVE
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
 
-    def check(self) -> None:
-        """Refuse options out of range."""
-        self.require(0 < self.test_share < 1, "test_share", "a share in (0, 1)")
-        self.require(self.folds >= 2, "folds", "at least 2")
-        self.require(self.seed >= 0, "seed", "at least 0")
-
     def prepare(self, features: Features) -> ClassifierPredictions:
-        """Train the classifier and classify the held-out texts."""
         human, model = self.pair(features)
         prompts = self.prompts(features) or (None, None)
         return _classify(human, model, self.test_share, self.folds, self.seed, prompts)
 
     def compute(self, features: Features, prepared: ClassifierPredictions | None = None) -> MetricResult:
-        """Compute the accuracy; a note shows the penalty."""
         held_out = prepared or self.prepare(features)
         notes = [f"{held_out.count} held-out texts; C={held_out.penalty:g} by cross-validation; 0.5 is chance"]
         return self.result(features, "accuracy", {"accuracy": held_out.accuracy}, notes=notes)
 
     def replicates(
-        self,
-        features: Features,
-        result: MetricResult,  # noqa: ARG002
-        plan: Plan,
-        prepared: ClassifierPredictions | None = None,
+        self, features: Features, result: MetricResult, plan: Plan, prepared: ClassifierPredictions | None = None
     ) -> Mapping[str, Replicates]:
         """Draw the held-out texts, for the classifier as it is."""
         held_out = prepared or self.prepare(features)
-        sides = zip((features.human, features.model), held_out.sides, strict=True)
-        shares = [plan.mean(self.sort_ids(side)[rows], correct.astype(np.float64)) for side, (rows, correct) in sides]
+        sides = zip(self.sort_both_ids(features), held_out.sides, strict=True)
+        shares = [plan.mean(ids[rows], correct.astype(np.float64)) for ids, (rows, correct) in sides]
         return {"accuracy": Replicates((shares[0].draws + shares[1].draws) / 2)}

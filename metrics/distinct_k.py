@@ -2,7 +2,7 @@
 
 The samples of a prompt fall into classes; the value is the number of classes, averaged over prompts: from 1 to the
 number of samples k, higher is more diverse, which says nothing of quality. `distinct_share` is classes over samples.
-Undefined with one sample a prompt. Partitions:
+Undefined with one sample per prompt. Partitions:
 
 - `exact` (default): texts are one class if they are equal, character by character.
 - `threshold`: texts whose embeddings have a cosine of at least `threshold` are one class, and so are texts that a chain
@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, DataError, Family, Features, Floats, MetricResult, Need, Scope, register
+from openended.harness.core import F64, DataError, Features, Floats, MetricResult, Need, Scope, metric, ranged
 from openended.metrics.families import PromptGroups, SamplesMetric, average_over_prompts, cosines, prompts_of
 from openended.metrics.judgments import ReadsFile, read_rows
 
@@ -33,7 +33,7 @@ _COLUMNS = ("example_id", "sample", "class")
 
 
 def distinct_k(classes: Sequence[Hashable], ids: Sequence[str]) -> float:
-    """Compute the mean number of classes of a prompt.
+    """Compute the mean number of classes of a prompt (Zhang et al. 2025).
 
     Args:
         classes: The class of each text (the text itself for `exact`), shape (n,); those of two prompts never meet.
@@ -44,8 +44,6 @@ def distinct_k(classes: Sequence[Hashable], ids: Sequence[str]) -> float:
 
     Raises:
         UndefinedMetric: If no prompt has two texts.
-
-    Source: Zhang et al. 2025.
 
     >>> distinct_k(["yes", "no", "yes"], ["p", "p", "p"])
     2.0
@@ -92,39 +90,39 @@ class Classes:
     by_text: Mapping[tuple[str, int], str]
     """(Example id, sample) → class."""
 
+    def read_for(self, ids: Sequence[str]) -> list[str]:
+        """Return the class of each row; samples are counted in the order of the rows."""
+        seen: dict[str, int] = {}
+        out = []
+        for example in ids:
+            sample = seen.get(example, 0)
+            seen[example] = sample + 1
+            if (example, sample) not in self.by_text:
+                raise DataError(f"{self.source}: no class for sample {sample} of {example}")
+            out.append(self.by_text[example, sample])
+        return out
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+
+@metric
 class DistinctK(SamplesMetric, ReadsFile):
     """How many different texts a system gives for one prompt."""
 
-    name: ClassVar[str] = "distinct_k"
-    version: ClassVar[int] = 1
-    family: ClassVar[Family] = "text"
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    titles: ClassVar[Mapping[str, str]] = {"distinct_k": "Distinct-k", "distinct_share": "Distinct share"}
+    name = "distinct_k"
+    family = "text"
+    bounds = (0.0, np.inf)
+    titles = {"distinct_k": "Distinct-k", "distinct_share": "Distinct share"}
 
     partition: Partition = "exact"
-    threshold: float = 0.8  # Jiang et al. 2025 call pairs above 0.8 similar; of `partition=threshold`
+    threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")  # Jiang et al. 2025; of `partition=threshold`
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 
-    def check(self) -> None:
-        """Refuse a threshold that is no cosine."""
-        self.require(-1 <= self.threshold <= 1, "threshold", "a cosine, -1 to 1")
-
     def needs(self) -> tuple[Need, ...]:
-        """Return the inputs of the partition; classes from a file refer to these texts."""
         if self.partition == "threshold":
             return super().needs()
         texts = Need("texts", scope=self.scope)
         return (texts, _FILE) if self.partition == "file" else (texts,)
 
     def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Classes:
-        """Read the classes of a file.
-
-        Raises:
-            DataError: If a column is missing, a cell is wrong or a text comes twice.
-        """
         columns, rows = read_rows(path, renamed)
         missing = [c for c in _COLUMNS if c not in columns]
         if missing:
@@ -133,9 +131,8 @@ class DistinctK(SamplesMetric, ReadsFile):
         for row in rows:
             sample = row.number("sample")
             if not sample >= 0 or sample != int(sample):
-                raise DataError(
-                    f"{row.where}: column 'sample': expected 0, 1, 2, …, got {row.cells.get('sample')!r:.40}"
-                )
+                cell = row.cells.get("sample")
+                raise DataError(f"{row.where}: column 'sample': expected 0, 1, 2, …, got {cell!r:.40}")
             key = row.text("example_id"), int(sample)
             if key in classes:
                 raise DataError(f"{row.where}: sample {key[1]} of {key[0]} comes twice")
@@ -143,26 +140,13 @@ class DistinctK(SamplesMetric, ReadsFile):
         return Classes(path.name, classes)
 
     def compute(self, features: Features) -> MetricResult:
-        """Count the classes of each prompt."""
         side, prompts = features.model, prompts_of(features.model.ids)
         if self.partition == "threshold":
             classes = _count_joined(side.embeddings(self.needs()[0]), prompts, self.threshold)
         elif self.partition == "file":
-            classes = _count_classes(_read_classes(side.data[_FILE], side.ids), prompts)
+            classes_of_file: Classes = side.data[_FILE]
+            classes = _count_classes(classes_of_file.read_for(side.ids), prompts)
         else:
             classes = _count_classes(side.texts(self.needs()[0]), prompts)
         values = {"distinct_k": classes, "distinct_share": classes / prompts.sizes}
         return average_over_prompts(self, features, prompts, values)
-
-
-def _read_classes(classes: Any, ids: Sequence[str]) -> list[str]:  # noqa: ANN401
-    """Return the class of each row; samples are counted in the order of the rows."""
-    seen: dict[str, int] = {}
-    out = []
-    for example in ids:
-        sample = seen.get(example, 0)
-        seen[example] = sample + 1
-        if (example, sample) not in classes.by_text:
-            raise DataError(f"{classes.source}: no class for sample {sample} of {example}")
-        out.append(classes.by_text[example, sample])
-    return out

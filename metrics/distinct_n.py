@@ -21,19 +21,22 @@ statistics; `variant` says which is computed:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, MetricResult, Plan, Replicates, Resampling, UndefinedMetric, register
+from openended.harness.core import F64, Features, MetricResult, Plan, Replicates, metric
 from openended.metrics._common.choices import check_choice
-from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics._ngrams.resampled_counts import compute_half_repeats, count_types
-from openended.metrics._ngrams.statistics import distinct_share_by_text, mean_without_nan, simctg_percent
-from openended.metrics.families import TextMetric, check_orders, describe_missing, require_defined, variant_of
+from openended.metrics._ngrams.statistics import (
+    compute_half_repeats,
+    count_types,
+    distinct_share_by_text,
+    mean_without_nan,
+    simctg_percent,
+)
+from openended.metrics.families import TextMetric, declare_orders, describe_missing, require_defined, variant_of
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 _RESHAPED = {"simctg": "without_last", "ngd": "joined"}
@@ -42,7 +45,7 @@ _RESHAPED = {"simctg": "without_last", "ngd": "joined"}
 def distinct_n(
     sequences: Sequences, *, orders: Sequence[int] = (1, 2, 3, 4, 5, 6), variant: Variant = "corpus"
 ) -> dict[int, float]:
-    """Compute the share of different n-grams for each order.
+    """Compute the share of different n-grams for each order (Li et al. 2016; variants in the module's text).
 
     Args:
         sequences: Texts as lists of token ids or strings.
@@ -56,21 +59,17 @@ def distinct_n(
         UndefinedMetric: If no text is as long as the smallest order.
         ValueError: If the variant is unknown.
 
-    Source: Li et al. 2016; variants in the module's text.
-
     >>> distinct_n([[7, 7, 7, 8]], orders=(1, 2))
     {1: 0.5, 2: 0.6666666666666666}
     """
     check_choice("variant", variant, Variant)
     reshape = _RESHAPED.get(variant)
     index = variant_of(sequences, reshape) if reshape else index_of(sequences)
-    values = {order: _share(index, order, variant) for order in orders}
-    if all(np.isnan(value) for value in values.values()):
-        raise UndefinedMetric(f"no text has an n-gram of order {min(orders)}")
-    return values
+    values = {order: _compute_share(index, order, variant) for order in orders}
+    return require_defined(values, f"no text has an n-gram of order {min(orders)}")
 
 
-def _share(index: NgramIndex, order: int, variant: Variant) -> float:
+def _compute_share(index: NgramIndex, order: int, variant: Variant) -> float:
     level = index.level(order)
     if not level.total:
         return float("nan")
@@ -85,35 +84,26 @@ def _share(index: NgramIndex, order: int, variant: Variant) -> float:
     return level.types / level.total
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class DistinctN(TextMetric):
     """Share of different n-grams; values `distinct_<order>`, for `ngd` also their sum `ngram_diversity`."""
 
-    name: ClassVar[str] = "distinct_n"
-    version: ClassVar[int] = 2
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))  # ngram_diversity is a sum over orders
-    resampling: ClassVar[Resampling] = "subsample"  # a bootstrap repeats texts, which lowers the value
-    titles: ClassVar[dict[str, str]] = {f"distinct_{n}": f"Distinct-{n}" for n in range(1, 7)} | {
-        "ngram_diversity": "n-gram diversity"
-    }
+    name = "distinct_n"
+    version = 2
+    bounds = (0.0, np.inf)  # ngram_diversity is a sum over orders
+    resampling = "subsample"  # a bootstrap repeats texts, which lowers the value
+    titles = {**{f"distinct_{n}": f"Distinct-{n}" for n in range(1, 7)}, "ngram_diversity": "n-gram diversity"}
 
-    orders: tuple[int, ...] = (1, 2, 3, 4, 5, 6)  # Pillutla et al. 2021, released code
+    orders: tuple[int, ...] = declare_orders(1, 2, 3, 4, 5, 6)  # Pillutla et al. 2021, released code
     variant: Variant = "corpus"  # pooled types over n-grams: Pillutla et al. 2021
 
-    def check(self) -> None:
-        """Check the options."""
-        super().check()
-        check_orders(self, self.orders)
-
     def compute(self, features: Features) -> MetricResult:
-        """Compute all orders."""
         corpus = self.corpus(features)
         reshape = _RESHAPED.get(self.variant)
         index = self.variant_index(features, reshape) if reshape else corpus.index
-        values = {f"distinct_{order}": _share(index, order, self.variant) for order in self.orders}
-        values = require_defined(values, "all texts are shorter than the smallest order")
-        notes = corpus.notes + describe_missing(values, "all texts are shorter")
+        values = {f"distinct_{order}": _compute_share(index, order, self.variant) for order in self.orders}
+        require_defined(values, "all texts are shorter than the smallest order")
+        notes = corpus.notes + describe_missing(values)
         per_example = {}
         if self.variant == "per_doc":
             per_example = {f"distinct_{n}": corpus.align_values(distinct_share_by_text(index, n)) for n in self.orders}
@@ -127,20 +117,20 @@ class DistinctN(TextMetric):
         """Count the distinct n-grams of random subsets of the texts; n-grams that cross joined texts are left out."""
         if self.variant == "per_doc":
             return plan.means(features.model.ids, result.per_example, result.values)
+        corpus = self.corpus(features)
         if self.variant == "simctg":
-            _, halves = self.split_texts(features, plan)
-            index = self.variant_index(features, "without_last")
+            index, halves = self.variant_index(features, "without_last"), plan.halves(corpus.ids)
             return {f"distinct_{n}": Replicates(1.0 - compute_half_repeats(index, n, halves)) for n in self.orders}
-        corpus, ids = self.corpus_and_prompts(features)
-        subsets = plan.subsets(ids, SUBSET_SHARE)
-        shares = {f"distinct_{n}": self._compute_subset_shares(corpus.index, n, subsets) for n in self.orders}
+        return corpus.subsample(plan, lambda subsets: self._resample(corpus.index, subsets))
+
+    def _resample(self, index: NgramIndex, subsets: NDArray[np.bool_]) -> dict[str, F64]:
+        shares = {}
+        for order in self.orders:
+            total, types, once = count_types(index, order, subsets)
+            if self.variant == "li":
+                total = np.asarray(subsets @ index.lengths.astype(np.float64), dtype=np.float64)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                shares[f"distinct_{order}"] = (once if self.variant == "hapax" else types) / total
         if self.variant == "ngd":
             shares["ngram_diversity"] = np.nansum(list(shares.values()), axis=0)
-        return {name: plan.build_subset_replicates(ids, SUBSET_SHARE, values) for name, values in shares.items()}
-
-    def _compute_subset_shares(self, index: NgramIndex, order: int, subsets: NDArray[np.bool_]) -> F64:
-        total, types, once = count_types(index, order, subsets)
-        if self.variant == "li":
-            total = np.asarray(subsets @ index.lengths.astype(np.float64), dtype=np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return (once if self.variant == "hapax" else types) / total
+        return shares

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
-from openended.harness.core import Features, MetricResult, Plan, Replicates, Resampling, UndefinedMetric, register
+from openended.harness.core import Features, MetricResult, Plan, Replicates, metric
 from openended.metrics._common.choices import check_choice
-from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics._ngrams.resampled_counts import compute_subset_entropies
-from openended.metrics._ngrams.statistics import corpus_entropy, entropy_by_text, mean_without_nan
-from openended.metrics.families import TextMetric, check_orders, describe_missing, require_defined
+from openended.metrics._ngrams.statistics import (
+    compute_subset_entropies,
+    corpus_entropy,
+    entropy_by_text,
+    mean_without_nan,
+)
+from openended.metrics.families import TextMetric, declare_orders, describe_missing, require_defined
 
 Average = Literal["corpus", "texts"]
 
@@ -32,7 +34,7 @@ Average = Literal["corpus", "texts"]
 def ngram_entropy(
     sequences: Sequences, *, orders: Sequence[int] = (1,), average: Average = "corpus"
 ) -> dict[int, float]:
-    """Entropy of n-grams for each order.
+    """Entropy of n-grams for each order (Zhang et al. 2018; mean over texts: Dieleman et al. 2022).
 
     Args:
         sequences: Texts as lists of token ids or strings.
@@ -46,8 +48,6 @@ def ngram_entropy(
         UndefinedMetric: If no text is as long as the smallest order.
         ValueError: If `average` is unknown.
 
-    Source: Zhang et al. 2018 (corpus); Dieleman et al. 2022 (texts).
-
     >>> round(ngram_entropy([["a", "b"], ["a", "b"]])[1], 6)
     0.693147
     """
@@ -55,59 +55,51 @@ def ngram_entropy(
     index = index_of(sequences)
     compute_entropy = corpus_entropy if average == "corpus" else _average_text_entropy
     values = {order: compute_entropy(index, order) for order in orders}
-    if all(math.isnan(value) for value in values.values()):
-        raise UndefinedMetric(f"no text has an n-gram of order {min(orders)}")
-    return values
+    return require_defined(values, f"no text has an n-gram of order {min(orders)}")
 
 
 def _average_text_entropy(index: NgramIndex, order: int) -> float:
     return mean_without_nan(entropy_by_text(index, order))
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class Entropy(TextMetric):
     """Entropy of n-grams; values `entropy_<order>` (corpus) and `text_entropy_<order>` (mean over texts)."""
 
-    name: ClassVar[str] = "entropy"
-    version: ClassVar[int] = 2
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    resampling: ClassVar[Resampling] = "bootstrap"  # the primary value is a mean over texts
-    titles: ClassVar[dict[str, str]] = {f"entropy_{n}": f"Corpus entropy-{n}" for n in range(1, 5)} | {
-        f"text_entropy_{n}": f"Entropy-{n}" for n in range(1, 5)
+    name = "entropy"
+    version = 2
+    bounds = (0.0, math.inf)
+    resampling = "bootstrap"  # the primary value is a mean over texts
+    titles = {
+        **{f"entropy_{n}": f"Corpus entropy-{n}" for n in range(1, 5)},
+        **{f"text_entropy_{n}": f"Entropy-{n}" for n in range(1, 5)},
     }
 
-    orders: tuple[int, ...] = (1, 2, 3, 4)  # Zhang et al. 2018 report 4; diffusion language models 1
+    orders: tuple[int, ...] = declare_orders(1, 2, 3, 4)  # Zhang et al. 2018 report 4; diffusion language models 1
     measured_in: Literal["nats", "bits"] = "nats"
 
-    def check(self) -> None:
-        """Check the options."""
-        super().check()
-        check_orders(self, self.orders)
+    @property
+    def _scale(self) -> float:
+        return 1.0 if self.measured_in == "nats" else 1.0 / math.log(2.0)
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute all orders."""
         corpus = self.corpus(features)
-        scale = 1.0 if self.measured_in == "nats" else 1.0 / math.log(2.0)
-        by_text = {f"text_entropy_{n}": scale * entropy_by_text(corpus.index, n) for n in self.orders}
+        by_text = {f"text_entropy_{n}": self._scale * entropy_by_text(corpus.index, n) for n in self.orders}
         values = {name: mean_without_nan(column) for name, column in by_text.items()}
-        values |= {f"entropy_{n}": scale * corpus_entropy(corpus.index, n) for n in self.orders}
-        values = require_defined(values, "all texts are shorter than the smallest order")
-        return self.result(
-            features,
-            f"text_entropy_{1 if 1 in self.orders else self.orders[0]}",
-            values,
-            notes=corpus.notes + describe_missing(values, "all texts are shorter"),
-            per_example={name: corpus.align_values(column) for name, column in by_text.items()},
-        )
+        values |= {f"entropy_{n}": self._scale * corpus_entropy(corpus.index, n) for n in self.orders}
+        require_defined(values, "all texts are shorter than the smallest order")
+        primary = f"text_entropy_{1 if 1 in self.orders else self.orders[0]}"
+        notes = corpus.notes + describe_missing(values)
+        per_example = {name: corpus.align_values(column) for name, column in by_text.items()}
+        return self.result(features, primary, values, notes=notes, per_example=per_example)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Resample texts for the means over texts; take random subsets for the entropy of the whole corpus."""
-        corpus, ids = self.corpus_and_prompts(features)
-        subsets = plan.subsets(ids, SUBSET_SHARE)
-        scale = 1.0 if self.measured_in == "nats" else 1.0 / math.log(2.0)
-        out = dict(super().replicates(features, result, plan))
-        for order in self.orders:
-            entropies = scale * compute_subset_entropies(corpus.index, order, subsets)
-            out[f"entropy_{order}"] = plan.build_subset_replicates(ids, SUBSET_SHARE, entropies)
-        return out
+        corpus = self.corpus(features)
+        of_corpus = corpus.subsample(
+            plan,
+            lambda subsets: {
+                f"entropy_{n}": self._scale * compute_subset_entropies(corpus.index, n, subsets) for n in self.orders
+            },
+        )
+        return {**super().replicates(features, result, plan), **of_corpus}

@@ -13,42 +13,36 @@ with a zero, then the mean of block means (released code of Martins et al.); eps
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, Direction, Features, MetricResult, UndefinedMetric, register
-from openended.metrics.families import TeacherForced, mean_by_row, probabilities
+from openended.harness.core import F64, Features, MetricResult, NextToken, UndefinedMetric, metric, ranged
+from openended.metrics.families import TeacherForced, probabilities
 
 
 def eps_ppl(gold_prob: ArrayLike, *, vocab_size: int, eps: float) -> float:
-    """Perplexity with a floor.
+    """Perplexity with a floor, from about 1 up (Martins et al. 2020).
 
     Args:
         gold_prob: Q of the true tokens, shape (n,).
         vocab_size: V, size of the logits.
         eps: The floor, >= 0.
 
-    Returns:
-        From about 1 up; lower is better.
-
     Raises:
         UndefinedMetric: If there is no token, or eps is 0 and Q is zero on a true token.
         ValueError: If a value is no probability, eps is negative or V below 1.
-
-    Source: Martins et al. 2020.
 
     >>> round(eps_ppl([0.5, 0.125], vocab_size=10, eps=0.0), 6)
     4.0
     """
     with np.errstate(over="ignore"):
-        return float(np.exp(_compute_nll(probabilities(gold_prob, "gold_prob"), vocab_size, eps).mean()))
+        return float(np.exp(_compute_nll(gold_prob, vocab_size, eps).mean()))
 
 
-def _compute_nll(q: F64, vocab_size: int, eps: float) -> F64:
+def _compute_nll(gold_prob: ArrayLike, vocab_size: int, eps: float) -> F64:
+    q = probabilities(gold_prob, "gold_prob")
     if vocab_size < 1 or not 0 <= eps < np.inf:
         raise ValueError(f"expected vocab_size >= 1 and eps >= 0, got {vocab_size} and {eps}")
     zeros = int(np.count_nonzero(q == 0))
@@ -58,41 +52,23 @@ def _compute_nll(q: F64, vocab_size: int, eps: float) -> F64:
     return nll
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class EpsPPL(TeacherForced):
     """Epsilon-perplexity of Q on human text, and the same at further values of eps."""
 
-    name: ClassVar[str] = "eps_ppl"
-    version: ClassVar[int] = 1
-    direction: ClassVar[Direction] = "lower"
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    exponential: ClassVar[bool] = True
-    titles: ClassVar[dict[str, str]] = {"eps_ppl": "ε-PPL"}
+    name = "eps_ppl"
+    direction = "lower"
+    bounds = (0.0, np.inf)
+    exponential = True
+    titles = {"eps_ppl": "ε-PPL"}
 
-    eps: float = 1e-5  # our default; the papers do not state one value
-    grid: tuple[float, ...] = ()  # Pillutla et al. 2021, released code: 1e-1 to 1e-7
+    eps: float = ranged(1e-5, "(0, inf)", "a number above 0")  # our default; the papers do not state one value
+    grid: tuple[float, ...] = ranged((), "(0, inf)", "numbers above 0")  # Pillutla et al. 2021: 1e-1 to 1e-7
 
-    def check(self) -> None:
-        """Refuse floors that are not positive."""
-        self.require(0 < self.eps < float("inf"), "eps", "a number above 0")
-        self.require(all(0 < e < float("inf") for e in self.grid), "grid", "numbers above 0")
+    def by_position(self, stats: NextToken) -> dict[str, F64]:
+        floors = {self.name: self.eps, **{f"{self.name}_{eps:g}": eps for eps in self.grid}}
+        return {name: _compute_nll(stats.gold_prob, stats.vocab_size, eps) for name, eps in floors.items()}
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute the perplexity at each eps, from one pass."""
-        stats = self.statistics(features)
-        values = {self.name: eps_ppl(stats.gold_prob, vocab_size=stats.vocab_size, eps=self.eps)}
-        for eps in self.grid:
-            values[f"{self.name}_{eps:g}"] = eps_ppl(stats.gold_prob, vocab_size=stats.vocab_size, eps=eps)
-        nll = _compute_nll(probabilities(stats.gold_prob, "gold_prob"), stats.vocab_size, self.eps)
-        with np.errstate(over="ignore"):
-            by_row = np.exp(mean_by_row(nll, stats.offsets))
-        return self.result(features, self.name, values, per_example={self.name: by_row})
-
-    def rows(self, features: Features, result: MetricResult) -> Mapping[str, F64]:
-        """Return the perplexity of each text at each eps."""
-        stats, out = self.statistics(features), dict(result.per_example)
-        for eps in self.grid:
-            nll = _compute_nll(probabilities(stats.gold_prob, "gold_prob"), stats.vocab_size, eps)
-            out[f"{self.name}_{eps:g}"] = np.exp(mean_by_row(nll, stats.offsets))
-        return out
+        result = super().compute(features)
+        return replace(result, per_example={self.name: result.per_example[self.name]})

@@ -1,12 +1,12 @@
 """FACE: similarity of the spectra of surprisal, from token losses alone.
 
-    spectrum of a text = |FFT(its token NLLs)| at the frequencies 0 to 1/2 a token, interpolated to 1,000 of them
+    spectrum of a text = |FFT(its token NLLs)| at the frequencies 0 to 1/2 per token, interpolated to 1,000 of them
     SO = sum_f min(h(f), m(f)) / sum_f max(h(f), m(f)),  h and m: mean spectra of human and of model texts
 
 Measures whether surprise rises and falls along model texts as along human ones: text that is flat, or that loops with a
 period, has another spectrum. Needs only stored NLLs. `so` (spectral overlap) and the correlations `pearson` and
 `spearman` are at most 1, higher is better; `emd` (earth mover's distance of the spectra as distributions over
-frequencies, in cycles a token), `kl` (human from model) and `js` (nats) are 0 for equal spectra, lower is better. The
+frequencies, in cycles per token), `kl` (human from model) and `js` (nats) are 0 for equal spectra, lower is better. The
 spectrum of a longer text is higher, so lengths matter to `so`: compare texts of equal length.
 
 Source: Yang et al. 2023, "FACE: evaluating natural language generation with Fourier analysis of cross-entropy".
@@ -18,32 +18,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import (
     F64,
-    Direction,
     Features,
-    Metric,
     MetricResult,
     Need,
     Plan,
     Ragged,
     Replicates,
-    Resampling,
     Side,
     UndefinedMetric,
-    register,
+    metric,
 )
 from openended.metrics._common.values import Values
+from openended.metrics.families import Comparison
 
 FREQUENCIES = 1000  # Yang et al. 2023
 _TINY = 1e-300
 
 Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
+SideSpectra = tuple[F64, NDArray[np.str_]]
+"""The spectra of the texts that have one, and their prompts."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -57,7 +57,7 @@ class FaceResult(Values):
     spearman: float
     """Rank correlation over frequencies."""
     emd: float
-    """Earth mover's distance of the normalized spectra, cycles a token, in [0, 1/2]."""
+    """Earth mover's distance of the normalized spectra, cycles per token, in [0, 1/2]."""
     kl: float
     """KL divergence of the human spectrum from the model's, nats."""
     js: float
@@ -65,21 +65,16 @@ class FaceResult(Values):
 
 
 def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> FaceResult:
-    """Compare the mean spectra of token losses.
+    """Compare the mean spectra of token losses (Yang et al. 2023).
 
     Args:
-        human_nll: One row a human text: -log p of each scored token.
+        human_nll: One row per human text: -log p of each scored token.
         model_nll: The same of model texts.
         standardize: Whether each text is shifted and scaled to mean 0 and standard deviation 1 first.
-
-    Returns:
-        The six values.
 
     Raises:
         ValueError: If a loss is not finite.
         UndefinedMetric: If a side has no text with two scored tokens.
-
-    Source: Yang et al. 2023.
 
     >>> face(human_nll=[[1.0, 2.0, 3.0, 4.0]], model_nll=[[2.0, 4.0, 6.0, 8.0]]).so
     0.5
@@ -148,53 +143,38 @@ def _correlate(a: F64, b: F64) -> float:
     return float(a @ b) / scale if scale > 0 else float("nan")
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
-class Face(Metric):
+@metric
+class Face(Comparison):
     """Overlap, correlations and distances of the mean spectra of token losses."""
 
-    name: ClassVar[str] = "face"
-    version: ClassVar[int] = 1
-    family: ClassVar[Literal["scored"]] = "scored"
-    direction: ClassVar[Direction] = "higher"
-    bounds: ClassVar[tuple[float, float]] = (-1.0, float("inf"))  # correlations from -1, kl has no upper bound
-    resampling: ClassVar[Resampling] = "subsample"
-    sides: ClassVar[Literal["two"]] = "two"
-    ceiling: ClassVar[bool] = True
-    titles: ClassVar[Mapping[str, str]] = {
+    name = "face"
+    family = "scored"
+    direction = "higher"
+    bounds = (-1.0, np.inf)  # correlations from -1, kl has no upper bound
+    titles = {
         "so": "FACE-SO", "pearson": "FACE-Pearson", "spearman": "FACE-Spearman", "emd": "FACE-EMD", "kl": "FACE-KL",
         "js": "FACE-JS",
     }  # fmt: skip
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"emd": "lower", "kl": "lower", "js": "lower"}
+    directions = {"emd": "lower", "kl": "lower", "js": "lower"}
 
     standardize: bool = False  # an option of Yang et al. 2023
 
     def needs(self) -> tuple[Need, ...]:
-        """Return the scorer's losses of the continuations."""
         return (Need("token_nll", by="scorer", options=(("bos", False),)),)
 
-    def prepare(self, features: Features) -> tuple[F64, F64, list[NDArray[np.str_]]]:
-        """Return the spectra of both sides and the prompts of their rows, sorted by example id.
+    def prepare(self, features: Features) -> tuple[SideSpectra, SideSpectra]:
+        return self._prepare_side(features.human), self._prepare_side(features.model)
 
-        Raises:
-            UndefinedMetric: If a side has no text with two scored tokens.
-        """
-        human, model = (self._prepare_side(side) for side in (features.human, features.model))
-        return human[0], model[0], [human[1], model[1]]
-
-    def _prepare_side(self, side: Side) -> tuple[F64, NDArray[np.str_]]:
+    def _prepare_side(self, side: Side) -> SideSpectra:
         spectra, is_included = _compute_spectra(side.token_nll(self.needs()[0]), standardize=self.standardize)
         ids = np.asarray(side.ids, dtype=np.str_)[is_included]
         order = np.argsort(ids, kind="stable")
         return spectra[order], ids[order]
 
-    def compute(
-        self, features: Features, prepared: tuple[F64, F64, list[NDArray[np.str_]]] | None = None
-    ) -> MetricResult:
-        """Compare the mean spectra; the arrays hold them."""
-        human, model, ids = prepared or self.prepare(features)
+    def compute(self, features: Features, prepared: tuple[SideSpectra, SideSpectra] | None = None) -> MetricResult:
+        (human, human_ids), (model, model_ids) = prepared or self.prepare(features)
         spectra = _average_spectra(human), _average_spectra(model)
-        skipped = len(features.human) + len(features.model) - sum(map(len, ids))
+        skipped = len(features.human) + len(features.model) - len(human_ids) - len(model_ids)
         notes = (f"{skipped} texts with fewer than two scored tokens are left out",) if skipped else ()
         arrays = {"human_spectrum": spectra[0], "model_spectrum": spectra[1]}
         return self.result(features, "so", dict(_compare(*spectra)), notes=notes, arrays=arrays)
@@ -204,21 +184,15 @@ class Face(Metric):
         features: Features,
         result: MetricResult,
         plan: Plan,
-        prepared: tuple[F64, F64, list[NDArray[np.str_]]] | None = None,
+        prepared: tuple[SideSpectra, SideSpectra] | None = None,
     ) -> Mapping[str, Replicates]:
         """Compare the mean spectra of halves of the texts."""
-        human, model, ids = prepared or self.prepare(features)
-        halves = []
-        for spectra, prompts in zip((human, model), ids, strict=True):
-            first = plan.halves(prompts)
-            sums = first.astype(np.float64) @ spectra
-            counts = np.maximum(np.count_nonzero(first, axis=1), 1)[:, None]
-            rest = np.maximum(len(spectra) - np.count_nonzero(first, axis=1), 1)[:, None]
-            halves.append((sums / counts, (spectra.sum(axis=0) - sums) / rest))
-        draws = np.array(
-            [
-                [list(dict(_compare(*pair)).values()) for pair in zip(human_half, model_half, strict=True)]
-                for human_half, model_half in zip(*halves, strict=True)
-            ]
-        )
+        means = []
+        for spectra, ids in prepared or self.prepare(features):
+            first = plan.halves(ids)
+            sums, counts = first.astype(np.float64) @ spectra, np.count_nonzero(first, axis=1)[:, None]
+            rest = np.maximum(len(spectra) - counts, 1)
+            means.append((sums / np.maximum(counts, 1), (spectra.sum(axis=0) - sums) / rest))
+        halves = zip(*means, strict=True)
+        draws = np.array([[list(dict(_compare(*pair)).values()) for pair in zip(*half, strict=True)] for half in halves])
         return {name: Replicates(draws[:, :, at]) for at, name in enumerate(result.values)}

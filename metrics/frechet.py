@@ -1,8 +1,8 @@
 """Fréchet distance between Gaussians fitted to the embeddings of both sides.
 
 |m1 - m2|^2 + tr(S1) + tr(S2) - 2 tr((S1^1/2 S2 S1^1/2)^1/2), with covariances of divisor n - 1. Not negative, in
-squared units of the features, lower is better. The estimate is biased upwards by small n: read it beside the human
-ceiling at the same n.
+squared units of the features, lower is better. The estimate is biased upwards by small n: compare it with the
+human ceiling at the same n.
 
 Everything is float64; the last trace comes from eigenvalues of a symmetric matrix, rounding below 0 is cut to 0. With n
 <= d a covariance is singular, which this form bears and a note says; `shrinkage` and `pca_share` are the ways out.
@@ -21,11 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.core import Direction, Features, Floats, MetricResult, Plan, Replicates, Scope, register
+from openended.harness.core import Features, Floats, MetricResult, Plan, Replicates, Scope, metric, option, ranged
 from openended.metrics._common.choices import check_choice
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_range, check_sides
@@ -40,7 +39,7 @@ _FEWEST = 20  # texts per side for an extrapolation: a tenth of them must have a
 def frechet_distance(
     *, human: Floats, model: Floats, shrinkage: Shrinkage = "none", pca_share: float | None = None
 ) -> float:
-    """Compute the Fréchet distance.
+    """Compute the Fréchet distance, at least 0 (Heusel et al. 2017, section 3).
 
     Args:
         human: Embeddings of human texts, shape (n_human, d), n_human >= 2.
@@ -48,14 +47,9 @@ def frechet_distance(
         shrinkage: `ledoit_wolf` draws each covariance towards a multiple of the identity.
         pca_share: Share of the variance that joint PCA keeps first, in (0, 1]; `None`: no PCA.
 
-    Returns:
-        The distance, at least 0.
-
     Raises:
         ValueError: If shapes do not fit, a number is not finite or an option is out of range.
         UndefinedMetric: If a side has fewer than two texts.
-
-    Source: Heusel et al. 2017, section 3.
 
     >>> round(frechet_distance(human=np.array([[0.0], [2.0]]), model=np.array([[3.0], [5.0]])), 9)
     9.0
@@ -66,7 +60,7 @@ def frechet_distance(
 
 @dataclass(frozen=True, slots=True)
 class Extrapolated(Values):
-    """What `frechet_infinity` returns; fields by attribute or by key."""
+    """The distance extrapolated to infinitely many texts; fields by attribute or by key."""
 
     frechet_infinity: float
     """Mean over draws."""
@@ -86,12 +80,12 @@ def frechet_infinity(
     pca_share: float | None = None,
     seed: int = 25,
 ) -> Extrapolated:
-    """Extrapolate the Fréchet distance to infinitely many texts on both sides.
+    """Extrapolate the Fréchet distance to infinitely many texts on both sides (Chong and Forsyth 2020, section 4).
 
     The bias falls as 1 / n, so the distances of random subsets of growing size lie on a line over 1 / n, and its value
-    at 0 is free of that bias. Both sides are thinned to the same share, as neither is large; the shares go up to 1 in
-    even steps from a tenth (as in the paper), or from 2 d texts where that is more, but from a half at most: the law
-    does not hold below d texts.
+    at 0 is free of that bias. Both sides are thinned to the same share, as neither is large (the paper thins the
+    model's side only); the shares go up to 1 in even steps from a tenth (as in the paper), or from 2 d texts where that
+    is more, but from a half at most: the law does not hold below d texts.
 
     Args:
         human: Embeddings of human texts, shape (n_human, d), n_human >= 20.
@@ -109,9 +103,6 @@ def frechet_infinity(
     Raises:
         ValueError: As `frechet_distance`, or if there are fewer than two sizes or no draw.
         UndefinedMetric: If a side has fewer than 20 texts.
-
-    Source: Chong and Forsyth 2020, "Effectively unbiased FID and Inception score", section 4 (there the model's side
-        alone is thinned, against a large human side).
     """
     if sizes < 2 or draws < 1:
         raise ValueError(f"expected sizes of at least 2 and draws of at least 1, got {sizes} and {draws}")
@@ -119,23 +110,22 @@ def frechet_infinity(
     rng = np.random.default_rng(seed)
     shares = np.linspace(_choose_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
     distance = _compute_distance(human, model, shrinkage)
+
+    def subsample(rows: Floats, share: float) -> Floats:
+        return rows[np.sort(rng.choice(len(rows), round(share * len(rows)), replace=False))]
+
     at_zero = np.empty(draws)
     for i in range(draws):
-        parts = [(_subsample_rows(human, share, rng), _subsample_rows(model, share, rng)) for share in shares[:-1]]
+        parts = [(subsample(human, share), subsample(model, share)) for share in shares[:-1]]
         distances = [*(_compute_distance(*part, shrinkage) for part in parts), distance]
         at_zero[i] = np.polyfit(1 / shares, distances, 1)[1]
-    return Extrapolated(
-        float(at_zero.mean()), float(at_zero.std(ddof=1)) if draws > 1 else float("nan"), tuple(at_zero.tolist())
-    )
+    spread = float(at_zero.std(ddof=1)) if draws > 1 else float("nan")
+    return Extrapolated(float(at_zero.mean()), spread, tuple(at_zero.tolist()))
 
 
-def _choose_least_share(n: int, dim: int) -> float:  # of the texts, that the extrapolation starts from
+def _choose_least_share(n: int, dim: int) -> float:
+    """Return the share of the texts that the extrapolation starts from."""
     return max(0.1, min(0.5, 2 * dim / n))
-
-
-def _subsample_rows(rows: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """Draw a subset of the rows without replacement; their order is kept."""
-    return rows[np.sort(rng.choice(len(rows), round(share * len(rows)), replace=False))]
 
 
 def _prepare_sides(
@@ -165,57 +155,39 @@ class FrechetSides:
 
     human: Floats
     model: Floats
-    extrapolated: Extrapolated | None = None
-    """Return FD-infinity if requested."""
+    extrapolated: Extrapolated | None
+    """FD-infinity if requested."""
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class Frechet(TwoSample):
     """Fréchet distance of the model's embeddings from the human ones."""
 
-    name: ClassVar[str] = "frechet"
-    version: ClassVar[int] = 2
-    direction: ClassVar[Direction] = "lower"
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    titles: ClassVar[Mapping[str, str]] = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
-
-    targets: ClassVar[Mapping[str, float]] = {"frechet_infinity": 0.0}  # may come out below
+    name = "frechet"
+    version = 2
+    direction = "lower"
+    bounds = (0.0, np.inf)
+    titles = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
+    targets = {"frechet_infinity": 0.0}  # may come out below
 
     shrinkage: Shrinkage = "none"  # Heusel et al. 2017
-    pca_share: float | None = None  # Heusel et al. 2017: raw features
-    extrapolate: int = 0  # number of subset sizes for FD-infinity; Chong and Forsyth 2020: 15; 0: none
-    draws: int = 5  # subsets per size; their standard deviation is reported beside FD-infinity
-    seed: int = 25  # draws the subsets; as MAUVE
+    pca_share: float | None = ranged(None, "(0, 1]", "a share in (0, 1] or null")  # Heusel et al. 2017: raw features
+    extrapolate: int = option(
+        0, lambda sizes: sizes == 0 or sizes >= 2, "0 or at least 2 sizes"
+    )  # number of subset sizes for FD-infinity; Chong and Forsyth 2020: 15; 0: none
+    draws: int = ranged(5, "[1, inf)", "at least 1")  # subsets per size; FD-infinity has their standard deviation
+    seed: int = ranged(25, "[0, inf)", "at least 0")  # draws the subsets; as MAUVE
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
 
-    def check(self) -> None:
-        """Refuse options out of range."""
-        share = self.pca_share
-        self.require(share is None or 0 < share <= 1, "pca_share", "a share in (0, 1] or null")
-        self.require(self.extrapolate == 0 or self.extrapolate >= 2, "extrapolate", "0 or at least 2 sizes")
-        self.require(self.draws >= 1, "draws", "at least 1")
-        self.require(self.seed >= 0, "seed", "at least 0")
-
     def prepare(self, features: Features) -> FrechetSides:
-        """Check and project both sides; extrapolate if requested."""
         human, model = self.pair(features)
         sides = _prepare_sides(human, model, self.shrinkage, self.pca_share)
         if not self.extrapolate:
-            return FrechetSides(*sides)
-        extrapolated = frechet_infinity(
-            human=human,
-            model=model,
-            sizes=self.extrapolate,
-            draws=self.draws,
-            shrinkage=self.shrinkage,
-            pca_share=self.pca_share,
-            seed=self.seed,
-        )
-        return FrechetSides(*sides, extrapolated)
+            return FrechetSides(*sides, None)
+        options = {"shrinkage": self.shrinkage, "pca_share": self.pca_share, "draws": self.draws, "seed": self.seed}
+        return FrechetSides(*sides, frechet_infinity(human=human, model=model, sizes=self.extrapolate, **options))
 
     def compute(self, features: Features, prepared: FrechetSides | None = None) -> MetricResult:
-        """Compute the distance; a note shows n and d if the covariance is singular."""
         human, model = self.pair(features)
         sides = prepared or self.prepare(features)
         distance = _compute_distance(sides.human, sides.model, self.shrinkage)
@@ -240,9 +212,9 @@ class Frechet(TwoSample):
     ) -> Mapping[str, Replicates]:
         """Weigh the texts by their influence on the distance; PCA and the weight of a shrinkage stay as they are."""
         sides = prepared or self.prepare(features)
-        ids = [[str(name) for name in self.sort_ids(side)] for side in (features.human, features.model)]
         influences = frechet_influence(sides.human, sides.model)
-        replicates = plan.linear(result.values["frechet"], *zip(ids, influences, strict=True))
+        parts = zip(self.sort_both_ids(features), influences, strict=True)
+        replicates = plan.linear(result.values["frechet"], *parts)
         out = {"frechet": replicates}
         if sides.extrapolated is not None:
             # It is the same distance without the bias, so a text's influence is the same, except for the subsets drawn.

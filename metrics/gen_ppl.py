@@ -4,7 +4,7 @@
 
 Measures the likelihood of the text under the scorer; from 1 up, in tokens ("branching factor", exp of nats), compared
 with the human value: far below it is repetitive text, far above incoherent text. A low value is easily bought by
-repeating, so the mean unigram entropy of the texts (nats) stands beside it.
+repeating, so the mean unigram entropy of the texts (nats) is reported with it.
 
 Source: Holtzman et al. 2020, "The curious case of neural text degeneration", section 5.1; Pillutla et al. 2021.
 Variants in the literature, all options here:
@@ -32,15 +32,13 @@ in the notes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import (
     F64,
-    Direction,
     Features,
     Metric,
     MetricResult,
@@ -48,10 +46,10 @@ from openended.harness.core import (
     Plan,
     Ragged,
     Replicates,
-    Resampling,
     Scope,
     UndefinedMetric,
-    register,
+    metric,
+    ranged,
 )
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.sequences import CHUNK, blocks
@@ -69,10 +67,10 @@ def gen_ppl(
     average: Average = "micro",
     compat: Compat = "none",
 ) -> float:
-    """Perplexity of texts from the negative log-likelihoods of their tokens.
+    """Perplexity of texts from the negative log-likelihoods of their tokens (Holtzman et al. 2020, section 5.1).
 
     Args:
-        token_nll: One row a text: -log p of each scored token, nats.
+        token_nll: One row per text: -log p of each scored token, nats.
         average: `micro`: all tokens weigh the same; `macro`: mean of the perplexities of texts; `geometric`: geometric
             mean of the perplexities of texts.
         compat: `mauve_experiments` counts one unscored token more in each text.
@@ -83,8 +81,6 @@ def gen_ppl(
     Raises:
         UndefinedMetric: If no token is scored.
         ValueError: If a value is NaN or an option unknown.
-
-    Source: Holtzman et al. 2020, section 5.1.
 
     >>> round(gen_ppl([[0.0, 2.0], [1.0]]), 6)
     2.718282
@@ -105,7 +101,7 @@ def end_token_mask(
     *,
     eos_ids: int | Sequence[int] | NDArray[np.integer[Any]],
     end_tokens: EndTokens,
-) -> Any:  # noqa: ANN401 - one array, or one a text
+) -> Any:  # noqa: ANN401 - one array, or one per text
     """Say which tokens of a text count, by the end tokens in it.
 
     Args:
@@ -133,11 +129,6 @@ def end_token_mask(
     return masks.get(end_tokens, ~is_end)
 
 
-def ppl_by_text(token_nll: Ragged, *, compat: Compat = "none") -> F64:
-    """Perplexity of each text, shape (n,); NaN for texts without a scored token."""
-    return _exponentiate_ratio(*_sum_nll(token_nll, compat))
-
-
 def _sum_nll(token_nll: Ragged | Sequence[Any], compat: Compat) -> tuple[F64, F64]:
     """Return the summed NLL and the number of tokens it is divided by, for each text."""
     check_choice("compat", compat, Compat)
@@ -163,22 +154,18 @@ def _exponentiate_ratio(total: F64, count: F64) -> F64:
         return np.exp(mean)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class GenPPL(Metric):
     """Perplexity of the texts under the scorer, and their mean unigram entropy in nats."""
 
-    name: ClassVar[str] = "gen_ppl"
-    version: ClassVar[int] = 1
-    family: ClassVar[Literal["scored"]] = "scored"
-    direction: ClassVar[Direction] = "match_human"
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))  # gen_ppl from 1, entropy from 0
-    resampling: ClassVar[Resampling] = "bootstrap"
-    sides: ClassVar[Literal["one"]] = "one"
-    titles: ClassVar[dict[str, str]] = {"gen_ppl": "Gen. PPL", "entropy": "Entropy"}
-    later_options: ClassVar[frozenset[str]] = frozenset(
-        {"end_tokens", "retokenize", "window", "stride", "first_token", "entropy_ids"}
-    )
+    name = "gen_ppl"
+    family = "scored"
+    direction = "match_human"
+    bounds = (0.0, np.inf)  # gen_ppl from 1, entropy from 0
+    resampling = "bootstrap"
+    sides = "one"
+    titles = {"gen_ppl": "Gen. PPL", "entropy": "Entropy"}
+    later_options = frozenset({"end_tokens", "retokenize", "window", "stride", "first_token", "entropy_ids"})
 
     include_prompt: bool = False  # conditioned on the prompt; true: Pillutla et al. 2021, released code
     bos: bool = False  # no begin token: Pillutla et al. 2021; true: Hugging Face evaluate
@@ -186,57 +173,50 @@ class GenPPL(Metric):
     compat: Compat = "none"  # mauve_experiments: prompt included, unscored first token counted
     end_tokens: EndTokens = "keep"  # first: MDLM; drop: BD3-LM; remove: SDTT
     retokenize: bool = False  # true: MDLM, BD3-LM, SDTT
-    window: int | None = None  # the scorer's context; 1024: BD3-LM
+    window: int | None = ranged(None, "[2, inf)", "null, or 2 tokens or more")  # the scorer's context; 1024: BD3-LM
     stride: int | None = None  # half a window, 512: BD3-LM
     first_token: Literal["skip", "bos"] = "skip"  # noqa: S105 - all diffusion papers
     entropy_ids: Literal["scorer", "own"] = "scorer"  # own: ReMDM, Duo, dLMbench
 
     def check(self) -> None:
-        """Check that the options fit together; `first_token: bos` becomes `bos: true`, so that they are one number."""
-        if self.first_token != "skip":  # noqa: S105
+        if self.first_token != "skip":  # noqa: S105 - `bos: true` under another name: they must be one number
             object.__setattr__(self, "bos", True)
             object.__setattr__(self, "first_token", "skip")
         self.require(self.compat == "none" or not self.bos, "compat", "none where bos is true")
-        whole = self.include_prompt or self.compat != "none"
+        whole = self._scope != "continuation"
         self.require(self.end_tokens == "keep" or not whole, "end_tokens", "keep where prompts are scored too")
         self.require(not self.retokenize or not whole, "retokenize", "false where prompts are scored too")
-        self.require(self.window is None or self.window >= 2, "window", "null, or 2 tokens or more")
         fits = self.stride is None or (self.window is not None and 1 <= self.stride < self.window)
         self.require(fits, "stride", "null, or with a window 1 to window - 1 tokens")
 
-    def needs(self) -> tuple[Need, ...]:
-        """Return the scorer's token NLLs, the tokens for the entropy and, where they matter, the end tokens."""
-        scope: Scope = "prompt_and_continuation" if self.include_prompt or self.compat != "none" else "continuation"
-        nll = Need("token_nll", by="scorer", scope=scope, options=self._build_need_options(bos=self.bos))
-        needs = [
-            nll,
-            Need("tokens", by="rows", scope=scope) if self.entropy_ids == "own" else self._build_token_need(scope),
-        ]
-        if self._masks_tokens:
-            needs += [self._build_token_need(scope), Need("end_tokens", by="scorer")]
-        return tuple(dict.fromkeys(needs))
+    @property
+    def _scope(self) -> Scope:
+        return "prompt_and_continuation" if self.include_prompt or self.compat != "none" else "continuation"
 
     @property
     def _masks_tokens(self) -> bool:
         return self.end_tokens in ("first", "drop", "cut")
 
-    def _build_need_options(self, **options: bool) -> tuple[tuple[str, str | int | float | bool | None], ...]:
-        """Return the options of a need that differ from the defaults of its feature, and `options`, sorted."""
-        others: dict[str, bool | int | None] = {
-            "retokenize": self.retokenize, "without_end": self.end_tokens == "remove",
-        }  # fmt: skip
-        others |= {"window": self.window, "stride": self.stride} if "bos" in options else {}
-        return tuple(sorted({**options, **{name: value for name, value in others.items() if value}}.items()))
+    def needs(self) -> tuple[Need, ...]:
+        nll = self._build_need("token_nll", bos=self.bos, window=self.window, stride=self.stride)
+        own = Need("tokens", by="rows", scope=self._scope)
+        needs = [nll, own if self.entropy_ids == "own" else self._build_need("tokens")]
+        if self._masks_tokens:
+            needs += [self._build_need("tokens"), Need("end_tokens", by="scorer")]
+        return tuple(dict.fromkeys(needs))
 
-    def _build_token_need(self, scope: Scope) -> Need:
-        return Need("tokens", by="scorer", scope=scope, options=self._build_need_options())
+    def _build_need(self, kind: Literal["token_nll", "tokens"], **options: bool | int | None) -> Need:
+        """Return a need of the scorer with `bos` and those options that differ from the defaults of its feature."""
+        options |= {"retokenize": self.retokenize, "without_end": self.end_tokens == "remove"}
+        given = sorted((name, value) for name, value in options.items() if value or name == "bos")
+        return Need(kind, by="scorer", scope=self._scope, options=tuple(given))
 
     def _select_counted_nll(self, features: Features) -> Ragged:
         """Return the NLLs of the tokens that count."""
         nll = features.model.token_nll(self.needs()[0])
         if not self._masks_tokens:
             return nll
-        tokens = features.model.tokens(self._build_token_need("continuation"))
+        tokens = features.model.tokens(self._build_need("tokens"))
         ends = features.model.end_tokens(Need("end_tokens", by="scorer"))
         rows = []
         for ids, losses in zip(tokens, nll, strict=True):
@@ -247,19 +227,15 @@ class GenPPL(Metric):
         return Ragged.from_rows(rows, np.float64)
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute perplexity and entropy."""
         nll = self._select_counted_nll(features)
-        by_text = ppl_by_text(nll, compat=self.compat)
+        by_text = _exponentiate_ratio(*_sum_nll(nll, self.compat))
         entropy = entropy_by_text(corpus_of(features.model, self.needs()[1]).index, 1)
-        values = {
-            "gen_ppl": gen_ppl(nll, average=self.average, compat=self.compat),
-            "entropy": mean_without_nan(entropy),
-        }
+        value = gen_ppl(nll, average=self.average, compat=self.compat)
+        values = {"gen_ppl": value, "entropy": mean_without_nan(entropy)}
         unscored = int(np.count_nonzero(nll.lengths == 0))
         notes = (f"{unscored} of {len(nll)} texts have no scored token",) if unscored else ()
-        return self.result(
-            features, "gen_ppl", values, notes=notes, per_example={"gen_ppl": by_text, "entropy": entropy}
-        )
+        per_example = {"gen_ppl": by_text, "entropy": entropy}
+        return self.result(features, "gen_ppl", values, notes=notes, per_example=per_example)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Draw texts: the exponential of a ratio of sums, and means over texts."""

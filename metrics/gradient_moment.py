@@ -17,32 +17,27 @@ Source: Hoogeboom et al. 2026 (arXiv 2603.20155), equation 13. Variants: the plu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openended.harness.core import (
     F64,
-    Direction,
     Features,
     Floats,
     MetricResult,
     Need,
     Plan,
     Replicates,
-    Side,
+    metric,
     permutation_p_value,
-    register,
-    relabel_rows,
+    ranged,
 )
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics.families import TwoSample
 
 
 def gradient_moment(*, human: Floats, model: Floats) -> float:
-    """Compute the unbiased squared distance of two mean gradients.
+    """Compute the unbiased squared distance of two mean gradients (Hoogeboom et al. 2026, eq. 13, without its bias).
 
     Args:
         human: Gradients (or sketches) of the losses of human texts, shape (n_human, d), n_human >= 2.
@@ -54,8 +49,6 @@ def gradient_moment(*, human: Floats, model: Floats) -> float:
     Raises:
         ValueError: If shapes do not fit or a number is not finite.
         UndefinedMetric: If a side has fewer than two texts.
-
-    Source: Hoogeboom et al. 2026, equation 13, without its bias.
 
     >>> gradient_moment(human=np.array([[1.0], [3.0]]), model=np.array([[0.0], [0.0]]))
     3.0
@@ -79,48 +72,32 @@ def _estimate_moments(human: F64, model: F64, human_marks: F64, model_marks: F64
     return moments
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class GradientMoment(TwoSample):
     """Squared distance of the mean gradients of the scorer's loss on both sides, and its permutation p-value."""
 
-    name: ClassVar[str] = "gradient_moment"
-    version: ClassVar[int] = 1
-    direction: ClassVar[Direction] = "lower"
-    bounds: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))
-    titles: ClassVar[Mapping[str, str]] = {"gradient_moment": "Grad. moment", "p_value": "Grad. p"}
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"p_value": "none"}
-    targets: ClassVar[Mapping[str, float]] = {"gradient_moment": 0.0}  # unbiased
+    name = "gradient_moment"
+    direction = "lower"
+    bounds = (-np.inf, np.inf)
+    titles = {"gradient_moment": "Grad. moment", "p_value": "Grad. p"}
+    directions = {"p_value": "none"}
+    targets = {"gradient_moment": 0.0}  # unbiased
 
-    size: int = 4096  # numbers a sketch: inner products within about 2 %
-    permutations: int = 1000
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        self.require(self.size >= 16, "size", "16 numbers or more")
-        self.require(self.permutations >= 0, "permutations", "0 (no p-value) or more")
+    size: int = ranged(4096, "[16, inf)", "16 numbers or more")  # per sketch: inner products within about 2 %
+    permutations: int = ranged(1000, "[0, inf)", "0 (no p-value) or more")
 
     def needs(self) -> tuple[Need, ...]:
-        """Return the sketches of the gradients."""
         return (Need("gradients", by="scorer", options=(("size", self.size),)),)
 
-    def sort_rows(self, side: Side) -> NDArray[Any]:
-        """Return a side's sketches sorted by example id."""
-        rows = side.gradients(self.needs()[0])
-        return rows[np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")]
-
     def prepare(self, features: Features) -> tuple[F64, F64]:
-        """Return the sketches of both sides."""
         human, model = self.pair(features)
         return np.asarray(human, np.float64), np.asarray(model, np.float64)
 
     def compute(self, features: Features, prepared: tuple[F64, F64] | None = None) -> MetricResult:
-        """Compute the estimate and its p-value."""
         human, model = prepared or self.prepare(features)
         value = gradient_moment(human=human, model=model)
         values = {"gradient_moment": value}
-        ids = self.sort_ids(features.human), self.sort_ids(features.model)
-        labels = relabel_rows(*ids, self.permutations) if self.permutations else None
+        labels = self.relabel(features, self.permutations)
         if labels is not None:
             rows, marks = np.concatenate([human, model]), labels.astype(np.float64)
             keeps_two = (marks.sum(axis=1) > 1) & (marks.sum(axis=1) < len(rows) - 1)
@@ -129,17 +106,10 @@ class GradientMoment(TwoSample):
         return self.result(features, "gradient_moment", values)
 
     def replicates(
-        self,
-        features: Features,
-        result: MetricResult,  # noqa: ARG002
-        plan: Plan,
-        prepared: tuple[F64, F64] | None = None,
+        self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[F64, F64] | None = None
     ) -> Mapping[str, Replicates]:
         """Compute the estimate of halves."""
         human, model = prepared or self.prepare(features)
-        first = self.halves(features, plan)
-        draws = [
-            _estimate_moments(human, model, marks[0].astype(np.float64), marks[1].astype(np.float64))
-            for marks in (first, (~first[0], ~first[1]))
-        ]
+        first, second = (half.astype(np.float64) for half in self.halves(features, plan))
+        draws = [_estimate_moments(human, model, *marks) for marks in ((first, second), (1.0 - first, 1.0 - second))]
         return {"gradient_moment": Replicates(np.stack(draws))}

@@ -12,44 +12,38 @@ Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, Direction, Features, MetricResult, register
+from openended.harness.core import F64, NextToken, metric
 from openended.metrics._common.choices import check_choice
-from openended.metrics.families import TeacherForced, mean_by_row, probabilities
+from openended.metrics.families import TeacherForced, probabilities
 
 Base = Literal["e", "2"]
 
 
 def jensen_shannon(gold_prob: ArrayLike, *, base: Base = "e") -> float:
-    """Mean divergence from the one-hot of the true token.
+    """Mean divergence from the one-hot of the true token, in [0, log 2] (Martins et al. 2020).
 
     Args:
         gold_prob: Q of the true tokens, shape (n,).
         base: Of the logarithm: `e` gives nats, `2` bits.
 
-    Returns:
-        In [0, log 2]; lower is better.
-
     Raises:
         UndefinedMetric: If there is no token.
         ValueError: If a value is no probability or the base unknown.
-
-    Source: Martins et al. 2020.
 
     >>> jensen_shannon([1.0, 0.0], base="2")
     0.5
     """
     check_choice("base", base, Base)
-    return float(_compute_by_token(probabilities(gold_prob, "gold_prob"), base).mean())
+    return float(_compute_by_token(gold_prob, base).mean())
 
 
-def _compute_by_token(q: F64, base: Base) -> F64:
-    log_2 = np.log(2.0)
+def _compute_by_token(gold_prob: ArrayLike, base: Base) -> F64:
+    q, log_2 = probabilities(gold_prob, "gold_prob"), np.log(2.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         gold_term = np.where(q > 0, q * (log_2 + np.log(q) - np.log1p(q)), 0.0)
     nats = 0.5 * (log_2 - np.log1p(q) + gold_term + (1.0 - q) * log_2)
@@ -57,22 +51,16 @@ def _compute_by_token(q: F64, base: Base) -> F64:
     return divergence / log_2 if base == "2" else divergence
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class JensenShannon(TeacherForced):
     """Mean token-level Jensen-Shannon divergence of Q on human text."""
 
-    name: ClassVar[str] = "jensen_shannon"
-    version: ClassVar[int] = 1
-    direction: ClassVar[Direction] = "lower"
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)  # log 2 in nats, 1 in bits
-    titles: ClassVar[dict[str, str]] = {"jensen_shannon": "JS"}
+    name = "jensen_shannon"
+    direction = "lower"
+    bounds = (0.0, 1.0)  # log 2 in nats, 1 in bits
+    titles = {"jensen_shannon": "JS"}
 
     base: Base = "e"  # nats: Martins et al. 2020, Pillutla et al. 2021
 
-    def compute(self, features: Features) -> MetricResult:
-        """Compute the divergence."""
-        stats = self.statistics(features)
-        value = jensen_shannon(stats.gold_prob, base=self.base)
-        by_row = mean_by_row(_compute_by_token(probabilities(stats.gold_prob, "gold_prob"), self.base), stats.offsets)
-        return self.result(features, self.name, {self.name: value}, per_example={self.name: by_row})
+    def by_position(self, stats: NextToken) -> dict[str, F64]:
+        return {self.name: _compute_by_token(stats.gold_prob, self.base)}

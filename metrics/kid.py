@@ -5,10 +5,10 @@ the means within leave out a point with itself. Unbiased, so it can be below 0 w
 expectation for equal distributions; unbounded above, lower is better.
 
 Variants in use: the mean over random subsets of 1,000 (Bińkowski et al.; here all pairs are used, which is the limit
-of many subsets), with the subsets' spread as error. The error here is the asymptotic one of the two-sample
-U-statistic, with the first-order variance: with h_i = mean_j k(x_i, x_j) - mean_j k(x_i, y_j) on each side, Var = 4
-var(h) / n, summed over sides. Where both distributions are equal this first-order term vanishes and the error is only
-an upper bound of order. Samples of one prompt are one draw: their h are added up before the variance is taken.
+of many subsets), with the standard deviation over subsets as error. The error here is the asymptotic one of the
+two-sample U-statistic, with the first-order variance: with h_i = mean_j k(x_i, x_j) - mean_j k(x_i, y_j) on each side,
+Var = 4 var(h) / n, summed over sides. Where both distributions are equal this first-order term vanishes and the error
+is only an upper bound of order. Samples of one prompt are one draw: their h are added up before the variance is taken.
 
 Source: Bińkowski et al. 2018, "Demystifying MMD GANs", section 4; Gretton et al. 2012, "A kernel two-sample test",
 Lemma 6 and Corollary 16.
@@ -18,12 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, Direction, Features, Floats, MetricResult, Plan, Replicates, Scope, register
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_range, check_sides
 from openended.metrics._embeddings.resampled_moments import kid_draws
@@ -50,7 +49,7 @@ def kid(
     human_groups: ArrayLike | None = None,
     model_groups: ArrayLike | None = None,
 ) -> KidResult:
-    """Compute the kernel distance.
+    """Compute the kernel distance (Bińkowski et al. 2018, section 4; error: Gretton et al. 2012, Lemma 6).
 
     Args:
         human: Embeddings of human texts, shape (n_human, d), n_human >= 2.
@@ -59,14 +58,9 @@ def kid(
         human_groups: The prompt of each human row, shape (n_human,): rows of one prompt count once in the error.
         model_groups: The same for the model side.
 
-    Returns:
-        Unbiased squared MMD and its standard error.
-
     Raises:
         ValueError: If shapes do not fit, a number is not finite or too large for the kernel, or the degree is below 1.
         UndefinedMetric: If a side has fewer than two texts.
-
-    Source: Bińkowski et al. 2018, section 4; Gretton et al. 2012, Lemma 6.
 
     >>> kid(human=np.array([[0.0], [0.0]]), model=np.array([[1.0], [1.0]])).kid
     7.0
@@ -83,12 +77,11 @@ def kid(
         hh = (hh - _compute_diagonal(human, degree)) / (n - 1)
         mm = (mm - _compute_diagonal(model, degree)) / (m - 1)
         value = hh.mean() + mm.mean() - hm.mean() / m - mh.mean() / n
-        variance = 4 * _compute_variance_of_mean(hh - hm / m, human_groups) + 4 * _compute_variance_of_mean(
-            mm - mh / n, model_groups
-        )
+        human_variance = _compute_variance_of_mean(hh - hm / m, human_groups)
+        model_variance = _compute_variance_of_mean(mm - mh / n, model_groups)
     if not np.isfinite(value):
         raise ValueError(f"degree {degree}: the kernel of these features leaves the range of float64; scale them down")
-    return KidResult(float(value), float(np.sqrt(variance)))
+    return KidResult(float(value), float(np.sqrt(4 * human_variance + 4 * model_variance)))
 
 
 def _compute_variance_of_mean(values: F64, groups: ArrayLike | None) -> float:
@@ -130,36 +123,28 @@ def _compute_diagonal(a: Floats, degree: int) -> F64:
     return _raise_to_power(squares / a.shape[1] + 1, degree)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class Kid(TwoSample):
     """Kernel distance of the model's embeddings from the human ones."""
 
-    name: ClassVar[str] = "kid"
-    version: ClassVar[int] = 2
-    direction: ClassVar[Direction] = "lower"
-    bounds: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))
-    titles: ClassVar[Mapping[str, str]] = {"kid": "KID", "std_error": "KID s.e."}
-    targets: ClassVar[Mapping[str, float]] = {"kid": 0.0}  # unbiased: below 0 as often as above for texts of one source
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"std_error": "none"}
+    name = "kid"
+    version = 2
+    direction = "lower"
+    bounds = (-np.inf, np.inf)
+    titles = {"kid": "KID", "std_error": "KID s.e."}
+    targets = {"kid": 0.0}  # unbiased: below 0 as often as above for texts of one source
+    directions = {"std_error": "none"}
 
-    most: ClassVar[int | None] = 50_000  # all pairs, as in knn_precision_recall
-    degree: int = 3  # Bińkowski et al. 2018
+    most = 50_000  # all pairs, as in knn_precision_recall
+    degree: int = ranged(3, "[1, inf)", "at least 1")  # Bińkowski et al. 2018
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
 
-    def check(self) -> None:
-        """Refuse a degree below 1."""
-        self.require(self.degree >= 1, "degree", "at least 1")
-
     def compute(self, features: Features) -> MetricResult:
-        """Compute the distance and its standard error."""
         human, model = self.pair(features)
         prompts = self.prompts(features) or (None, None)
         estimate = kid(human=human, model=model, degree=self.degree, human_groups=prompts[0], model_groups=prompts[1])
         return self.result(features, "kid", dict(estimate))
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Average the kernel over the pairs of halves."""
-        human, model = self.pair(features)
-        human_halves, model_halves = self.halves(features, plan)
-        return {"kid": Replicates(kid_draws(human, model, human_halves, model_halves, self.degree))}
+        return {"kid": Replicates(kid_draws(*self.pair(features), *self.halves(features, plan), self.degree))}

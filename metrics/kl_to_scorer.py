@@ -16,15 +16,13 @@ people) have no value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.core import (
     F64,
-    Direction,
     Features,
     Metric,
     MetricResult,
@@ -32,29 +30,26 @@ from openended.harness.core import (
     Plan,
     Ragged,
     Replicates,
-    Resampling,
     UndefinedMetric,
-    register,
+    metric,
 )
 
 
 def kl_per_token(
     token_nll: Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]], *, log_prob: ArrayLike
 ) -> float:
-    """Estimate the divergence of the law of texts from the scorer, per scored token.
+    """Estimate the divergence of the law of texts from the scorer, per scored token (Pynadath, Shi and Zhang 2026).
 
     Args:
-        token_nll: One row a text: -log p of each token under the scorer, nats.
+        token_nll: One row per text: -log p of each token under the scorer, nats.
         log_prob: Log-probability of each text under the distribution that it was drawn from, nats, shape (n,).
 
     Returns:
-        Nats a token; an estimate of a number that is not negative, so it can be a little below 0.
+        Nats per token; an estimate of a number that is not negative, so it can be a little below 0.
 
     Raises:
         ValueError: If the lengths differ.
         UndefinedMetric: If a text has no log-probability, or no token is scored.
-
-    Source: Pynadath, Shi and Zhang 2026.
 
     >>> kl_per_token([[1.0, 2.0], [3.0]], log_prob=[-1.5, -1.5])
     1.0
@@ -76,33 +71,25 @@ def _compute_divergences(rows: Ragged, log_prob: F64) -> F64:
     return divergences
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class KLToScorer(Metric):
     """KL divergence per token of the texts' distribution from the scorer, from log Q as it was summed while drawing."""
 
-    name: ClassVar[str] = "kl_to_scorer"
-    version: ClassVar[int] = 1
-    family: ClassVar[Literal["scored"]] = "scored"
-    direction: ClassVar[Direction] = "lower"
-    bounds: ClassVar[tuple[float, float]] = (float("-inf"), float("inf"))
-    resampling: ClassVar[Resampling] = "bootstrap"
-    sides: ClassVar[Literal["one"]] = "one"
-    titles: ClassVar[dict[str, str]] = {"kl_per_token": "KL/token"}
+    name = "kl_to_scorer"
+    family = "scored"
+    direction = "lower"
+    bounds = (-np.inf, np.inf)
+    resampling = "bootstrap"
+    sides = "one"
+    titles = {"kl_per_token": "KL/token"}
 
     bos: bool = False  # true: score the first token of texts without a prompt after a begin token, as Q counts it
 
     def needs(self) -> tuple[Need, ...]:
-        """Return the scorer's losses, log Q and the tokens that Q counts."""
         nll = Need("token_nll", by="scorer", options=(("bos", self.bos),))
         return nll, Need("log_prob"), Need("tokens", by="scorer")
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute the mean over tokens.
-
-        Raises:
-            UndefinedMetric: If a text has no log Q, or a token that Q counts is not scored.
-        """
         nll, log_prob = self._read_columns(features)
         return self.result(features, "kl_per_token", {"kl_per_token": kl_per_token(nll, log_prob=log_prob)})
 
@@ -113,7 +100,7 @@ class KLToScorer(Metric):
             raise UndefinedMetric("the scorer does not score first tokens without a prompt: set kl_to_scorer.bos=true")
         return nll, features.model.log_prob(q_need)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Draw texts: a ratio of sums."""
         nll, log_prob = self._read_columns(features)
         total, count = _compute_divergences(nll, log_prob), nll.lengths.astype(np.float64)

@@ -13,31 +13,27 @@ the share of texts that ended. `length_sd` is the standard deviation over texts 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 
 from openended.harness.core import (
     I64,
-    Direction,
     Features,
     Metric,
     MetricResult,
     Need,
     Plan,
     Replicates,
-    Resampling,
     Scope,
     UndefinedMetric,
     Unit,
-    register,
+    metric,
 )
 from openended.metrics._ngrams.sequences import pack_rows
 
 
 def length_statistics(sequences: object) -> dict[str, float]:
-    """Mean, standard deviation (divisor n) and median of the number of tokens.
+    """Mean (Su et al. 2022), standard deviation (divisor n) and median of the number of tokens.
 
     Args:
         sequences: Texts as lists of token ids or strings.
@@ -48,8 +44,6 @@ def length_statistics(sequences: object) -> dict[str, float]:
     Raises:
         UndefinedMetric: If there are no texts.
 
-    Source: Su et al. 2022 (mean).
-
     >>> length_statistics([[1, 2], [1, 2, 3, 4]])
     {'length': 3.0, 'length_sd': 1.0, 'length_median': 3.0}
     """
@@ -59,64 +53,54 @@ def length_statistics(sequences: object) -> dict[str, float]:
 def _compute_statistics(lengths: I64) -> dict[str, float]:
     if not len(lengths):
         raise UndefinedMetric("there are no texts")
-    return {
-        "length": float(lengths.mean()),
-        "length_sd": float(lengths.std()),
-        "length_median": float(np.median(lengths)),
-    }
+    statistics = {"length": lengths.mean(), "length_sd": lengths.std(), "length_median": np.median(lengths)}
+    return {name: float(value) for name, value in statistics.items()}
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class Length(Metric):
     """Number of tokens, and the share of texts that hit the length limit."""
 
-    name: ClassVar[str] = "length"
-    version: ClassVar[int] = 1
-    family: ClassVar[Literal["text"]] = "text"
-    direction: ClassVar[Direction] = "match_human"
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    resampling: ClassVar[Resampling] = "bootstrap"
-    sides: ClassVar[Literal["one"]] = "one"
-    titles: ClassVar[dict[str, str]] = {
-        "length": "Length",
-        "length_sd": "Length SD",
-        "length_median": "Median length",
-        "hit_limit": "Hit limit",
-    }
+    name = "length"
+    family = "text"
+    direction = "match_human"
+    bounds = (0.0, np.inf)
+    resampling = "bootstrap"
+    sides = "one"
+    titles = {
+        "length": "Length", "length_sd": "Length SD", "length_median": "Median length", "hit_limit": "Hit limit",
+    }  # fmt: skip
 
     unit: Unit = "tokens"
     """`tokens`: ids under the scorer's tokenizer; `words`: split at white space (Su et al. 2022)."""
     scope: Scope = "continuation"
 
     def needs(self) -> tuple[Need, ...]:
-        """Return tokens and how the texts ended."""
         by = "scorer" if self.unit == "tokens" else "words"
         return Need("tokens", by=by, scope=self.scope), Need("stops")
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute the statistics."""
         tokens, stops = self.needs()
-        lengths = features.model.tokens(tokens).lengths
+        lengths, hit = features.model.tokens(tokens).lengths, features.model.stops(stops).astype(np.float64)
         values = _compute_statistics(lengths)
-        hit = features.model.stops(stops).astype(np.float64)
         values["hit_limit"] = float(hit.mean())
         per_example = {"length": lengths.astype(np.float64), "hit_limit": hit}
         return self.result(features, "length", values, per_example=per_example)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Draw texts: for the deviation the sums of squares, for the median the weights in the order of the lengths."""
-        out = dict(super().replicates(features, result, plan))
         ids, lengths = features.model.ids, result.per_example["length"]
         centered = lengths - lengths.mean()
         sums = plan.sums(ids, np.stack([np.ones(len(lengths)), centered, centered**2], axis=1))
         count = sums[:, 0]
         square = np.maximum(sums[:, 2] / count - (sums[:, 1] / count) ** 2, 0.0)
-        out["length_sd"] = Replicates(np.sqrt(square)[None, :])
         order = np.argsort(lengths, kind="stable")
         below = np.cumsum(plan.weights(ids)[:, order], axis=1, dtype=np.int64)
         half = below[:, -1:] / 2
         lower, upper = (below < half).sum(axis=1), (below <= half).sum(axis=1)
         middle = lengths[order][np.stack([lower, np.minimum(upper, len(lengths) - 1)])].mean(axis=0)
-        out["length_median"] = Replicates(middle[None, :])
-        return out
+        return {
+            **super().replicates(features, result, plan),
+            "length_sd": Replicates(np.sqrt(square)[None, :]),
+            "length_median": Replicates(middle[None, :]),
+        }

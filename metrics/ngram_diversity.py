@@ -2,7 +2,7 @@
 
 The texts of a prompt are joined, so that n-grams cross from one into the next, as the package `diversity` joins a
 corpus; then the mean over prompts. From above 0 to the number of orders, dimensionless; higher is more diverse. It
-falls with the length and the number of the texts: compare equal ones. Undefined with one sample a prompt; of a whole
+falls with the length and the number of the texts: compare equal ones. Undefined with one sample per prompt; of a whole
 corpus it is `distinct_n` with `variant=ngd`, which has a human row.
 
 Source: Padmakumar and He 2024; Meister et al. 2023; Shaib et al. 2024, the package `diversity` (orders 1 to 4).
@@ -10,15 +10,13 @@ Source: Padmakumar and He 2024; Meister et al. 2023; Shaib et al. 2024, the pack
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core import F64, Direction, Features, MetricResult, Ragged, Resampling, UndefinedMetric, register
+from openended.harness.core import F64, Ragged, UndefinedMetric, metric
 from openended.metrics._ngrams.sequences import pack_rows
-from openended.metrics.families import PromptGroups, TextMetric, average_over_prompts, check_orders, prompts_of
+from openended.metrics.families import PromptGroups, SamplesTextMetric, declare_orders, prompts_of
 
 
 def ngram_diversity(
@@ -27,7 +25,7 @@ def ngram_diversity(
     *,
     orders: Sequence[int] = (1, 2, 3, 4),
 ) -> float:
-    """Compute the n-gram diversity of the texts of one prompt.
+    """Compute the n-gram diversity of the texts of one prompt (Shaib et al. 2024).
 
     Args:
         sequences: Texts as lists of token ids, or as strings that are split at white space.
@@ -39,8 +37,6 @@ def ngram_diversity(
 
     Raises:
         UndefinedMetric: If no prompt has two texts, or the texts of one are all empty.
-
-    Source: Shaib et al. 2024.
 
     >>> ngram_diversity(["a b", "a b"], ["p", "p"], orders=(1, 2))
     1.1666666666666665
@@ -58,7 +54,7 @@ def _compute_by_prompt(rows: Ragged, prompts: PromptGroups, orders: Sequence[int
     _, token = np.unique(values, return_inverse=True)
     width = int(token.max()) + 1
     prompt = np.repeat(np.arange(len(prompts)), sizes)
-    number = prompt  # of the n-gram that begins at a place: of order 0, the prompt
+    number = prompt  # of the n-gram that begins at a position: of order 0, the prompt
     out = np.zeros(len(prompts))
     for order in range(1, max(orders) + 1):
         inside = len(number) - 1 if order > 1 else len(number)
@@ -74,29 +70,16 @@ def _compute_by_prompt(rows: Ragged, prompts: PromptGroups, orders: Sequence[int
     return out
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
-class NgramDiversity(TextMetric):
+@metric
+class NgramDiversity(SamplesTextMetric):
     """Different n-grams among the texts of one prompt."""
 
-    name: ClassVar[str] = "ngram_diversity"
-    version: ClassVar[int] = 1
-    direction: ClassVar[Direction] = "higher"
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))  # the number of orders
-    resampling: ClassVar[Resampling] = "bootstrap"  # over prompts, whose texts stay together
-    least_samples: ClassVar[int] = 2
-    titles: ClassVar[Mapping[str, str]] = {"ngram_diversity": "n-gram div. a prompt"}
+    name = "ngram_diversity"
+    direction = "higher"
+    bounds = (0.0, np.inf)  # the number of orders
+    titles = {"ngram_diversity": "n-gram div. a prompt"}
 
-    orders: tuple[int, ...] = (1, 2, 3, 4)  # Shaib et al. 2024
+    orders: tuple[int, ...] = declare_orders(1, 2, 3, 4)  # Shaib et al. 2024
 
-    def check(self) -> None:
-        """Check the options."""
-        super().check()
-        check_orders(self, self.orders)
-
-    def compute(self, features: Features) -> MetricResult:
-        """Compute the mean over prompts."""
-        corpus = self.corpus(features)
-        prompts = prompts_of(features.model.ids, corpus.is_included)
-        values = {"ngram_diversity": _compute_by_prompt(corpus.rows, prompts, self.orders)}
-        return average_over_prompts(self, features, prompts, values, notes=corpus.notes)
+    def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
+        return _compute_by_prompt(rows, prompts, self.orders)

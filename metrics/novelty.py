@@ -15,30 +15,26 @@ Source: n-novelty: Merrill, Smith and Elazar 2024, "Evaluating n-gram novelty of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 
 from openended.harness.core import (
     F64,
     I64,
-    Direction,
     Features,
-    Metric,
     MetricResult,
     Need,
     Plan,
     Ragged,
     Replicates,
-    Resampling,
     Scope,
     UndefinedMetric,
-    register,
+    metric,
+    option,
 )
 from openended.metrics._ngrams.sequences import pack_rows
 from openended.metrics._ngrams.suffix_array import SuffixArray
-from openended.metrics.families import check_orders
+from openended.metrics.families import Comparison, declare_orders, require_defined
 
 REFERENCES = "references"
 
@@ -46,7 +42,7 @@ REFERENCES = "references"
 def n_novelty(
     sequences: Sequence[object], corpus: Sequence[object], *, orders: Sequence[int] = (2, 4, 6, 8, 10)
 ) -> dict[int, float]:
-    """Compute the share of n-grams that a corpus does not contain, for each order.
+    """Compute the share of n-grams that a corpus does not contain, for each order (Merrill et al. 2024).
 
     Args:
         sequences: Generated texts, as lists of token ids or strings, or as one string each.
@@ -59,16 +55,12 @@ def n_novelty(
     Raises:
         UndefinedMetric: If no text is as long as the smallest order.
 
-    Source: Merrill, Smith and Elazar 2024.
-
     >>> n_novelty(["a b c d"], ["x a b c"], orders=(1, 2, 4))
     {1: 0.25, 2: 0.3333333333333333, 4: 1.0}
     """
     matches = _match_corpus(sequences, corpus)
-    values = {order: _share(*_count_novel(matches, order)) for order in orders}
-    if all(np.isnan(value) for value in values.values()):
-        raise UndefinedMetric(f"no text has an n-gram of order {min(orders)}")
-    return values
+    values = {order: _compute_share(matches, order) for order in orders}
+    return require_defined(values, f"no text has an n-gram of order {min(orders)}")
 
 
 def longest_copied_spans(sequences: Sequence[object], corpus: Sequence[object]) -> I64:
@@ -97,7 +89,8 @@ def _count_novel(matches: Ragged, order: int) -> tuple[I64, I64]:
     return total - (sums[matches.offsets[1:]] - sums[matches.offsets[:-1]]), total
 
 
-def _share(novel: I64, total: I64) -> float:
+def _compute_share(matches: Ragged, order: int) -> float:
+    novel, total = _count_novel(matches, order)
     return float(novel.sum() / total.sum()) if total.sum() else float("nan")
 
 
@@ -105,37 +98,26 @@ def _find_longest(matches: Ragged) -> I64:
     return np.array([int(row.max()) if len(row) else 0 for row in matches], dtype=np.int64)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
-class Novelty(Metric):
+@metric
+class Novelty(Comparison):
     """Share of n-grams that are not in a corpus; values `novelty_<order>`, `longest_copy`, `mean_longest_copy`."""
 
-    name: ClassVar[str] = "novelty"
-    version: ClassVar[int] = 1
-    family: ClassVar[Literal["text"]] = "text"
-    direction: ClassVar[Direction] = "higher"
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))  # shares to 1, lengths in words
-    resampling: ClassVar[Resampling] = "bootstrap"
-    sides: ClassVar[Literal["two"]] = "two"
-    ceiling: ClassVar[bool] = True
-    titles: ClassVar[Mapping[str, str]] = {f"novelty_{n}": f"Novelty-{n}" for n in range(1, 101)} | {
+    name = "novelty"
+    family = "text"
+    direction = "higher"
+    bounds = (0.0, np.inf)  # shares to 1, lengths in words
+    resampling = "bootstrap"
+    titles = {
+        **{f"novelty_{n}": f"Novelty-{n}" for n in range(1, 101)},
         "longest_copy": "Longest copy", "mean_longest_copy": "Mean longest copy",
     }  # fmt: skip
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {
-        "longest_copy": "lower", "mean_longest_copy": "lower",
-    }  # fmt: skip
+    directions = {"longest_copy": "lower", "mean_longest_copy": "lower"}
 
-    orders: tuple[int, ...] = (2, 4, 6, 8, 10)  # people differ from models from 5 on: Merrill et al. 2024
-    corpus: str = REFERENCES  # or the path of a file of texts
+    orders: tuple[int, ...] = declare_orders(2, 4, 6, 8, 10)  # people differ from models from 5 on: Merrill et al. 2024
+    corpus: str = option(REFERENCES, bool, "references, or the path of a file of texts")
     scope: Scope = "continuation"
 
-    def check(self) -> None:
-        """Check the options."""
-        check_orders(self, self.orders)
-        self.require(bool(self.corpus), "corpus", "references, or the path of a file of texts")
-
     def needs(self) -> tuple[Need, ...]:
-        """Return the texts and, where it is not the human side, the corpus."""
         texts = Need("texts", scope=self.scope)
         if self.corpus == REFERENCES:
             return (texts,)
@@ -145,17 +127,14 @@ class Novelty(Metric):
         """Return the length of the copied sequence at every word."""
         needs = self.needs()
         corpus = features.human.texts(needs[0]) if len(needs) == 1 else features.model.texts(needs[1])
-        texts = features.model.texts(needs[0])
         if not corpus:
             raise UndefinedMetric("the corpus has no text")
-        return _match_corpus([text.split() for text in texts], [text.split() for text in corpus])
+        return _match_corpus([text.split() for text in features.model.texts(needs[0])], [t.split() for t in corpus])
 
     def compute(self, features: Features, prepared: Ragged | None = None) -> MetricResult:
-        """Compute all orders and the longest copies."""
         matches = self.prepare(features) if prepared is None else prepared
-        values = {f"novelty_{order}": _share(*_count_novel(matches, order)) for order in self.orders}
-        if all(np.isnan(value) for value in values.values()):
-            raise UndefinedMetric("all texts are shorter than the smallest order")
+        values = {f"novelty_{order}": _compute_share(matches, order) for order in self.orders}
+        require_defined(values, "all texts are shorter than the smallest order")
         longest = _find_longest(matches).astype(np.float64)
         values |= {"longest_copy": longest.max(), "mean_longest_copy": longest.mean()}
         primary = f"novelty_{4 if 4 in self.orders else self.orders[0]}"

@@ -20,26 +20,26 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.core import (
     F64,
     SHARE,
-    Direction,
     Features,
-    Metric,
     MetricResult,
     Need,
     Plan,
     Replicates,
-    Resampling,
     Scope,
     Side,
     UndefinedMetric,
-    register,
+    metric,
+    ranged,
 )
+from openended.metrics.families import Comparison, sort_order
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _LEAST = 3  # uses by the model, below which no phrase is overused
@@ -64,7 +64,7 @@ class PhraseCounts:
 def find_overused_phrases(
     human: Sequence[str], model: Sequence[str], *, order: int = 1, prior: float = 500.0
 ) -> list[tuple[str, float]]:
-    """List the phrases of the model that it uses at least three times, with their z-scores, the worst first.
+    """List the phrases that the model uses three times or more with their z-scores, the worst first (Monroe et al. 2008).
 
     Args:
         human: Human texts.
@@ -75,13 +75,11 @@ def find_overused_phrases(
     Raises:
         UndefinedMetric: If a side has no phrase.
 
-    Source: Monroe, Colaresi and Quinn 2008.
-
     >>> find_overused_phrases(["a b c d"] * 9, ["a b testament testament"] * 9).pop(0)[0]
     'testament'
     """
     counts = _count_phrases(human, model, order)
-    z = _score(*_sum_sides(counts), prior)[0][0]
+    z = _score(counts, prior)[0][0]
     return [(counts.phrases[at], float(z[at])) for at in np.argsort(-z, kind="stable")]
 
 
@@ -113,16 +111,15 @@ def _build_table(texts: Sequence[Sequence[str]], numbers: Mapping[str, int]) -> 
     return table
 
 
-def _sum_sides(counts: PhraseCounts, human: F64 | None = None, model: F64 | None = None) -> tuple[F64, F64, F64, F64]:
-    """Return the counts of the phrases, shape (draws, phrases), and their totals, (draws, 1), of both sides."""
-    human = np.ones((1, len(counts.human_total))) if human is None else human
-    model = np.ones((1, len(counts.model_total))) if model is None else model
-    human_sums, model_sums = (np.asarray((t.T @ w.T).T) for t, w in ((counts.human, human), (counts.model, model)))
-    return human_sums, model_sums, (human @ counts.human_total)[:, None], (model @ counts.model_total)[:, None]
+def _score(
+    counts: PhraseCounts, prior: float, human_weights: F64 | None = None, model_weights: F64 | None = None
+) -> tuple[F64, F64]:
+    """Return the z-score of each phrase, shape (draws, phrases), and the share of overused phrases, shape (draws,).
 
-
-def _score(human: F64, model: F64, human_total: F64, model_total: F64, prior: float) -> tuple[F64, F64]:
-    """Return the z-score of each phrase, and the share of the model's phrases that are overused, shape (draws,)."""
+    The weights of the texts in each draw have the shape (draws, texts); None: all texts, in one draw.
+    """
+    human, human_total = _sum_texts(counts.human, counts.human_total, human_weights)
+    model, model_total = _sum_texts(counts.model, counts.model_total, model_weights)
     a = np.maximum(prior * (human + model) / (human_total + model_total), 1e-12)
     logs = [
         np.log(y + a) - np.log(np.maximum(n + prior - y - a, 1e-12))
@@ -133,41 +130,29 @@ def _score(human: F64, model: F64, human_total: F64, model_total: F64, prior: fl
     return z, overused
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
-class OverusedPhrases(Metric):
+def _sum_texts(table: Any, total: F64, weights: F64 | None) -> tuple[F64, F64]:  # noqa: ANN401 - a CSR matrix
+    weights = np.ones((1, len(total))) if weights is None else weights
+    return np.asarray((table.T @ weights.T).T), (weights @ total)[:, None]
+
+
+@metric
+class OverusedPhrases(Comparison):
     """Share of the model's words and trigrams in overused ones; the notes name the worst twenty."""
 
-    name: ClassVar[str] = "overused_phrases"
-    version: ClassVar[int] = 1
-    family: ClassVar[Literal["text"]] = "text"
-    direction: ClassVar[Direction] = "lower"
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    resampling: ClassVar[Resampling] = "subsample"
-    sides: ClassVar[Literal["two"]] = "two"
-    ceiling: ClassVar[bool] = True
-    titles: ClassVar[Mapping[str, str]] = {
-        "overused_words": "Overused words", "overused_trigrams": "Overused trigrams",
-    }  # fmt: skip
+    name = "overused_phrases"
+    family = "text"
+    direction = "lower"
+    bounds = (0.0, 1.0)
+    titles = {"overused_words": "Overused words", "overused_trigrams": "Overused trigrams"}
 
-    prior: float = 500.0  # phrases that the prior counts for
+    prior: float = ranged(500.0, "(0, inf]", "a positive number")  # phrases that the prior counts for
     scope: Scope = "continuation"
 
-    def check(self) -> None:
-        """Refuse a prior that is not positive."""
-        self.require(self.prior > 0, "prior", "a positive number")
-
     def needs(self) -> tuple[Need, ...]:
-        """Return the texts."""
         return (Need("texts", scope=self.scope),)
 
     def prepare(self, features: Features) -> Mapping[str, PhraseCounts]:
-        """Count the words and the trigrams of both sides.
-
-        Raises:
-            UndefinedMetric: If a side has no word.
-        """
-        human, model = (self._sort_texts(side)[0] for side in (features.human, features.model))
+        human, model = (self._sort_texts(side) for side in (features.human, features.model))
         counts = {}
         for name, order in ORDERS.items():
             try:
@@ -177,16 +162,14 @@ class OverusedPhrases(Metric):
                     raise
         return counts
 
-    def _sort_texts(self, side: Side) -> tuple[list[str], Sequence[str]]:
-        """Return the texts and their ids, sorted by example id."""
-        texts, order = side.texts(self.needs()[0]), np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")
-        return [texts[at] for at in order], [side.ids[at] for at in order]
+    def _sort_texts(self, side: Side) -> list[str]:
+        texts = side.texts(self.needs()[0])
+        return [texts[at] for at in sort_order(side)]
 
     def compute(self, features: Features, prepared: Mapping[str, PhraseCounts] | None = None) -> MetricResult:
-        """Compute both shares."""
         values, notes = {}, []
         for name, counts in (prepared or self.prepare(features)).items():
-            (z,), (share,) = _score(*_sum_sides(counts), self.prior)
+            (z,), (share,) = _score(counts, self.prior)
             values[name] = float(share)
             worst = [at for at in np.argsort(-z, kind="stable")[:_NAMED] if z[at] > 3]
             if worst:
@@ -197,11 +180,10 @@ class OverusedPhrases(Metric):
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, PhraseCounts] | None = None
     ) -> Mapping[str, Replicates]:
-        """Compute the shares of random subsets of the texts."""
-        ids = [self._sort_texts(side)[1] for side in (features.human, features.model)]
-        subsets = [plan.subsets(side, SHARE).astype(np.float64) for side in ids]
-        out = {}
-        for name, counts in (prepared or self.prepare(features)).items():
-            shares = _score(*_sum_sides(counts, *subsets), self.prior)[1]
-            out[name] = plan.build_subset_replicates(ids[1], SHARE, shares)
-        return {name: out[name] for name in result.values}
+        all_counts = prepared or self.prepare(features)
+
+        def resample(human: NDArray[np.bool_], model: NDArray[np.bool_]) -> dict[str, F64]:
+            weights = human.astype(np.float64), model.astype(np.float64)
+            return {name: _score(counts, self.prior, *weights)[1] for name, counts in all_counts.items()}
+
+        return self.subsample(features, plan, resample, SHARE)

@@ -1,23 +1,21 @@
 """Similarity of the texts of one prompt: mean pairwise cosine of their embeddings, and the share of pairs above 0.8.
 
 For each prompt the mean over pairs of different samples; then the mean over prompts. From -1 to 1, dimensionless; lower
-is more diverse, which says nothing of quality. Undefined with one sample a prompt. Embeddings of one model crowd into
+is more diverse, which says nothing of quality. Undefined with one sample per prompt. Embeddings of one model crowd into
 a cone, so the number means little alone: `other_prompts`, the mean cosine of texts of *different* prompts of the same
 system, is what unrelated texts have there.
 
-Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): 50 samples a prompt, pairs above 0.8.
+Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): 50 samples per prompt, pairs above 0.8.
 `other_prompts` is ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core import F64, Direction, Features, Floats, MetricResult, Scope, register
+from openended.harness.core import F64, Features, Floats, MetricResult, Scope, metric, ranged
 from openended.metrics.families import (
     PromptGroups,
     SamplesMetric,
@@ -30,7 +28,7 @@ from openended.metrics.families import (
 
 
 def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> dict[str, float]:
-    """Compute the similarity of the texts of one prompt.
+    """Compute the similarity of the texts of one prompt (Jiang et al. 2025).
 
     Args:
         embeddings: Shape (n, d), no row all zero.
@@ -39,31 +37,25 @@ def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: floa
 
     Returns:
         `prompt_similarity` and `similar_share`, means over prompts with at least two texts, and `other_prompts`, NaN
-        where there is but one prompt.
+        if there is only one prompt.
 
     Raises:
         UndefinedMetric: If no prompt has two texts or a row is all zero.
-
-    Source: Jiang et al. 2025.
 
     >>> prompt_similarity(np.array([[1.0, 0.0], [0.6, 0.8]]), ["a", "a"])["prompt_similarity"]
     0.6
     """
     prompts = prompts_of(ids)
-    similarity, share = _compute_by_prompt(embeddings, prompts, threshold)
-    return {
-        "prompt_similarity": float(similarity.mean()),
-        "similar_share": float(share.mean()),
-        "other_prompts": _compare_prompts(embeddings, prompts),
-    }
+    means = {name: float(v.mean()) for name, v in _compute_by_prompt(embeddings, prompts, threshold).items()}
+    return {**means, "other_prompts": _compare_prompts(embeddings, prompts)}
 
 
-def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups, threshold: float) -> tuple[F64, F64]:
+def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups, threshold: float) -> dict[str, F64]:
     similarity, share = np.zeros(len(prompts)), np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
         pairs = cosine[:, mask_off_diagonal(cosine.shape[1])]
         similarity[at], share[at] = pairs.mean(axis=1), (pairs > threshold).mean(axis=1)
-    return similarity, share
+    return {"prompt_similarity": similarity, "similar_share": share}
 
 
 def _compare_prompts(embeddings: Floats, prompts: PromptGroups) -> float:
@@ -75,35 +67,26 @@ def _compare_prompts(embeddings: Floats, prompts: PromptGroups) -> float:
     return float(total @ total - np.einsum("ij,ij->", sums, sums)) / pairs if pairs else float("nan")
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class PromptSimilarity(SamplesMetric):
     """How alike the texts of one prompt are."""
 
-    name: ClassVar[str] = "prompt_similarity"
-    version: ClassVar[int] = 1
-    direction: ClassVar[Direction] = "lower"
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"other_prompts": "none"}
-    bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    titles: ClassVar[Mapping[str, str]] = {
+    name = "prompt_similarity"
+    direction = "lower"
+    directions = {"other_prompts": "none"}
+    bounds = (-1.0, 1.0)
+    titles = {
         "prompt_similarity": "Prompt sim.",
         "similar_share": "Similar pairs",
         "other_prompts": "Sim. of other prompts",
     }
 
-    threshold: float = 0.8  # Jiang et al. 2025
+    threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")  # Jiang et al. 2025
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 
-    def check(self) -> None:
-        """Refuse a threshold that is no cosine."""
-        self.require(-1 <= self.threshold <= 1, "threshold", "a cosine, -1 to 1")
-
     def compute(self, features: Features) -> MetricResult:
-        """Compute the means over prompts."""
         prompts = prompts_of(features.model.ids)
         rows = features.model.embeddings(self.needs()[0])
-        similarity, share = _compute_by_prompt(rows, prompts, self.threshold)
-        values = {"prompt_similarity": similarity, "similar_share": share}
-        return average_over_prompts(
-            self, features, prompts, values, others={"other_prompts": _compare_prompts(rows, prompts)}
-        )
+        values = _compute_by_prompt(rows, prompts, self.threshold)
+        others = {"other_prompts": _compare_prompts(rows, prompts)}
+        return average_over_prompts(self, features, prompts, values, others=others)

@@ -17,30 +17,28 @@ Rényi divergence); histograms of ranks: Gehrmann, Strobelt and Rush 2019, "GLTR
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import (
     F64,
-    Direction,
     Features,
-    Metric,
     MetricResult,
     Need,
     Plan,
     Ragged,
     Replicates,
-    Resampling,
     Side,
     UndefinedMetric,
+    metric,
+    option,
     permutation_p_value,
-    register,
-    relabel_rows,
+    ranged,
 )
 from openended.metrics._common.choices import check_choice
+from openended.metrics.families import Comparison, sort_order
 
 Divergence = Literal["chi2", "renyi"]
 SINGLE_RANKS = 20
@@ -54,22 +52,17 @@ Ranks = Ragged | NDArray[Any] | Iterable[Sequence[int]] | Sequence[int]
 def rank_histogram_divergence(
     *, human_ranks: Ranks, model_ranks: Ranks, divergence: Divergence = "chi2", order: float = 100.0
 ) -> float:
-    """Compute the divergence of the model's histogram of token ranks from the human one.
+    """Compute the divergence of the model's histogram of token ranks from the human one, from 0 up (Rényi: nats).
 
     Args:
-        human_ranks: Ranks of the tokens of human texts under the scorer, from 1; flat or one row a text.
+        human_ranks: Ranks of the tokens of human texts under the scorer, from 1; flat or one row per text.
         model_ranks: The same of model texts.
         divergence: `chi2` or `renyi`.
         order: Of the Rényi divergence, over 0 and not 1.
 
-    Returns:
-        The divergence, from 0 up (Rényi: nats).
-
     Raises:
         UndefinedMetric: If a side has no token.
         ValueError: If a rank is below 1 or an option unknown.
-
-    Source: andreamiele/ranking_divergence.
 
     >>> rank_histogram_divergence(human_ranks=[1, 2, 3], model_ranks=[3, 2, 1])
     0.0
@@ -112,41 +105,26 @@ def _compute_divergences(human: F64, model: F64, divergence: Divergence, order: 
     return np.asarray(np.maximum(logs / (order - 1), 0.0), dtype=np.float64)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
-class RankHistogram(Metric):
+@metric
+class RankHistogram(Comparison):
     """Divergence of the model's histogram of token ranks from the human one, and its permutation p-value."""
 
-    name: ClassVar[str] = "rank_histogram"
-    version: ClassVar[int] = 1
-    family: ClassVar[Literal["scored"]] = "scored"
-    direction: ClassVar[Direction] = "lower"
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    resampling: ClassVar[Resampling] = "subsample"
-    sides: ClassVar[Literal["two"]] = "two"
-    ceiling: ClassVar[bool] = True
-    titles: ClassVar[Mapping[str, str]] = {"rank_histogram": "Rank div.", "p_value": "Rank p"}
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"p_value": "none"}
+    name = "rank_histogram"
+    family = "scored"
+    direction = "lower"
+    bounds = (0.0, np.inf)
+    titles = {"rank_histogram": "Rank div.", "p_value": "Rank p"}
+    directions = {"p_value": "none"}
 
     divergence: Divergence = "chi2"  # andreamiele/ranking_divergence
-    order: float = 100.0  # of renyi, the same source
-    permutations: int = 1000
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        self.require(self.order > 0 and self.order != 1, "order", "a number over 0 and not 1")
-        self.require(self.permutations >= 0, "permutations", "0 (no p-value) or more")
+    order: float = option(100.0, lambda q: q > 0 and q != 1, "a number over 0 and not 1")  # of renyi, the same source
+    permutations: int = ranged(1000, "[0, inf)", "0 (no p-value) or more")
 
     def needs(self) -> tuple[Need, ...]:
-        """Return the ranks of the continuations' tokens under the scorer."""
         return (Need("token_rank", by="scorer", options=(("bos", False),)),)
 
     def prepare(self, features: Features) -> tuple[F64, F64]:
-        """Return the bin counts of each text of both sides, sorted by example id.
-
-        Raises:
-            UndefinedMetric: If a side has no ranked token.
-        """
+        """Return the bin counts of each text of both sides, sorted by example id."""
         human, model = (self._count_side(side) for side in (features.human, features.model))
         if not (human.any() and model.any()):
             raise UndefinedMetric("a side has no ranked token")
@@ -155,37 +133,29 @@ class RankHistogram(Metric):
     def _count_side(self, side: Side) -> F64:
         ranks = side.token_rank(self.needs()[0])
         counts = np.array([_count(np.asarray(row)) for row in ranks]).reshape(-1, len(BOUNDS))
-        return counts[np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")]
+        return counts[sort_order(side)]
 
     def compute(self, features: Features, prepared: tuple[F64, F64] | None = None) -> MetricResult:
-        """Compute the divergence and its p-value."""
         human, model = prepared or self.prepare(features)
         totals = human.sum(axis=0), model.sum(axis=0)
-        value = float(self._compute_values(totals[0][None], totals[1][None])[0])
+        value = float(_compute_divergences(totals[0][None], totals[1][None], self.divergence, self.order)[0])
         values = {"rank_histogram": value}
-        ids = [np.sort(np.asarray(side.ids, dtype=np.str_)) for side in (features.human, features.model)]
-        labels = relabel_rows(ids[0], ids[1], self.permutations) if self.permutations else None
+        labels = self.relabel(features, self.permutations)
         if labels is not None:
-            permuted = labels.astype(np.float64) @ np.concatenate([human, model])
-            values["p_value"] = permutation_p_value(
-                value, self._compute_values(permuted, totals[0] + totals[1] - permuted)
-            )
+            first = labels.astype(np.float64) @ np.concatenate([human, model])
+            second = totals[0] + totals[1] - first
+            permuted = _compute_divergences(first, second, self.divergence, self.order)
+            values["p_value"] = permutation_p_value(value, permuted)
         arrays = {"human_ranks": totals[0], "model_ranks": totals[1]}
         return self.result(features, "rank_histogram", values, arrays=arrays)
 
-    def _compute_values(self, human: F64, model: F64) -> F64:
-        return _compute_divergences(human, model, self.divergence, self.order)
-
     def replicates(
-        self,
-        features: Features,
-        result: MetricResult,  # noqa: ARG002
-        plan: Plan,
-        prepared: tuple[F64, F64] | None = None,
+        self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[F64, F64] | None = None
     ) -> Mapping[str, Replicates]:
         """Compute the divergence of halves of the texts."""
         human, model = prepared or self.prepare(features)
-        ids = [np.sort(np.asarray(side.ids, dtype=np.str_)) for side in (features.human, features.model)]
-        first = plan.halves(ids[0]).astype(np.float64) @ human, plan.halves(ids[1]).astype(np.float64) @ model
+        human_halves, model_halves = self.halves(features, plan)
+        first = human_halves.astype(np.float64) @ human, model_halves.astype(np.float64) @ model
         second = human.sum(axis=0) - first[0], model.sum(axis=0) - first[1]
-        return {"rank_histogram": Replicates(np.stack([self._compute_values(*first), self._compute_values(*second)]))}
+        draws = [_compute_divergences(*half, self.divergence, self.order) for half in (first, second)]
+        return {"rank_histogram": Replicates(np.stack(draws))}

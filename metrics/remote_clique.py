@@ -3,7 +3,7 @@
 For each prompt the mean over its texts of the mean cosine distance, 1 - cosine, to its *other* texts; then the mean
 over prompts. From 0 (all alike) to 2, dimensionless; higher is more diverse. The text itself is left out, so the value
 is 1 - `prompt_similarity`; the package `diversity` keeps the zeros of the diagonal, which makes its value (m - 1) / m
-of ours with m texts. Undefined with one sample a prompt.
+of ours with m texts. Undefined with one sample per prompt.
 
 Source: Cevallos et al. 2018 (remote clique); Shaib et al. 2024, the package `diversity` (for texts).
 """
@@ -11,17 +11,15 @@ Source: Cevallos et al. 2018 (remote clique); Shaib et al. 2024, the package `di
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.core import F64, Floats, Scope, register
+from openended.harness.core import F64, Floats, Scope, metric
 from openended.metrics.families import PromptGroups, SamplesMetric, cosines, mask_off_diagonal, prompts_of
 
 
 def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
-    """Compute the mean cosine distance of the texts of one prompt.
+    """Compute the mean cosine distance of the texts of one prompt (Shaib et al. 2024, without the diagonal).
 
     Args:
         embeddings: Shape (n, d), no row all zero.
@@ -32,8 +30,6 @@ def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
 
     Raises:
         UndefinedMetric: If no prompt has two texts or a row is all zero.
-
-    Source: Shaib et al. 2024, without the diagonal.
 
     >>> remote_clique(np.array([[1.0, 0.0], [0.0, 1.0]]), ["a", "a"])
     1.0
@@ -48,18 +44,15 @@ def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups) -> F64:
     return out
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class RemoteClique(SamplesMetric):
     """Mean distance of the texts of one prompt."""
 
-    name: ClassVar[str] = "remote_clique"
-    version: ClassVar[int] = 1
-    bounds: ClassVar[tuple[float, float]] = (0.0, 2.0)
-    titles: ClassVar[Mapping[str, str]] = {"remote_clique": "Remote clique"}
+    name = "remote_clique"
+    bounds = (0.0, 2.0)
+    titles = {"remote_clique": "Remote clique"}
 
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 
     def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> Mapping[str, F64]:
-        """Return the distance of each prompt."""
         return {"remote_clique": _compute_by_prompt(embeddings, prompts)}

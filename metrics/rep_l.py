@@ -4,7 +4,7 @@
     wrep/l = the same, counted only where it is not the true token
 
 Measures a model's pull towards repetition, teacher-forced; in [0, 1]. rep/l is compared with the share of *human*
-tokens that repeat (`human_rep_l`, shown beside it); wrep/l is an error, lower is better. The values are means over
+tokens that repeat (`human_rep_l`, shown next to it); wrep/l is an error, lower is better. The values are means over
 several l.
 
 Source: Welleck et al. 2020, "Neural text generation with unlikelihood training", section 6.1: l = 16, 32, 128, 512, the
@@ -14,29 +14,27 @@ tokens before are the true ones. Variants: a token drawn from Q in place of its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import I64, Direction, Features, MetricResult, NextToken, Ragged, register
-from openended.metrics.families import TeacherForced, mean_by_row
+from openended.harness.core import I64, NextToken, Ragged, metric, option
+from openended.metrics.families import TeacherForced
 
 
 def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> I64:
     """Return how many tokens before each position its candidate last occurred.
 
     Args:
-        candidates: A token a position, shape (n,).
+        candidates: A token per position, shape (n,).
         gold: The true tokens, shape (n,).
         offsets: Row i holds positions `offsets[i]` to `offsets[i + 1]`.
         context: Tokens before each row's first position.
 
     Returns:
         Shape (n,); 1 is the token just before; a very large number where it did not come.
-
-    Source: Welleck et al. 2020, section 6.1.
 
     >>> before = Ragged.from_rows([[7, 8]], np.int64)
     >>> distance_back(np.array([7, 5]), np.array([5, 6]), np.array([0, 2]), before).tolist()
@@ -58,19 +56,13 @@ def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> 
 
 
 def rep_l(stats: NextToken, *, lengths: tuple[int, ...] = (16, 32, 128, 512)) -> dict[str, float]:
-    """rep/l, wrep/l and the human rep/l, each the mean over `lengths`.
+    """Compute `rep_l`, `wrep_l` and `human_rep_l`, in [0, 1], each the mean over `lengths` (Welleck et al. 2020).
 
     Args:
         stats: Statistics of Q on human text.
         lengths: Values of l.
-
-    Returns:
-        `rep_l`, `wrep_l`, `human_rep_l`, in [0, 1].
-
-    Source: Welleck et al. 2020, section 6.1.
     """
-    shares = _compute_shares(stats, lengths)
-    return {name: float(values.mean()) for name, values in shares.items()}
+    return {name: float(values.mean()) for name, values in _compute_shares(stats, lengths).items()}
 
 
 def _compute_shares(stats: NextToken, lengths: tuple[int, ...]) -> dict[str, NDArray[Any]]:
@@ -86,28 +78,19 @@ def _compute_shares(stats: NextToken, lengths: tuple[int, ...]) -> dict[str, NDA
     }
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class RepL(TeacherForced):
     """rep/l and wrep/l of Q's best tokens on human text."""
 
-    name: ClassVar[str] = "rep_l"
-    version: ClassVar[int] = 1
-    direction: ClassVar[Direction] = "match_human"
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    titles: ClassVar[dict[str, str]] = {"rep_l": "rep/l", "wrep_l": "wrep/l", "human_rep_l": "human rep/l"}
-    directions: ClassVar[dict[str, Direction | Literal["none"]]] = {"wrep_l": "lower", "human_rep_l": "none"}
+    name = "rep_l"
+    direction = "match_human"
+    bounds = (0.0, 1.0)
+    titles = {"rep_l": "rep/l", "wrep_l": "wrep/l", "human_rep_l": "human rep/l"}
+    directions = {"wrep_l": "lower", "human_rep_l": "none"}
 
-    lengths: tuple[int, ...] = (16, 32, 128, 512)  # Welleck et al. 2020
+    lengths: tuple[int, ...] = option(
+        (16, 32, 128, 512), lambda values: values and min(values) >= 1, "integers of at least 1"
+    )  # Welleck et al. 2020
 
-    def check(self) -> None:
-        """Refuse lengths below 1."""
-        self.require(bool(self.lengths) and min(self.lengths) >= 1, "lengths", "integers of at least 1")
-
-    def compute(self, features: Features) -> MetricResult:
-        """Compute the shares."""
-        stats = self.statistics(features)
-        shares = _compute_shares(stats, self.lengths)
-        values = {name: float(v.mean()) for name, v in shares.items()}
-        by_row = {name: mean_by_row(v, stats.offsets) for name, v in shares.items()}
-        return self.result(features, self.name, values, per_example=by_row)
+    def by_position(self, stats: NextToken) -> Mapping[str, NDArray[Any]]:
+        return _compute_shares(stats, self.lengths)

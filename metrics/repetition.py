@@ -26,40 +26,43 @@ Variants, and which is computed:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.core import (
+    I64,
     SHARE,
     Features,
     MetricResult,
     Plan,
     Replicates,
-    Resampling,
     UndefinedMetric,
-    register,
+    metric,
+    ranged,
 )
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics._ngrams.loops import ends_in_loop
-from openended.metrics._ngrams.resampled_counts import compute_half_repeats, compute_subset_sharing
 from openended.metrics._ngrams.statistics import (
+    compute_half_repeats,
     compute_pooled_repeats,
+    compute_subset_sharing,
     distinct_share_by_text,
     mean_without_nan,
     self_repetition_by_text,
     simctg_percent,
 )
-from openended.metrics.families import TextMetric, check_orders, describe_missing, variant_of
+from openended.metrics.families import TextMetric, declare_orders, describe_missing, require_defined, variant_of
 
 Average = Literal["texts", "pooled", "simctg"]
 _DIVERSITY_ORDERS = (2, 3, 4)  # Su et al. 2022
+_FEW_REPEATS = 50  # a phrase of one or two tokens counts only above this: Holtzman et al. 2020, released code
+_LONG_PHRASE = 3
 
 
 def loop_rate(sequences: Sequences, *, max_phrase: int = 500) -> float:
-    """Share of texts that end in a repeated phrase.
+    """Share of texts that end in a repeated phrase (Holtzman et al. 2020, released code).
 
     Args:
         sequences: Texts as lists of token ids or strings, end token stripped.
@@ -71,8 +74,6 @@ def loop_rate(sequences: Sequences, *, max_phrase: int = 500) -> float:
     Raises:
         UndefinedMetric: If there are no texts.
         ValueError: If `max_phrase` is below 1.
-
-    Source: Holtzman et al. 2020, released code; as a fraction: Pillutla et al. 2021.
 
     >>> loop_rate([[1, 2, 3, 7, 8, 9, 7, 8, 9], [1, 2, 3, 4]])
     0.5
@@ -86,13 +87,13 @@ def loop_rate(sequences: Sequences, *, max_phrase: int = 500) -> float:
 def seq_rep_n(
     sequences: Sequences, *, orders: Sequence[int] = (2, 3, 4), average: Average = "texts"
 ) -> dict[int, float]:
-    """Share of n-grams that were already seen in the same text.
+    """Share of n-grams that were already seen in the same text (Welleck et al. 2020, section 5).
 
     Args:
         sequences: Texts as lists of token ids or strings.
         orders: The n-gram lengths n.
         average: `texts`: mean over texts that have an n-gram; `pooled`: repeats summed over texts over all n-grams;
-            `simctg`: pooled without the last n-gram of each text, rounded to 4 decimals.
+            `simctg`: pooled without the last n-gram of each text, rounded to 4 decimals (Su et al. 2022).
 
     Returns:
         Order → fraction in [0, 1]; NaN for an order that is longer than every text.
@@ -101,21 +102,17 @@ def seq_rep_n(
         UndefinedMetric: If no text is as long as the smallest order.
         ValueError: If `average` is unknown.
 
-    Source: Welleck et al. 2020, section 5; `simctg`: Su et al. 2022, released code.
-
     >>> seq_rep_n([[1, 1, 1, 1], [1, 2, 3, 4]], orders=(2,))
     {2: 0.3333333333333333}
     """
     check_choice("average", average, Average)
     index = variant_of(sequences, "without_last") if average == "simctg" else index_of(sequences)
     values = {order: _compute_rep(index, order, average) for order in orders}
-    if all(np.isnan(value) for value in values.values()):
-        raise UndefinedMetric(f"no text has an n-gram of order {min(orders)}")
-    return values
+    return require_defined(values, f"no text has an n-gram of order {min(orders)}")
 
 
 def diversity(sequences: Sequences, *, simctg: bool = False) -> float:
-    """Product over n = 2, 3, 4 of one minus the pooled share of repeated n-grams.
+    """Product over n = 2, 3, 4 of one minus the pooled share of repeated n-grams (Su et al. 2022, section 4.1).
 
     Args:
         sequences: Texts as lists of token ids or strings.
@@ -126,8 +123,6 @@ def diversity(sequences: Sequences, *, simctg: bool = False) -> float:
 
     Raises:
         UndefinedMetric: If every text is shorter than 4 tokens (`simctg`: 5).
-
-    Source: Su et al. 2022, section 4.1.
 
     >>> diversity([[1, 2, 3, 4, 5]])
     1.0
@@ -140,7 +135,7 @@ def diversity(sequences: Sequences, *, simctg: bool = False) -> float:
 
 
 def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
-    """Mean over texts of log(1 + number of (n-gram, other text) pairs that share an n-gram of the text).
+    """Mean over texts of log(1 + number of (n-gram, other text) pairs that share an n-gram; Salkar et al. 2022).
 
     Args:
         sequences: Texts as lists of token ids or strings.
@@ -151,8 +146,6 @@ def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
 
     Raises:
         UndefinedMetric: If there are no texts.
-
-    Source: Salkar et al. 2022; Shaib et al. 2024, released code.
 
     >>> round(self_repetition([[1, 2, 3, 4], [1, 2, 3, 4]]), 6)
     0.693147
@@ -169,16 +162,72 @@ def _compute_rep(index: NgramIndex, order: int, average: str) -> float:
     return simctg_percent(index, order) / 100.0 if average == "simctg" else compute_pooled_repeats(index, order)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+def ends_in_loop(index: NgramIndex, max_phrase: int) -> NDArray[np.bool_]:
+    """Return true for each text that ends in a loop, shape (n,)."""
+    repeats, phrase = final_repeats(index, max_phrase)
+    return (repeats > 1) & ((phrase >= _LONG_PHRASE) | (repeats > _FEW_REPEATS))
+
+
+def final_repeats(index: NgramIndex, max_phrase: int) -> tuple[I64, I64]:
+    """Return how often the most repeated final phrase stands at the end, and its length (the shortest of equals).
+
+    A phrase of n tokens stands at the end m // n + 1 times, where m is the number of last tokens that equal the token n
+    positions before. The texts are worked on together, one phrase length after the other, and only where the last token
+    recurs and the length could still beat the best so far. Two arrays of shape (n,): (1, 1) where nothing repeats, (0,
+    0) for an empty text.
+    """
+    if max_phrase < 1:
+        raise ValueError(f"expected max_phrase of at least 1, got {max_phrase}")
+    lengths, tokens = index.lengths, index.tokens
+    last = np.cumsum(lengths + 1) - 1  # position of each text's last token (a separator, if it is empty)
+    best = np.minimum(lengths, 1)
+    phrase = best.copy()
+    longest = lengths // 2  # longest phrase that can repeat more often than the best one
+    alive, room = np.arange(len(lengths)), 0
+    for n in range(1, max_phrase + 1):
+        if n > room:
+            alive = alive[longest[alive] >= n]
+            if not len(alive):
+                break
+            room, end = int(longest[alive].min()), last[alive]
+            final = tokens[end]
+        rows = alive[np.flatnonzero(tokens[end - n] == final)]
+        rows = rows[tokens[last[rows] - 2 * n + 1] == tokens[last[rows] - n + 1]]
+        if len(rows):
+            repeats = _count_matching(tokens, last[rows], n) // n + 1
+            better = repeats > best[rows]
+            rows, repeats = rows[better], repeats[better]
+            best[rows], phrase[rows] = repeats, n
+            longest[rows] = lengths[rows] // (repeats + 1)
+            room = min(room, int(longest[rows].min(initial=room)))
+    return best, phrase
+
+
+def _count_matching(tokens: NDArray[np.int32], end: I64, n: int) -> I64:
+    """Count the tokens, from place `end` backwards, that equal the token `n` places before."""
+    out = np.zeros(len(end), dtype=np.int64)
+    active = np.arange(len(end))
+    width = 32
+    while len(active):
+        positions = (end[active] - out[active])[:, None] - np.arange(width)
+        # place 0 is a separator; a token never equals it, so the count stops at the start of the text
+        equal = tokens[np.maximum(positions, 0)] == tokens[np.maximum(positions - n, 0)]
+        equal &= positions > 0
+        run = np.where(equal.all(axis=1), width, np.argmin(equal, axis=1))
+        out[active] += run
+        active = active[run == width]
+        width = min(width * 2, 4096)
+    return out
+
+
+@metric
 class Repetition(TextMetric):
     """Loops, repeated n-grams and n-grams shared between texts."""
 
-    name: ClassVar[str] = "repetition"
-    version: ClassVar[int] = 1
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))  # self_repetition is in nats
-    resampling: ClassVar[Resampling] = "bootstrap"  # the primary value is a mean over texts
-    titles: ClassVar[dict[str, str]] = {
+    name = "repetition"
+    bounds = (0.0, np.inf)  # self_repetition is in nats
+    resampling = "bootstrap"  # the primary value is a mean over texts
+    titles = {
         "loop_rate": "Rep.",
         "diversity": "Diversity",
         "self_repetition": "Self-rep.",
@@ -186,50 +235,40 @@ class Repetition(TextMetric):
         **{f"rep_{n}": f"Rep-{n}" for n in (1, 2, 3, 4)},
     }
 
-    max_phrase: int = 500  # Pillutla et al. 2021, released code; 90: Holtzman et al. 2020
-    orders: tuple[int, ...] = (2, 3, 4)  # Su et al. 2022
+    max_phrase: int = ranged(500, "[1, inf)", "a positive integer")  # Pillutla et al. 2021; 90: Holtzman et al.
+    orders: tuple[int, ...] = declare_orders(2, 3, 4)  # Su et al. 2022
     simctg: bool = False  # rep_n and diversity as the SimCTG tables print them
-    self_repetition_order: int = 4  # Salkar et al. 2022
-
-    def check(self) -> None:
-        """Check the options."""
-        super().check()
-        self.require(self.max_phrase > 0, "max_phrase", "a positive integer")
-        self.require(self.self_repetition_order > 0, "self_repetition_order", "a positive integer")
-        check_orders(self, self.orders)
+    self_repetition_order: int = ranged(4, "[1, inf)", "a positive integer")  # Salkar et al. 2022
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute all values."""
         corpus = self.corpus(features)
         index = corpus.index
         by_text = {"loop_rate": ends_in_loop(index, self.max_phrase).astype(np.float64)}
         by_text |= {f"seq_rep_{order}": 1.0 - distinct_share_by_text(index, order) for order in self.orders}
         by_text["self_repetition"] = self_repetition_by_text(index, self.self_repetition_order)
         values = {name: mean_without_nan(column) for name, column in by_text.items()}
-        pooled = self.variant_index(features, "without_last") if self.simctg else index
         average = "simctg" if self.simctg else "pooled"
+        pooled = self._pooled_index(features)
         rep = {order: _compute_rep(pooled, order, average) for order in {*self.orders, *_DIVERSITY_ORDERS}}
         values |= {f"rep_{order}": rep[order] for order in self.orders}
         values["diversity"] = float(np.prod([1.0 - rep[order] for order in _DIVERSITY_ORDERS]))
-        return self.result(
-            features,
-            "loop_rate",
-            values,
-            notes=corpus.notes + describe_missing(values, "all texts are shorter"),
-            per_example={name: corpus.align_values(column) for name, column in by_text.items()},
-        )
+        notes = corpus.notes + describe_missing(values)
+        per_example = {name: corpus.align_values(column) for name, column in by_text.items()}
+        return self.result(features, "loop_rate", values, notes=notes, per_example=per_example)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Resample texts for means over texts; take halves or subsets where texts are compared."""
-        out = dict(super().replicates(features, result, plan))
-        out.pop("self_repetition", None)
-        corpus, halves = self.split_texts(features, plan)
-        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.is_included]
-        subsets = plan.subsets(ids, SHARE)
-        sharing = compute_subset_sharing(corpus.index, self.self_repetition_order, subsets, np.log1p)
-        out["self_repetition"] = plan.build_subset_replicates(ids, SHARE, sharing)
-        pooled = self.variant_index(features, "without_last") if self.simctg else corpus.index
+        corpus, order = self.corpus(features), self.self_repetition_order
+        out = dict(super().replicates(features, result, plan)) | corpus.subsample(
+            plan,
+            lambda subsets: {"self_repetition": compute_subset_sharing(corpus.index, order, subsets, np.log1p)},
+            SHARE,
+        )
+        pooled, halves = self._pooled_index(features), plan.halves(corpus.ids)
         rep = {n: compute_half_repeats(pooled, n, halves) for n in {*self.orders, *_DIVERSITY_ORDERS}}
         out |= {f"rep_{n}": Replicates(rep[n]) for n in self.orders}
         out["diversity"] = Replicates(np.prod([1.0 - rep[n] for n in _DIVERSITY_ORDERS], axis=0))
         return out
+
+    def _pooled_index(self, features: Features) -> NgramIndex:
+        return self.variant_index(features, "without_last") if self.simctg else self.corpus(features).index

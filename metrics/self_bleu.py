@@ -23,8 +23,6 @@ holder of the largest give the clipping count without any one text at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,15 +34,14 @@ from openended.harness.core import (
     MetricResult,
     Plan,
     Replicates,
-    Resampling,
     UndefinedMetric,
     make_random_stream,
-    register,
+    metric,
+    ranged,
 )
-from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._ngrams.index import NgramIndex, RunLengths, Sequences, index_of
-from openended.metrics._ngrams.resampled_counts import count_subset_matches
-from openended.metrics.families import TextMetric, check_orders
+from openended.metrics._ngrams.statistics import count_subset_matches
+from openended.metrics.families import TextMetric, declare_orders
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
 _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK
@@ -58,7 +55,7 @@ def self_bleu(
     seed: int = 0,
     num_references: int | None = None,
 ) -> dict[int, float]:
-    """Mean BLEU of texts against the other texts.
+    """Mean BLEU of texts against the other texts (Zhu et al. 2018; NLTK `sentence_bleu` with smoothing method1).
 
     Args:
         sequences: Texts as lists of token ids or strings.
@@ -73,8 +70,6 @@ def self_bleu(
     Raises:
         UndefinedMetric: If there are fewer than two texts.
         ValueError: If a number is below 1, or there are too few texts for `num_references`.
-
-    Source: Zhu et al. 2018; NLTK `sentence_bleu` with smoothing method1.
 
     >>> round(self_bleu([[1, 2, 3, 4], [1, 2, 3, 5]], orders=(2,))[2], 6)
     0.707107
@@ -109,12 +104,13 @@ def bleu_by_text(index: NgramIndex, highest: int, *, num_references: int | None 
     if not 1 <= num_references < n:
         raise ValueError(f"expected num_references from 1 to {n - 1}, got {num_references}")
     # every text has exactly k references: the first k of the pool or, for one of these, the others of the first k + 1
-    pool = make_random_stream(seed, "self_bleu", "references").permutation(n)[: num_references + 1]
-    first = np.zeros(n, dtype=np.bool_)
-    first[pool[:-1]] = True
-    both = first.copy()
-    both[pool[-1]] = True
+    pool = _draw_pool(n, num_references, seed)
+    first, both = np.isin(np.arange(n), pool[:-1]), np.isin(np.arange(n), pool)
     return np.where(first, _compute_bleu(index, highest, both), _compute_bleu(index, highest, first))
+
+
+def _draw_pool(n: int, num_references: int, seed: int) -> I64:
+    return make_random_stream(seed, "self_bleu", "references").permutation(n)[: num_references + 1]
 
 
 def _compute_bleu(index: NgramIndex, highest: int, is_reference: NDArray[np.bool_]) -> F64:
@@ -169,32 +165,23 @@ def _compute_brevity(lengths: I64, is_reference: NDArray[np.bool_]) -> F64:
     return np.where(lengths == 0, 0.0, penalty)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class SelfBleu(TextMetric):
     """Mean BLEU of each text against the other texts; values `self_bleu_<order>`."""
 
-    name: ClassVar[str] = "self_bleu"
-    version: ClassVar[int] = 2
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    resampling: ClassVar[Resampling] = "subsample"  # a repeated text would be its own perfect reference
-    titles: ClassVar[dict[str, str]] = {f"self_bleu_{n}": f"Self-BLEU-{n}" for n in range(1, 6)}
+    name = "self_bleu"
+    version = 2
+    bounds = (0.0, 1.0)
+    resampling = "subsample"  # a repeated text would be its own perfect reference
+    titles = {f"self_bleu_{n}": f"Self-BLEU-{n}" for n in range(1, 6)}
 
-    orders: tuple[int, ...] = (1, 2, 3, 4, 5)
-    num_hypotheses: int | None = None  # all; 1000: Holtzman et al. 2020, 500: Pillutla et al. 2021
-    num_references: int | None = None  # all others
+    orders: tuple[int, ...] = declare_orders(1, 2, 3, 4, 5)
+    # all; 1000: Holtzman et al. 2020, 500: Pillutla et al. 2021
+    num_hypotheses: int | None = ranged(None, "[1, inf)", "null or a positive integer")
+    num_references: int | None = ranged(None, "[1, inf)", "null or a positive integer")  # all others
     seed: int = 0  # of the draws, if any
 
-    def check(self) -> None:
-        """Check the options."""
-        super().check()
-        check_orders(self, self.orders)
-        for option in ("num_hypotheses", "num_references"):
-            value = getattr(self, option)
-            self.require(value is None or value > 0, option, "null or a positive integer")
-
     def compute(self, features: Features) -> MetricResult:
-        """Compute all orders."""
         corpus = self.corpus(features)
         n, notes = len(corpus.index), list(corpus.notes)
         references = self.num_references
@@ -203,37 +190,30 @@ class SelfBleu(TextMetric):
             references = None
         table = bleu_by_text(corpus.index, max(self.orders), num_references=references, seed=self.seed)
         chosen = choose_hypotheses(n, self.num_hypotheses, self.seed)
-        scored = np.full((len(self.orders), n), np.nan)
-        scored[:, chosen] = table[np.array(self.orders) - 1][:, chosen]
-        return self.result(
-            features,
-            f"self_bleu_{_SHOWN if _SHOWN in self.orders else max(self.orders)}",
-            {f"self_bleu_{order}": float(row[chosen].mean()) for order, row in zip(self.orders, scored, strict=True)},
-            notes=notes,
-            per_example={
-                f"self_bleu_{order}": corpus.align_values(row) for order, row in zip(self.orders, scored, strict=True)
-            },
-        )
+        values, per_example = {}, {}
+        for order in self.orders:
+            scored = np.full(n, np.nan)
+            scored[chosen] = table[order - 1][chosen]
+            values[f"self_bleu_{order}"] = float(scored[chosen].mean())
+            per_example[f"self_bleu_{order}"] = corpus.align_values(scored)
+        primary = f"self_bleu_{_SHOWN if _SHOWN in self.orders else max(self.orders)}"
+        return self.result(features, primary, values, notes=notes, per_example=per_example)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Score the texts of subsets against each other; the brevity penalty is that of all texts."""
         corpus = self.corpus(features)
-        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.is_included]
-        subsets = plan.subsets(ids, SUBSET_SHARE)
-        index, n = corpus.index, len(corpus.index)
+        n = len(corpus.index)
         pool = np.ones(n, dtype=np.bool_)
         if self.num_references is not None and self.num_references < n - 1:
-            pool[:] = False
-            pool[make_random_stream(self.seed, "self_bleu", "references").permutation(n)[: self.num_references + 1]] = (
-                True
-            )
+            pool = np.isin(np.arange(n), _draw_pool(n, self.num_references, self.seed))
         scored = np.zeros(n)
         scored[choose_hypotheses(n, self.num_hypotheses, self.seed)] = 1.0
-        table = _average_subsets(index, max(self.orders), subsets, pool, scored)
-        return {
-            f"self_bleu_{order}": plan.build_subset_replicates(ids, SUBSET_SHARE, table[order - 1])
-            for order in self.orders
-        }
+
+        def resample(subsets: NDArray[np.bool_]) -> dict[str, F64]:
+            table = _average_subsets(corpus.index, max(self.orders), subsets, pool, scored)
+            return {f"self_bleu_{order}": table[order - 1] for order in self.orders}
+
+        return corpus.subsample(plan, resample)
 
 
 def _average_subsets(

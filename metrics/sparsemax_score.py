@@ -13,57 +13,47 @@ minus half the squared distance, 1 - (|Q|^2 / 2 - Q(y) + 1 / 2), is the same num
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import Direction, Features, MetricResult, UndefinedMetric, register
-from openended.metrics.families import TeacherForced, mean_by_row, probabilities
+from openended.harness.core import F64, NextToken, UndefinedMetric, metric
+from openended.metrics.families import TeacherForced, probabilities
 
 
 def sparsemax_score(gold_prob: ArrayLike, sum_sq: ArrayLike) -> float:
-    """Mean sparsemax score.
+    """Mean sparsemax score, in [0, 1] (Martins et al. 2020).
 
     Args:
         gold_prob: Q of the true tokens, shape (n,).
         sum_sq: Sums over the vocabulary of Q squared, shape (n,).
 
-    Returns:
-        In [0, 1]; higher is better.
-
     Raises:
         UndefinedMetric: If there is no token.
         ValueError: If the shapes differ or a value is no probability.
 
-    Source: Martins et al. 2020.
-
     >>> sparsemax_score([0.5, 0.0], [0.5, 1.0])
     0.375
     """
+    return float(_compute_by_token(gold_prob, sum_sq).mean())
+
+
+def _compute_by_token(gold_prob: ArrayLike, sum_sq: ArrayLike) -> F64:
     p, squares = probabilities(gold_prob, "gold_prob"), probabilities(sum_sq, "sum_sq")
     if p.shape != squares.shape:
-        raise ValueError(f"expected one sum of squares a token, got {p.shape} and {squares.shape}")
-    return float((p + 0.5 * (1.0 - squares)).mean())
+        raise ValueError(f"expected one sum of squares per token, got {p.shape} and {squares.shape}")
+    return p + 0.5 * (1.0 - squares)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class SparsemaxScore(TeacherForced):
     """Mean sparsemax score of Q on human text."""
 
-    name: ClassVar[str] = "sparsemax_score"
-    version: ClassVar[int] = 1
-    direction: ClassVar[Direction] = "higher"
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    titles: ClassVar[dict[str, str]] = {"sparsemax_score": "SP"}
+    name = "sparsemax_score"
+    direction = "higher"
+    bounds = (0.0, 1.0)
+    titles = {"sparsemax_score": "SP"}
 
-    def compute(self, features: Features) -> MetricResult:
-        """Compute the score."""
-        stats = self.statistics(features)
+    def by_position(self, stats: NextToken) -> dict[str, F64]:
         if np.isnan(stats.sum_sq).any():
             raise UndefinedMetric("needs the squares of the whole Q; a server lists its best tokens alone")
-        value = sparsemax_score(stats.gold_prob, stats.sum_sq)
-        by_row = mean_by_row(stats.gold_prob + 0.5 * (1.0 - stats.sum_sq), stats.offsets)
-        return self.result(features, self.name, {self.name: value}, per_example={self.name: by_row})
+        return {self.name: _compute_by_token(stats.gold_prob, stats.sum_sq)}

@@ -3,8 +3,8 @@
 For two systems and a prompt the mean over all pairs of one text of each; then the mean over their common prompts. The
 value of a system is its mean over all other sets of texts in the grid (other seeds of the same decoder are other sets);
 the array `between` has one number for each, and the report draws the matrix of systems as a heat map. From -1 to 1,
-dimensionless; lower means that the systems differ. `human` is the same with the human texts. One sample a prompt is
-enough. Only a grid has other systems: elsewhere it is undefined.
+dimensionless; lower means that the systems differ. `human` is the same with the human texts. One sample per prompt
+is enough. Only a grid has other systems: elsewhere it is undefined.
 
 Embeddings of one model crowd into a cone, so compare with `other_prompts` of `prompt_similarity`.
 
@@ -13,28 +13,23 @@ Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): similarity 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import (
     F64,
-    Direction,
-    Family,
     Features,
     Floats,
     Metric,
     MetricResult,
     Need,
-    Resampling,
     Scope,
     Side,
     UndefinedMetric,
-    register,
+    metric,
 )
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics.families import unit_rows
@@ -50,7 +45,7 @@ class _Means:
 
 
 def system_similarity(first: Floats, second: Floats, *, first_ids: Sequence[str], second_ids: Sequence[str]) -> float:
-    """Compute the mean cosine of two systems' texts for the same prompt.
+    """Compute the mean cosine of two systems' texts for the same prompt (Jiang et al. 2025).
 
     Args:
         first: Shape (n, d), no row all zero.
@@ -63,8 +58,6 @@ def system_similarity(first: Floats, second: Floats, *, first_ids: Sequence[str]
 
     Raises:
         UndefinedMetric: If a row is all zero.
-
-    Source: Jiang et al. 2025.
 
     >>> first, second = np.array([[1.0, 0.0]]), np.array([[0.6, 0.8], [1.0, 0.0]])
     >>> system_similarity(first, second, first_ids=["p"], second_ids=["p", "p"])
@@ -87,35 +80,30 @@ def _compute_by_prompt(first: _Means, other: _Means) -> tuple[NDArray[np.intp], 
     return at, np.clip(np.einsum("ij,ij->i", first.vectors[at], other.vectors[in_other]), -1.0, 1.0)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class SystemSimilarity(Metric):
     """How alike the systems of a grid answer the same prompt."""
 
-    name: ClassVar[str] = "system_similarity"
-    version: ClassVar[int] = 1
-    family: ClassVar[Family] = "two_sample"
-    direction: ClassVar[Direction] = "lower"
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"human": "none"}
-    bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    resampling: ClassVar[Resampling] = "bootstrap"  # over prompts, whose texts stay together
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
-    titles: ClassVar[Mapping[str, str]] = {"system_similarity": "System sim.", "human": "Sim. to human"}
+    name = "system_similarity"
+    family = "two_sample"
+    direction = "lower"
+    directions = {"human": "none"}
+    bounds = (-1.0, 1.0)
+    resampling = "bootstrap"  # over prompts, whose texts stay together
+    sides = "two"
+    titles = {"system_similarity": "System sim.", "human": "Sim. to human"}
 
     scope: Scope = "continuation"  # all systems share the prompt
 
     @property
     def needs_prompts(self) -> bool:
-        """Return true: texts of the same prompt are compared."""
         return True
 
     @property
     def reads_grid(self) -> bool:
-        """The other systems are those of the grid."""
         return True
 
     def needs(self) -> tuple[Need, ...]:
-        """Return the embeddings."""
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
     def compute(self, features: Features) -> MetricResult:
@@ -124,7 +112,7 @@ class SystemSimilarity(Metric):
             raise UndefinedMetric("needs other systems on the same prompts: a grid (openended -m …)")
         mine = self._average_by_prompt(features.model)
         others = [self._average_by_prompt(side) for side in features.others]
-        same = [_is_equal(mine, other) for other in others]
+        same = [np.array_equal(mine.names, o.names) and np.array_equal(mine.vectors, o.vectors) for o in others]
         compared = [_compute_by_prompt(mine, other) for other in others]
         between = np.array([v.mean() if len(v) else np.nan for _, v in compared])
         different = [i for i, v in enumerate(between) if not same[i] and np.isfinite(v)]
@@ -135,7 +123,7 @@ class SystemSimilarity(Metric):
             at, cosine = compared[i]
             by_prompt[at] += cosine * (len(mine.names) / len(cosine) / len(different))
         human = _compute_by_prompt(mine, self._average_by_prompt(features.human))[1]
-        to_human = float(human.mean()) if len(human) else math.nan
+        to_human = float(human.mean()) if len(human) else np.nan
         values = {"system_similarity": float(between[different].mean()), "human": to_human}
         arrays = {"between": between, "own": np.array([same.index(True) if any(same) else -1])}
         ids = np.asarray(features.model.ids, dtype=np.str_)
@@ -147,7 +135,3 @@ class SystemSimilarity(Metric):
     def _average_by_prompt(self, side: Side) -> _Means:
         need = self.needs()[0]
         return side.compute_once(("prompt means", need), lambda: _compute_means(side.embeddings(need), side.ids))
-
-
-def _is_equal(first: _Means, other: _Means) -> bool:
-    return np.array_equal(first.names, other.names) and np.array_equal(first.vectors, other.vectors)

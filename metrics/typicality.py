@@ -16,30 +16,16 @@ little lower than 1/2.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 
-from openended.harness.core import (
-    F64,
-    Direction,
-    Features,
-    Floats,
-    MetricResult,
-    Plan,
-    Replicates,
-    Resampling,
-    Scope,
-    register,
-    relabel_rows,
-)
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import FeatureSpaceMetric, Space
+from openended.metrics.families import FeatureSpaceMetric, Space, sort_order
 
 
 def typicality(*, human: Floats, model: Floats) -> float:
-    """Compute the mean tail probability of model vectors among human ones.
+    """Compute the mean tail probability of model vectors among human ones (FMTyp-p of dLMbench).
 
     Args:
         human: Vectors of human texts, shape (n_human, d), n_human >= 2.
@@ -52,17 +38,12 @@ def typicality(*, human: Floats, model: Floats) -> float:
         ValueError: If shapes do not fit or a number is not finite.
         UndefinedMetric: If a side has fewer than two texts.
 
-    Source: dLMbench (FMTyp-p).
-
     >>> typicality(human=np.array([[-2.0], [-1.0], [1.0], [2.0]]), model=np.array([[0.0], [3.0]]))
     0.5
     """
     human, model = check_sides(human=human, model=model)
-    return float(
-        _compute_tail_probabilities(
-            *_compute_distances(np.asarray(human, np.float64), np.asarray(model, np.float64))
-        ).mean()
-    )
+    distances = _compute_distances(np.asarray(human, np.float64), np.asarray(model, np.float64))
+    return float(_compute_tail_probabilities(*distances).mean())
 
 
 def _compute_distances(human: F64, model: F64) -> tuple[F64, F64]:
@@ -75,13 +56,7 @@ def _compute_distances(human: F64, model: F64) -> tuple[F64, F64]:
 
 
 def ledoit_wolf(rows: F64) -> F64:
-    """Return the covariance of rows, shrunk toward a multiple of the identity; shape (d, d).
-
-    Args:
-        rows: Shape (n, d).
-
-    Source: Ledoit and Wolf 2004, section 3.
-    """
+    """Return the covariance of rows, shrunk toward a multiple of the identity (Ledoit and Wolf 2004, section 3)."""
     n, d = rows.shape
     centered = rows - rows.mean(axis=0)
     sample = centered.T @ centered / n
@@ -99,56 +74,44 @@ def _compute_tail_probabilities(human: F64, model: F64) -> F64:
     return 1.0 - np.searchsorted(np.sort(human), model, side="left") / len(human)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class Typicality(FeatureSpaceMetric):
     """Mean tail probability of the model's texts among human texts, and its permutation p-value."""
 
-    name: ClassVar[str] = "typicality"
-    version: ClassVar[int] = 1
-    direction: ClassVar[Direction] = "higher"
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    resampling: ClassVar[Resampling] = "bootstrap"
-    titles: ClassVar[Mapping[str, str]] = {"typicality": "Typicality", "p_value": "Typ. p"}
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"p_value": "none"}
-    targets: ClassVar[Mapping[str, float]] = {"typicality": 0.5}
+    name = "typicality"
+    direction = "higher"
+    bounds = (0.0, 1.0)
+    resampling = "bootstrap"
+    titles = {"typicality": "Typicality", "p_value": "Typ. p"}
+    directions = {"p_value": "none"}
+    targets = {"typicality": 0.5}
 
     space: Space = "surface"  # dLMbench
-    permutations: int = 200  # each estimates a covariance
+    permutations: int = ranged(200, "[0, inf)", "0 (no p-value) or more")  # each estimates a covariance
     scope: Scope = "continuation"
 
-    def check(self) -> None:
-        """Refuse a negative number of permutations."""
-        self.require(self.permutations >= 0, "permutations", "0 (no p-value) or more")
-
     def compute(self, features: Features) -> MetricResult:
-        """Compute the mean and its p-value."""
         human, model = self.pair(features)
         p = _compute_tail_probabilities(*_compute_distances(human, model))
-        values = {"typicality": float(p.mean())}
-        ids = self.sort_ids(features.human), self.sort_ids(features.model)
-        labels = relabel_rows(*ids, self.permutations) if self.permutations else None
+        value = float(p.mean())
+        values = {"typicality": value}
+        labels = self.relabel(features, self.permutations)
         if labels is not None:
             rows = np.concatenate([human, model])
             permuted = np.array(
                 [_compute_tail_probabilities(*_compute_distances(rows[mark], rows[~mark])).mean() for mark in labels]
             )
-            values["p_value"] = _compute_two_sided_p_value(values["typicality"], permuted)
+            # Twice the smaller tail of the relabelings, the observed value included.
+            tails = np.count_nonzero(permuted <= value), np.count_nonzero(permuted >= value)
+            values["p_value"] = float(min(1.0, 2 * (1 + min(tails)) / (1 + len(permuted))))
         in_order = np.empty(len(p))
-        in_order[np.argsort(np.asarray(features.model.ids, dtype=np.str_), kind="stable")] = p
+        in_order[sort_order(features.model)] = p
         return self.result(features, "typicality", values, per_example={"typicality": in_order})
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Resample the texts of both sides, for the covariance as it is."""
         human, model = _compute_distances(*self.pair(features))
         above = np.searchsorted(np.sort(model), human, side="right") / len(model)
-        sides = (self.sort_ids(features.human), above), (
-            self.sort_ids(features.model), _compute_tail_probabilities(human, model)
-        )  # fmt: skip
-        return {"typicality": plan.linear(result.values["typicality"], *sides)}
-
-
-def _compute_two_sided_p_value(value: float, permuted: F64) -> float:
-    """Return twice the smaller tail of the relabelings, the observed value included; at most 1."""
-    tails = np.count_nonzero(permuted <= value), np.count_nonzero(permuted >= value)
-    return float(min(1.0, 2 * (1 + min(tails)) / (1 + len(permuted))))
+        influences = above, _compute_tail_probabilities(human, model)
+        parts = zip(self.sort_both_ids(features), influences, strict=True)
+        return {"typicality": plan.linear(result.values["typicality"], *parts)}

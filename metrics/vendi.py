@@ -16,30 +16,18 @@ Source: Friedman and Dieng 2023, "The Vendi score", Definition 3.1; Pasarkar and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import (
-    F64,
-    Direction,
-    Features,
-    Floats,
-    MetricResult,
-    Plan,
-    Replicates,
-    Scope,
-    UndefinedMetric,
-    register,
-)
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, UndefinedMetric, metric
 from openended.metrics._embeddings.blocks import blocks, check_side
 from openended.metrics._embeddings.resampled_moments import vendi_influence
 from openended.metrics.families import TwoSample
 
 
 def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
-    """Compute the Vendi score of one system.
+    """Compute the Vendi score of one system (Friedman and Dieng 2023, Definition 3.1).
 
     Args:
         embeddings: Shape (n, d), n >= 1, no row all zero.
@@ -51,8 +39,6 @@ def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
     Raises:
         ValueError: If the shape is wrong, a number is not finite or the order is not positive.
         UndefinedMetric: If there is no text or a row is all zero (it has no cosine).
-
-    Source: Friedman and Dieng 2023, Definition 3.1.
 
     >>> round(vendi(np.eye(3)), 9)
     3.0
@@ -92,35 +78,30 @@ def _compute_entropy(shares: F64, order: float) -> float:
     return -weight * float(np.log(largest)) + float(np.log(relative)) / (1 - order)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class Vendi(TwoSample):
     """Effective number of different texts; the human value is the target."""
 
-    name: ClassVar[str] = "vendi"
-    version: ClassVar[int] = 1
-    direction: ClassVar[Direction] = "match_human"
-    bounds: ClassVar[tuple[float, float]] = (1.0, float("inf"))
-    sides: ClassVar[Literal["one", "two", "human"]] = "one"
-    ceiling: ClassVar[bool] = False
-    titles: ClassVar[Mapping[str, str]] = {"vendi": "Vendi"}
+    name = "vendi"
+    direction = "match_human"
+    bounds = (1.0, np.inf)
+    sides = "one"
+    ceiling = False
+    titles = {"vendi": "Vendi"}
 
     order: float | Literal["inf"] = 1.0  # Friedman and Dieng 2023
     scope: Scope = "continuation"  # diversity of what was written, not of the prompts
 
     def check(self) -> None:
-        """Refuse an order that is not positive."""
-        if self.order == float("inf"):  # as a YAML file or the command line may write it; signatures know the word
+        if self.order == np.inf:  # as a YAML file or the command line may write it; signatures know the word
             object.__setattr__(self, "order", "inf")
         self.require(self.order == "inf" or float(self.order) > 0, "order", "a positive number or inf")
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute the score of the system under test."""
         value = vendi(self.sort_rows(features.model), order=float(self.order))
         return self.result(features, "vendi", {"vendi": value})
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Weigh the texts by their influence on the score."""
         influence = vendi_influence(self.sort_rows(features.model), float(self.order))
-        ids = [str(name) for name in self.sort_ids(features.model)]
-        return {"vendi": plan.linear(result.values["vendi"], (ids, influence))}
+        return {"vendi": plan.linear(result.values["vendi"], (self.sort_ids(features.model), influence))}

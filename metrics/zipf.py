@@ -16,26 +16,15 @@ Source: Holtzman et al. 2020, "The curious case of neural text degeneration", se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    I64,
-    Features,
-    MetricResult,
-    Plan,
-    Replicates,
-    Resampling,
-    UndefinedMetric,
-    register,
-)
+from openended.harness.core import F64, I64, Features, MetricResult, Plan, Replicates, UndefinedMetric, metric, ranged
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import Sequences, index_of
-from openended.metrics._ngrams.resampled_counts import compute_subset_slopes
+from openended.metrics._ngrams.statistics import compute_subset_slopes
 from openended.metrics.families import TextMetric
 
 Definition = Literal["degen", "log_thinned"]
@@ -44,7 +33,7 @@ _BINS_PER_E = 15  # Pillutla et al. 2021, released code
 
 
 def zipf_coefficient(sequences: Sequences, *, definition: Definition = "degen", max_rank: int = 5000) -> float:
-    """Minus the slope of log frequency on log rank.
+    """Minus the slope of log frequency on log rank (Holtzman et al. 2020, section 5.2).
 
     Args:
         sequences: Texts as lists of token ids or strings.
@@ -57,8 +46,6 @@ def zipf_coefficient(sequences: Sequences, *, definition: Definition = "degen", 
     Raises:
         UndefinedMetric: If fewer than two ranks are left.
         ValueError: If `max_rank` is below 2 or `definition` unknown.
-
-    Source: Holtzman et al. 2020, section 5.2.
 
     >>> round(zipf_coefficient([[1, 1, 1, 1, 2, 2]]), 6)
     1.0
@@ -99,45 +86,33 @@ def fit_slope(x: F64, y: F64) -> float:
     return 0.0 - float(deviation @ (y - y.mean()) / (deviation @ deviation))
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class Zipf(TextMetric):
     """Zipf coefficient of the tokens."""
 
-    name: ClassVar[str] = "zipf"
-    version: ClassVar[int] = 1
-    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    resampling: ClassVar[Resampling] = "subsample"  # a bootstrap repeats texts, which changes the counts of rare tokens
-    titles: ClassVar[dict[str, str]] = {"zipf": "Zipf coef."}
+    name = "zipf"
+    bounds = (0.0, np.inf)
+    resampling = "subsample"  # a bootstrap repeats texts, which changes the counts of rare tokens
+    titles = {"zipf": "Zipf coef."}
 
     definition: Definition = "degen"  # Holtzman et al. 2020; log_thinned: Pillutla et al. 2021
-    max_rank: int = 5000  # both
+    max_rank: int = ranged(5000, "[2, inf)", "an integer of at least 2")  # both
 
-    def check(self) -> None:
-        """Check the options."""
-        super().check()
-        self.require(self.max_rank >= 2, "max_rank", "an integer of at least 2")
+    def _make_points(self, frequencies: NDArray[np.signedinteger[Any]]) -> tuple[F64, F64]:
+        return rank_points(top_frequencies(frequencies, self.max_rank), self.definition)
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute the coefficient; the arrays hold the points of the line."""
         corpus = self.corpus(features)
-        log_rank, log_frequency = rank_points(top_frequencies(corpus.index.frequencies, self.max_rank), self.definition)
-        return self.result(
-            features,
-            "zipf",
-            {"zipf": fit_slope(log_rank, log_frequency)},
-            notes=corpus.notes,
-            arrays={"log_rank": log_rank, "log_frequency": log_frequency},
-        )
+        log_rank, log_frequency = self._make_points(corpus.index.frequencies)
+        values = {"zipf": fit_slope(log_rank, log_frequency)}
+        arrays = {"log_rank": log_rank, "log_frequency": log_frequency}
+        return self.result(features, "zipf", values, notes=corpus.notes, arrays=arrays)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:  # noqa: ARG002
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
         """Fit the line to the frequencies of subsets."""
         corpus = self.corpus(features)
-        ids = np.asarray(features.model.ids, dtype=np.str_)[corpus.is_included]
-        subsets = plan.subsets(ids, _SHARE)
 
-        def slope(frequencies: NDArray[np.int32]) -> float:
-            return fit_slope(*rank_points(top_frequencies(frequencies, self.max_rank), self.definition))
+        def resample(subsets: NDArray[np.bool_]) -> dict[str, F64]:
+            return {"zipf": compute_subset_slopes(corpus.index, subsets, lambda f: fit_slope(*self._make_points(f)))}
 
-        draws = compute_subset_slopes(corpus.index, subsets, slope)
-        return {"zipf": plan.build_subset_replicates(ids, _SHARE, draws)}
+        return corpus.subsample(plan, resample, _SHARE)

@@ -1,56 +1,36 @@
 """Base classes of the metric families and what their members share, for metrics here and in other packages."""
 
-from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics.families.feature_space import FeatureSpaceMetric, Space, standardize
-from openended.metrics.families.quantized import CellCounts, ClusterFit, ClusteringRun, Quantized
+from openended.metrics._ngrams.index import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of
+from openended.metrics.families.quantized import (
+    CellCounts as CellCounts,
+    ClusterFit as ClusterFit,
+    ClusteringRun as ClusteringRun,
+    Quantized as Quantized,
+)
 from openended.metrics.families.samples_per_prompt import (
-    PromptGroups,
-    SamplesMetric,
-    average_over_prompts,
-    cosines,
-    mask_off_diagonal,
-    prompts_of,
-    unit_rows,
+    PromptGroups as PromptGroups,
+    SamplesMetric as SamplesMetric,
+    SamplesTextMetric as SamplesTextMetric,
+    average_over_prompts as average_over_prompts,
+    cosines as cosines,
+    mask_off_diagonal as mask_off_diagonal,
+    prompts_of as prompts_of,
+    unit_rows as unit_rows,
 )
-from openended.metrics.families.teacher_forced import TeacherForced, mean_by_row, probabilities
+from openended.metrics.families.teacher_forced import TeacherForced as TeacherForced, probabilities as probabilities
 from openended.metrics.families.text import (
-    Corpus,
-    TextMetric,
-    check_orders,
-    corpus_of,
-    describe_missing,
-    require_defined,
-    variant_of,
+    Corpus as Corpus,
+    TextMetric as TextMetric,
+    corpus_of as corpus_of,
+    declare_orders as declare_orders,
+    describe_missing as describe_missing,
+    require_defined as require_defined,
+    variant_of as variant_of,
 )
-from openended.metrics.families.two_sample import TwoSample
-
-__all__ = [
-    "CellCounts",
-    "ClusterFit",
-    "ClusteringRun",
-    "Corpus",
-    "FeatureSpaceMetric",
-    "NgramIndex",
-    "PromptGroups",
-    "Quantized",
-    "SamplesMetric",
-    "Sequences",
-    "Space",
-    "TeacherForced",
-    "TextMetric",
-    "TwoSample",
-    "average_over_prompts",
-    "check_orders",
-    "corpus_of",
-    "cosines",
-    "describe_missing",
-    "index_of",
-    "mask_off_diagonal",
-    "mean_by_row",
-    "probabilities",
-    "prompts_of",
-    "require_defined",
-    "standardize",
-    "unit_rows",
-    "variant_of",
-]
+from openended.metrics.families.two_sample import (
+    Comparison as Comparison,
+    FeatureSpaceMetric as FeatureSpaceMetric,
+    Space as Space,
+    TwoSample as TwoSample,
+    sort_order as sort_order,
+)

@@ -22,11 +22,13 @@ from openended.harness.core import (
     Metric,
     MetricResult,
     Need,
+    Ragged,
     Resampling,
     Scope,
     UndefinedMetric,
 )
 from openended.metrics._embeddings.blocks import blocks, check_side
+from openended.metrics.families.text import TextMetric
 
 _NUMBERS = 1 << 23  # of the vectors looked at together
 
@@ -67,10 +69,10 @@ class PromptGroups:
             yield prompts, self.rows[self.starts[prompts][:, None] + np.arange(size)]
 
     def align_values(self, values: F64) -> F64:
-        """Return one value a row of the side whose mean is that of the prompts' values; NaN for rows left out.
+        """Return one value per row of the side whose mean is that of the prompts' values; NaN for rows left out.
 
-        A prompt's value stands at each of its rows; where prompts differ in size, it is weighed so that each prompt
-        counts once.
+        Each row has its prompt's value; where prompts differ in size, values are weighted so that each prompt counts
+        once.
         """
         out = np.full(self.count, np.nan)
         weights = len(self.rows) / (len(self) * self.sizes)
@@ -84,9 +86,6 @@ def prompts_of(ids: Sequence[str], included: NDArray[np.bool_] | None = None) ->
     Args:
         ids: The prompt of each row, shape (n,).
         included: Rows that count, shape (n,); None: all.
-
-    Raises:
-        UndefinedMetric: If no prompt has two texts.
     """
     at = np.arange(len(ids)) if included is None else np.flatnonzero(included)
     names = np.asarray(ids, dtype=np.str_)[at]
@@ -101,11 +100,7 @@ def prompts_of(ids: Sequence[str], included: NDArray[np.bool_] | None = None) ->
 
 
 def unit_rows(rows: Floats) -> F64:
-    """Return rows of unit L2 norm, float64.
-
-    Raises:
-        UndefinedMetric: If a row is all zero and so has no cosine.
-    """
+    """Return rows of unit L2 norm, float64; a row that is all zero has no cosine and raises `UndefinedMetric`."""
     parts = [block for _, block in blocks(rows, "l2")]
     out = np.concatenate(parts) if parts else np.zeros((0, rows.shape[1]))
     if not np.all(np.einsum("ij,ij->i", out, out) > 0.5):
@@ -130,9 +125,9 @@ def mask_off_diagonal(size: int) -> NDArray[np.bool_]:
 
 
 class SamplesMetric(Metric):
-    """A statistic of the texts that one system gave for one prompt, averaged over prompts.
+    """A statistic of the embeddings of the texts that one system gave for one prompt, averaged over prompts.
 
-    There is no human row where people wrote one text a prompt, and so no human value to aim at.
+    There is no human row where people wrote one text per prompt, and so no human value to aim at.
     """
 
     family: ClassVar[Family] = "two_sample"
@@ -144,18 +139,34 @@ class SamplesMetric(Metric):
     scope: Scope
 
     def needs(self) -> tuple[Need, ...]:
-        """Return the embeddings."""
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
-    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> Mapping[str, F64]:  # noqa: ARG002 - for those below
-        """Return name → one value a prompt, shape (p,), the primary one first."""
-        raise TypeError(f"{type(self).__name__} has no values by prompt")
+    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> Mapping[str, F64]:
+        """Return name → one value per prompt, shape (p,), the primary one first."""
+        raise TypeError(f"{type(self).__name__} has no values for {len(prompts)} prompts of {embeddings.shape}")
 
     def compute(self, features: Features) -> MetricResult:
-        """Compute the means over prompts."""
         prompts = prompts_of(features.model.ids)
         values = self.by_prompt(features.model.embeddings(self.needs()[0]), prompts)
         return average_over_prompts(self, features, prompts, values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesTextMetric(TextMetric):
+    """A statistic of the tokens of the texts that one system gave for one prompt, averaged over prompts."""
+
+    resampling: ClassVar[Resampling] = "bootstrap"  # over prompts, whose texts stay together
+    least_samples: ClassVar[int] = 2
+
+    def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
+        """Return one value per prompt, shape (p,)."""
+        raise TypeError(f"{type(self).__name__} has no values for {len(prompts)} prompts of {len(rows)} texts")
+
+    def compute(self, features: Features) -> MetricResult:
+        corpus = self.corpus(features)
+        prompts = prompts_of(features.model.ids, corpus.is_included)
+        values = {self.name: self.by_prompt(corpus.rows, prompts)}
+        return average_over_prompts(self, features, prompts, values, notes=corpus.notes)
 
 
 def average_over_prompts(
@@ -167,19 +178,9 @@ def average_over_prompts(
     others: Mapping[str, float] | None = None,
     notes: Sequence[str] = (),
 ) -> MetricResult:
-    """Return means over prompts; the first value is the primary one.
-
-    Args:
-        metric: Whose result it is.
-        features: Of which.
-        prompts: Of the system under test.
-        values: Name → one value a prompt, shape (p,).
-        others: Values that are no means over prompts.
-        notes: Beside those of the prompts.
-    """
+    """Return means over prompts; the first value is the primary one, `others` are no means over prompts."""
     means = {name: float(np.mean(v)) for name, v in values.items()}
     per_example = {name: prompts.align_values(v) for name, v in values.items()}
+    primary = next(iter(values))
     all_notes = (*notes, *prompts.notes)
-    return metric.result(
-        features, next(iter(values)), means | dict(others or {}), notes=all_notes, per_example=per_example
-    )
+    return metric.result(features, primary, {**means, **(others or {})}, notes=all_notes, per_example=per_example)

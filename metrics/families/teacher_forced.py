@@ -27,7 +27,7 @@ NEXT_TOKEN = Need("next_token", by="decoder")
 
 
 class TeacherForced(Metric):
-    """A metric of the decoder's next-token distribution Q on human text."""
+    """A metric of the decoder's next-token distribution Q on human text; a subclass defines `by_position`."""
 
     family: ClassVar[Family] = "teacher_forced"
     resampling: ClassVar[Resampling] = "bootstrap"
@@ -36,43 +36,43 @@ class TeacherForced(Metric):
     """Whether the value is exp of a mean over positions."""
 
     def needs(self) -> tuple[Need, ...]:
-        """Return the statistics of Q."""
         return (NEXT_TOKEN,)
 
-    def statistics(self, features: Features) -> NextToken:
-        """Return the statistics of Q on the human side.
+    def by_position(self, stats: NextToken) -> Mapping[str, NDArray[Any]]:
+        """Return name → the number of each position whose mean is the value, the primary one first."""
+        raise TypeError(f"{type(self).__name__} has no values at {len(stats.gold_prob)} positions")
 
-        Raises:
-            UndefinedMetric: If there is no position.
-        """
+    def compute(self, features: Features) -> MetricResult:
+        stats = self._read_statistics(features)
+        positions = self.by_position(stats)
+        with np.errstate(over="ignore"):
+            values = {name: float(self._transform(v.mean())) for name, v in positions.items()}
+            rows = {name: self._transform(mean_by_row(v, stats.offsets)) for name, v in positions.items()}
+        return self.result(features, self.name, values, per_example=rows)
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Draw human texts: each value is a mean over all their positions, or the exponential of one."""
+        stats, out = self._read_statistics(features), {}
+        for name, values in self.by_position(stats).items():
+            rows = self._transform(mean_by_row(values, stats.offsets))
+            mean = plan.mean(
+                features.human.ids, np.log(rows) if self.exponential else rows, np.diff(stats.offsets)
+            )
+            out[name] = mean.map(self._transform)
+        return out
+
+    def _read_statistics(self, features: Features) -> NextToken:
         stats = features.human.next_token(NEXT_TOKEN)
         if not len(stats.gold_prob):
             raise UndefinedMetric("no human token to score")
         return stats
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
-        """Draw human texts: each value is a mean over all their positions, or the exponential of one."""
-        offsets = self.statistics(features).offsets
-        lengths = np.diff(offsets)
-        return {
-            name: replicates.map(np.exp) if self.exponential else replicates
-            for name, rows in self.rows(features, result).items()
-            if name in result.values
-            for replicates in [plan.mean(features.human.ids, np.log(rows) if self.exponential else rows, lengths)]
-        }
-
-    def rows(self, features: Features, result: MetricResult) -> Mapping[str, F64]:  # noqa: ARG002
-        """Return each value of each text."""
-        return result.per_example
+    def _transform(self, mean: Any) -> Any:  # noqa: ANN401 - a number or an array
+        return np.exp(mean) if self.exponential else mean
 
 
 def probabilities(values: ArrayLike, name: str) -> F64:
-    """Check an array of probabilities, shape (n,).
-
-    Raises:
-        UndefinedMetric: If it is empty.
-        ValueError: If it is not one-dimensional, not finite or outside [0, 1] by more than rounding.
-    """
+    """Check an array of probabilities, shape (n,), and clip rounding above 1."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
         raise ValueError(f"{name}: expected shape (n,), got {array.shape}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,19 @@ from openended.harness.core import (
     Need,
     Plan,
     Ragged,
+    Replicates,
     Scope,
     Side,
     UndefinedMetric,
     Unit,
+    option,
+    ranged,
 )
+from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._ngrams.index import NgramIndex
 from openended.metrics._ngrams.sequences import join_rows, pack_rows, select_rows, trim_rows
+
+K = TypeVar("K", int, str)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +41,8 @@ class Corpus:
     index: NgramIndex
     is_included: NDArray[np.bool_]
     """True where a text of the side is in `rows`."""
+    ids: NDArray[np.str_]
+    """The prompt of each text in `rows`."""
     notes: tuple[str, ...]
 
     def align_values(self, values: F64) -> F64:
@@ -42,6 +50,13 @@ class Corpus:
         out = np.full(len(self.is_included), np.nan)
         out[self.is_included] = values
         return out
+
+    def subsample(
+        self, plan: Plan, compute: Callable[[NDArray[np.bool_]], Mapping[str, F64]], share: float = SUBSET_SHARE
+    ) -> dict[str, Replicates]:
+        """Return replicates of values computed from masks of the texts in each subset, shape (draws, texts)."""
+        values = compute(plan.subsets(self.ids, share))
+        return {name: plan.build_subset_replicates(self.ids, share, draws) for name, draws in values.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,62 +70,35 @@ class TextMetric(Metric):
     unit: Unit = "tokens"
     """`tokens`: ids under the scorer's tokenizer, as in the papers (GPT-2 ids); `words`: split at white space."""
     scope: Scope = "continuation"
-    fixed_tokens: int | None = None
+    fixed_tokens: int | None = ranged(None, "[1, inf)", "null or a positive integer")
     """Compare at one length: texts are cut to this many tokens, shorter ones are left out and counted in the notes."""
 
-    def check(self) -> None:
-        """Check the common options."""
-        self.require(self.fixed_tokens is None or self.fixed_tokens > 0, "fixed_tokens", "null or a positive integer")
-
-    def token_need(self) -> Need:
-        """Return the token feature that the options ask for."""
-        return Need("tokens", by="scorer" if self.unit == "tokens" else "words", scope=self.scope)
-
     def needs(self) -> tuple[Need, ...]:
-        """Return the token feature."""
-        return (self.token_need(),)
+        return (Need("tokens", by="scorer" if self.unit == "tokens" else "words", scope=self.scope),)
 
     def corpus(self, features: Features) -> Corpus:
-        """Return the texts of the system under test and their n-grams, shared by all metrics of a run.
-
-        Raises:
-            UndefinedMetric: If there is no text, or none as long as `fixed_tokens`.
-        """
-        return corpus_of(features.model, self.token_need(), self.fixed_tokens)
-
-    def split_texts(self, features: Features, plan: Plan) -> tuple[Corpus, NDArray[np.bool_]]:
-        """Return the corpus, and which of its texts are in the first half of each split."""
-        corpus, ids = self.corpus_and_prompts(features)
-        return corpus, plan.halves(ids)
-
-    def corpus_and_prompts(self, features: Features) -> tuple[Corpus, NDArray[np.str_]]:
-        """Return the corpus and the prompt of each of its texts."""
-        corpus = self.corpus(features)
-        return corpus, np.asarray(features.model.ids, dtype=np.str_)[corpus.is_included]
+        """Return the texts of the system under test and their n-grams, shared by all metrics of a run."""
+        return corpus_of(features.model, self.needs()[0], self.fixed_tokens)
 
     def variant_index(self, features: Features, variant: str) -> NgramIndex:
         """Return the index of the `joined` texts or of the texts `without_last` token; shared like `corpus`."""
         corpus = self.corpus(features)
-        key: tuple[Hashable, ...] = ("ngrams", variant, self.token_need(), self.fixed_tokens)
-        return features.model.compute_once(key, lambda: NgramIndex(reshape_rows(corpus.rows, variant)))
+        key: tuple[Hashable, ...] = ("ngrams", variant, self.needs()[0], self.fixed_tokens)
+        return features.model.compute_once(key, lambda: NgramIndex(_reshape_rows(corpus.rows, variant)))
 
 
 def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus:
-    """Return the texts of a side and their n-grams; made once for all metrics that ask for the same.
-
-    Raises:
-        UndefinedMetric: If there is no text, or none as long as `fixed_tokens`.
-    """
+    """Return the texts of a side and their n-grams; built once for all metrics that ask for the same."""
     key: tuple[Hashable, ...] = ("corpus", need, fixed_tokens)
-    corpus = side.compute_once(key, lambda: _make(side.tokens(need), fixed_tokens))
+    corpus = side.compute_once(key, lambda: _build_corpus(side, side.tokens(need), fixed_tokens))
+    if not len(corpus.is_included):
+        raise UndefinedMetric("there are no texts")
     if not len(corpus.rows):
-        raise UndefinedMetric(
-            "there are no texts" if not len(corpus.is_included) else f"no text is left: {corpus.notes[0]}"
-        )
+        raise UndefinedMetric(f"no text is left: {corpus.notes[0]}")
     return corpus
 
 
-def _make(rows: Ragged, fixed_tokens: int | None) -> Corpus:
+def _build_corpus(side: Side, rows: Ragged, fixed_tokens: int | None) -> Corpus:
     is_long_enough = np.ones(len(rows), dtype=np.bool_)
     notes: list[str] = []
     if fixed_tokens is not None:
@@ -123,43 +111,38 @@ def _make(rows: Ragged, fixed_tokens: int | None) -> Corpus:
     empty = int(np.count_nonzero(rows.lengths == 0))
     if empty:
         notes.append(f"{empty} of {len(rows)} texts are empty")
-    return Corpus(rows, NgramIndex(rows), is_long_enough, tuple(notes))
-
-
-def reshape_rows(rows: Ragged, variant: str) -> Ragged:
-    """Return the texts `joined` to one, or each `without_last` token."""
-    return join_rows(rows) if variant == "joined" else trim_rows(rows, np.maximum(rows.lengths - 1, 0))
+    ids = np.asarray(side.ids, dtype=np.str_)[is_long_enough]
+    return Corpus(rows, NgramIndex(rows), is_long_enough, ids, tuple(notes))
 
 
 def variant_of(sequences: object, variant: str) -> NgramIndex:
-    """Return the index of texts changed as in `reshape_rows`; for the pure functions.
-
-    Raises:
-        TypeError: If only an index is given, which cannot be reshaped.
-    """
+    """Return the index of the `joined` texts or of the texts `without_last` token; for the pure functions."""
     if isinstance(sequences, NgramIndex):
         raise TypeError(f"variant {variant!r} needs the texts themselves, got their n-gram index")
-    return NgramIndex(reshape_rows(pack_rows(sequences), variant))  # type: ignore[arg-type]
+    return NgramIndex(_reshape_rows(pack_rows(sequences), variant))  # type: ignore[arg-type]
 
 
-def check_orders(metric: Metric, orders: Sequence[int], option: str = "orders") -> None:
-    """Check a tuple of n-gram orders: at least one, positive, no order twice."""
-    good = len(orders) > 0 and all(order > 0 for order in orders) and len(set(orders)) == len(orders)
-    metric.require(good, option, "different positive integers")
+def _reshape_rows(rows: Ragged, variant: str) -> Ragged:
+    return join_rows(rows) if variant == "joined" else trim_rows(rows, np.maximum(rows.lengths - 1, 0))
 
 
-def require_defined(values: dict[str, float], why: str) -> dict[str, float]:
-    """Return `values` unless all are NaN.
+def declare_orders(*orders: int) -> tuple[int, ...]:
+    """Declare the option `orders` of a metric, n-gram orders with these defaults."""
 
-    Raises:
-        UndefinedMetric: If no value is a number.
-    """
+    def accepts(value: tuple[int, ...]) -> bool:
+        return len(value) > 0 and all(order > 0 for order in value) and len(set(value)) == len(value)
+
+    return option(orders, accepts, "different positive integers")
+
+
+def require_defined(values: dict[K, float], why: str) -> dict[K, float]:
+    """Return `values`; if all are NaN, raise `UndefinedMetric`."""
     if all(np.isnan(value) for value in values.values()):
         raise UndefinedMetric(why)
     return values
 
 
-def describe_missing(values: dict[str, float], what: str) -> tuple[str, ...]:
-    """Return a note that names the values that are NaN."""
+def describe_missing(values: dict[str, float]) -> tuple[str, ...]:
+    """Return a note that names the values that are NaN, because all texts are too short for them."""
     names = [name for name, value in values.items() if np.isnan(value)]
-    return (f"no value for {', '.join(names)}: {what}",) if names else ()
+    return (f"no value for {', '.join(names)}: all texts are shorter",) if names else ()
