@@ -184,8 +184,16 @@ class Frechet(TwoSample):
         sides = _prepare_sides(human, model, self.shrinkage, self.pca_share)
         if not self.extrapolate:
             return FrechetSides(*sides, None)
-        options = {"shrinkage": self.shrinkage, "pca_share": self.pca_share, "draws": self.draws, "seed": self.seed}
-        return FrechetSides(*sides, frechet_infinity(human=human, model=model, sizes=self.extrapolate, **options))
+        extrapolated = frechet_infinity(
+            human=human,
+            model=model,
+            sizes=self.extrapolate,
+            draws=self.draws,
+            shrinkage=self.shrinkage,
+            pca_share=self.pca_share,
+            seed=self.seed,
+        )
+        return FrechetSides(*sides, extrapolated)
 
     def compute(self, features: Features, prepared: FrechetSides | None = None) -> MetricResult:
         human, model = self.pair(features)

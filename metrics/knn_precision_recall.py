@@ -184,7 +184,7 @@ class KnnPrecisionRecall(TwoSample):
     def replicates(
         self,
         features: Features,
-        result: MetricResult,  # noqa: ARG002
+        result: MetricResult,
         plan: Plan,
         prepared: tuple[DistancePoints, DistancePoints] | None = None,
     ) -> Mapping[str, Replicates]:

@@ -64,7 +64,7 @@ class PhraseCounts:
 def find_overused_phrases(
     human: Sequence[str], model: Sequence[str], *, order: int = 1, prior: float = 500.0
 ) -> list[tuple[str, float]]:
-    """List the phrases that the model uses three times or more with their z-scores, the worst first (Monroe et al. 2008).
+    """List the phrases that the model uses three times or more with z-scores, the worst first (Monroe et al. 2008).
 
     Args:
         human: Human texts.

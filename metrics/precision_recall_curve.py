@@ -129,7 +129,7 @@ class PrecisionRecallCurve(Quantized):
         arrays = {"precision": curve.precision, "recall": curve.recall}
         return ClusteringRun(cells, {"f8": curve.f8, "f1_8": curve.f1_8}, arrays)
 
-    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:  # noqa: ARG002
+    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
         """Return both values for many pairs of histograms."""
         f8, f1_8 = best_fs(p, q, (8.0, 1 / 8))
         return {"f8": f8, "f1_8": f1_8}

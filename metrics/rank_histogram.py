@@ -157,5 +157,5 @@ class RankHistogram(Comparison):
         human_halves, model_halves = self.halves(features, plan)
         first = human_halves.astype(np.float64) @ human, model_halves.astype(np.float64) @ model
         second = human.sum(axis=0) - first[0], model.sum(axis=0) - first[1]
-        draws = [_compute_divergences(*half, self.divergence, self.order) for half in (first, second)]
+        draws = [_compute_divergences(h, m, self.divergence, self.order) for h, m in (first, second)]
         return {"rank_histogram": Replicates(np.stack(draws))}

@@ -55,9 +55,7 @@ class TeacherForced(Metric):
         stats, out = self._read_statistics(features), {}
         for name, values in self.by_position(stats).items():
             rows = self._transform(mean_by_row(values, stats.offsets))
-            mean = plan.mean(
-                features.human.ids, np.log(rows) if self.exponential else rows, np.diff(stats.offsets)
-            )
+            mean = plan.mean(features.human.ids, np.log(rows) if self.exponential else rows, np.diff(stats.offsets))
             out[name] = mean.map(self._transform)
         return out
 

@@ -25,7 +25,7 @@ class JudgmentMetric(ReadsFile):
         """Return whether the metric reads files with these columns (the cells are not checked)."""
         raise TypeError(f"{cls.__name__} does not say what it reads of {len(columns)} columns and {len(rows)} rows")
 
-    def scores_without_run(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - used by subclasses
+    def scores_without_run(self, columns: Sequence[str]) -> bool:
         """Return whether a file with these columns can be scored without a run."""
         return True
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.metrics._surface.features import NAMES, surface_features
+from openended.metrics._surface import NAMES, surface_features
 from openended.metrics.energy_distance import EnergyDistance, energy_distance
 from tests.helpers import features
 from tests.oracles.distributional import slow_energy_distance

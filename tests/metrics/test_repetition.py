@@ -8,8 +8,15 @@ from hypothesis import given, settings, strategies as st
 
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.metrics._ngrams.index import index_of
-from openended.metrics._ngrams.loops import ends_in_loop, final_repeats
-from openended.metrics.repetition import Repetition, diversity, loop_rate, self_repetition, seq_rep_n
+from openended.metrics.repetition import (
+    Repetition,
+    diversity,
+    ends_in_loop,
+    final_repeats,
+    loop_rate,
+    self_repetition,
+    seq_rep_n,
+)
 from tests.metrics.text_helpers import CORPORA, IDS, TEXTS, computed, published_words, run, stored, streams
 from tests.oracles import text_statistics as slow
 
