@@ -36,7 +36,7 @@ from openended.harness.core import (
     metric,
 )
 from openended.metrics._common.values import Values
-from openended.metrics.families import Comparison
+from openended.metrics.families import ComparisonMetric
 
 FREQUENCIES = 1000  # Yang et al. 2023
 _TINY = 1e-300
@@ -144,7 +144,7 @@ def _correlate(a: F64, b: F64) -> float:
 
 
 @metric
-class Face(Comparison):
+class Face(ComparisonMetric):
     """Overlap, correlations and distances of the mean spectra of token losses."""
 
     name = "face"

@@ -34,7 +34,7 @@ from openended.harness.core import (
 )
 from openended.metrics._ngrams.sequences import pack_rows
 from openended.metrics._ngrams.suffix_array import SuffixArray
-from openended.metrics.families import Comparison, declare_orders, require_defined
+from openended.metrics.families import ComparisonMetric, declare_orders, require_defined
 
 REFERENCES = "references"
 
@@ -99,7 +99,7 @@ def _find_longest(matches: Ragged) -> I64:
 
 
 @metric
-class Novelty(Comparison):
+class Novelty(ComparisonMetric):
     """Share of n-grams that are not in a corpus; values `novelty_<order>`, `longest_copy`, `mean_longest_copy`."""
 
     name = "novelty"

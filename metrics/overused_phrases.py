@@ -39,7 +39,7 @@ from openended.harness.core import (
     metric,
     ranged,
 )
-from openended.metrics.families import Comparison, sort_order
+from openended.metrics.families import ComparisonMetric, sort_order
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _LEAST = 3  # uses by the model, below which no phrase is overused
@@ -136,7 +136,7 @@ def _sum_texts(table: Any, total: F64, weights: F64 | None) -> tuple[F64, F64]: 
 
 
 @metric
-class OverusedPhrases(Comparison):
+class OverusedPhrases(ComparisonMetric):
     """Share of the model's words and trigrams in overused ones; the notes name the worst twenty."""
 
     name = "overused_phrases"

@@ -38,7 +38,7 @@ from openended.harness.core import (
     ranged,
 )
 from openended.metrics._common.choices import check_choice
-from openended.metrics.families import Comparison, sort_order
+from openended.metrics.families import ComparisonMetric, sort_order
 
 Divergence = Literal["chi2", "renyi"]
 SINGLE_RANKS = 20
@@ -106,7 +106,7 @@ def _compute_divergences(human: F64, model: F64, divergence: Divergence, order: 
 
 
 @metric
-class RankHistogram(Comparison):
+class RankHistogram(ComparisonMetric):
     """Divergence of the model's histogram of token ranks from the human one, and its permutation p-value."""
 
     name = "rank_histogram"

@@ -28,7 +28,7 @@ from openended.metrics.families.text import (
     variant_of as variant_of,
 )
 from openended.metrics.families.two_sample import (
-    Comparison as Comparison,
+    ComparisonMetric as ComparisonMetric,
     FeatureSpaceMetric as FeatureSpaceMetric,
     Space as Space,
     TwoSample as TwoSample,

@@ -39,7 +39,7 @@ def sort_order(side: Side) -> NDArray[np.int64]:
     return np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")
 
 
-class Comparison(Metric):
+class ComparisonMetric(Metric):
     """A metric that compares the texts of the model with the human ones; a human row holds two sets of human texts."""
 
     resampling: ClassVar[Resampling] = "subsample"  # a text drawn twice has distance zero to its copy
@@ -76,7 +76,7 @@ class Comparison(Metric):
         return {name: plan.build_subset_replicates(model_ids, share, draws) for name, draws in values.items()}
 
 
-class TwoSample(Comparison):
+class TwoSample(ComparisonMetric):
     """A metric that compares the embeddings of the model's texts with those of the human ones."""
 
     family: ClassVar[Family] = "two_sample"
