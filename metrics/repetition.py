@@ -238,7 +238,7 @@ class Repetition(TextMetric):
         by_text["self_repetition"] = self_repetition_by_text(index, self.self_repetition_order)
         values = {name: mean_without_nan(column) for name, column in by_text.items()}
         average = "simctg" if self.simctg else "pooled"
-        pooled = self._pooled_index(features)
+        pooled = self._index_to_pool(features)
         rep = {order: _compute_rep(pooled, order, average) for order in {*self.orders, *_DIVERSITY_ORDERS}}
         values |= {f"rep_{order}": rep[order] for order in self.orders}
         values["diversity"] = float(np.prod([1.0 - rep[order] for order in _DIVERSITY_ORDERS]))
@@ -254,11 +254,11 @@ class Repetition(TextMetric):
             lambda subsets: {"self_repetition": compute_subset_sharing(corpus.index, order, subsets, np.log1p)},
             SHARE,
         )
-        pooled, halves = self._pooled_index(features), plan.halves(corpus.ids)
+        pooled, halves = self._index_to_pool(features), plan.halves(corpus.ids)
         rep = {n: compute_half_repeats(pooled, n, halves) for n in {*self.orders, *_DIVERSITY_ORDERS}}
         out |= {f"rep_{n}": Replicates(rep[n]) for n in self.orders}
         out["diversity"] = Replicates(np.prod([1.0 - rep[n] for n in _DIVERSITY_ORDERS], axis=0))
         return out
 
-    def _pooled_index(self, features: Features) -> NgramIndex:
+    def _index_to_pool(self, features: Features) -> NgramIndex:
         return self.variant_index(features, "without_last") if self.simctg else self.corpus(features).index
