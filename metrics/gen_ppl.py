@@ -199,8 +199,8 @@ class GenPPL(Metric):
 
     def needs(self) -> tuple[Need, ...]:
         nll = self._build_need("token_nll", bos=self.bos, window=self.window, stride=self.stride)
-        own = Need("tokens", by="rows", scope=self._scope)
-        needs = [nll, own if self.entropy_ids == "own" else self._build_need("tokens")]
+        ids_of_rows = Need("tokens", by="rows", scope=self._scope)
+        needs = [nll, ids_of_rows if self.entropy_ids == "own" else self._build_need("tokens")]
         if self._masks_tokens:
             needs += [self._build_need("tokens"), Need("end_tokens", by="scorer")]
         return tuple(dict.fromkeys(needs))
@@ -208,8 +208,8 @@ class GenPPL(Metric):
     def _build_need(self, kind: Literal["token_nll", "tokens"], **options: bool | int | None) -> Need:
         """Return a need of the scorer with `bos` and those options that differ from the defaults of its feature."""
         options |= {"retokenize": self.retokenize, "without_end": self.end_tokens == "remove"}
-        given = sorted((name, value) for name, value in options.items() if value or name == "bos")
-        return Need(kind, by="scorer", scope=self._scope, options=tuple(given))
+        set_options = sorted((name, value) for name, value in options.items() if value or name == "bos")
+        return Need(kind, by="scorer", scope=self._scope, options=tuple(set_options))
 
     def _select_counted_nll(self, features: Features) -> Ragged:
         """Return the NLLs of the tokens that count."""
