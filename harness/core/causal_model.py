@@ -76,11 +76,6 @@ class CausalModel(Protocol):
         ...
 
     @property
-    def memo(self) -> dict[str, Any]:
-        """Cache of values derived from the weights, for example a layout that suits the forward pass."""
-        ...
-
-    @property
     def start_id(self) -> int:
         """The token that precedes an empty prompt."""
         ...

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+from weakref import WeakKeyDictionary
 
 from openended.harness.core import DataError, shorten_error
 from openended.harness.models.check_finite import describe_broken_weights
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["fixed", "equal", "reread"]
 KINDS: tuple[Kind, ...] = ("fixed", "equal", "reread")
+
+RUNNER_KINDS: WeakKeyDictionary[Any, Kind] = WeakKeyDictionary()
+"""Model of transformers → the kind of its runner, once it was found."""
 
 # Bidirectional families; used as decoders, they compute logits with more than the output layer.
 ENCODERS = frozenset({
@@ -116,10 +120,9 @@ def choose_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper]) -> Kind
     Raises:
         DataError: If no kind agrees, or the logits are not finite.
     """
-    if "cache" not in lm.memo:
-        lm.memo["cache"] = _find_agreeing_kind(lm, make_runner)
-    kind: Kind = lm.memo["cache"]
-    return kind
+    if lm.model not in RUNNER_KINDS:
+        RUNNER_KINDS[lm.model] = _find_agreeing_kind(lm, make_runner)
+    return RUNNER_KINDS[lm.model]
 
 
 def _find_agreeing_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper]) -> Kind:

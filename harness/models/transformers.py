@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import F64, Advance, DataError, DeviceMap, ExtraNotInstalled, shorten_error
@@ -45,8 +45,6 @@ class LanguageModel:
     """Size of the logits, which may exceed the tokenizer's."""
     context_length: int | None
     spec: ModelSpec
-    memo: dict[str, Any] = field(default_factory=dict)
-    """Values derived once from the weights, for example a memory layout for the forward pass."""
 
     def encode(self, text: str) -> list[int]:
         """Return token ids of `text`; no special tokens."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -40,12 +41,12 @@ class Gpt2Runner:
 
     def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
         self._lm = lm
-        self.weights = lm.memo.get("gpt2") or lm.memo.setdefault("gpt2", Gpt2Weights(lm.model))
+        self.weights = Gpt2Weights.of(lm.model)
         self.lengths = np.zeros(rows, dtype=np.int64)
         self._device = lm.device
         self._steady = lm.device.type == "cpu" and not once
         self._tile = TILE if self._steady else 1
-        self._products: RowSplitter = lm.memo.get("products") or lm.memo.setdefault("products", RowSplitter())
+        self._products = self.weights.products
         self.keys = KeyValues(self.weights.layers, rows, length, padded=lm.device.type != "cpu", once=once)
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
@@ -165,3 +166,14 @@ class Gpt2Weights:
         self.eps = float(model.config.layer_norm_epsilon)
         head = model.lm_head.weight.detach().t()
         self.head = head.contiguous() if head.device.type == "cpu" else head
+        self.products = RowSplitter()
+
+    @classmethod
+    def of(cls, model: Any) -> Gpt2Weights:  # noqa: ANN401
+        """Return the weights of a model, laid out once."""
+        if model not in _WEIGHTS:
+            _WEIGHTS[model] = cls(model)
+        return _WEIGHTS[model]
+
+
+_WEIGHTS: WeakKeyDictionary[Any, Gpt2Weights] = WeakKeyDictionary()

@@ -12,14 +12,15 @@ from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core.errors import SpecError
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.types import Generation, Ragged
-from openended.harness.decoders.sampling import Nucleus
+from openended.harness.decoders.sampling import Greedy, Nucleus
 from openended.harness.generation.contrastive import ContrastiveDecoding
-from openended.harness.generation.generate import Prompt
+from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.backend import Backend
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.score import compute_token_nll
 from openended.harness.models.spec import Ability, BackendSpec, ModelSpec
+from openended.harness.models.transformers import LanguageModel
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
@@ -80,6 +81,20 @@ def test_the_amateur_loads_through_the_session(spec, tmp_path):
     other = dataclasses.replace(lm, vocab_size=lm.vocab_size + 1)
     with pytest.raises(SpecError, match=r"amateur: tiny has 258 logits, the expert 257"):
         generated(lm, decoder, companions={"amateur": other})
+
+
+def test_a_language_model_with_another_model_uses_the_weights_of_that_one():
+    from tests.harness.generation.models import gpt2
+
+    def write(lm: LanguageModel) -> tuple[int, ...]:
+        texts: list[Generation] = []
+        request = generation([Prompt("a", 0, (5, 9))], Greedy(), seed=0, max_new_tokens=8, batch_size=1)
+        generate_texts(lm, request, texts.extend)
+        return texts[0].token_ids
+
+    first, second = gpt2(seed=0), gpt2(seed=1)
+    before = write(first)
+    assert write(dataclasses.replace(first, model=second.model)) == write(second) != before
 
 
 def test_what_a_backend_cannot_do_it_says_while_planning(spec):

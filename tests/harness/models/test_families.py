@@ -107,7 +107,7 @@ def test_a_cache_that_goes_wrong_is_seen(monkeypatch):
     monkeypatch.setattr(GeneralRunner, "extend", forgetful)
     lm = tiny_family("llama")
     make_runner(lm, 1, 16)
-    assert lm.memo["cache"] == "equal"
+    assert families.RUNNER_KINDS[lm.model] == "equal"
     monkeypatch.setattr(families, "KINDS", ("fixed",))
     with pytest.raises(DataError, match=r"the family llama cannot be run from left to right") as caught:
         make_runner(tiny_family("llama"), 1, 16)
@@ -131,7 +131,7 @@ def saved(kind: str, tmp_path: Path, **config: Any) -> ModelSpec:
 @pytest.mark.parametrize("kind", ["mamba", "rwkv", "openai-gpt"])
 def test_what_has_no_fast_attention_is_loaded_with_the_plain_one(kind, tmp_path, caplog):
     backend = saved(kind, tmp_path).load()
-    assert backend.memo["cache"] == "reread"
+    assert families.RUNNER_KINDS[backend.model] == "reread"
     assert "each step reads the whole text again" in caplog.text
     assert families.choose_attention(type(backend.model)) == "eager"
 

@@ -129,7 +129,7 @@ def how(kind: str) -> str:
     """How the family is run: `fixed`, `reread`, or why not."""
     from openended.harness.core.errors import shorten_error
     from openended.harness.generation.kv_cache.choose import make_runner
-    from openended.harness.models.families import find_refusal
+    from openended.harness.models.families import RUNNER_KINDS, find_refusal
 
     reason = find_refusal({"model_type": kind})
     if reason:
@@ -142,7 +142,7 @@ def how(kind: str) -> str:
         make_runner(lm, 1, 16)
     except Exception as err:
         return f"refused: {shorten_error(err).removeprefix('model gpt2: ')}"
-    return str(lm.memo["cache"])
+    return RUNNER_KINDS[lm.model]
 
 
 def main() -> None:

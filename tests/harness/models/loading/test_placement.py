@@ -51,7 +51,7 @@ def spread(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     folder = str(tmp_path_factory.mktemp("offloaded"))
     model = accelerate.dispatch_model(lm.model, device_map=places, offload_dir=folder, main_device="cpu")
     assert has_many_devices(model)
-    return dataclasses.replace(lm, model=model, device=gather_outputs(model), memo={})
+    return dataclasses.replace(lm, model=model, device=gather_outputs(model))
 
 
 def texts(lm: LanguageModel) -> tuple[Ragged, Ragged]:

@@ -18,6 +18,7 @@ from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
 from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
+from openended.harness.models import families
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_masked, load_model
@@ -86,7 +87,7 @@ def broken(value: float) -> Any:
     model = copy.deepcopy(made.model)
     model.lm_head.weight.data[3, 0] = value
     lm = wrap(model)
-    lm.memo["cache"] = "fixed"  # the check at load would see it first: what counts here is a later overflow
+    families.RUNNER_KINDS[model] = "fixed"  # the check at load would see it first: what counts here is a later overflow
     return lm
 
 
