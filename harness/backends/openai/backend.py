@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,8 +14,7 @@ from anyio.from_thread import start_blocking_portal
 
 from openended.harness.backends.openai.client import Client, run_concurrently
 from openended.harness.backends.openai.replies import CompletedText, read_completion
-from openended.harness.backends.openai.requests import CompletionRequest, RequestBuilder
-from openended.harness.backends.openai.sampling import Sampling, make_sampling
+from openended.harness.backends.openai.requests import CompletionRequest, Sampling, ServedModel, make_sampling
 from openended.harness.backends.openai.scoring import (
     CertifiedQ,
     count_listed_tokens,
@@ -47,11 +45,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
 class RemoteDevice:
     """Placeholder for the device of a model that runs in another process or on another machine."""
 
-    type: str = "server"
+    type = "server"
 
     def __str__(self) -> str:
         return self.type
@@ -74,10 +71,11 @@ class ServerBackend:
         self.trust = EndpointTrust(spec, self.tokenizer, self.vocab_size)
         self._encoded = 0
         ends = self.tokenizer.eos_ids if self.tokenizer is not None else ()
-        self.builder = RequestBuilder(
-            dialect=spec.server_dialect, model=spec.path, chat=spec.chat, instruction=spec.instruction,
-            seeded=spec.seeded,
-            as_text=spec.prompts_as_text or tokenizer_spec is None, end_ids=ends, vocab_size=self.vocab_size,
+        as_text = spec.prompts_as_text or spec.chat or tokenizer_spec is None
+        self.served = ServedModel(
+            name=spec.path, chat=spec.chat, instruction=spec.instruction, seeded=spec.seeded,
+            sends_ids=spec.server_dialect.takes_ids and not as_text, end_ids=ends, vocab_size=self.vocab_size,
+            listed=spec.listed,
         )  # fmt: skip
 
     @property
@@ -89,7 +87,7 @@ class ServerBackend:
     @property
     def start_id(self) -> int:
         """Token that is sent in place of an empty prompt."""
-        return self._bos if isinstance(self._bos, int) else next(iter(self.builder.end_ids), 0)
+        return self._bos if isinstance(self._bos, int) else next(iter(self.served.end_ids), 0)
 
     def bos_prefix(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
         """Return the beginning-of-text token, unless a text has it already or the model reads none."""
@@ -138,7 +136,7 @@ class ServerBackend:
             completion: CompletedText = await server.send(
                 completion_request,
                 self._order_endpoints(server, name),
-                lambda reply: read_completion(reply, self.builder, completion_request, self.tokenizer, text),
+                lambda reply: read_completion(reply, self.served, completion_request, self.tokenizer, text),
             )
         except DataError as err:
             raise DataError(f"model {self.spec.title}: text {name}: {err}") from err
@@ -176,7 +174,7 @@ class ServerBackend:
         heads = [(*self.bos_prefix(row), *row.tolist()) or (self.start_id,) for row in prompts]
         rows = [(*head, *tail.tolist()) for head, tail in zip(heads, continuations, strict=True)]
         size = len(continuations.values)
-        tables = [CertifiedQ(d, size, self.vocab_size, self.builder.end_ids, least) for d in request.decoders]
+        tables = [CertifiedQ(d, size, self.vocab_size, self.served.end_ids, least) for d in request.decoders]
         put = make_certified_writer(tables, continuations.offsets, [len(head) for head in heads], rows)
 
         async def work(server: ServerSession) -> None:
@@ -185,8 +183,8 @@ class ServerBackend:
                 if advance is not None:
                     advance(1)
 
-            spare = len(self.builder.end_ids) if least else 0
-            listed = count_listed_tokens(request.decoders, server.dialect.listed, spare)
+            spare = len(self.served.end_ids) if least else 0
+            listed = count_listed_tokens(request.decoders, self.served.listed, spare)
             await read_rows(server, rows, lambda i: self._order_endpoints(server, f"score {i}"), record_row, listed)
 
         self._run_with_server(None, work)
@@ -216,8 +214,9 @@ class ServerBackend:
 
         async def main() -> None:
             async with self.client() as client:
-                alive = await self.trust.check_endpoints(client, self.builder, decoder)
-                await work(ServerSession(client, self.builder, alive, self.tokenizer, self.trust.bos_prefix))
+                alive = await self.trust.check_endpoints(client, self.served, decoder)
+                dialect, prefix = self.spec.server_dialect, self.trust.bos_prefix
+                await work(ServerSession(client, dialect, self.served, alive, self.tokenizer, prefix))
 
         with start_blocking_portal() as portal:
             portal.call(main)

@@ -6,14 +6,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import REDACTED, DataError, escape_controls_in_line, redact_keys
 
+if TYPE_CHECKING:
+    import httpx
+
 MAX_REPLY = 16 << 20
 """Bytes of a reply, unless the request allows for more."""
+
 _ESCAPED = re.compile(rb"\\[u/]")
 _SHOWN = 200  # characters of a reply in a message
 

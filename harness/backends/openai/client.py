@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import httpx
 
 from openended.harness.backends.openai.bodies import MAX_REPLY, clean_line, read_body
-from openended.harness.backends.openai.outages import note_answer, note_refusal
 from openended.harness.core import DataError
 
 log = logging.getLogger(__name__)
@@ -35,6 +34,10 @@ _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 RESUME_HINT = "finished texts are kept; repeat the command to resume"
 
 
+_outages: dict[str, tuple[float, str]] = {}
+"""Server that refuses connections → when it refused first: by the monotonic clock, and for people."""
+
+
 class UnreachableError(DataError):
     """An endpoint does not answer."""
 
@@ -44,49 +47,42 @@ class UnreachableError(DataError):
 
 
 class _AttemptError(Exception):
-    """A failed attempt that a retry may fix."""
+    """A failed attempt that a retry may fix.
+
+    Args:
+        message: What the server did.
+        wait: Seconds that the server asked to wait.
+        gone: The endpoint did not answer at all.
+        broken: The server answered with an internal error (500).
+        left: Seconds for which a refused connection may be tried again.
+    """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        wait: float | None = None,
-        gone: bool = False,
-        broken: bool = False,
+        self, message: str, *, wait: float | None = None, gone: bool = False, broken: bool = False,
         left: float | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(message)
-        self.left = left
-        """Seconds for which a refused connection may be tried again."""
-        self.broken = broken
-        """The server answered with an internal error (500)."""
-        self.wait = wait
-        """Seconds that the server asked to wait."""
-        self.gone = gone
-        """The endpoint did not answer at all."""
+        self.wait, self.gone, self.broken, self.left = wait, gone, broken, left
 
 
 @dataclass
 class Client:
-    """Client for the endpoints of one served model; an asynchronous context manager.
-
-    Args:
-        endpoints: Roots of the servers, without `/v1`.
-        key_name: Environment variable with the key; None: no key is sent.
-        timeout: Seconds that a request may take, from connecting to the last byte of the reply.
-        retries: Number of retries per request.
-        concurrency: Number of concurrent requests per endpoint.
-        patience: Seconds for which refused connections are retried, in all jobs of the process together.
-        transport: Replaces the network in tests.
-    """
+    """Client for the endpoints of one served model; an asynchronous context manager."""
 
     endpoints: Sequence[str]
+    """Roots of the servers, without `/v1`."""
     key_name: str | None = None
+    """Environment variable with the key; None: no key is sent."""
     timeout: float = 600.0
+    """Seconds that a request may take, from connecting to the last byte of the reply."""
     retries: int = 8
+    """Number of retries per request."""
     concurrency: int = 64
+    """Number of concurrent requests per endpoint."""
     patience: float = 60.0
+    """Seconds for which refused connections are retried, in all jobs of the process together."""
     transport: httpx.AsyncBaseTransport | None = None
+    """Replaces the network in tests."""
     key_required: bool = True
     """Refuse to open without the key; false for plans."""
     check_identity: Callable[[int], Awaitable[None]] | None = None
@@ -175,13 +171,10 @@ class Client:
                 await asyncio.sleep(pause if err.wait is None else err.wait)
             else:
                 self._unavailable_until.pop(endpoint, None)
-                return self._read(endpoint, reply, read)
-
-    def _read(self, endpoint: int, reply: Any, read: Callable[[Any], Any] | None) -> Any:  # noqa: ANN401 - JSON
-        try:
-            return reply if read is None else read(reply)
-        except DataError as err:
-            raise DataError(f"server {self.endpoints[endpoint]}: {err}") from err
+                try:
+                    return reply if read is None else read(reply)
+                except DataError as err:
+                    raise DataError(f"server {self.endpoints[endpoint]}: {err}") from err
 
     async def _recheck(self, endpoint: int) -> None:
         """Check the identity of an endpoint that was set aside: another server may run there now."""
@@ -232,7 +225,7 @@ class Client:
             raise _AttemptError(f"does not answer ({reason}; {since})", gone=True, left=left) from err
         except DataError as err:
             raise DataError(f"{where}: {path}: {err}") from err
-        note_answer(self.endpoints[endpoint])
+        _outages.pop(self.endpoints[endpoint], None)
         if content.status in _TRANSIENT:
             message = f"answers {content.status}: {content.error_line()}"
             raise _AttemptError(message, wait=_parse_retry_after(content.headers), broken=content.status == 500)
@@ -254,6 +247,18 @@ def read_key(name: str | None, *, required: bool = True) -> str | None:
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise DataError(f"api_key_env: what the environment variable {name} holds is no key")
     return key or None
+
+
+def note_refusal(root: str, patience: float) -> tuple[float, str]:
+    """Note that a server refused a connection; return for how long it may be tried again, and words for a message.
+
+    The jobs of a process wait for a dead server once.
+    """
+    now = time.monotonic()
+    began, clock = _outages.setdefault(root, (now, datetime.now().astimezone().strftime("%H:%M:%S")))
+    left = max(began + patience - now, 0.0)
+    since = f"refused since {clock}"
+    return left, since if left else f"{since}, retried for {patience:g} s (model.patience)"
 
 
 def _parse_retry_after(headers: Mapping[str, str]) -> float | None:

@@ -11,17 +11,9 @@ from anyio.from_thread import start_blocking_portal
 
 from openended.harness.backends.openai.bodies import clean_line
 from openended.harness.backends.openai.client import Client
+from openended.harness.backends.openai.dialects import DIALECTS
 from openended.harness.core import DataError, Json
 
-# Dialect → path and field of the server's version, and the product's name.
-_VERSION_SOURCES = {
-    "vllm": ("/version", "version", "vllm"),
-    "sglang": ("/get_server_info", "version", "sglang"),
-    "llama_cpp": ("/props", "build_info", "llama.cpp"),
-    "tgi": ("/info", "version", "text-generation-inference"),
-    "transformers": (None, "", "transformers serve"),
-    "openai": (None, "", "openai"),
-}
 _NAME_LENGTH = 120  # characters of a name that a server reports
 _MAX_CONTEXT = 1 << 31
 _PLAN_TIMEOUT = 3.0  # seconds that a plan waits for a server
@@ -63,29 +55,6 @@ async def fetch_info(client: Client, endpoint: int, dialect: str, model: str) ->
     return info
 
 
-def _read_info(models: Any, about: Any, name: str, product: str, model: str) -> ServerInfo:  # noqa: ANN401 - JSON
-    cards = models.get("data") if isinstance(models, Mapping) else None
-    model_cards = [card for card in cards or [] if isinstance(card, Mapping)] if isinstance(cards, list) else []
-    card = next((item for item in model_cards if item.get("id") == model), {})
-    fields = about if isinstance(about, Mapping) else {}
-    version = fields.get(name)
-    meta, defaults = card.get("meta"), fields.get("default_generation_settings")
-    sizes = (
-        card.get("max_model_len"),
-        defaults.get("n_ctx") if isinstance(defaults, Mapping) else None,
-        fields.get("max_total_tokens") or fields.get("context_length"),
-        meta.get("n_ctx_train") if isinstance(meta, Mapping) else None,
-    )
-    dtype = fields.get("model_dtype") or fields.get("dtype")
-    return ServerInfo(
-        product,
-        _clean_name(version),
-        tuple(item["id"] for item in model_cards if isinstance(item.get("id"), str)),
-        next((size for size in sizes if type(size) is int and 0 < size < _MAX_CONTEXT), None),
-        _clean_name(dtype),
-    )
-
-
 @lru_cache(maxsize=32)
 def fetch_info_for_plan(
     endpoints: tuple[str, ...], key_name: str | None, dialect: str, model: str
@@ -109,10 +78,27 @@ def fetch_info_for_plan(
 
 
 async def _fetch(client: Client, endpoint: int, dialect: str, model: str) -> ServerInfo:
-    path, name, product = _VERSION_SOURCES[dialect]
+    source = DIALECTS[dialect]
     models = await client.get(endpoint, "/v1/models")
-    about = await client.get(endpoint, path) if path is not None else None
-    return _read_info(models, about, name, product, model)
+    about = await client.get(endpoint, source.version_path) if source.version_path is not None else None
+    cards = models.get("data") if isinstance(models, Mapping) else None
+    model_cards = [card for card in cards or [] if isinstance(card, Mapping)] if isinstance(cards, list) else []
+    card = next((item for item in model_cards if item.get("id") == model), {})
+    fields = about if isinstance(about, Mapping) else {}
+    meta, defaults = card.get("meta"), fields.get("default_generation_settings")
+    sizes = (
+        card.get("max_model_len"),
+        defaults.get("n_ctx") if isinstance(defaults, Mapping) else None,
+        fields.get("max_total_tokens") or fields.get("context_length"),
+        meta.get("n_ctx_train") if isinstance(meta, Mapping) else None,
+    )
+    return ServerInfo(
+        source.product,
+        _clean_name(fields.get(source.version_field)),
+        tuple(item["id"] for item in model_cards if isinstance(item.get("id"), str)),
+        next((size for size in sizes if type(size) is int and 0 < size < _MAX_CONTEXT), None),
+        _clean_name(fields.get("model_dtype") or fields.get("dtype")),
+    )
 
 
 def _clean_name(value: Any) -> str | None:  # noqa: ANN401

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from openended.harness.backends.openai.binomial import FALSE_ALARMS, find_worst_mismatch, is_implausible
 from openended.harness.backends.openai.listed_q import compute_listed_q
-from openended.harness.backends.openai.logprobs import read_echo
-from openended.harness.backends.openai.probe_prompts import (
-    BEGINNINGS,
-    DRAWS,
-    RAW,
-    REPETITIVE,
-    ProbePrompts,
-    median_difference,
-)
-from openended.harness.backends.openai.replies import Listing, read_completion
-from openended.harness.backends.openai.sampling import NEUTRAL, Sampling, make_sampling
+from openended.harness.backends.openai.replies import Listing, PromptLogProbs, read_completion
+from openended.harness.backends.openai.requests import NEUTRAL, CompletionRequest, Sampling, make_sampling
 from openended.harness.backends.openai.session import ServerSession
-from openended.harness.core import DataError, Tokenizer
+from openended.harness.core import DataError, derive_seed
 from openended.harness.decoders import Decoder, QDecoder
 
+# Beginnings after which many words are likely, and repetitive ones, which reveal a penalty.
+BEGINNINGS = ("The", "In the", "She said that the", "We use a", "Return the", "This is one of the")
+REPETITIVE = (
+    "red blue green red blue green red blue green red blue",
+    "the name and the name and the name and the",
+    "a list of a list of a list of a",
+)
+DRAWS, MANY_DRAWS = 512, 1024
+RAW = 0.2
+"""Nats by which two readings of one log-probability may differ (half precision, another batch)."""
+PATH_LENGTH = 32
+"""Tokens of the texts that are searched for a position where few tokens are likely."""
+FULL = 0.97
+"""Listed mass at which a hidden top-p of 0.9 to 0.95 shows best: what it cuts off is not in the list."""
 KNOWN_TEXT = "The weather was fine in the morning, and the number of people in the streets was large."
 FEW_DRAWS = 192
 """Number of draws without listings; they must have more than 50 distinct tokens."""
@@ -46,9 +51,63 @@ class ProbeReport:
     """Prompt → the most probable next tokens, for comparing endpoints."""
 
     def line(self) -> str:
-        """Summarize the probe in one line."""
         summary = f"{len(self.passed)} checks passed ({', '.join(self.passed)}; false alarms below {FALSE_ALARMS:g})"
         return summary + (f"; not checked: {', '.join(self.unseen)}" if self.unseen else "")
+
+
+@dataclass
+class ProbePrompts:
+    """The prompts of one probe."""
+
+    server: ServerSession
+    salt: int = 0
+    listings: dict[str, Listing] = field(default_factory=dict)
+    """Prompt → the most probable next tokens, by the server."""
+
+    def make_request(self, text: str, *, max_tokens: int = 1, sampling: Sampling = NEUTRAL) -> CompletionRequest:
+        """Return the request for a continuation of a prompt."""
+        ids = self.server.encode(text)
+        return CompletionRequest(ids=ids, text=text, max_tokens=max_tokens, sampling=sampling, seed=self.seed(text))
+
+    def seed(self, *names: str | int) -> int:
+        return derive_seed(self.salt, "probe", *names)
+
+    def seeds(self, *names: str | int) -> Callable[[int], int]:
+        """Return the seeds of a series of draws."""
+        return lambda number: self.seed(*names, number)
+
+    async def fetch_listings(self) -> bool:
+        """Ask for the most probable tokens after each prompt; false where the server lists none."""
+        listings = {}
+        for text in (*BEGINNINGS, *REPETITIVE):
+            listing = await self.server.top(self.make_request(text))
+            if listing is None:
+                return False
+            listings[text] = listing
+        self.listings = listings
+        if self.server.served.chat:
+            return True
+        candidates: list[tuple[str, Listing]] = []
+        for start in REPETITIVE:  # the most probable text has positions where few tokens are likely
+            request = self.make_request(start, max_tokens=PATH_LENGTH, sampling=Sampling(temperature=0.0))
+            candidates += [
+                (start + more, listing) for more, listing in await self.server.list_tokens_along_text(request)
+            ]
+        for text, _ in sorted(candidates, key=lambda candidate: abs(candidate[1].mass - FULL))[:1]:
+            listing = await self.server.top(self.make_request(text))
+            self.listings |= {text: listing} if listing is not None else {}
+        return True
+
+    @property
+    def flattest_prompt(self) -> str:
+        """The prompt whose listed next tokens have the smallest total probability."""
+        return min(BEGINNINGS, key=lambda text: self.listings[text].mass if self.listings else 0.0)
+
+    def select_prompts(self) -> list[tuple[str, int]]:
+        """Return prompts with many, with few and with repetitive likely tokens, each with its number of draws."""
+        near = min(self.listings, key=lambda text: abs(self.listings[text].mass - FULL))
+        again = sorted(REPETITIVE, key=lambda text: abs(float(np.exp(self.listings[text].log_probs[0])) - 0.6))[:2]
+        return [*dict([(self.flattest_prompt, DRAWS), (near, MANY_DRAWS), *((text, DRAWS) for text in again)]).items()]
 
 
 @dataclass
@@ -56,16 +115,13 @@ class Probe:
     """The checks of one endpoint."""
 
     server: ServerSession
-    tokenizer: Tokenizer | None
-    vocab_size: int
     decoder: Decoder | None
     context: int | None = None
-    salt: int = 0
     report: ProbeReport = field(default_factory=ProbeReport)
     prompts: ProbePrompts = field(init=False)
 
     def __post_init__(self) -> None:
-        self.prompts = ProbePrompts(self.server, self.salt)
+        self.prompts = ProbePrompts(self.server)
 
     async def run(self) -> ProbeReport:
         """Run all checks that the dialect allows."""
@@ -74,7 +130,7 @@ class Probe:
         await self._check("prompt", self._check_prompt)
         if self.report.faults:  # results for a wrong prompt are meaningless
             return self.report
-        if self.server.dialect.listed:
+        if self.server.served.listed:
             await self._check("listing", self._check_listing)
         self.report.listings = dict(self.prompts.listings)
         if self.prompts.listings:
@@ -90,7 +146,7 @@ class Probe:
             await self._check("the most probable token", self._check_greedy)
         if stochastic:
             self.report.unseen.append(UNSEEN_PENALTIES)
-        if stochastic and self.server.builder.seeded:
+        if stochastic and self.server.served.seeded:
             await self._check("seeds", self._check_seeds)
         await self._check_echo()
         return self.report
@@ -108,12 +164,12 @@ class Probe:
     async def _check_prompt(self) -> str | None:
         """Check that the server reads the whole prompt and returns a text of the requested length."""
         text = " ".join([KNOWN_TEXT] * 8)
-        if self.tokenizer is not None and self.context is not None:
+        if self.server.tokenizer is not None and self.context is not None:
             most = max(self.context - 2 * LENGTH, 1)
-            text = self.tokenizer.decode(self.tokenizer.encode(text)[:most])
+            text = self.server.tokenizer.decode(self.server.tokenizer.encode(text)[:most])
         for words in (text, KNOWN_TEXT):
             request = self.prompts.make_request(words, max_tokens=LENGTH)
-            read_completion(await self.server.send(request), self.server.builder, request, self.tokenizer, words)
+            read_completion(await self.server.send(request), self.server.served, request, self.server.tokenizer, words)
         return None
 
     async def _check_listing(self) -> str | None:
@@ -167,7 +223,7 @@ class Probe:
             return ""
         sampling = make_sampling(decoder) or NEUTRAL
         for text, _ in self.prompts.select_prompts()[:2]:
-            head = compute_listed_q(decoder, self.prompts.listings[text], self.vocab_size)
+            head = compute_listed_q(decoder, self.prompts.listings[text], self.server.served.vocab_size)
             draws = await self.server.draw(
                 self.prompts.make_request(text, sampling=sampling), DRAWS, self.prompts.seeds("own", text)
             )
@@ -250,7 +306,7 @@ class Probe:
     async def _check_echo(self) -> None:
         """Check the log-probabilities of a known text: one per token, finite, and equal to those of the listing."""
         scores = self.decoder is None
-        if not self.server.dialect.echoes or self.server.builder.chat or self.tokenizer is None:
+        if not self.server.dialect.echoes or self.server.served.chat or self.server.tokenizer is None:
             if scores:
                 self.report.faults.append("echo: the dialect gives no log-probabilities of a given text")
             return
@@ -267,12 +323,14 @@ class Probe:
         else:
             self.report.passed.append("echo")
 
+    async def _read_echo(self, request: CompletionRequest) -> PromptLogProbs:
+        return self.server.log_prob_reader(request)(await self.server.send(request))
+
     async def _compare_echo(self) -> str | None:
         read = {}
         for temperature in (1.0, 0.5):
             request = self.prompts.make_request(KNOWN_TEXT, sampling=Sampling(temperature=temperature))
-            request = self.server.echo(request)
-            read[temperature] = read_echo(await self.server.send(request), self.server.builder, request).log_probs[1:]
+            read[temperature] = (await self._read_echo(self.server.echo(request))).log_probs[1:]
         if float(np.median(np.abs(read[1.0] - read[0.5]))) > RAW:
             return f"log-probabilities of a given text change with the temperature; {self.server.dialect.hint}"
         if not self.prompts.listings or self.server.dialect.keyed_by_text:
@@ -280,7 +338,7 @@ class Probe:
         text = self.prompts.flattest_prompt
         best = int(self.prompts.listings[text].tokens[0])
         request = self.server.echo(self.prompts.make_request(text), (best,))
-        echoed = float(read_echo(await self.server.send(request), self.server.builder, request).log_probs[-1])
+        echoed = float((await self._read_echo(request)).log_probs[-1])
         listed = float(self.prompts.listings[text].log_probs[0])
         if abs(echoed - listed) > RAW:
             return (
@@ -288,3 +346,17 @@ class Probe:
                 f"drawn: the latter is after sampling parameters; {self.server.dialect.hint}"
             )
         return None
+
+
+def are_same_model(first: Mapping[str, Listing], second: Mapping[str, Listing]) -> bool | None:
+    """Compare the log-probabilities that two endpoints list for the same prompts; None if one lists none."""
+    shared = first.keys() & second.keys()
+    differences = [median_difference(first[text], second[text]) for text in shared]
+    return float(np.median(differences)) <= RAW if differences else None
+
+
+def median_difference(first: Listing, other: Listing) -> float:
+    """Return the median difference of the log-probabilities that two listings share, in nats."""
+    second = dict(zip(other.tokens, other.log_probs, strict=True))
+    shared = [abs(p - second[t]) for t, p in zip(first.tokens, first.log_probs, strict=True) if t in second]
+    return float(np.median(shared)) if len(shared) * 2 > len(first.tokens) else float("inf")

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from openended.harness.backends.openai.bodies import clean_line
-from openended.harness.backends.openai.requests import CompletionRequest, RequestBuilder
+from openended.harness.backends.openai.requests import CompletionRequest, ServedModel
 from openended.harness.core import F64, DataError, Stop, Tokenizer
 from openended.harness.models import decode_continuation, tokenize_continuation
 
@@ -19,8 +19,41 @@ Token = int | str
 """A token: its id, or its text if the server returns no ids."""
 _ID = "token_id:"
 MAX_LOG_PROB = 1e-3  # rounding can bring a log-probability above 0
+NO_ECHO = (
+    "it gives no log-probabilities of a given text (echo, prompt_logprobs): it cannot score; vLLM, SGLang and "
+    "llama-cpp-python can"
+)
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One text of a reply."""
+
+    text: str
+    ids: tuple[int, ...] | None
+    """Generated token ids, the end token included; None if the reply has none."""
+    finish_reason: Any
+    logprobs: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply that fits its request."""
+
+    json: Mapping[str, Any]
+    choices: tuple[Choice, ...]
+
+    def find(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        """Return a field of the first choice, else of the whole reply."""
+        return self.json["choices"][0].get(name) or self.json.get(name)
+
+    def count_tokens(self, name: str) -> int | None:
+        """Return a token count of the reply's `usage`; None if it has none."""
+        counts = self.json.get("usage")
+        count = counts.get(name) if isinstance(counts, Mapping) else None
+        return count if type(count) is int and count >= 0 else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,144 +82,124 @@ class CompletedText:
     """The server returned no ids, so the text was tokenized again."""
 
 
-def read_choices(reply: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401 - JSON
-    """Return the choices of a reply."""
-    rows = reply.get("choices") if isinstance(reply, Mapping) else None
+@dataclass(frozen=True, slots=True, eq=False)
+class PromptLogProbs:
+    """Log-probability of each token of a text, given the tokens before it."""
+
+    log_probs: F64
+    """Natural logs, shape (T,); NaN for the first, which has nothing before it."""
+    tops: tuple[Listing | None, ...]
+    """The most probable tokens at each position, if requested."""
+
+
+def require_object(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
+    """Return a reply that is a JSON object."""
+    if not isinstance(value, Mapping):
+        raise DataError(f"expected a JSON object, got {str(value)[:80]!r}")
+    return value
+
+
+def parse_reply(value: Any, served: ServedModel, request: CompletionRequest) -> Reply:  # noqa: ANN401 - JSON
+    """Return the choices of a reply; an error if it cannot belong to the request."""
+    reply = require_object(value)
+    rows = reply.get("choices")
     if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
         raise DataError(f"a server's reply holds no choices: {str(reply)[:80]}")
-    return rows
-
-
-def check_reply(reply: Any, builder: RequestBuilder, request: CompletionRequest) -> None:  # noqa: ANN401 - JSON
-    """Raise an error if a reply cannot belong to the request."""
-    if not isinstance(reply, Mapping):
-        raise DataError(f"expected a JSON object, got {str(reply)[:80]!r}")
-    if request.echo and builder.dialect.name == "sglang":
-        return
-    model = reply.get("model")
-    if builder.dialect.names_model and model is not None and model != builder.model:
-        raise DataError(f"field model: it answers for {str(model)[:80]!r}, {builder.model!r} was requested")
-    rows = read_choices(reply)
     if len(rows) > request.copies:
         raise DataError(f"field choices: {len(rows)} texts, {request.copies} requested")
-    for number, choice in enumerate(rows):
+    choices = []
+    for number, row in enumerate(rows):
         try:
-            _check_choice(reply, choice, builder, request)
+            choices.append(_parse_choice(reply, row, served, request))
         except DataError as err:
             raise DataError(f"choices[{number}]: {err}") from err
+    return Reply(reply, tuple(choices))
 
 
-def _check_choice(
-    reply: Mapping[str, Any], choice: Mapping[str, Any], builder: RequestBuilder, request: CompletionRequest
-) -> None:
-    message = choice.get("message")
-    field, holder = ("message.content", message) if isinstance(message, Mapping) else ("text", choice)
-    text = holder.get("content" if field != "text" else "text", "")
+def _parse_choice(
+    reply: Mapping[str, Any], row: Mapping[str, Any], served: ServedModel, request: CompletionRequest
+) -> Choice:
+    message, logprobs = row.get("message"), row.get("logprobs")
+    field, text = "text", row.get("text", "")
+    if isinstance(message, Mapping):
+        field, text = "message.content", message.get("content", "")
     if not isinstance(text, str):
         raise DataError(f"field {field}: expected text, got {'null' if text is None else type(text).__name__}")
-    for name, values in (("token_ids", choice.get("token_ids")), ("tokens", choice.get("tokens", reply.get("tokens")))):
+    ids = None
+    for name, values in (("token_ids", row.get("token_ids")), ("tokens", row.get("tokens", reply.get("tokens")))):
         if values is not None:
-            _check_ids(name, values, builder, request)
+            checked = _check_ids(name, values, served, request)
+            ids = checked if ids is None else ids
+    return Choice(text, ids, row.get("finish_reason"), logprobs if isinstance(logprobs, Mapping) else None)
 
 
-def _check_ids(name: str, ids: Any, builder: RequestBuilder, request: CompletionRequest) -> None:  # noqa: ANN401
+def _check_ids(name: str, ids: Any, served: ServedModel, request: CompletionRequest) -> tuple[int, ...]:  # noqa: ANN401
     if not isinstance(ids, list):
         raise DataError(f"field {name}: expected a list of token ids, got {type(ids).__name__}")
-    size = builder.vocab_size or 1 << 31
+    size = served.vocab_size or 1 << 31
     wrong = next((i for i in ids if type(i) is not int or not 0 <= i < size), None)
     if wrong is not None:
-        accepted = f"from 0 to {size - 1}, the last of the vocabulary" if builder.vocab_size else "of 0 or more"
+        accepted = f"from 0 to {size - 1}, the last of the vocabulary" if served.vocab_size else "of 0 or more"
         raise DataError(f"field {name}: expected token ids {accepted}, got {str(wrong)[:40]}")
     if len(ids) > request.max_tokens:
         raise DataError(
             f"field {name}: it wrote {len(ids)} tokens where {request.max_tokens} were asked for: "
             "it keeps no max_tokens"
         )
-    if any(i in builder.end_ids for i in ids[:-1]):
+    if any(i in served.end_ids for i in ids[:-1]):
         raise DataError(f"field {name}: the end token comes before the end of the text")
+    return tuple(ids)
 
 
-def read_text(choice: Mapping[str, Any]) -> str:
-    """Return the generated text."""
-    message = choice.get("message")
-    text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
-    return text if isinstance(text, str) else ""
-
-
-def read_token_ids(reply: Any, choice: Mapping[str, Any]) -> tuple[int, ...] | None:  # noqa: ANN401
-    """Return the generated token ids, the end token included; None if the reply has none."""
-    for ids in (choice.get("token_ids"), choice.get("tokens"), reply.get("tokens")):
-        if isinstance(ids, list):
-            return tuple(ids)
-    return None
-
-
-def read_usage(reply: Any, name: str) -> int | None:  # noqa: ANN401
-    """Return a token count of the reply's `usage`; None if it has none."""
-    counts = reply.get("usage") if isinstance(reply, Mapping) else None
-    count = counts.get(name) if isinstance(counts, Mapping) else None
-    return count if type(count) is int and count >= 0 else None
-
-
-def find_prompt_fault(reply: Any, builder: RequestBuilder, request: CompletionRequest) -> str | None:  # noqa: ANN401
-    """Describe how the prompt that the server read differs from the one sent; None if it is the same or unknown."""
-    if builder.chat or not request.ids:
-        return None
-    ids = read_choices(reply)[0].get("prompt_token_ids") or reply.get("prompt_token_ids")
-    if builder.sends_ids and isinstance(ids, list) and tuple(ids) != request.ids:
-        return _describe_other_prompt(ids, request.ids)
-    count = read_usage(reply, "prompt_tokens")
-    if count is not None and count != len(request.ids):
-        more = count - len(request.ids)
-        what = "it puts tokens of its own before it (a beginning-of-text token)" if more > 0 else "it cuts prompts"
-        return f"it read {count} tokens of a prompt of {len(request.ids)}: {what}, or has another tokenizer"
-    return None
-
-
-def _describe_other_prompt(ids: Sequence[Any], sent: tuple[int, ...]) -> str:
-    if tuple(ids[-len(sent) :]) == sent:
-        return f"it puts {len(ids) - len(sent)} tokens of its own before the prompt ({ids[0]}, a beginning of text?)"
-    if len(ids) < len(sent):
-        return f"it cuts prompts: it read {len(ids)} tokens of {len(sent)}"
-    return f"it read another prompt than was sent: {len(ids)} tokens, {len(sent)} sent"
+def check_prompt(reply: Reply, served: ServedModel, request: CompletionRequest) -> None:
+    """Raise an error if the server read another prompt than was sent, as far as the reply tells."""
+    if served.chat or not request.ids:
+        return
+    ids, sent = reply.find("prompt_token_ids"), request.ids
+    if served.sends_ids and isinstance(ids, list) and tuple(ids) != sent:
+        if tuple(ids[-len(sent) :]) == sent:
+            more = f"{len(ids) - len(sent)} tokens of its own before the prompt ({ids[0]}, a beginning of text?)"
+            raise DataError(f"it puts {more}")
+        if len(ids) < len(sent):
+            raise DataError(f"it cuts prompts: it read {len(ids)} tokens of {len(sent)}")
+        raise DataError(f"it read another prompt than was sent: {len(ids)} tokens, {len(sent)} sent")
+    count = reply.count_tokens("prompt_tokens")
+    if count is not None and count != len(sent):
+        longer = count > len(sent)
+        what = "it puts tokens of its own before it (a beginning-of-text token)" if longer else "it cuts prompts"
+        raise DataError(f"it read {count} tokens of a prompt of {len(sent)}: {what}, or has another tokenizer")
 
 
 def read_completion(
-    reply: Any,  # noqa: ANN401
-    builder: RequestBuilder,
-    request: CompletionRequest,
-    tokenizer: Tokenizer | None,
-    prompt: str,
+    reply: Reply, served: ServedModel, request: CompletionRequest, tokenizer: Tokenizer | None, prompt: str
 ) -> CompletedText:
     """Read the generated text and check it against the request."""
-    if fault := find_prompt_fault(reply, builder, request):
-        raise DataError(fault)
-    choice = read_choices(reply)[0]
-    reason, ids, text = choice.get("finish_reason"), read_token_ids(reply, choice), read_text(choice)
+    check_prompt(reply, served, request)
+    choice = reply.choices[0]
+    reason, ids, text = choice.finish_reason, choice.ids, choice.text
     if reason not in ("stop", "length"):
         raise DataError(f"a text ended with finish_reason {reason!r}; expected stop or length")
     encoded = ids is None
     if ids is None:
-        count = read_usage(reply, "completion_tokens")
+        count = reply.count_tokens("completion_tokens")
         ids = tuple(tokenize_continuation(tokenizer, prompt, request.ids, text)) if tokenizer is not None else ()
     else:
         count = len(ids)
-        if reason == "stop" and ids and ids[-1] in builder.end_ids:
+        if reason == "stop" and ids and ids[-1] in served.end_ids:
             ids = ids[:-1]
         if tokenizer is None:  # the ids cannot be decoded here
             ids = ()
         else:
             text = decode_continuation(tokenizer, request.ids, ids)
-    _check_length(count, reason, request)
-    if encoded and count is None and len(ids) > 2 * request.max_tokens + 8:  # tokenizing again can give a few more
+    if count is not None:
+        _check_length(count, reason, request)
+    elif len(ids) > 2 * request.max_tokens + 8:  # tokenizing again can give a few more
         raise DataError(f"field text: about {len(ids)} tokens where {request.max_tokens} were asked for")
     return CompletedText(ids, text, "eos" if reason == "stop" else "length", encoded)
 
 
-def _check_length(count: int | None, reason: str, request: CompletionRequest) -> None:
+def _check_length(count: int, reason: str, request: CompletionRequest) -> None:
     """Raise an error if a text is too long, or too short for its finish reason or for `min_tokens`."""
-    if count is None:
-        return
     if count > request.max_tokens:
         raise DataError(f"it wrote {count} tokens where {request.max_tokens} were asked for: it keeps no max_tokens")
     if reason == "length" and count < request.max_tokens:
@@ -199,7 +212,7 @@ def _check_length(count: int | None, reason: str, request: CompletionRequest) ->
 
 
 def refuse_malformed(read: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a reader of replies: an unexpected form of the reply becomes a `DataError`."""
+    """Decorate a reader of log-probabilities: an unexpected form of the reply becomes a `DataError`."""
 
     @wraps(read)
     def read_or_refuse(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -215,18 +228,17 @@ def refuse_malformed(read: Callable[P, T]) -> Callable[P, T]:
 
 
 @refuse_malformed
-def read_listings(choice: Mapping[str, Any], most: int) -> list[Listing | None]:
+def read_listings(choice: Choice, most: int) -> list[Listing | None]:
     """Return the `most` most probable tokens at each generated position; empty if none are listed."""
-    logprobs = choice.get("logprobs")
-    if not isinstance(logprobs, Mapping):
+    if choice.logprobs is None:
         return []
-    content, top = logprobs.get("content"), logprobs.get("top_logprobs")
+    content, top = choice.logprobs.get("content"), choice.logprobs.get("top_logprobs")
     if isinstance(content, list):
         rows = [
             [(_read_token(entry), float(entry["logprob"])) for entry in at.get("top_logprobs") or ()] for at in content
         ]
-        return [make_listing(row, most) for row in rows]
-    rows = [[(_parse_token_name(k), float(v)) for k, v in (at or {}).items() if v is not None] for at in top or ()]
+    else:
+        rows = [[(_parse_token_name(k), float(v)) for k, v in (at or {}).items() if v is not None] for at in top or ()]
     return [make_listing(row, most) for row in rows]
 
 
@@ -246,19 +258,19 @@ def make_listing(pairs: Sequence[tuple[Token, float]], most: int) -> Listing | N
 
 
 @refuse_malformed
-def read_first_tokens(reply: Any) -> list[Token]:  # noqa: ANN401
+def read_first_tokens(reply: Reply) -> list[Token]:
     """Return the first token of every choice of a reply, in the same form as in its listings."""
     tokens: list[Token] = []
-    for choice in read_choices(reply):
-        logprobs, ids = choice.get("logprobs"), read_token_ids(reply, choice)
-        if ids:
-            tokens.append(ids[0])
-        elif isinstance(logprobs, Mapping) and isinstance(logprobs.get("tokens"), list) and logprobs["tokens"]:
-            tokens.append(_parse_token_name(str(logprobs["tokens"][0])))
-        elif isinstance(logprobs, Mapping) and isinstance(logprobs.get("content"), list) and logprobs["content"]:
-            tokens.append(_read_token(logprobs["content"][0]))
+    for choice in reply.choices:
+        logprobs = choice.logprobs or {}
+        if choice.ids:
+            tokens.append(choice.ids[0])
+        elif isinstance(names := logprobs.get("tokens"), list) and names:
+            tokens.append(_parse_token_name(str(names[0])))
+        elif isinstance(entries := logprobs.get("content"), list) and entries:
+            tokens.append(_read_token(entries[0]))
         else:
-            tokens.append(read_text(choice))
+            tokens.append(choice.text)
     return tokens
 
 
@@ -269,3 +281,70 @@ def _parse_token_name(name: str) -> Token:
 def _read_token(entry: Mapping[str, Any]) -> Token:
     token_id = entry.get("id")
     return token_id if isinstance(token_id, int) else _parse_token_name(str(entry.get("token")))
+
+
+@refuse_malformed
+def read_prompt_log_probs(reply: Reply, served: ServedModel, request: CompletionRequest) -> PromptLogProbs:
+    """Read the log-probabilities of a prompt's own tokens, in vLLM's form or in that of OpenAI's old completions."""
+    check_prompt(reply, served, request)
+    entries = reply.find("prompt_logprobs")
+    if isinstance(entries, list):
+        return _read_rows_by_token(entries, request)
+    logprobs = reply.choices[0].logprobs or {}
+    if not isinstance(logprobs.get("token_logprobs"), list):
+        raise DataError(NO_ECHO)
+    values, size = logprobs["token_logprobs"], len(request.ids)
+    tops = [
+        make_listing([(str(k), float(v)) for k, v in row.items()], request.listed) if isinstance(row, Mapping) else None
+        for row in (logprobs.get("top_logprobs") or [])[:size]
+    ]
+    return check_log_probs(values[:size], tops, request)
+
+
+def _read_rows_by_token(entries: Sequence[Any], request: CompletionRequest) -> PromptLogProbs:
+    """Read a list over positions of {token id: {logprob, rank}}; the true token is included at any rank."""
+    values: list[float | None] = []
+    tops: list[Listing | None] = []
+    for token, row in zip(request.ids, entries, strict=False):
+        if row is None:
+            values.append(None)
+            tops.append(None)
+            continue
+        if str(token) not in row:
+            raise DataError(f"its prompt_logprobs lack the token {token} of the text itself: another tokenizer?")
+        values.append(row[str(token)]["logprob"])
+        pairs = [(int(name), float(entry["logprob"])) for name, entry in row.items()]
+        tops.append(make_listing(pairs, request.listed))
+    return check_log_probs(values + [None] * max(0, len(entries) - len(request.ids)), tops, request)
+
+
+@refuse_malformed
+def read_sglang_log_probs(reply: Mapping[str, Any], request: CompletionRequest) -> PromptLogProbs:
+    """Read lists over positions of (log-probability, token id, text)."""
+    meta = reply.get("meta_info")
+    if not isinstance(meta, Mapping) or not isinstance(meta.get("input_token_logprobs"), list):
+        raise DataError(NO_ECHO)
+    entries = meta["input_token_logprobs"]
+    if [entry[1] for entry in entries] != list(request.ids):
+        raise DataError(f"it read other tokens than were sent: {len(entries)}, {len(request.ids)} sent")
+    top = meta.get("input_top_logprobs") or [None] * len(entries)
+    tops = [make_listing([(int(e[1]), float(e[0])) for e in row], request.listed) if row else None for row in top]
+    return check_log_probs([entry[0] for entry in entries], tops, request)
+
+
+def check_log_probs(
+    values: Sequence[float | None], tops: Sequence[Listing | None], request: CompletionRequest
+) -> PromptLogProbs:
+    """Return the log-probabilities of a text, one for each of its tokens."""
+    if len(values) != len(request.ids):
+        raise DataError(
+            f"it returned log-probabilities of {len(values)} tokens for a text of {len(request.ids)}: another "
+            "tokenizer, or a beginning-of-text token that was not sent"
+        )
+    wrong = [i for i, v in enumerate(values) if i and (v is None or not math.isfinite(v) or v > MAX_LOG_PROB)]
+    if wrong:
+        raise DataError(
+            f"its log-probability of token {wrong[0]} of a text is {values[wrong[0]]}; expected one below 0"
+        )
+    log_probs = np.array([math.nan if i == 0 or v is None else min(v, 0.0) for i, v in enumerate(values)])
+    return PromptLogProbs(log_probs, tuple(tops) if len(tops) == len(values) else (None,) * len(values))

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from openended.harness.backends.openai.client import run_concurrently
 from openended.harness.backends.openai.listed_q import compute_listed_q
-from openended.harness.backends.openai.logprobs import PromptLogProbs, read_echo
-from openended.harness.backends.openai.replies import Listing
+from openended.harness.backends.openai.replies import Listing, PromptLogProbs
 from openended.harness.backends.openai.requests import CompletionRequest
 from openended.harness.backends.openai.session import ServerSession
 from openended.harness.core import F64, I64, DataError, UndefinedMetric
 from openended.harness.decoders import QDecoder, QTable
 from openended.harness.models import ForwardRow
-
-if TYPE_CHECKING:
-    from openended.harness.core import Tokenizer
 
 EndpointOrder = Callable[[int], Sequence[int]]
 """Number of a row → the endpoints that it may go to, its own first."""
@@ -32,23 +27,18 @@ async def read_rows(
     listed: int = 0,
 ) -> None:
     """Ask for the log-probabilities of every token of each row."""
-    tokenizer: Tokenizer | None = server.tokenizer
 
     async def read_row(number: int) -> None:
         ids = rows[number]
         inside = ids[len(server.bos_prefix) :] if ids[: len(server.bos_prefix)] == server.bos_prefix else ids
-        text = tokenizer.decode(inside) if tokenizer is not None and not server.builder.sends_ids else ""
+        text = server.tokenizer.decode(inside) if server.tokenizer is not None and not server.served.sends_ids else ""
         request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
         try:
-            record(
-                number,
-                await server.send(request, endpoints(number), lambda reply: read_echo(reply, server.builder, request)),
-            )
+            record(number, await server.send(request, endpoints(number), server.log_prob_reader(request)))
         except DataError as err:
             raise DataError(f"text {number} of {len(rows)}: {err}") from err
 
-    work: Callable[[int], Awaitable[None]] = read_row
-    await run_concurrently(range(len(rows)), work, server.workers)
+    await run_concurrently(range(len(rows)), read_row, server.workers)
 
 
 def make_loss_writer(jobs: Sequence[ForwardRow], out: F64) -> Callable[[int, PromptLogProbs], None]:

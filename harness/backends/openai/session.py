@@ -6,21 +6,20 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from openended.harness.backends.openai.client import Client, run_concurrently
 from openended.harness.backends.openai.dialects import Dialect
 from openended.harness.backends.openai.replies import (
     Listing,
+    PromptLogProbs,
+    Reply,
     Token,
-    check_reply,
-    read_choices,
     read_first_tokens,
     read_listings,
-    read_text,
-    read_token_ids,
 )
-from openended.harness.backends.openai.requests import CompletionRequest, RequestBuilder
+from openended.harness.backends.openai.requests import CompletionRequest, ServedModel
 from openended.harness.core import DataError, Tokenizer
 from openended.harness.models import get_bos_prefix
 
@@ -33,7 +32,8 @@ class ServerSession:
     """Sends requests to one endpoint, or to several in order when the first fails."""
 
     client: Client
-    builder: RequestBuilder
+    dialect: Dialect
+    served: ServedModel
     endpoints: Sequence[int]
     tokenizer: Tokenizer | None = None
     bos_prefix: tuple[int, ...] = ()
@@ -45,16 +45,11 @@ class ServerSession:
     """Replies have no token ids, so tokens are read from the listings."""
 
     @property
-    def dialect(self) -> Dialect:
-        """The dialect of the server."""
-        return self.builder.dialect
-
-    @property
     def workers(self) -> int:
         """Number of concurrent requests."""
         return 1 if self.dialect.serial else self.client.concurrency * len(self.endpoints)
 
-    def read(self, text: str) -> tuple[int, ...]:
+    def encode(self, text: str) -> tuple[int, ...]:
         """Return the token ids of a text with the prefix that the model expects; empty without a tokenizer."""
         if self.tokenizer is None:
             return ()
@@ -65,19 +60,18 @@ class ServerSession:
         self,
         request: CompletionRequest,
         endpoints: Sequence[int] | None = None,
-        read: Callable[[Any], Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - JSON, or what `read` makes of it
-        """Send a request, check the reply, and return what `read` makes of it; by default its JSON."""
-
-        def check_and_read(reply: Any) -> Any:  # noqa: ANN401
-            check_reply(reply, self.builder, request)
-            return reply if read is None else read(reply)
-
+        read: Callable[[Reply], Any] = lambda reply: reply,
+    ) -> Any:  # noqa: ANN401 - what `read` makes of it
+        """Send a request, check the reply, and return what `read` makes of it; by default the reply."""
         return await self.client.post(
-            self.builder.path(request), self.builder.body(request), endpoints or self.endpoints,
-            limit=request.max_reply,
-            read=check_and_read,
+            self.dialect.path(self.served, request), self.dialect.body(self.served, request),
+            endpoints or self.endpoints, limit=request.max_reply,
+            read=lambda value: read(self.dialect.read(self.served, request, value)),
         )  # fmt: skip
+
+    def log_prob_reader(self, request: CompletionRequest) -> Callable[[Reply], PromptLogProbs]:
+        """Return the function that reads the log-probabilities of the prompt's tokens."""
+        return partial(self.dialect.read_log_probs, self.served, request)
 
     def echo(self, request: CompletionRequest, more: tuple[int, ...] = (), listed: int = 0) -> CompletionRequest:
         """Return a request for the log-probabilities of a prompt followed by `more` tokens."""
@@ -88,18 +82,18 @@ class ServerSession:
 
     async def top(self, request: CompletionRequest) -> Listing | None:
         """Return the most probable next tokens, as many as the server lists; None where it lists none."""
-        limit = self.most if self.most is not None else self.dialect.listed
+        limit = self.most if self.most is not None else self.served.listed
         while limit:
             try:
-                reply = await self.send(dataclasses.replace(request, listed=limit))
+                reply: Reply = await self.send(dataclasses.replace(request, listed=limit))
             except DataError:
                 if self.most is not None:
                     raise
                 limit = 5 if limit > 5 else 0  # a server may allow fewer
                 continue
             self.most = limit
-            self.named = self.dialect.keyed_by_text or not read_token_ids(reply, read_choices(reply)[0])
-            return next(iter(read_listings(read_choices(reply)[0], limit)), None)
+            self.named = self.dialect.keyed_by_text or not reply.choices[0].ids
+            return next(iter(read_listings(reply.choices[0], limit)), None)
         self.most = 0
         return None
 
@@ -107,29 +101,25 @@ class ServerSession:
         """Return the generated text before each position with the most probable tokens at that position."""
         if not self.most or self.tokenizer is None:
             return []
-        reply = await self.send(dataclasses.replace(request, listed=self.most))
-        choice = read_choices(reply)[0]
-        ids, listings = read_token_ids(reply, choice) or (), read_listings(choice, self.most)
+        reply: Reply = await self.send(dataclasses.replace(request, listed=self.most))
+        ids, listings = reply.choices[0].ids or (), read_listings(reply.choices[0], self.most)
         before = [self.tokenizer.decode(ids[:at]) for at in range(len(ids))]
         return [(text, listing) for text, listing in zip(before, listings, strict=False) if listing is not None]
 
     async def draw(self, request: CompletionRequest, count: int, seed: Callable[[int], int]) -> list[Token]:
         """Return the first tokens of `count` independent draws."""
         tokens: list[Token] = []
-        listed_per_draw = 1 if self.named else 0  # a listing identifies tokens exactly; a text may not
+        # A listing identifies tokens exactly; a text may not.
+        request = dataclasses.replace(request, listed=1 if self.named else 0)
 
         async def draw_one(number: int) -> None:
-            tokens.extend(
-                read_first_tokens(
-                    await self.send(dataclasses.replace(request, seed=seed(number), listed=listed_per_draw))
-                )
-            )
+            tokens.extend(read_first_tokens(await self.send(dataclasses.replace(request, seed=seed(number)))))
 
         if self.dialect.copies and self.copies and count > 1 and not request.sampling.greedy:
             for start in range(0, count, COPIES):
                 size = min(COPIES, count - start)
-                together = dataclasses.replace(request, seed=seed(start), copies=size, listed=listed_per_draw)
                 with suppress(DataError):  # a server may allow fewer; what else is wrong shows in single draws too
+                    together = dataclasses.replace(request, seed=seed(start), copies=size)
                     tokens.extend(read_first_tokens(await self.send(together)))
                 if len(tokens) < start + size:
                     self.copies = False
@@ -142,6 +132,5 @@ class ServerSession:
 
     async def write(self, request: CompletionRequest, seed: int) -> tuple[Any, ...]:
         """Generate a text; return its token ids, or a tuple with the text if the server returns no ids."""
-        reply = await self.send(dataclasses.replace(request, seed=seed))
-        choice = read_choices(reply)[0]
-        return read_token_ids(reply, choice) or (read_text(choice),)
+        reply: Reply = await self.send(dataclasses.replace(request, seed=seed))
+        return reply.choices[0].ids or (reply.choices[0].text,)

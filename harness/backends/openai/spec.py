@@ -120,9 +120,12 @@ class ServerSpec(BackendSpec):
 
     @property
     def server_dialect(self) -> Dialect:
-        """The dialect of the server, with the configured number of listed tokens."""
-        dialect = DIALECTS[self.dialect]
-        return dataclasses.replace(dialect, listed=min(dialect.listed, self.logprobs))
+        return DIALECTS[self.dialect]
+
+    @property
+    def listed(self) -> int:
+        """Most probable tokens that the server lists at a position."""
+        return min(self.server_dialect.listed, self.logprobs)
 
     @property
     def title(self) -> str:
@@ -162,7 +165,7 @@ class ServerSpec(BackendSpec):
             "revision": self.revision,
             "server": self.server,
             "dialect": self.dialect,
-            "sampler": DIALECTS[self.dialect].sampler,
+            "sampler": self.server_dialect.sampler,
             "tokenizer": tokenizer_digest(tokenizer) if tokenizer is not None else None,
             "text": self.prompts_as_text,
             "chat": [self.chat, self.instruction],

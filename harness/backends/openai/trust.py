@@ -13,9 +13,8 @@ from typing import Any
 
 from openended.harness.backends.openai.client import FIRST_PAUSE, LONGEST_PAUSE, Client, UnreachableError
 from openended.harness.backends.openai.identity import ServerInfo, fetch_info
-from openended.harness.backends.openai.probe import Probe, ProbeReport
-from openended.harness.backends.openai.probe_prompts import are_same_model
-from openended.harness.backends.openai.requests import RequestBuilder
+from openended.harness.backends.openai.probe import Probe, ProbeReport, are_same_model
+from openended.harness.backends.openai.requests import ServedModel
 from openended.harness.backends.openai.session import ServerSession
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core import DataError, Tokenizer, canonicalize, digest
@@ -45,7 +44,7 @@ class EndpointTrust:
         """Context length of the model; None if no endpoint reports it."""
         return min((f.context for f in self.infos.values() if f.context is not None), default=None)
 
-    async def check_endpoints(self, client: Client, builder: RequestBuilder, decoder: Decoder | None) -> list[int]:
+    async def check_endpoints(self, client: Client, served: ServedModel, decoder: Decoder | None) -> list[int]:
         """Return the endpoints that answer and pass the probe with this decoder."""
         if not self.infos:
             self.infos = await self._fetch_infos(client)
@@ -54,7 +53,7 @@ class EndpointTrust:
         endpoints = sorted(self.infos)
         name = self._last = digest(canonicalize(decoder)) if decoder is not None else _SCORES
         if self.spec.probe and name not in self._reports:
-            reports = await asyncio.gather(*(self._probe(client, builder, endpoint, decoder) for endpoint in endpoints))
+            reports = await asyncio.gather(*(self._probe(client, served, endpoint, decoder) for endpoint in endpoints))
             for endpoint, report in zip(endpoints, reports, strict=True):
                 if report.faults:
                     raise DataError(
@@ -67,12 +66,10 @@ class EndpointTrust:
             log.info("probed     %-34s %s", self.spec.title, reports[0].line())
         return endpoints
 
-    async def _probe(
-        self, client: Client, builder: RequestBuilder, endpoint: int, decoder: Decoder | None
-    ) -> ProbeReport:
-        server = ServerSession(client, builder, [endpoint], self.tokenizer, self.bos_prefix)
-        probe = Probe(server, self.tokenizer, self.vocab_size, decoder, self.infos[endpoint].context)
-        return await probe.run()
+    async def _probe(self, client: Client, served: ServedModel, endpoint: int, decoder: Decoder | None) -> ProbeReport:
+        dialect = self.spec.server_dialect
+        server = ServerSession(client, dialect, served, [endpoint], self.tokenizer, self.bos_prefix)
+        return await Probe(server, decoder, self.infos[endpoint].context).run()
 
     async def _fetch_infos(self, client: Client) -> dict[int, ServerInfo]:
         """Fetch the information of all endpoints; wait until one of them answers, with the pauses of a retry."""

@@ -1,14 +1,24 @@
-"""What is sent: every parameter, in each server's words; what a server does not support is refused with what it can do."""
+"""What servers are sent and how their replies are read, in each dialect's words."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import numpy as np
 import pytest
 
 from openended.harness.backends.openai.dialects import DIALECTS, explain_min_tokens_refusal, explain_refusal
-from openended.harness.backends.openai.requests import CompletionRequest, RequestBuilder
-from openended.harness.backends.openai.sampling import NEUTRAL, Sampling, list_supported_decoders, make_sampling
+from openended.harness.backends.openai.replies import Reply, read_completion, read_first_tokens, read_listings
+from openended.harness.backends.openai.requests import (
+    NEUTRAL,
+    CompletionRequest,
+    Sampling,
+    ServedModel,
+    list_supported_decoders,
+    make_sampling,
+)
+from openended.harness.core.errors import DataError
 from openended.harness.decoders.sampling import (
     Ancestral,
     Epsilon,
@@ -22,6 +32,8 @@ from openended.harness.decoders.sampling import (
 )
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import load_tokenizer
 
 ASK = CompletionRequest(ids=(5, 6), text="of a", max_tokens=9, seed=2**62 + 7)
 NEUTRALS = {
@@ -37,9 +49,9 @@ NEUTRALS = {
 }  # fmt: skip
 
 
-def body(name: str, sampling: Sampling = NEUTRAL, **options):
-    ask = CompletionRequest(**{**{f: getattr(ASK, f) for f in ASK.__slots__}, "sampling": sampling, **options})
-    return RequestBuilder(dialect=DIALECTS[name], model="m", end_ids=(3,)).body(ask)
+def body(name: str, sampling: Sampling = NEUTRAL, **options: Any) -> dict[str, Any]:
+    request = CompletionRequest(**{**{f: getattr(ASK, f) for f in ASK.__slots__}, "sampling": sampling, **options})
+    return DIALECTS[name].body(ServedModel(name="m", sends_ids=DIALECTS[name].takes_ids, end_ids=(3,)), request)
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -64,30 +76,29 @@ def test_transformers_gets_its_parameters_in_a_config_or_its_own_would_count():
     assert json.loads(body("transformers", Sampling(temperature=0.0))["generation_config"])["do_sample"] is False
 
 
+SPEECH = ServedModel(name="m", chat=True, instruction="Go on.", seeded=False, sends_ids=False)
+
+
 def test_parameters_in_each_servers_words():
-    assert body("llama_cpp", Sampling(temperature=0.7, top_p=0.9, order="after"))["samplers"] == [
-        "top_p",
-        "temperature",
-    ]
-    assert body("llama_cpp", Sampling(temperature=0.7, typical_p=0.9))["samplers"] == ["temperature", "typ_p"]
+    llama = {"temperature": 0.7}
+    assert body("llama_cpp", Sampling(**llama, top_p=0.9, order="after"))["samplers"] == ["top_p", "temperature"]
+    assert body("llama_cpp", Sampling(**llama, typical_p=0.9))["samplers"] == ["temperature", "typ_p"]
     assert body("llama_cpp", Sampling(repetition_penalty=1.2))["repeat_last_n"] == -1
     assert body("llama_cpp", min_tokens=9)["ignore_eos"] is True
     assert body("tgi", Sampling(top_p=0.9))["top_p"] == 0.9
     assert "top_p" not in body("tgi")  # TGI refuses its neutral value
     assert body("sglang", Sampling(top_k=3))["sampling_seed"] == ASK.seed
-    speech = RequestBuilder(dialect=DIALECTS["openai"], model="m", chat=True, instruction="Go on.", seeded=False)
-    made = speech.body(ASK)
+    made = DIALECTS["openai"].body(SPEECH, ASK)
     assert [m["role"] for m in made["messages"]] == ["system", "user"]
     assert made["messages"][1]["content"] == "of a"
     assert made["max_completion_tokens"] == 9
     assert "seed" not in made
-    assert speech.path(ASK) == "/v1/chat/completions"
-    echo = CompletionRequest(ids=(5, 6), text="", max_tokens=1, echo=True, listed=7)
-    assert RequestBuilder(dialect=DIALECTS["vllm"], model="m").body(echo)["prompt_logprobs"] == 7
-    sglang = RequestBuilder(dialect=DIALECTS["sglang"], model="m")
-    assert sglang.path(echo) == "/generate"
-    assert sglang.body(echo)["top_logprobs_num"] == 7
-    assert RequestBuilder(dialect=DIALECTS["openai"], model="m").body(echo)["echo"] is True
+    assert DIALECTS["openai"].path(SPEECH, ASK) == "/v1/chat/completions"
+    echo = {"echo": True, "listed": 7, "max_tokens": 1}
+    assert body("vllm", **echo)["prompt_logprobs"] == 7
+    assert DIALECTS["sglang"].path(ServedModel(name="m"), ECHO) == "/generate"
+    assert body("sglang", **echo)["top_logprobs_num"] == 7
+    assert body("openai", **echo)["echo"] is True
 
 
 def test_decoders_as_parameters():
@@ -140,3 +151,146 @@ def test_shortest_texts():
         explain_min_tokens_refusal(DIALECTS["openai"], 9, 9)
         == "the dialect openai does not support min_new_tokens=9; expected 0"
     )
+
+
+TOKENIZER = load_tokenizer(ModelSpec(path="bundled:docs-s"))
+END = TOKENIZER.eos_ids[0]
+PROMPT = "Return the"
+IDS = tuple(TOKENIZER.encode(PROMPT))
+WORDS = tuple(TOKENIZER.encode(" number of rows"))
+VLLM = ServedModel(name="m", end_ids=(END,))
+ECHO = CompletionRequest(ids=(5, 6, 7), text="", max_tokens=1, echo=True, listed=2)
+
+
+def ask(most: int, least: int = 0) -> CompletionRequest:
+    return CompletionRequest(ids=IDS, text=PROMPT, max_tokens=most, min_tokens=least)
+
+
+def reply(ids: tuple[int, ...], reason: str, **more: Any) -> dict[str, Any]:
+    choice = {"token_ids": list(ids), "finish_reason": reason, "text": TOKENIZER.decode(ids), **more}
+    return {"choices": [choice], "usage": {"prompt_tokens": len(IDS), "completion_tokens": len(ids)}}
+
+
+def read(value: Any, request: CompletionRequest, tokenizer: Any = TOKENIZER) -> Any:
+    return read_completion(DIALECTS["vllm"].read(VLLM, request, value), VLLM, request, tokenizer, PROMPT)
+
+
+def parse(*choices: Any) -> Reply:
+    request = CompletionRequest(ids=(), text="", max_tokens=9, copies=9)
+    return DIALECTS["openai"].read(VLLM, request, {"choices": list(choices)})
+
+
+def test_a_text_and_its_end():
+    made = read(reply((*WORDS, END), "stop"), ask(9))
+    assert (made.ids, made.text, made.stop, made.encoded) == (WORDS, " number of rows", "eos", False)
+    assert read(reply(WORDS, "length"), ask(len(WORDS))).stop == "length"
+
+
+def test_a_text_without_ids_is_encoded_again_and_marked():
+    value = reply(WORDS, "length")
+    del value["choices"][0]["token_ids"]
+    made = read(value, ask(len(WORDS)))
+    assert (made.ids, made.encoded) == (WORDS, True)
+    assert read(value, ask(len(WORDS)), None).ids == ()
+    value["usage"] = {}
+    assert read(value, ask(len(WORDS))).ids == WORDS
+    value["choices"][0]["text"] *= 9
+    with pytest.raises(DataError, match="field text: about 27 tokens where 3 were asked for"):
+        read(value, ask(len(WORDS)))
+
+
+@pytest.mark.parametrize(
+    ("value", "request_", "why"),
+    [
+        (reply(WORDS, "length"), ask(len(WORDS) - 1), "it keeps no max_tokens"),
+        (reply(WORDS, "length"), ask(len(WORDS) + 1), "its own limit is lower"),
+        (reply((*WORDS, END), "stop"), ask(40, least=20), "in spite of min_new_tokens=20"),
+        (reply(WORDS, "content_filter"), ask(40), "finish_reason 'content_filter'"),
+        (reply(WORDS, "stop", prompt_token_ids=[END, *IDS]), ask(40), "1 tokens of its own before the prompt"),
+        (reply(WORDS, "stop", prompt_token_ids=list(IDS[1:])), ask(40), "it cuts prompts"),
+        (reply(WORDS, "stop", prompt_token_ids=[*IDS[:-1], 1, 2]), ask(40), "another prompt than was sent"),
+        ({**reply(WORDS, "stop"), "usage": {"prompt_tokens": 99}}, ask(40), "it read 99 tokens of a prompt of"),
+        ({"choices": []}, ask(40), "holds no choices"),
+    ],
+)
+def test_what_was_not_asked_for_is_an_error(value, request_, why):
+    with pytest.raises(DataError, match=why):
+        read(value, request_)
+
+
+def test_the_prompt_of_a_chat_cannot_be_compared():
+    value = reply(WORDS, "stop", prompt_token_ids=[1])
+    assert read_completion(parse(*value["choices"]), SPEECH, ask(40), TOKENIZER, PROMPT).ids == WORDS
+
+
+def test_lists_in_every_form():
+    """vLLM with names of ids, OpenAI with texts, llama.cpp and chat endpoints with objects."""
+    vllm = {"logprobs": {"top_logprobs": [{"token_id:7": -0.5, "token_id:9": -1.5, "token_id:1": -9.0}]}}
+    openai = {"logprobs": {"tokens": [" a"], "top_logprobs": [{" a": -0.5, "\ufffd": -0.6, "": -1.0}]}}
+    entry = {"token": "x", "id": 4}
+    content = {"logprobs": {"content": [{**entry, "top_logprobs": [{**entry, "logprob": -0.1}]}]}}
+    many = parse(vllm, openai, content, {"logprobs": None}, {"token_ids": [3, 2]}, {"text": " z"})
+    (one,), second, third, none, *_ = (read_listings(choice, 2) for choice in many.choices)
+    assert one is not None
+    assert one.tokens == (7, 9)
+    assert one.mass == pytest.approx(np.exp(-0.5) + np.exp(-1.5))
+    assert [x.tokens for x in (*second, *third) if x] == [(" a",), (4,)]
+    assert none == []
+    assert read_first_tokens(many)[1:] == [" a", 4, "", 3, " z"]
+    with pytest.raises(DataError, match=r"expected log-probabilities of 0 or less, got 0\.5"):
+        read_listings(parse({"logprobs": {"top_logprobs": [{"a": 0.5}]}}).choices[0], 2)
+    with pytest.raises(DataError, match="another form than expected"):
+        read_listings(parse({"logprobs": {"top_logprobs": [7]}}).choices[0], 2)
+
+
+def read_log_probs(name: str, value: dict[str, Any]) -> Any:
+    return DIALECTS[name].read_log_probs(VLLM, ECHO, DIALECTS[name].read(VLLM, ECHO, value))
+
+
+SGLANG = {
+    "input_token_logprobs": [[None, 5, "a"], [-1.0, 6, "b"], [-2.0, 7, "c"]],
+    "input_top_logprobs": [None, [[-0.5, 1, "x"], [-1.0, 6, "b"]], [[-0.1, 2, "y"]]],
+}
+LEGACY = {"token_logprobs": [None, -1.0, -2.0, -9.0], "top_logprobs": [None, {"a": -1.0, "b": -0.5}, {}, {}]}
+ROWS = [None, {"6": {"logprob": -1.0}, "1": {"logprob": -0.5}}, {"7": {"logprob": -2.0}}]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "listed"),
+    [
+        ("vllm", {"choices": [{"prompt_logprobs": ROWS}]}, (1, 6)),
+        ("vllm", {"choices": [{}], "prompt_logprobs": ROWS}, (1, 6)),
+        ("openai", {"choices": [{"logprobs": LEGACY}]}, ("b", "a")),
+        ("sglang", {"meta_info": SGLANG}, (1, 6)),
+    ],
+)
+def test_log_probabilities_of_a_text_in_every_form(name, value, listed):
+    made = read_log_probs(name, value)
+    assert np.isnan(made.log_probs[0])
+    assert made.log_probs[1:].tolist() == [-1.0, -2.0]
+    assert made.tops[1].tokens == listed
+
+
+@pytest.mark.parametrize(
+    ("choice", "why"),
+    [
+        ({"logprobs": None}, "gives no log-probabilities of a given text"),
+        ({"prompt_logprobs": [None, {"6": {"logprob": -1.0}}]}, "of 2 tokens for a text of 3"),
+        ({"prompt_logprobs": [None, {"9": {"logprob": -1.0}}, None]}, "lack the token 6"),
+        ({"logprobs": {"token_logprobs": [None, None, -1.0]}}, "log-probability of token 1 of a text is None"),
+        ({"logprobs": {"token_logprobs": [None, -1.0, float("nan")]}}, "of token 2 of a text is nan"),
+        ({"logprobs": {"token_logprobs": [None, -1.0, 0.1]}}, "of token 2 of a text is 0.1; expected one below 0"),
+        ({"logprobs": {"token_logprobs": [None, -1.0]}}, "of 2 tokens for a text of 3"),
+    ],
+)
+def test_log_probabilities_that_are_none_are_an_error(choice, why):
+    with pytest.raises(DataError, match=why):
+        read_log_probs("vllm", {"choices": [choice]})
+
+
+def test_sglang_must_have_read_the_tokens_that_were_sent():
+    rows = [[None, 0, "<s>"], *SGLANG["input_token_logprobs"]]
+    with pytest.raises(DataError, match="read other tokens than were sent: 4, 3 sent"):
+        read_log_probs("sglang", {"meta_info": {"input_token_logprobs": rows}})
+    with pytest.raises(DataError, match="gives no log-probabilities"):
+        read_log_probs("sglang", {"meta_info": {}})

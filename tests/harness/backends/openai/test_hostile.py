@@ -130,7 +130,7 @@ def test_a_wrong_reply_names_endpoint_and_field(body, message):
 
 
 def test_the_end_token_in_the_middle_is_refused():
-    (end,) = ServerBackend(ServerSpec(path=ID, tokenizer=f"bundled:{ID}")).builder.end_ids
+    (end,) = ServerBackend(ServerSpec(path=ID, tokenizer=f"bundled:{ID}")).served.end_ids
     with pytest.raises(DataError, match=r"field token_ids: the end token comes before the end of the text"):
         generate(answering(changed(token_ids=[10, end, 12])))
 

@@ -8,7 +8,7 @@ import time
 import httpx
 import pytest
 
-from openended.harness.backends.openai import client as client_module, outages, trust
+from openended.harness.backends.openai import client as client_module, trust
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.client import Client
 from openended.harness.backends.openai.spec import ServerSpec
@@ -24,7 +24,7 @@ PATIENCE = 1.5
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(outages, "_outages", {})
+    monkeypatch.setattr(client_module, "_outages", {})
     monkeypatch.setattr(client_module, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(trust, "FIRST_PAUSE", 0.05)
 
@@ -68,9 +68,9 @@ def test_a_server_that_comes_back_is_used_again_and_waited_for_anew(dead):
     assert run_job(dead, retries=30) > 0
     with served(Fake()) as (address,):
         assert run_job(address) == -1.0
-        outages.note_refusal(address, PATIENCE)
+        client_module.note_refusal(address, PATIENCE)
         assert run_job(address) == -1.0
-        assert address not in outages._outages
+        assert address not in client_module._outages
 
 
 def test_another_endpoint_takes_over_however_long_one_is_dead(dead):
@@ -115,14 +115,14 @@ def test_a_server_that_dies_in_the_middle_is_waited_for_no_longer_than_the_patie
 
 def test_seconds_count_from_the_first_refusal(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(outages.time, "monotonic", lambda: now[0])
-    assert outages.note_refusal("http://a", 60)[0] == 60
+    monkeypatch.setattr(client_module.time, "monotonic", lambda: now[0])
+    assert client_module.note_refusal("http://a", 60)[0] == 60
     now[0] = 150
-    assert outages.note_refusal("http://a", 60)[0] == 10
-    assert outages.note_refusal("http://b", 60)[0] == 60
+    assert client_module.note_refusal("http://a", 60)[0] == 10
+    assert client_module.note_refusal("http://b", 60)[0] == 60
     now[0] = 161
-    left, message = outages.note_refusal("http://a", 60)
+    left, message = client_module.note_refusal("http://a", 60)
     assert left == 0
     assert "retried for 60 s" in message
-    outages.note_answer("http://a")
-    assert outages.note_refusal("http://a", 60)[0] == 60
+    client_module._outages.pop("http://a")
+    assert client_module.note_refusal("http://a", 60)[0] == 60

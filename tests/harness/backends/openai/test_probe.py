@@ -11,8 +11,7 @@ import pytest
 
 from openended.harness.backends.openai import binomial
 from openended.harness.backends.openai.backend import ServerBackend
-from openended.harness.backends.openai.probe import UNSEEN_PENALTIES, Probe, ProbeReport
-from openended.harness.backends.openai.probe_prompts import BEGINNINGS
+from openended.harness.backends.openai.probe import BEGINNINGS, UNSEEN_PENALTIES, Probe, ProbeReport
 from openended.harness.backends.openai.replies import Token
 from openended.harness.backends.openai.requests import CompletionRequest
 from openended.harness.backends.openai.session import ServerSession
@@ -32,7 +31,7 @@ class Direct(ServerSession):
     fake: Fake
 
     async def draw(self, request: CompletionRequest, count: int, seed: Callable[[int], int]) -> list[Token]:
-        below = self.fake.known(list(request.ids), self.builder.body(request), 0)[2]
+        below = self.fake.known(list(request.ids), self.dialect.body(self.served, request), 0)[2]
         if below is None:
             return await super().draw(request, count, seed)
         found = np.searchsorted(below, np.random.default_rng(seed(0)).random(count), side="right")
@@ -53,9 +52,9 @@ def probe(
 
     async def main() -> ProbeReport:
         async with backend.client() as client:
-            server = kind(client, backend.builder, [0], backend.tokenizer)
+            server = kind(client, backend.spec.server_dialect, backend.served, [0], backend.tokenizer)
             server.fake = fake  # type: ignore[attr-defined]
-            made = Probe(server, backend.tokenizer, backend.vocab_size, decoder, 512)
+            made = Probe(server, decoder, 512)
             await (made.run() if work is None else work(made))
             return made.report
 

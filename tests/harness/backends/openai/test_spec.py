@@ -118,5 +118,5 @@ def test_abilities_by_dialect():
         SpecError, match=r"model docs-s \(openai\): the dialect openai does not support min_new_tokens=3"
     ):
         with_(dialect="openai").check_lengths(Nucleus(), max_new_tokens=9, min_new_tokens=3)
-    assert SPEC.server_dialect.listed == 20
-    assert with_(dialect="openai").server_dialect.listed == 5
+    assert SPEC.listed == 20
+    assert with_(dialect="openai").listed == 5
