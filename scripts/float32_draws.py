@@ -18,8 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.backends.denoiser.backend import load_denoiser
-from openended.harness.backends.denoiser.spec import DenoiserSpec
+from openended.harness.backends.denoiser import DenoiserSpec, load_denoiser
 from openended.tasks.unconditional import Unconditional
 
 F64 = NDArray[np.float64]

@@ -6,5 +6,6 @@ from .ray.cluster import (
     Cluster as Cluster,
     WorkerDeath as WorkerDeath,
     connect_to_ray as connect_to_ray,
+    list_nodes as list_nodes,
+    warn_if_full as warn_if_full,
 )
-from .ray.resources import list_nodes as list_nodes, warn_if_full as warn_if_full

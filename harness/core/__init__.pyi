@@ -107,7 +107,7 @@ from .signature import (
     parse_signature as parse_signature,
     render_option as render_option,
 )
-from .spec import Spec as Spec, option as option, ranged as ranged
+from .spec import REQUIRED as REQUIRED, Spec as Spec, option as option, ranged as ranged
 from .task_spec import Task as Task, Tokenizer as Tokenizer
 from .terminal import escape_log_records as escape_log_records
 from .text import (

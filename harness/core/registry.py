@@ -29,8 +29,8 @@ _PACKAGES = {
         "openended.harness.decoders", "openended.harness.generation", "openended.harness.generation.denoising",
     ),
     "model": (
-        "openended.harness.models", "openended.harness.backends.openai", "openended.harness.backends.vllm",
-        "openended.harness.backends.denoiser",
+        "openended.harness.models", "openended.harness.backends", "openended.harness.backends.openai",
+        "openended.harness.backends.vllm",
     ),
 }  # fmt: skip
 _members: dict[str, dict[str, type]] = {group: {} for group in _PACKAGES}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
 
-from openended.harness.core import DataError, Json, Spec, build
+from openended.harness.core import REQUIRED, DataError, Json, Spec, build, option, ranged
 from openended.harness.models.forward import Pooling
 from openended.harness.models.loading.files import digest_files, list_sentence_files
 from openended.harness.models.spec import ModelSpec
@@ -18,12 +18,11 @@ _LAYER_COUNTS = ("num_hidden_layers", "n_layer", "num_layers")
 class EmbedderSpec(Spec):
     """An embedder of texts: a model, a layer, a pooling and a maximum length."""
 
-    group: ClassVar[str] = "embedder"
-    name: ClassVar[str] = "embedder"
+    group = name = "embedder"
     connection_fields: ClassVar[frozenset[str]] = frozenset()
     """As of a model: options that change no vector. An embedder has none."""
 
-    path: str
+    path: str = option(REQUIRED, str.strip, "a hub id, a folder or bundled:<name>")
     """Hub id, folder or `bundled:docs-m`, as for a model."""
     label: str | None = None
     revision: str | None = None
@@ -36,7 +35,7 @@ class EmbedderSpec(Spec):
     """Index of the hidden states, 0 the input embeddings, -1 the last (MAUVE, section 4: the terminal state)."""
     pooling: Pooling = "last"
     """The text's last token (MAUVE), its first, or the mean; a sentence model has its own."""
-    max_length: int | None = None
+    max_length: int | None = ranged(None, "[1, inf)", "at least 1, or null")
     """Tokens, special ones included; equal for both sides. null: the model's context."""
     lengths: tuple[int, ...] = ()
     """All the maximum lengths of a study of length (MAUVE, Figure 4), of which `max_length` is one: embedded at once,
@@ -45,8 +44,6 @@ class EmbedderSpec(Spec):
 
     def check(self) -> None:
         """Lengths are positive and in order; a sentence model's own layers are not chosen here."""
-        self.require(bool(self.path.strip()), "path", "a hub id, a folder or bundled:<name>")
-        self.require(self.max_length is None or self.max_length >= 1, "max_length", "at least 1, or null")
         self.require(self.kind != "sentence" or self.layer == -1, "layer", "-1 for a sentence model")
         if self.backend == "vllm":
             self.require(self.kind == "causal", "kind", "causal for embedder.backend=vllm")

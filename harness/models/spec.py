@@ -11,18 +11,19 @@ import dataclasses
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 from openended.harness.core import (
+    REQUIRED,
     DataError,
     Json,
     Spec,
     SpecError,
     UnavailableModelError,
+    model,
+    option,
     read_json,
-    register,
     shorten_error,
 )
 from openended.harness.models.families import find_refusal
@@ -177,16 +178,15 @@ class BackendSpec(Spec):
         return getattr(importlib.import_module(module), function)(self, device=device, device_map=device_map)
 
 
-@register("model")
-@dataclass(frozen=True, kw_only=True)
+@model
 class ModelSpec(BackendSpec):
     """A causal language model by Hugging Face hub id, by folder, or one that comes with the harness."""
 
-    name: ClassVar[str] = "transformers"
-    loader: ClassVar[str] = "openended.harness.backends.transformers:load_backend"
-    runs_in_process: ClassVar[bool] = True
+    name = "transformers"
+    loader = "openended.harness.backends.transformers:load_backend"
+    runs_in_process = True
 
-    path: str
+    path: str = option(REQUIRED, str.strip, "a hub id, a folder or bundled:<name>")
     """Hub id (`gpt2-large`), folder, or `bundled:docs-s`."""
     label: str | None = None
     """Name in tables; null: the last part of the path."""
@@ -199,8 +199,7 @@ class ModelSpec(BackendSpec):
     """The beginning-of-text token before every text that the model reads; null: as its tokenizer does."""
 
     def check(self) -> None:
-        """Refuse an empty path, a revision of a folder and an unknown bundled model."""
-        self.require(bool(self.path.strip()), "path", "a hub id, a folder or bundled:<name>")
+        """Refuse a revision of a folder and an unknown bundled model."""
         if self.path.startswith(BUNDLED):
             names = list_bundled_models()
             self.require(self.path.removeprefix(BUNDLED) in names, "path", f"bundled: one of {', '.join(names)}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
@@ -18,7 +17,7 @@ from openended.harness.backends.openai.dialects import (
     explain_min_tokens_refusal,
     explain_refusal,
 )
-from openended.harness.core import Json, SpecError, register, require_package
+from openended.harness.core import REQUIRED, Json, SpecError, model, option, ranged, require_package
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, BackendSpec, ModelService, ModelSpec, tokenizer_digest
 
@@ -28,19 +27,18 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@register("model")
-@dataclass(frozen=True, kw_only=True)
+@model
 class ServerSpec(BackendSpec):
     """A model in a server, given by the server's address and the model's id there."""
 
-    name: ClassVar[str] = "openai"
-    loader: ClassVar[str] = "openended.harness.backends.openai.backend:load_server"
+    name = "openai"
+    loader = "openended.harness.backends.openai.backend:load_server"
     abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics"})
     connection_fields: ClassVar[frozenset[str]] = frozenset(
         {"base_url", "endpoints", "api_key_env", "concurrency", "timeout", "retries", "patience", "logprobs"}
     )
 
-    path: str
+    path: str = option(REQUIRED, str.strip, "the id by which the server knows the model")
     """The id by which the server knows the model."""
     base_url: str = "http://127.0.0.1:8000"
     """Address of the server, with or without `/v1`."""
@@ -64,24 +62,23 @@ class ServerSpec(BackendSpec):
     """Send a seed for each text; false for servers that ignore it."""
     probe: bool = True
     """Probe the server before its texts are used."""
-    logprobs: int = 20
+    logprobs: int = ranged(20, "[1, 10000]", "1 to 10000")
     """Tokens that the server may list at a position (vLLM: --max-logprobs)."""
     api_key_env: str | None = None
     """Environment variable that holds the key."""
-    concurrency: int = 64
+    concurrency: int = ranged(64, "[1, inf)", "1 or more")
     """Requests under way at once, at each endpoint."""
-    timeout: float = 600.0
+    timeout: float = ranged(600.0, "(0, inf)", "seconds, above 0")
     """Seconds that one reply may take."""
-    retries: int = 8
+    retries: int = ranged(8, "[0, inf)", "0 or more")
     """How often a request goes out again after an overload or a lost connection."""
-    patience: float = 60.0
+    patience: float = ranged(60.0, "[0, inf)", "seconds, 0 or more")
     """Seconds for which refused connections are retried, in all jobs of a process together."""
     label: str | None = None
     """Name in tables; null: the last part of the path."""
 
     def check(self) -> None:
         """Refuse invalid addresses, addresses with a password, and options that exclude each other."""
-        self.require(bool(self.path.strip()), "path", "the id by which the server knows the model")
         for address in self.addresses:
             self._check_address(address)
         twice = len(set(self.roots)) < len(self.roots)
@@ -91,11 +88,6 @@ class ServerSpec(BackendSpec):
             raise SpecError(f"{self.error_name}.api_key_env: expected the name of an environment variable, not a key")
         self.require(self.instruction is None or self.chat, "instruction", "null where chat is false")
         self.require(not self.chat or self.dialect != "tgi", "chat", "false for the dialect tgi")
-        self.require(self.concurrency >= 1, "concurrency", "1 or more")
-        self.require(0 < self.timeout < float("inf"), "timeout", "seconds, above 0")
-        self.require(self.retries >= 0, "retries", "0 or more")
-        self.require(0 <= self.patience < float("inf"), "patience", "seconds, 0 or more")
-        self.require(1 <= self.logprobs <= 10_000, "logprobs", "1 to 10000")
         self.tokenizer_spec()
 
     def _check_address(self, address: str) -> None:

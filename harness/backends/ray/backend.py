@@ -1,7 +1,9 @@
 """Backend whose model is loaded by Ray workers: rows are sent in chunks, and results arrive in any order.
 
 The order of the rows, their batches and their windows are decided here as for a model in this process, so that the
-features are the same bytes.
+features are the same bytes: no cut moves one. A generated text does not depend on its neighbors; a pass of a model
+over given texts rounds by the batch that a text stands in, so it is cut between whole batches of the order that it
+would have in one piece.
 """
 
 from __future__ import annotations
@@ -14,17 +16,10 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.backends.ray.chunks import (
-    cut_chunks,
-    gather_statistics,
-    renumber_rows,
-    select_rows,
-    sort_for_batching,
-)
 from openended.harness.backends.ray.worker import AnyModel, RemoteModelInfo, RemoteModelRef
 from openended.harness.backends.transformers import TransformersBackend
-from openended.harness.core import F64, Advance, NextToken, digest
-from openended.harness.decoders import Emit, GenerationRequest
+from openended.harness.core import F64, I64, Advance, NextToken, Ragged, digest
+from openended.harness.decoders import Emit, GenerationRequest, Prompt
 from openended.harness.generation import check_rows, iterate_batches
 from openended.harness.models import (
     BUNDLED,
@@ -40,6 +35,7 @@ from openended.harness.models import (
 
 MAX_TEXT_BATCHES = 4  # batches of generated texts in a chunk: enough that a finished text frees its slot for another
 MAX_FEATURE_BATCHES = 16  # batches of features in a chunk
+ROUNDS = 4  # chunks per worker if there are enough rows: small chunks shorten the wait for the last worker
 
 
 class WorkerPool(Protocol):
@@ -194,4 +190,57 @@ def load_ray_backend(workers: WorkerPool, source: AnyModel) -> RayBackend:
     )  # fmt: skip
 
 
-__all__ = ["RayBackend", "WorkerPool", "load_ray_backend"]
+def cut_chunks(count: int, *, unit: int, workers: int, most: int) -> list[slice]:
+    """Cut `count` rows into contiguous chunks."""
+    units = -(-count // unit)
+    size = unit * min(max(units // (workers * ROUNDS), 1), most)
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def sort_for_batching(prompts: Sequence[Prompt]) -> list[Prompt]:
+    """Sort prompts as batches take them: longest first, the samples of one prompt side by side.
+
+    Neighbors then have one length, so that a chunk fills its batches, and the chunks that take longest come first.
+    """
+    seen: dict[tuple[int, ...], int] = {}
+    for i, prompt in enumerate(prompts):
+        seen.setdefault(prompt.token_ids, i)
+    return sorted(prompts, key=lambda p: (-len(p.token_ids), seen[p.token_ids]))
+
+
+def renumber_rows(jobs: Sequence[ForwardRow]) -> tuple[list[ForwardRow], I64, I64]:
+    """Renumber the sequences of a chunk so that they form a separate pass."""
+    renumbered, rows, score_positions = list[ForwardRow](), list[int](), list[I64]()
+    out = 0
+    for job in jobs:
+        scored = max(len(job.ids) - job.first, 0)
+        renumbered.append(replace(job, row=len(rows) if job.row >= 0 else -1, out=out))
+        if job.row >= 0:
+            rows.append(job.row)
+        score_positions.append(np.arange(job.out, job.out + scored, dtype=np.int64))
+        out += scored
+    return renumbered, np.array(rows, dtype=np.int64), np.concatenate([np.zeros(0, dtype=np.int64), *score_positions])
+
+
+def select_rows(ragged: Ragged, rows: Sequence[int]) -> Ragged:
+    """Return selected rows in the given order."""
+    return Ragged.from_rows((ragged[i] for i in rows), ragged.values.dtype)
+
+
+_FLAT = ("gold_prob", "sum_sq", "support", "argmax", "gold")
+
+
+def gather_statistics(
+    parts: Sequence[tuple[Sequence[int], NextToken]], prompts: Ragged, continuations: Ragged
+) -> NextToken:
+    """Merge the statistics of chunks of rows."""
+    first = parts[0][1]
+    total = len(continuations.values)
+    flat = {name: np.zeros(total, dtype=getattr(first, name).dtype) for name in _FLAT}
+    offsets = continuations.offsets
+    for rows, statistics in parts:
+        ranges = (np.arange(offsets[row], offsets[row + 1]) for row in rows)
+        positions = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
+        for name, array in flat.items():
+            array[positions] = getattr(statistics, name)
+    return NextToken(offsets=offsets, context=prompts, vocab_size=first.vocab_size, **flat)

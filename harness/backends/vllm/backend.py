@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.backends.vllm.engine import Engine, EngineRequest, EngineResult
-from openended.harness.backends.vllm.pooling_engine import PoolingEngine
-from openended.harness.backends.vllm.processor.orders import make_forcing_group, make_order, make_sampling_group
+from openended.harness.backends.vllm.engine import Engine, EngineRequest, EngineResult, PoolingEngine
+from openended.harness.backends.vllm.orders import make_forcing_group, make_order, make_sampling_group
 from openended.harness.backends.vllm.spec import VllmSpec, find_version
 from openended.harness.core import Advance, DataError, DeviceMap, Generation, HarnessError, NextToken, Ragged, SpecError
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QTable

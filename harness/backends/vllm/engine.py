@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from openended.harness.backends.vllm.processor.orders import KEY, TextOrder
+from openended.harness.backends.vllm.orders import KEY, TextOrder
 from openended.harness.core import DataError, SpecError, shorten_error, suggest
 from openended.harness.models import is_out_of_memory
 
 if TYPE_CHECKING:
     from openended.harness.backends.vllm.spec import VllmSpec
+    from openended.harness.models import Pooling
 
 log = logging.getLogger(__name__)
 
-_PACKAGE = "openended.harness.backends.vllm.processor"
+_ADAPTER = "openended.harness.backends.vllm._adapter"
 # What vLLM reads from the environment; a variable that is set already stays.
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine runs in this process, and ends with it
@@ -137,7 +138,7 @@ class Engine:
     def _build_options(self, names: set[str]) -> dict[str, Any]:
         """Return the engine's options; see `build_engine_options`."""
         return build_engine_options(self._spec, names) | {
-            "logits_processors": [f"{_PACKAGE}.v1:V1Processor"], "enable_prefix_caching": True,
+            "logits_processors": [f"{_ADAPTER}:V1Processor"], "enable_prefix_caching": True,
         }  # fmt: skip
 
     def _make_params(self, request: EngineRequest) -> Any:  # noqa: ANN401 - vLLM's own class
@@ -197,6 +198,35 @@ class Engine:
             raise DataError(f"model {self._spec.title}: {what} ({message}); {advice}") from err
 
 
+_POOLING_TYPES = {"last": "LAST", "first": "CLS", "mean": "MEAN"}
+
+
+class PoolingEngine(Engine):
+    """A running engine that pools the last hidden states of a causal model, after its final normalization."""
+
+    def __init__(self, spec: VllmSpec, device: str, pooling: Pooling) -> None:
+        self._pooling = pooling
+        super().__init__(spec, device)
+
+    def _build_options(self, names: set[str]) -> dict[str, Any]:
+        from vllm.config import PoolerConfig
+
+        pooler = PoolerConfig(seq_pooling_type=_POOLING_TYPES[self._pooling], use_activation=False)
+        # A cached prefix would leave its states out of the mean.
+        return build_engine_options(self._spec, names) | {
+            "runner": "pooling", "convert": "embed", "pooler_config": pooler, "enable_prefix_caching": False,
+        }  # fmt: skip
+
+    def _make_params(self, request: EngineRequest) -> Any:  # noqa: ANN401 - vLLM's own class
+        from vllm import PoolingParams
+
+        del request
+        return PoolingParams(task="embed", use_activation=False)
+
+    def _read_results(self, outputs: list[tuple[EngineRequest, Any]]) -> list[EngineResult]:
+        return [EngineResult((), False, [], vector=output.outputs.data.float().cpu()) for _, output in outputs]
+
+
 @contextmanager
 def _ignore_warnings() -> Iterator[None]:
     """Keep vLLM's remarks on other packages off the terminal."""
@@ -215,7 +245,7 @@ def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
         "skip_tokenizer_init": True, "dtype": spec.dtype, "quantization": spec.quantization,
         "tensor_parallel_size": spec.tensor_parallel_size, "gpu_memory_utilization": spec.gpu_memory_utilization,
         "enforce_eager": spec.enforce_eager, "generation_config": "vllm", "trust_remote_code": False,
-        "worker_extension_cls": f"{_PACKAGE}.worker_extension.WorkerExtension", "async_scheduling": False,
+        "worker_extension_cls": f"{_ADAPTER}.WorkerExtension", "async_scheduling": False,
         "disable_log_stats": True, "use_tqdm_on_load": False,
     }  # fmt: skip
     if (length := spec.context_length()) is not None:

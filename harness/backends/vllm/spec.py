@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from openended.harness.core import Json, SpecError, register, require_package
+from openended.harness.core import Json, SpecError, model, ranged, require_package
 from openended.harness.decoders import QDecoder
 from openended.harness.models import Ability, ModelSpec
 
@@ -29,42 +29,36 @@ OWN_OPTIONS = frozenset({
 _DRAFTS = ("spec", "num_speculative")
 
 
-@register("model")
-@dataclass(frozen=True, kw_only=True)
+@model
 class VllmSpec(ModelSpec):
     """A causal language model that vLLM runs in this process, with the decoders of the harness."""
 
-    name: ClassVar[str] = "vllm"
-    loader: ClassVar[str] = "openended.harness.backends.vllm.backend:load_vllm"
-    runs_in_process: ClassVar[bool] = False  # neither transformers nor Ray's workers load it
+    name = "vllm"
+    loader = "openended.harness.backends.vllm.backend:load_vllm"
+    runs_in_process = False  # neither transformers nor Ray's workers load it
     abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics", "embed"})
     connection_fields: ClassVar[frozenset[str]] = frozenset({"gpu_memory_utilization", "max_num_seqs", "check_texts"})
 
     quantization: str | None = None
     """vLLM's name of a quantization of the weights (`fp8`, `awq`, ...); null: as the model's files say."""
-    tensor_parallel_size: int = 1
+    tensor_parallel_size: int = ranged(1, "[1, inf)", "1 or more")
     """GPUs that share each layer."""
-    gpu_memory_utilization: float = 0.9
+    gpu_memory_utilization: float = ranged(0.9, "(0, 1]", "a number in (0, 1]")
     """Share of a GPU's memory that vLLM takes."""
-    max_model_len: int | None = None
+    max_model_len: int | None = ranged(None, "[2, inf)", "2 or more")
     """Positions of a text, prompt included; null: as many as the model has."""
-    max_num_seqs: int | None = None
+    max_num_seqs: int | None = ranged(None, "[1, inf)", "1 or more")
     """Texts at once; null: vLLM's default. It takes the place of `runtime.batch_size`."""
     enforce_eager: bool = False
     """Run without CUDA graphs and compilation."""
     engine: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Further options of vLLM's engine, by name."""
-    check_texts: int = 16
+    check_texts: int = ranged(16, "[0, inf)", "0 (off) or more")
     """Prompts whose texts are compared with those of `model=transformers` before a run generates; 0: none."""
 
     def check(self) -> None:
-        """Refuse options out of range, and engine options that the harness sets or that draft tokens."""
+        """Refuse engine options that the harness sets or that draft tokens."""
         super().check()
-        self.require(self.tensor_parallel_size >= 1, "tensor_parallel_size", "1 or more")
-        self.require(0 < self.gpu_memory_utilization <= 1, "gpu_memory_utilization", "a number in (0, 1]")
-        self.require(self.max_model_len is None or self.max_model_len >= 2, "max_model_len", "2 or more")
-        self.require(self.max_num_seqs is None or self.max_num_seqs >= 1, "max_num_seqs", "1 or more")
-        self.require(self.check_texts >= 0, "check_texts", "0 (off) or more")
         for name in self.engine:
             if name.startswith(_DRAFTS):
                 raise SpecError(

@@ -8,8 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from openended.harness.backends.denoiser.backend import load_denoiser
-from openended.harness.backends.denoiser.spec import DenoiserSpec
+from openended.harness.backends.denoiser import DenoiserSpec, load_denoiser
 from openended.harness.core import DataError
 from openended.harness.decoders import GenerationRequest, Prompt
 from openended.harness.generation import Mdlm

@@ -17,7 +17,7 @@ import torch
 
 from openended.harness.models.transformers import LanguageModel
 
-PROCESSOR = "openended.harness.backends.vllm.processor"
+ADAPTER = "openended.harness.backends.vllm._adapter"
 
 
 class MoveDirectionality(Enum):
@@ -36,7 +36,7 @@ class BatchUpdate:
 
 
 class LogitsProcessor:
-    """Base of both interfaces."""
+    """Base of logits processors."""
 
     def __init__(self, *_: Any) -> None:
         pass
@@ -256,12 +256,6 @@ def fake_vllm(lm: LanguageModel, *, platform: str = "cpu", fails_at: int = -1) -
         "vllm.v1.sample.logits_processor": {
             "BatchUpdate": BatchUpdate, "LogitsProcessor": LogitsProcessor, "MoveDirectionality": MoveDirectionality,
         },
-        "vllm.v1.worker": {},
-        "vllm.v1.worker.gpu": {},
-        "vllm.v1.worker.gpu.sample": {},
-        "vllm.v1.worker.gpu.sample.logits_processor": dict.fromkeys(
-            ("LogitsContext", "LogitsProcessor", "LogitsProcRequestState"), LogitsProcessor
-        ),
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         for name, members in parts.items():
@@ -269,8 +263,6 @@ def fake_vllm(lm: LanguageModel, *, platform: str = "cpu", fails_at: int = -1) -
             module.__dict__.update(members)
             module.__spec__ = SimpleNamespace(name=name)
             patch.setitem(sys.modules, name, module)
-        for adapter in ("v1", "v2"):
-            patch.delitem(sys.modules, f"{PROCESSOR}.{adapter}", raising=False)
+        patch.delitem(sys.modules, ADAPTER, raising=False)
         yield engine
-    for adapter in ("v1", "v2"):
-        sys.modules.pop(f"{PROCESSOR}.{adapter}", None)
+    sys.modules.pop(ADAPTER, None)

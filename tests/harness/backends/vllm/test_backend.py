@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 import numpy as np
 import pytest
 
-from openended.harness.backends.vllm import backend as backend_module
+from openended.harness.backends.vllm import backend as backend_module, spec as spec_module
 from openended.harness.backends.vllm.backend import VllmBackend, load_vllm
-from openended.harness.backends.vllm.engine import build_engine_options
+from openended.harness.backends.vllm.engine import PoolingEngine, build_engine_options
 from openended.harness.backends.vllm.spec import VllmSpec
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
+from openended.harness.core.registry import load_members
 from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.mirostat import Mirostat
 from openended.harness.decoders.sampling import Greedy, Nucleus, TopK
+from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_model
 from tests.harness.backends.vllm.fake import fake_vllm
 from tests.harness.generation.models import prompt_rows
-from tests.helpers import generation, q_request, scoring
+from tests.helpers import embedding, generation, q_request, ragged, scoring
 
 PATH = "bundled:docs-s"
 PROMPTS = [Prompt(f"t/{i}", s, row) for i, row in enumerate([*prompt_rows(3, 5, 500), ()]) for s in range(2)]
@@ -159,3 +162,117 @@ def test_a_vllm_that_cannot_be_imported_is_one_line(monkeypatch):
     with pytest.raises(DataError, match="vLLM cannot be imported") as caught:
         texts(make(), Greedy())
     assert "\n" not in str(caught.value)
+
+
+def write_a_text(backend):
+    out: list[Generation] = []
+    backend.generate(generation([Prompt("t/0", 0, (5,))], Greedy(), seed=1, max_new_tokens=2, batch_size=1), out.extend)
+    assert len(out) == 1
+
+
+def test_without_texts_there_are_no_vectors(engine):
+    assert PoolingEngine(VllmSpec(path=PATH), "cpu", "mean").run([], print) is None
+    (made,) = make().embed(embedding(ragged([]), ragged([]), EmbedderSpec(path=PATH), batch_size=1)).values()
+    assert (made.vectors.shape, made.truncated) == ((0, 0), 0)
+
+
+@pytest.mark.parametrize("pooling", ["last", "first", "mean"])
+def test_vectors_equal_those_of_the_reference(engine, reference, pooling):
+    prompts, continuations = ragged([(1, 2), (), (7,), ()]), ragged([(5, 6, 7, 8), (9,), (), (3, 4)])
+    spec = EmbedderSpec(path=PATH, pooling=pooling, max_length=2, lengths=(2, 5))
+    request = embedding(prompts, continuations, spec, batch_size=2)
+    mine, theirs = make().embed(request), reference.embed(request)
+    assert list(mine) == [2, 5]
+    for length, (vectors, truncated) in theirs.items():
+        np.testing.assert_allclose(mine[length].vectors, vectors, atol=1e-5)
+        assert mine[length].truncated == truncated
+    both = make().embed_and_score(embedding(prompts, continuations, EmbedderSpec(path=PATH), batch_size=2))
+    expected = reference.embed_and_score(embedding(prompts, continuations, EmbedderSpec(path=PATH), batch_size=2))
+    np.testing.assert_allclose(both[0].vectors, expected[0].vectors, atol=1e-5)
+    np.testing.assert_allclose(both[1].values, expected[1].values, atol=1e-5)
+
+
+def test_an_embedding_engine_that_dies_leaves_the_other_running(reference):
+    with fake_vllm(reference) as fake:
+        backend, rows = make(), ragged([(5, 6), (7,)])
+        write_a_text(backend)
+        fake.fails_at = 1
+        with pytest.raises(DataError, match="vLLM stopped"):
+            backend.embed(embedding(ragged([(), ()]), rows, EmbedderSpec(path=PATH), batch_size=2))
+        assert fake.sleeping == ["shutdown"]
+        assert backend.provenance() == {}
+        write_a_text(backend)
+        assert fake.sleeping == ["shutdown"]
+
+
+def test_decoders_that_draw_from_q_are_taken_and_others_refused_by_name():
+    spec = VllmSpec(path=PATH)
+    for name, cls in load_members("decoder").items():
+        if issubclass(cls, QDecoder):
+            assert spec.cannot("generate", cls()) is None
+        elif name in ("beam", "contrastive"):
+            with pytest.raises(SpecError, match=f"{name} does not draw.*use model=transformers"):
+                spec.demand("generate", cls())
+
+
+def test_an_embedder_has_vllms_identity_and_needs_the_package(monkeypatch):
+    plain = EmbedderSpec(path=PATH)
+    spec = EmbedderSpec(path=PATH, backend="vllm")
+    assert spec.model_spec() == VllmSpec(path=PATH)
+    assert (plain.title, spec.title) == ("docs-s", "docs-s (vLLM)")
+    assert spec.identity()["backend"] == "vllm"
+    assert "backend" not in plain.identity()
+    for change in ({"kind": "masked"}, {"kind": "sentence"}, {"layer": 2}):
+        with pytest.raises(SpecError, match=r"embedder.backend=vllm"):
+            EmbedderSpec(path=PATH, backend="vllm", **change)
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(ExtraNotInstalled, match="vllm"):
+        spec.check_options()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": {"speculative_config": {}}}, "speculative decoding is refused"),
+        ({"engine": {"spec_method": "ngram"}}, "speculative decoding is refused"),
+        ({"engine": {"dtype": "float16"}}, "model.dtype"),
+        ({"engine": {"seed": 3}}, "fixed"),
+        ({"gpu_memory_utilization": 1.5}, r"a number in \(0, 1\]"),
+        ({"max_num_seqs": 0}, "1 or more"),
+        ({"check_texts": -1}, "0 .off. or more"),
+    ],
+)
+def test_options_out_of_range_are_one_line(options, message):
+    with pytest.raises(SpecError, match=message):
+        VllmSpec(path=PATH, **options)
+
+
+def test_what_can_move_a_logit_is_in_the_identity(monkeypatch):
+    base = VllmSpec(path=PATH)
+    for change in ({"quantization": "fp8"}, {"tensor_parallel_size": 2}, {"engine": {"block_size": 32}}):
+        assert VllmSpec(path=PATH, **change).identity() != base.identity()
+    for change in ({"max_num_seqs": 1}, {"gpu_memory_utilization": 0.5}, {"check_texts": 0}):
+        assert VllmSpec(path=PATH, **change).identity() == base.identity()
+    before = base.identity()
+    monkeypatch.setattr(spec_module, "find_version", lambda: "9.9")
+    assert base.identity() != before
+    assert base.mark == "vLLM 9.9"
+    assert base.tokenizer_spec().identity().items() <= base.identity().items()
+
+
+def test_the_context_is_the_smaller_one():
+    whole = VllmSpec(path=PATH).context_length()
+    assert whole is not None
+    assert VllmSpec(path=PATH, max_model_len=32).context_length() == 32
+    assert VllmSpec(path=PATH, max_model_len=10**6).context_length() == whole
+
+
+def test_without_vllm_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ExtraNotInstalled, match=r"openended\[vllm\]"):
+        VllmSpec(path=PATH).check_ready()
+
+
+def test_specs_can_be_keys_of_a_plan():
+    assert len({VllmSpec(path=PATH), VllmSpec(path=PATH, engine={"block_size": 32}), VllmSpec(path=PATH)}) == 2
+    assert VllmSpec(path=PATH).title == "docs-s (vLLM)"

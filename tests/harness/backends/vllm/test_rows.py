@@ -1,22 +1,25 @@
-"""The rows of vLLM's batch in random order against the reference loop: the same texts, and the same statistics of Q."""
+"""The texts in vLLM's batch, in random order, against the reference loop; and what vLLM loads from the harness."""
 
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from openended.harness.backends.vllm.processor.batch import BatchRows
-from openended.harness.backends.vllm.processor.orders import (
+from openended.harness.backends.vllm.orders import (
+    KEY,
     TextGroup,
+    TextOrder,
     describe_decoder,
     make_forcing_group,
     make_order,
     make_sampling_group,
 )
+from openended.harness.backends.vllm.rows import FIRST_SLOTS, BatchRows, TeacherForcer, TextSampler
 from openended.harness.core.registry import build, load_members
 from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.base import Prompt, QDecoder
@@ -25,7 +28,7 @@ from openended.harness.decoders.mirostat import Mirostat
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, Typical, Xtc
 from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
-from tests.harness.backends.vllm.fake import compute_logits
+from tests.harness.backends.vllm.fake import BatchUpdate, MoveDirectionality, SamplingParams, compute_logits, fake_vllm
 from tests.harness.generation.models import gpt2, prompt_rows
 from tests.helpers import generation, q_request
 
@@ -185,3 +188,76 @@ def test_a_failed_call_leaves_nothing_behind():
 def test_every_decoder_with_a_q_crosses_to_the_worker(cls):
     decoder = cls()
     assert build("decoder", describe_decoder(decoder)) == decoder
+
+
+PROMPT = Prompt("t/0", 0, (1, 2, 3))
+
+
+def order(decoder: QDecoder | None = None) -> TextOrder:
+    request = generation([PROMPT], decoder or Greedy(), seed=0, max_new_tokens=4, batch_size=1)
+    return make_order(make_sampling_group(request, (0,)), PROMPT)
+
+
+@pytest.fixture(scope="module")
+def adapter() -> Any:
+    with fake_vllm(gpt2()):
+        from openended.harness.backends.vllm import _adapter
+
+        return _adapter
+
+
+def test_the_processor_follows_removed_then_added_then_moved(adapter):
+    processor = adapter.V1Processor(None, torch.device("cpu"), False)
+    assert not processor.is_argmax_invariant()
+    mine, others = SamplingParams(extra_args={KEY: order()}), SamplingParams()
+    processor.update_state(BatchUpdate(2, [], [(0, mine, [1, 2, 3], []), (1, others, [4], [])], []))
+    processor.update_state(None)
+    logits = torch.tensor([[1.0, 3.0, 2.0], [3.0, 2.0, 1.0]])
+    assert processor.apply(logits.clone())[0].tolist() == [float("-inf"), 0.0, float("-inf")]
+    processor.update_state(BatchUpdate(2, [], [], [(0, 1, MoveDirectionality.SWAP)]))
+    assert torch.equal(processor.apply(logits.clone())[0], logits[0])
+    processor.update_state(BatchUpdate(1, [0], [], [(1, 0, MoveDirectionality.UNIDIRECTIONAL)]))
+    assert processor.apply(logits[:1].clone())[0].tolist() == [float("-inf"), 0.0, float("-inf")]
+
+
+def test_workers_hand_over_results(adapter):
+    processor = adapter.V1Processor(None, torch.device("cpu"), False)
+    processor.rows.add(0, order(), [])
+    processor.rows.choose_tokens(torch.tensor([[1.0, 3.0, 2.0]]))
+    worker = adapter.WorkerExtension()
+    processors = SimpleNamespace(all=[SimpleNamespace(), processor])
+    worker.model_runner = SimpleNamespace(input_batch=SimpleNamespace(logitsprocs=processors))
+    assert worker.take_openended_results(order()["group"]["id"], [("t/0", 0, 1)]) == [[0.0]]
+    assert worker.describe_openended_worker() == {"attention": "", "runner": "SimpleNamespace"}
+    worker.forget_openended_texts()
+    assert len(processor.rows) == 0
+
+
+def test_slots_of_forced_texts_are_used_again():
+    one = Ragged.from_rows([(4, 5)], int)
+    group = make_forcing_group(q_request(one, one, [Greedy()], batch_size=1), (0,))
+    forced = TeacherForcer(group, "cpu")
+    for name in ("a", "b", "c"):
+        slot = forced.add(make_order(group, Prompt(name, 0, (1,)), (4, 5)))
+        assert slot == 0
+        for step, gold in enumerate((4, 5)):
+            logits = torch.zeros(1, 8)
+            logits[0, gold] = 1.0
+            assert forced.choose(logits, [slot], [step]).tolist() == [gold]
+        assert forced.take_result(name, 0, 2) == [[[1.0, 1.0], [1.0, 1.0], [1, 1], [4, 5]]]
+        assert len(forced) == 0
+
+
+def test_a_sampler_grows_and_uses_slots_again():
+    group = order(Ancestral())["group"]
+    sampler = TextSampler(group, "cpu")
+    texts = [make_order(group, Prompt(f"t/{i}", 0, (1,) * (1 + i % 7))) for i in range(3 * FIRST_SLOTS)]
+    slots = [sampler.add(text) for text in texts]
+    assert slots == [sampler.add(text) for text in texts] == list(range(len(texts)))
+    logits = torch.randn(1, 50, generator=torch.Generator().manual_seed(0))
+    alone = TextSampler(group, "cpu")
+    for slot, text in zip(slots, texts, strict=True):
+        mine = sampler.choose(logits.clone(), [slot], [0])
+        assert torch.equal(mine, alone.choose(logits.clone(), [alone.add(text)], [0]))
+    assert sampler.take_result("t/5", 0, 0) == [0.0]
+    assert sampler.add(make_order(group, Prompt("new", 0, (1,)))) == 5

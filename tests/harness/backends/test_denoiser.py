@@ -1,21 +1,26 @@
-"""A masked language model of transformers as a denoiser."""
+"""A masked language model of transformers as a denoiser: its texts, what it refuses, and what identifies it."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from openended.harness.backends.denoiser.backend import DenoiserBackend
-from openended.harness.backends.denoiser.spec import DenoiserSpec
+from openended.harness.backends.denoiser import DenoiserBackend, DenoiserSpec, find_mask_id
+from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.registry import load_members
 from openended.harness.decoders import GenerationRequest, Prompt
 from openended.harness.decoders.sampling import Nucleus
-from openended.harness.generation.denoising.decoders import Duo, FirstHitting, Llada, Mdlm, Remdm
+from openended.harness.generation.denoising.decoders import DenoisingDecoder, Duo, FirstHitting, Llada, Mdlm, Remdm
+from openended.harness.models.spec import ModelSpec
 from tests.helpers import tiny_masked_model, tiny_model
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PROMPTS = [Prompt(f"t/{i}", s, tuple(range(40, 45 + i % 2)), "text") for i in range(4) for s in range(2)]
 
 
@@ -156,3 +161,109 @@ def test_the_record_says_how_the_model_was_read_and_that_its_code_ran(lm):
     lm.spec = DenoiserSpec(path="somebody/mdlm", revision=commit, trust_remote_code=True)
     assert lm.provenance()["denoiser"]["remote_code"] == f"somebody/mdlm@{commit}"
     assert lm.provenance()["notes"] == [f"mdlm: code of the hub was run (somebody/mdlm@{commit})"]
+
+
+def copy_with(folder, target, name, **fields):
+    """Copy a model folder and set fields of one of its JSON files; a field set to None is taken out."""
+    shutil.copytree(folder, target)
+    values = json.loads((target / name).read_text()) | fields
+    (target / name).write_text(json.dumps({k: v for k, v in values.items() if v is not None}))
+    return str(target)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mask_id": -1}, "model.mask_id: expected 0 or more, or null"),
+        ({"block_size": 0}, "model.block_size: expected 1 or more, or null"),
+        ({"infill": ""}, "model.infill: expected a text"),
+        ({"infill": "_", "block_size": 4}, "model.infill: expected null with block_size"),
+        ({"time_input": "t"}, "one of none, sigma"),
+        ({"noise": "gauss"}, "one of mask, uniform"),
+        ({"trust_remote_code": True}, "model.path: expected a hub id with trust_remote_code=true"),
+        *(
+            (
+                {"path": "somebody/mdlm", "revision": revision, "trust_remote_code": True},
+                r"model.revision: expected a commit \(40 hexadecimal digits\)",
+            )
+            for revision in (None, "main", COMMIT[:12], COMMIT.upper())
+        ),
+    ],
+    ids=str,
+)
+def test_options_out_of_range_are_one_line(folder, options, message):
+    with pytest.raises(SpecError, match=message):
+        DenoiserSpec(**{"path": str(folder), **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "decoder", "message"),
+    [
+        ({"time_input": "sigma"}, Mdlm(cached=True), r"decoder.cached=true needs model.time_input=none"),
+        ({"block_size": 4}, Llada(), "llada has blocks of its own"),
+        ({"mask_id": 900}, Mdlm(), "model.mask_id=900 is beyond the 258 tokens"),
+        ({}, Duo(), "duo is for model.noise=uniform"),
+        ({"noise": "uniform"}, Mdlm(), "mdlm is for model.noise=mask, got model.noise=uniform"),
+        ({}, Mdlm(cached=True), None),
+        ({"noise": "uniform"}, Duo(), None),
+    ],
+)
+def test_only_samplers_that_fit_are_taken(folder, options, decoder, message):
+    reason = DenoiserSpec(path=str(folder), **options).cannot("generate", decoder)
+    assert message in reason if message else reason is None
+
+
+def test_decoders_and_models_of_two_kinds_do_not_meet(folder):
+    masked = DenoiserSpec(path=str(folder))
+    for cls in load_members("decoder").values():
+        if not issubclass(cls, DenoisingDecoder):
+            with pytest.raises(SpecError, match="writes from left to right; use decoder=mdlm"):
+                masked.demand("generate", cls())
+        elif cls.noise == "mask":
+            masked.demand("generate", cls())
+    for spec in (ModelSpec(path="bundled:docs-s"), VllmSpec(path="bundled:docs-s")):
+        with pytest.raises(SpecError, match="mdlm fills positions in any order; it needs model=denoiser"):
+            spec.demand("generate", Mdlm())
+    for ability in ("score", "rank", "gradients", "q_statistics", "embed"):
+        with pytest.raises(SpecError, match="no distribution over the next token"):
+            masked.demand(ability)
+
+
+def test_a_model_with_code_of_its_own_says_how_to_run_it(folder, tmp_path):
+    auto_map = {"AutoConfig": "config.C", "AutoModelForMaskedLM": "model.M"}
+    spec = DenoiserSpec(path=copy_with(folder, tmp_path / "m", "config.json", auto_map=auto_map))
+    assert spec.remote_class() == "AutoModelForMaskedLM"
+    with pytest.raises(SpecError, match=r"set model.trust_remote_code=true and model.revision=COMMIT"):
+        spec.load()
+    elsewhere = {"AutoModel": "another/repository--model.M"}
+    spec = DenoiserSpec(path=copy_with(folder, tmp_path / "other", "config.json", auto_map=elsewhere))
+    with pytest.raises(DataError, match="its code lies in another repository, which no commit pins"):
+        spec.remote_class()
+
+
+def test_a_model_without_a_mask_token_is_refused(tmp_path):
+    causal = DenoiserSpec(path=str(tiny_model(tmp_path / "causal")))
+    with pytest.raises(SpecError, match=r"no mask token in its config.json or tokenizer; set model.mask_id"):
+        causal.demand("generate", Mdlm())
+
+
+def test_the_mask_token_by_option_config_tokenizer_and_usual_name(folder, tmp_path):
+    assert find_mask_id(DenoiserSpec(path=str(folder))) == 257
+    assert find_mask_id(DenoiserSpec(path=str(folder), mask_id=5)) == 5
+    named = copy_with(folder, tmp_path / "named", "config.json", mask_token_id=7)
+    assert find_mask_id(DenoiserSpec(path=named)) == 7
+    usual = copy_with(folder, tmp_path / "usual", "tokenizer_config.json", mask_token=None)
+    assert find_mask_id(DenoiserSpec(path=usual)) == 257
+
+
+def test_the_tokenizer_may_be_another_models(folder, tmp_path):
+    other = str(tiny_model(tmp_path / "other"))
+    spec = DenoiserSpec(path=str(folder), tokenizer=other, mask_id=257)
+    assert spec.tokenizer_spec().path == other
+    assert spec.identity()["tokenizer"] != DenoiserSpec(path=str(folder)).identity()["tokenizer"]
+
+
+def test_the_context_is_the_smaller_limit(folder, tmp_path):
+    assert DenoiserSpec(path=str(folder)).context_length() == 64
+    short = copy_with(folder, tmp_path / "short", "tokenizer_config.json", model_max_length=62)
+    assert DenoiserSpec(path=short).context_length() == 62

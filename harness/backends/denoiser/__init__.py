@@ -1,1 +1,0 @@
-"""Backend that fills masked positions with a denoiser, such as a masked language model."""

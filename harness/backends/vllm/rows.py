@@ -1,0 +1,272 @@
+"""The texts in vLLM's batch: their next tokens are drawn from Q, or given and scored, group by group.
+
+vLLM adds, moves, swaps and removes rows between steps. Everything that a step reads or writes is kept by text and step:
+uniforms, states, log-probabilities and the history. A step can therefore be done again with the same result, as vLLM
+does when it preempts a text or splits its prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openended.harness.backends.vllm.orders import TextGroup, TextOrder, build_decoders
+from openended.harness.core import I64, row_uniforms
+from openended.harness.decoders import LogitChunk, QTable, TextPosition, forbid_end
+from openended.harness.generation import count_chunk_rows, draw_next_tokens, score_chunk
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+FIRST_SLOTS = 16
+"""Texts that there is room for at first; doubled whenever it is used up."""
+
+
+class TextSampler:
+    """The texts of one generation request."""
+
+    def __init__(self, group: TextGroup, device: str | torch.device) -> None:
+        import torch
+
+        (self._decoder,) = build_decoders(group)
+        self._group, self._device = group, device
+        self._slots: dict[tuple[str, int], int] = {}
+        self._free: list[int] = []
+        # One column more than there are steps: a step beyond the last one, whose token nobody uses, may be asked for.
+        self._columns = group["longest"] + 1
+        wide, first = torch.float64, self._decoder.first_state()
+        self._uniforms = self._allocate(self._columns, dtype=wide)
+        self._log_q = self._allocate(self._columns, dtype=wide)
+        self._history = self._allocate(0, dtype=torch.int64)
+        self._prompt_lengths = self._allocate(dtype=torch.int64)
+        self._first = torch.tensor(first, dtype=wide, device=device)
+        self._states = self._allocate(self._columns + 1, len(first), dtype=wide)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def add(self, order: TextOrder) -> int:
+        """Return the slot of a text; a text that was preempted keeps its own."""
+        import torch
+
+        key = order["example_id"], order["sample"]
+        if key in self._slots:
+            return self._slots[key]
+        slot = self._take_slot()
+        self._slots[key] = slot
+        self._states[slot, 0] = self._first
+        self._prompt_lengths[slot] = len(order["prompt"])
+        if self._decoder.stochastic:
+            uniforms = row_uniforms(self._group["seed"], *key, self._columns)
+            self._uniforms[slot] = torch.from_numpy(uniforms)
+        if self._decoder.penalizes:
+            self._widen_history(len(order["prompt"]) + self._columns)
+            ids = torch.tensor(order["prompt"], dtype=torch.int64, device=self._history.device)
+            self._history[slot, : len(ids)] = ids
+        return slot
+
+    def choose(self, logits: Tensor, slots: Sequence[int], steps: Sequence[int]) -> Tensor:
+        """Draw the next tokens (n,) from logits (n, V), which may be overwritten."""
+        import torch
+
+        at = torch.tensor(slots, device=logits.device)
+        step = torch.tensor(steps, device=logits.device)
+        lengths = self._prompt_lengths[at] + step
+        history = self._history[at, : int(lengths.max())] if self._decoder.penalizes else self._history[at]
+        least = self._group["min_new_tokens"]
+        token, log_q, state = draw_next_tokens(
+            self._decoder, logits, self._uniforms[at, step], self._states[at, step] if len(self._first) else None,
+            history=history, lengths=lengths, may_not_end=[i for i, s in enumerate(steps) if s < least],
+            eos_ids=self._group["eos_ids"],
+        )  # fmt: skip
+        self._log_q[at, step] = log_q
+        if state is not None:
+            self._states[at, step + 1] = state
+        if self._decoder.penalizes:
+            self._history[at, lengths] = token
+        return token
+
+    def take_result(self, example_id: str, sample: int, count: int) -> list[float]:
+        """Return the log-probability of a finished text of `count` tokens, end included, and free its slot."""
+        slot = self._slots.pop((example_id, sample))
+        self._free.append(slot)
+        return [float(self._log_q[slot, :count].cumsum(0)[-1]) if count else 0.0]
+
+    def _allocate(self, *columns: int, dtype: torch.dtype) -> Tensor:
+        import torch
+
+        return torch.zeros((FIRST_SLOTS, *columns), dtype=dtype, device=self._device)
+
+    def _take_slot(self) -> int:
+        import torch
+
+        if self._free:
+            return self._free.pop()
+        if len(self._slots) == len(self._prompt_lengths):
+            for name in ("_uniforms", "_log_q", "_history", "_prompt_lengths", "_states"):
+                tensor = getattr(self, name)
+                setattr(self, name, torch.cat([tensor, torch.zeros_like(tensor)]))
+        return len(self._slots)
+
+    def _widen_history(self, room: int) -> None:
+        import torch
+
+        if (missing := room - self._history.shape[1]) > 0:
+            self._history = torch.nn.functional.pad(self._history, (0, missing))
+
+
+class TeacherForcer:
+    """The texts of one request for statistics of Q."""
+
+    def __init__(self, group: TextGroup, device: str | torch.device) -> None:  # noqa: ARG002 - as a `TextSampler`
+        self._group, self._width = group, max(group["longest"], 1)
+        self._decoders = build_decoders(group)
+        self._tables = [QTable.empty(0) for _ in self._decoders]
+        self._orders: list[TextOrder] = []
+        self._slots: dict[tuple[str, int], int] = {}
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def add(self, order: TextOrder) -> int:
+        """Return the slot of a text; a text that was preempted keeps its own."""
+        key = order["example_id"], order["sample"]
+        if key in self._slots:
+            return self._slots[key]
+        if self._free:
+            slot = self._free.pop()
+            self._orders[slot] = order
+        else:
+            slot = len(self._orders)
+            self._orders.append(order)
+            for table in self._tables:
+                table.extend((slot + 1) * self._width)
+        self._slots[key] = slot
+        return slot
+
+    def choose(self, logits: Tensor, slots: Sequence[int], steps: Sequence[int]) -> Tensor:
+        """Return the given tokens (n,) and keep the statistics of logits (n, V), which may be overwritten."""
+        import torch
+
+        positions = [
+            TextPosition(slot, min(step, len(self._orders[slot]["gold"]) - 1))
+            for slot, step in zip(slots, steps, strict=True)
+        ]
+        gold = torch.tensor([self._orders[p.row]["gold"][p.step] for p in positions], device=logits.device)
+        out = np.array([p.row * self._width + p.step for p in positions], dtype=np.int64)
+        size = count_chunk_rows(logits.device.type, logits.shape[1])
+        for start in range(0, len(positions), size):
+            part = slice(start, start + size)
+            early = [i for i, p in enumerate(positions[part]) if p.step < self._group["min_new_tokens"]]
+            read = forbid_end(logits[part], self._group["eos_ids"], early) if early else logits[part]
+            chunk = LogitChunk(read, gold[part], positions[part], banned=bool(early))
+            statistics = score_chunk(self._decoders, self._tables, chunk, self._read_history)
+            for table, values in zip(self._tables, statistics, strict=True):
+                table.write(out[part], values)
+        return gold
+
+    def take_result(self, example_id: str, sample: int, count: int) -> list[list[list[float]]]:
+        """Return the statistics of a finished text, for each decoder, and free its slot.
+
+        Each is a list of four: probability of the true token, sum of squares, support, most probable token.
+        """
+        slot = self._slots.pop((example_id, sample))
+        self._free.append(slot)
+        part = slice(slot * self._width, slot * self._width + count)
+        for table in self._tables:
+            table.states.pop((slot, count), None)
+            table.states.pop((slot, count - 1), None)
+        return [
+            [column[part].tolist() for column in (t.gold_prob, t.sum_sq, t.support, t.argmax)] for t in self._tables
+        ]
+
+    def _read_history(self, position: TextPosition) -> I64:
+        order = self._orders[position.row]
+        return np.array([*order["prompt"], *order["gold"][: position.step]], dtype=np.int64)
+
+
+@dataclass(slots=True)
+class TextInBatch:
+    """A row of the batch."""
+
+    texts: TextSampler | TeacherForcer
+    """Its group."""
+    slot: int
+    """Its place in the group."""
+    tokens: Sized
+    """The tokens of the text so far; grows outside."""
+
+
+class BatchRows:
+    """Chooses the next token of every row, with one vectorized call for each group of rows.
+
+    Rows without an order of the harness are left to vLLM.
+    """
+
+    def __init__(self, device: str | torch.device) -> None:
+        self._device = device
+        self._groups: dict[str, TextSampler | TeacherForcer] = {}
+        self._rows: dict[int, TextInBatch] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, index: int, order: TextOrder | None, tokens: Sized = ()) -> None:
+        """Put a text at an index of the batch, replacing any text there."""
+        self._rows.pop(index, None)
+        if order is None:
+            return
+        group = order["group"]
+        if group["id"] not in self._groups:
+            # The texts of finished calls are gone: their groups go too.
+            self._groups = {name: texts for name, texts in self._groups.items() if len(texts)}
+            self._groups[group["id"]] = (TeacherForcer if group["forced"] else TextSampler)(group, self._device)
+        texts = self._groups[group["id"]]
+        self._rows[index] = TextInBatch(texts, texts.add(order), tokens)
+
+    def remove(self, index: int) -> None:
+        """Remove a text from the batch; its state stays until its result is taken."""
+        self._rows.pop(index, None)
+
+    def move(self, source: int, target: int) -> None:
+        """Move a text to another index, replacing any text there."""
+        self.remove(target)
+        if source in self._rows:
+            self._rows[target] = self._rows.pop(source)
+
+    def swap(self, a: int, b: int) -> None:
+        """Exchange two indices."""
+        rows = {b: self._rows.pop(a, None), a: self._rows.pop(b, None)}
+        self._rows.update({index: row for index, row in rows.items() if row is not None})
+
+    def choose_tokens(self, logits: Tensor) -> Tensor:
+        """Mask each row of logits (n, V) except for the token that the harness chooses."""
+        import torch
+
+        numbers: dict[int, list[int]] = {}
+        for number in range(len(logits)):
+            if number in self._rows:
+                numbers.setdefault(id(self._rows[number].texts), []).append(number)
+        for part in numbers.values():
+            group = [self._rows[number] for number in part]
+            counts = [len(row.tokens) for row in group]
+            every = len(part) == len(logits)
+            at = torch.tensor(part, device=logits.device)
+            token = group[0].texts.choose(logits if every else logits[at], [row.slot for row in group], counts)
+            logits[at] = float("-inf")
+            logits[at, token.to(logits.device)] = 0.0
+        return logits
+
+    def take_results(self, group: str, finished: Sequence[tuple[str, int, int]]) -> list[Any]:
+        """Return the results of finished texts of a group, each given by example id, sample and number of tokens."""
+        return [self._groups[group].take_result(*text) for text in finished]
+
+    def forget(self) -> None:
+        """Drop all texts, finished or not, because their call failed."""
+        self._rows.clear()
+        self._groups.clear()
