@@ -41,7 +41,7 @@ class Gpt2Runner:
 
     def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
         self._lm = lm
-        self.weights = Gpt2Weights.of(lm.model)
+        self.weights = Gpt2Weights.get(lm.model)
         self.lengths = np.zeros(rows, dtype=np.int64)
         self._device = lm.device
         self._steady = lm.device.type == "cpu" and not once
@@ -169,7 +169,7 @@ class Gpt2Weights:
         self.products = RowSplitter()
 
     @classmethod
-    def of(cls, model: Any) -> Gpt2Weights:  # noqa: ANN401
+    def get(cls, model: Any) -> Gpt2Weights:  # noqa: ANN401
         """Return the weights of a model, laid out once."""
         if model not in _WEIGHTS:
             _WEIGHTS[model] = cls(model)
