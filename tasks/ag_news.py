@@ -17,10 +17,10 @@ import hashlib
 import html
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, cast
 
-from openended.harness.core import DataError, Example, Tokenizer, register
+from openended.harness.core import DataError, Example, Tokenizer, task
 from openended.tasks._files import PublicFileTask, sort_by_hash
 from openended.tasks.download import Remote
 
@@ -30,8 +30,7 @@ TOPICS: tuple[Topic, ...] = ("world", "sports", "business", "science")
 SYSTEM = "topics:"
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+@task
 class AgNews(PublicFileTask):
     """News of the reference topics; `generations=topics:…` scores news of others."""
 

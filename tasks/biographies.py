@@ -14,11 +14,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from openended.harness.core import DataError, Example, SourceFile, Tokenizer, make_random_stream, read_jsonl, register
+from openended.harness.core import (
+    DataError,
+    Example,
+    SourceFile,
+    Tokenizer,
+    make_random_stream,
+    option,
+    ranged,
+    read_jsonl,
+    task,
+)
 from openended.tasks._files import UserFileTask, sort_by_hash
 from openended.tasks._records import read_usable_text
 
@@ -29,8 +38,7 @@ class _Biography(NamedTuple):
     content: str
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+@task
 class Biographies(UserFileTask):
     """Biographies with `num_in_context` examples in the prompt."""
 
@@ -41,23 +49,19 @@ class Biographies(UserFileTask):
     obtained = "by hand: not distributed, the source says how to make it"
     command = "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral scoring=gpt2-large"
 
-    path: str | None = None  # your own file, see above
-    num_in_context: int = 5  # the paper varies n
+    path: str | None = option(None, "".__ne__, "a JSON-lines file with title and content")  # your own file, see above
+    num_in_context: int = ranged(5, "[0, inf)", "0 or more")  # the paper varies n
     header: str = "Here are biographies of different people."
-    instruction: str = "Biography of"
+    instruction: str = option("Biography of", str.strip, "some text")
     min_words: int = 80  # Le Bronnec et al., appendix B.5
     max_words: int = 350  # the same
-    max_title_words: int = 10  # of an example in the prompt
+    max_title_words: int = ranged(10, "[1, inf)", "1 or more")  # of an example in the prompt
     title_field: str = "title"
     content_field: str = "content"
     seed: int = 0  # draws the examples of each prompt
 
     def check(self) -> None:
-        self.require(self.path != "", "path", "a JSON-lines file with title and content")
-        self.require(self.num_in_context >= 0, "num_in_context", "0 or more")
         self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")
-        self.require(self.max_title_words >= 1, "max_title_words", "1 or more")
-        self.require(bool(self.instruction.strip()), "instruction", "some text")
 
     def files(self) -> list[SourceFile]:
         return (

@@ -19,7 +19,6 @@ from __future__ import annotations
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import NamedTuple
@@ -34,8 +33,9 @@ from openended.harness.core import (
     digest_bytes,
     make_random_stream,
     open_text,
+    ranged,
     read_jsonl,
-    register,
+    task,
 )
 from openended.harness.storage import RowFile, read_record
 from openended.tasks._files import UserFileTask
@@ -50,8 +50,7 @@ class _ReferenceText(NamedTuple):
     text: str
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+@task
 class Creative(UserFileTask):
     """Draws of instructions."""
 
@@ -65,13 +64,12 @@ class Creative(UserFileTask):
 
     path: str | None = None  # file of instructions, one per line; null: the bundled ones
     reference: str | None = None  # another system's texts for the same draws: a run folder, or JSON lines
-    num_draws: int = 4000  # Le Bronnec et al., appendix B.4
+    num_draws: int = ranged(4000, "[1, inf)", "1 or more")  # Le Bronnec et al., appendix B.4
     min_words: int = 100  # requested in the prompt, as in the paper
     max_words: int = 500  # the same
     seed: int = 0  # draws the instructions
 
     def check(self) -> None:
-        self.require(self.num_draws >= 1, "num_draws", "1 or more")
         self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")
 
     def has_human(self) -> bool:

@@ -18,12 +18,11 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from openended.harness.core import DataError, Example, StoreError, Tokenizer, digest, register, write_text
+from openended.harness.core import DataError, Example, StoreError, Tokenizer, digest, task, write_text
 from openended.tasks import _docstrings
 from openended.tasks._files import sort_by_hash
 from openended.tasks._prompts import CutTask, Document, PromptUnit
@@ -40,8 +39,7 @@ EXTRACTION = {
 }
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+@task
 class Docs(CutTask):
     """Passages of docstrings, in the order of a hash of their ids: the first N are a fair sample."""
 

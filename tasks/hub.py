@@ -11,11 +11,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from openended.harness.core import DataError, Example, Tokenizer, digest, digest_file, register, shorten_error, suggest
+from openended.harness.core import (
+    REQUIRED,
+    DataError,
+    Example,
+    Tokenizer,
+    digest,
+    digest_file,
+    option,
+    shorten_error,
+    suggest,
+    task,
+)
 from openended.tasks._files import sort_by_hash
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 from openended.tasks._records import choose_id_field, read_id, read_usable_text
@@ -30,8 +40,7 @@ class _HubRow(NamedTuple):
     cells: dict[str, Any]
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+@task
 class Hub(CutTask):
     """One split of a dataset, by a hash of the row's number."""
 
@@ -44,7 +53,7 @@ class Hub(CutTask):
         "openended task=hub task.path=Salesforce/wikitext task.config=wikitext-2-raw-v1 model=gpt2 scoring=gpt2-large"
     )
 
-    path: str  # hub id, or a folder
+    path: str = option(REQUIRED, str.strip, "a hub id or a folder")  # hub id, or a folder
     config: str | None = None
     split: str = "test"
     revision: str | None = None  # branch, tag or commit; null: the default branch, as first resolved
@@ -60,7 +69,6 @@ class Hub(CutTask):
     offline: bool = False
 
     def check(self) -> None:
-        self.require(bool(self.path.strip()), "path", "a hub id or a folder")
         has_pair = self.prompt_field is not None and self.human_field is not None
         self.require(
             has_pair != (self.text_field is not None), "text_field", "null exactly if the two fields are given"

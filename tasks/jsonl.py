@@ -13,11 +13,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, Example, Tokenizer, read_jsonl, register
+from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, read_jsonl, task
 from openended.harness.imported import HUMAN_TEXTS, find_text_field
 from openended.tasks._files import UserFileTask
 from openended.tasks._records import UniqueIds, choose_id_field, read_text_field
@@ -26,8 +25,7 @@ log = logging.getLogger(__name__)
 _HUMAN = "human"
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+@task
 class JsonLines(UserFileTask):
     """Examples of a JSON-lines file."""
 
@@ -38,17 +36,14 @@ class JsonLines(UserFileTask):
     obtained = "yours: `prompt` and `human`, one object a line"
     command = "openended task=jsonl task.path=FILE.jsonl scoring=gpt2-large"
 
-    path: str
-    prompt_field: str = "prompt"
-    human_field: str = _HUMAN  # where the first line has none of this name: detected
-    id_field: str | None = "auto"  # `id` or `example_id`, where the lines have one; None: the line's number
+    path: str = option(REQUIRED, bool, "the path of a JSON-lines file")
+    prompt_field: str = option("prompt", bool, "a field name")
+    human_field: str = option(_HUMAN, bool, "a field name")  # where the first line has none of this name: detected
+    # `id` or `example_id`, where the lines have one; None: the line's number
+    id_field: str | None = option("auto", "".__ne__, "a field name or null")
 
     def check(self) -> None:
-        self.require(bool(self.path), "path", "the path of a JSON-lines file")
-        self.require(bool(self.prompt_field), "prompt_field", "a field name")
-        self.require(bool(self.human_field), "human_field", "a field name")
         self.require(self.human_field != self.prompt_field, "human_field", "another field than prompt_field")
-        self.require(self.id_field != "", "id_field", "a field name or null")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         del tokenizer, skipped

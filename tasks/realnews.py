@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from openended.harness.core import DataError, Example, Tokenizer, read_jsonl, register
+from openended.harness.core import DataError, Example, Tokenizer, option, read_jsonl, task
 from openended.tasks._files import PublicFileTask, sort_by_hash
 from openended.tasks._records import read_usable_text
 from openended.tasks.download import Remote
@@ -26,8 +25,11 @@ from openended.tasks.download import Remote
 ADDRESS = "https://storage.googleapis.com/grover-models/generation_examples"
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+def _is_file_name(name: str) -> bool:
+    return bool(name) and "/" not in name
+
+
+@task
 class RealNews(PublicFileTask):
     """Human articles of one split."""
 
@@ -38,12 +40,10 @@ class RealNews(PublicFileTask):
     obtained = "fetched at the first use; the whole corpus by hand, on request (`task.path`)"
     command = "openended task=realnews generations=grover:mega-p0.94 scoring=gpt2-large"
 
-    file: str = "generator=mega~dataset=p0.94.jsonl"  # the released nucleus 0.94 set of Grover mega
+    # the released nucleus 0.94 set of Grover mega
+    file: str = option("generator=mega~dataset=p0.94.jsonl", _is_file_name, "the name of a generation file")
     split: Literal["train", "val", "test", "gen", "any"] = "test"  # as the file names it; `gen` in the April 2019 set
     order: Literal["hash", "file"] = "hash"  # of the ids: the first N are a fair sample; `file` holds nothing in memory
-
-    def check(self) -> None:
-        self.require(bool(self.file) and "/" not in self.file, "file", "the name of a generation file")
 
     def remote(self) -> Remote:
         return Remote(f"{ADDRESS}/{self.file}", f"realnews/{self.file}")

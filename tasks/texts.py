@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.core import DataError, Example, Tokenizer, register
+from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, task
 from openended.harness.imported import HUMAN_TEXTS, choose_text_field, digest_files, read_records
 from openended.tasks._files import UserFileTask
 from openended.tasks._records import read_text_field
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+@task
 class Texts(UserFileTask):
     """Human texts of a file, without prompts."""
 
@@ -30,12 +28,8 @@ class Texts(UserFileTask):
     command = "openended task=texts task.path=HUMAN.jsonl generations=SYSTEM.jsonl"
     paired = False
 
-    path: str
-    field: str | None = None  # null: detected in the first record
-
-    def check(self) -> None:
-        self.require(bool(self.path), "path", "the path of a file of texts, or of a folder of them")
-        self.require(self.field != "", "field", "a field name or null")
+    path: str = option(REQUIRED, bool, "the path of a file of texts, or of a folder of them")
+    field: str | None = option(None, "".__ne__, "a field name or null")  # null: detected in the first record
 
     def fingerprint(self) -> str:
         return digest_files(Path(self.path))

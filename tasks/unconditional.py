@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from openended.harness.core import DataError, Example, SourceFile, SpecError, Task, Tokenizer, register
+from openended.harness.core import DataError, Example, SourceFile, SpecError, Task, Tokenizer, ranged, task
 from openended.tasks._detokenize import detokenize_lm1b
 from openended.tasks._files import PublicFileTask
 from openended.tasks.docs import Docs
@@ -65,8 +65,7 @@ class Text8(PublicFileTask):
             raise DataError(f"{path}: not the archive text8.zip ({err})") from err
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+@task
 class Unconditional(Task):
     """Human texts of a corpus, without prompts."""
 
@@ -85,13 +84,14 @@ class Unconditional(Task):
     split: str | None = None  # null: the one that the papers evaluate on
     field: str | None = None  # the field with the text; null: `text`, of a file: detected
     layout: Layout = "wrapped"
-    length: int = 256  # of a piece; 1,024 tokens in the papers (OpenWebText), 128 (LM1B)
+    length: int = ranged(
+        256, "[3, inf)", "at least 3"
+    )  # of a piece; 1,024 tokens in the papers (OpenWebText), 128 (LM1B)
     boundaries: Boundaries = "eos"
     cache_dir: str | None = None
     offline: bool = False
 
     def check(self) -> None:
-        self.require(self.length >= 3, "length", "at least 3")
         self.corpus()
 
     def corpus(self) -> Docs | Hub | Texts | Text8:

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
-from openended.harness.core import DataError, Example, Tokenizer, read_jsonl, register
+from openended.harness.core import DataError, Example, Tokenizer, read_jsonl, task
 from openended.tasks._files import PublicFileTask
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 from openended.tasks._records import read_usable_text
@@ -24,8 +23,7 @@ from openended.tasks.download import Remote
 ADDRESS = "https://openaipublic.blob.core.windows.net/gpt-2/output-dataset/v1"
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+@task
 class WebText(CutTask, PublicFileTask):
     """Documents of one split, in file order (which is random)."""
 

@@ -17,12 +17,11 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Literal
 
-from openended.harness.core import MAX_LINE, DataError, Example, Tokenizer, digest, register
+from openended.harness.core import MAX_LINE, DataError, Example, Tokenizer, digest, task
 from openended.tasks._detokenize import detokenize, strip_tag
 from openended.tasks._files import PublicFileTask, sort_by_hash
 from openended.tasks._prompts import CutTask, Document, PromptUnit
@@ -31,8 +30,7 @@ from openended.tasks.download import Remote
 ADDRESS = "https://dl.fbaipublicfiles.com/fairseq/data/writingPrompts.tar.gz"
 
 
-@register("task")
-@dataclass(frozen=True, kw_only=True)
+@task
 class WritingPrompts(CutTask, PublicFileTask):
     """Stories of one split; `path` may be the archive or the folder it unpacks to."""
 
