@@ -12,7 +12,7 @@ the function takes rows as they come, the metric sorts them by example id.
 
 Variants in use: the paper's experiments take the weights on an angular grid (`curve: angular`, differs by at most
 .0005); other packages leave out the normalization or take k = 500 at any n. `*_star` values come from histograms with
-half a count added to each cell (`smoothing: kt`, see `openended.metrics._mauve.smoothing`).
+half a count added to each cell (`smoothing: kt`, see `openended.metrics._mauve.histograms`).
 
 Summaries of one frontier: `area` (MAUVE), `mid_point` (the rectangle exp(-2 c JS) under the curve's mid-point), `js`
 (the divergence there, nats), `integral` (frontier integral, in [0, 1]).
@@ -32,41 +32,35 @@ section 3; Pillutla et al. 2023, "MAUVE scores for generative models" (smoothing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Direction, Features, Floats, MetricResult, Plan, Replicates, Scope, register
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
 from openended.metrics._common.choices import check_choice
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
 from openended.metrics._mauve.explain import find_distinguishing_cells, find_distinguishing_texts
-from openended.metrics._mauve.histograms import Curve
-from openended.metrics._mauve.notes import ratio_notes, sample_notes
+from openended.metrics._mauve.histograms import Curve, Smoothing, renumber_cells
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName, counts_seen_cells, fit_quantizer
-from openended.metrics._mauve.resampled_cells import resample_mauve, resample_ratios, without_gaps
 from openended.metrics._mauve.scores import (
-    DIRECTIONS,
-    TITLES,
     MauveResult,
     Ratios,
     histogram_values,
     mauve_of_cells,
     mauve_of_ratios,
     ratio_values,
+    resample_mauve,
 )
-from openended.metrics._mauve.smoothing import Smoothing
 from openended.metrics.families import CellCounts, ClusterFit, ClusteringRun, Quantized
 
 Summary = Literal["area", "mid_point", "js", "integral"]
-
+_VALUE: Mapping[Summary, str] = {"area": "mauve", "mid_point": "mid_point", "js": "js", "integral": "frontier_integral"}
 _CHOICES = {
     "quantizer": QuantizerName, "curve": Curve, "estimator": EstimatorName, "smoothing": Smoothing, "self": OwnPoint
 }  # fmt: skip
-_Prepared = tuple[ClusteringRun, ...] | Ratios
-_VALUE: Mapping[Summary, str] = {"area": "mauve", "mid_point": "mid_point", "js": "js", "integral": "frontier_integral"}
+_FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
 
 
 def mauve(
@@ -122,7 +116,11 @@ def mauve(
     1.0
     """
     words = {"quantizer": quantizer, "curve": curve, "estimator": estimator, "smoothing": smoothing, "self": self}
-    _check_options(words, scaling_factor, curve_points, neighbors)
+    for name, word in words.items():
+        check_choice(name, word, _CHOICES[name])
+    if not (scaling_factor > 0 and min(curve_points, neighbors) >= 1):
+        got = f"{scaling_factor}, {curve_points}, {neighbors}"
+        raise ValueError(f"expected scaling_factor > 0, curve_points >= 1 and neighbors >= 1, got {got}")
     human, model = check_sides(human=human, model=model)
     if estimator != "cells":
         settings = RatioSettings(neighbors, self, explained_variance, seed, groups)
@@ -138,10 +136,10 @@ def mauve(
         restarts=restarts,
         max_iter=max_iter,
     )
-    cells = cluster(seed)([model, human])
+    model_cells, human_cells = cluster(seed)([model, human])
     return mauve_of_cells(
-        human=cells[1],
-        model=cells[0],
+        human=human_cells,
+        model=model_cells,
         num_buckets=buckets,
         scaling_factor=scaling_factor,
         curve=curve,
@@ -151,52 +149,58 @@ def mauve(
     )
 
 
-def _check_options(words: Mapping[str, str], scaling_factor: float, curve_points: int, neighbors: int) -> None:
-    for option, word in words.items():
-        check_choice(option, word, _CHOICES[option])
-    if not (scaling_factor > 0 and min(curve_points, neighbors) >= 1):
-        got = f"{scaling_factor}, {curve_points}, {neighbors}"
-        raise ValueError(f"expected scaling_factor > 0, curve_points >= 1 and neighbors >= 1, got {got}")
-
-
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class Mauve(Quantized):
     """MAUVE of the model's texts against the human ones, averaged over clustering seeds."""
 
-    name: ClassVar[str] = "mauve"
-    version: ClassVar[int] = 2
-    direction: ClassVar[Direction] = "higher"
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    titles: ClassVar[Mapping[str, str]] = TITLES
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = DIRECTIONS
+    name = "mauve"
+    version = 2
+    titles = {
+        "mauve": "MAUVE",
+        "mauve_star": "MAUVE*",
+        "mid_point": "Mid-point",
+        "frontier_integral": "FI",
+        "frontier_integral_star": "FI*",
+        "kl_human_model": "KL(human, model)",
+        "kl_model_human": "KL(model, human)",
+        "js": "JS",
+        "f8": "F8",
+        "f1_8": "F1/8",
+        "type_1@0.5": "Type I",
+        "type_2@0.5": "Type II",
+    }
+    directions = dict.fromkeys(
+        (
+            "frontier_integral", "frontier_integral_star", "kl_human_model", "kl_model_human", "js", "type_1@0.5",
+            "type_2@0.5",
+        ),
+        "lower",
+    )  # fmt: skip
 
     quantizer: QuantizerName = "kmeans"  # Pillutla et al. 2021, section 4
-    num_buckets: Buckets = "auto"  # mauve-text: n / 10; the paper: 500 at n = 5,000
-    explained_variance: float = 0.9  # mauve-text and the paper
-    scaling_factor: float = 5.0  # the paper's c
+    # mauve-text: n / 10; the paper: 500 at n = 5,000
+    num_buckets: Buckets = ranged("auto", "[2, inf)", "auto or at least 2")
+    explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")  # mauve-text and the paper
+    scaling_factor: float = ranged(5.0, "(0, inf]", "a positive number")  # the paper's c
     curve: Curve = "uniform"  # mauve-text; the paper's experiment code: angular
-    curve_points: int = 25  # mauve-text
-    restarts: int = 5  # mauve-text
-    max_iter: int = 500  # mauve-text
-    seed: int = 25  # mauve-text
-    clustering_seeds: int = 5  # the paper averages 5 runs; seeds are seed, seed + 1, …
+    curve_points: int = ranged(25, "[1, inf)", "at least 1")  # mauve-text
+    restarts: int = ranged(5, "[1, inf)", "at least 1")  # mauve-text
+    max_iter: int = ranged(500, "[1, inf)", "at least 1")  # mauve-text
+    seed: int = ranged(25, "[0, inf)", "at least 0")  # mauve-text
+    # the paper averages 5 runs; seeds are seed, seed + 1, …
+    clustering_seeds: int = ranged(5, "[1, inf)", "at least 1")
     cluster_fit: ClusterFit = "pair"  # mauve-text; joint makes the scores of a grid comparable
-    lambdas: tuple[float, ...] = (0.5,)  # mixture weights of the type I and type II errors
+    # mixture weights of the type I and type II errors
+    lambdas: tuple[float, ...] = ranged((0.5,), "(0, 1)", "weights in (0, 1)")
     scope: Scope = "prompt_and_continuation"  # the paper's features see both
     estimator: EstimatorName = "cells"  # Pillutla et al. 2021; the others: Pillutla et al. 2023
     smoothing: Smoothing = "none"  # mauve-text; its starred values: kt
     summary: Summary = "area"  # MAUVE; what tables show first
-    neighbors: int = 50  # for knn; not from the paper
+    neighbors: int = ranged(50, "[1, inf)", "at least 1")  # for knn; not from the paper
     self: OwnPoint = "counted"  # for knn; counted errs downwards, left_out upwards
 
     def check(self) -> None:
-        """Refuse options out of range."""
         super().check()
-        self.require(self.scaling_factor > 0, "scaling_factor", "a positive number")
-        self.require(self.curve_points >= 1, "curve_points", "at least 1")
-        self.require(all(0 < w < 1 for w in self.lambdas), "lambdas", "weights in (0, 1)")
-        self.require(self.neighbors >= 1, "neighbors", "at least 1")
         uses_cells = self.estimator == "cells" or (self.smoothing == "none" and self.cluster_fit == "pair")
         self.require(uses_cells, "estimator", "cells where smoothing or cluster_fit is set (the others count nothing)")
 
@@ -205,96 +209,123 @@ class Mauve(Quantized):
         """One clustering over all systems needs all systems."""
         return self.cluster_fit == "joint"
 
-    def prepare(self, features: Features) -> _Prepared:
+    def explain_too_few(self, num_human: int, num_model: int) -> str:
+        if self.estimator == "cells":
+            return super().explain_too_few(num_human, num_model)
+        total = num_human + num_model
+        if self.estimator != "knn" or self.neighbors <= total - (self.self != "counted"):
+            return ""
+        return f"neighbors={self.neighbors}: both sides have {total} texts; set fewer, or raise num_examples"
+
+    def prepare(self, features: Features) -> tuple[ClusteringRun, ...] | Ratios:
         """Cluster with each seed, or estimate density ratios."""
         if self.estimator == "cells":
-            return self.run_clusterings(features, self.cluster_fit)
+            return self.run_clusterings(features)
         human, model = self.pair(features)
         ids = (self.sort_ids(features.human), self.sort_ids(features.model))
         settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
         return Ratios(*log_ratios(human=human, model=model, estimator=self.estimator, settings=settings))
 
-    def compute(self, features: Features, prepared: _Prepared | None = None) -> MetricResult:
-        """Average the scores over the clustering seeds; the array holds the curve of each."""
+    def compute(self, features: Features, prepared: tuple[ClusteringRun, ...] | Ratios | None = None) -> MetricResult:
+        """Average the scores over the clustering seeds, or score by density ratios; an array holds the curves."""
         runs = prepared or self.prepare(features)
+        primary = _VALUE[self.summary]
         if isinstance(runs, Ratios):
-            return self._estimate(features, runs)
+            scores, values = self._score_ratios(runs.human, runs.model)
+            arrays = {
+                "divergence_curves": scores.divergence_curve[None],
+                **find_distinguishing_texts(runs.human, runs.model),
+            }
+            return self.result(features, primary, values, notes=self._describe_ratios(scores.clipped), arrays=arrays)
         (human, model), cells = self.pair(features), runs[0].cells
-        return self.average(
-            features,
-            _VALUE[self.summary],
-            runs,
-            notes=sample_notes(len(human), len(model), cells.count),
-            arrays={
-                "divergence_curves": np.stack([run.arrays["divergence_curve"] for run in runs]),
-                **find_distinguishing_cells(
-                    human=human, model=model, human_cells=cells.human, model_cells=cells.model, num_buckets=cells.count
-                ),
-            },
-        )
-
-    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
-        """Return all values for many pairs of histograms."""
-        return resample_mauve(
-            p, q, n_human, n_model, lambdas=self.lambdas, smoothing=self.smoothing,
-            scaling_factor=self.scaling_factor, points=self.curve_points, curve=self.curve,
-        )  # fmt: skip
-
-    def cells_of_draws(self, cells: CellCounts) -> CellCounts:
-        """Leave out empty cells where the quantizer has far more cells than texts."""
-        return CellCounts(*without_gaps(cells.human, cells.model)) if counts_seen_cells(self.quantizer) else cells
+        arrays = {
+            "divergence_curves": np.stack([run.arrays["divergence_curve"] for run in runs]),
+            **find_distinguishing_cells(
+                human=human, model=model, human_cells=cells.human, model_cells=cells.model, num_buckets=cells.count
+            ),
+        }
+        notes = _describe_sample(len(human), len(model), cells.count)
+        return self.average(features, primary, runs, notes=notes, arrays=arrays)
 
     def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: _Prepared | None = None
+        self,
+        features: Features,
+        result: MetricResult,
+        plan: Plan,
+        prepared: tuple[ClusteringRun, ...] | Ratios | None = None,
     ) -> Mapping[str, Replicates]:
         """Count the cells of halves, or average the ratios of their texts."""
         runs = prepared or self.prepare(features)
         if not isinstance(runs, Ratios):
-            return self.draw_halves(features, result, plan, runs)
-        halves = self.halves(features, plan)
-        return resample_ratios(runs.human, runs.model, halves, lambda *half: self._score_ratios(Ratios(*half))[1])
+            return self.resample_halves(features, result, plan, runs)
+        pairs = list(zip(*self.halves(features, plan), strict=True))
+        halves = [*pairs, *((~human, ~model) for human, model in pairs)]
+        scores = [self._score_ratios(runs.human[human], runs.model[model])[1] for human, model in halves]
+        return {k: Replicates(np.array([values[k] for values in scores]).reshape(2, -1)) for k in scores[0]}
 
     def score(self, cells: CellCounts) -> ClusteringRun:
-        """Return the values and the curve of one clustering."""
         scores = mauve_of_cells(
             human=cells.human,
             model=cells.model,
             num_buckets=cells.count,
-            scaling_factor=self.scaling_factor,
-            curve=self.curve,
-            curve_points=self.curve_points,
             smoothing=self.smoothing,
             seen_only=counts_seen_cells(self.quantizer),
+            **self._curve_options,
         )
-        main = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
-        rest = histogram_values(scores, len(cells.human), len(cells.model), self.lambdas, self.smoothing)
-        return ClusteringRun(cells, self._get_main(scores, main) | rest, {"divergence_curve": scores.divergence_curve})
+        values = self._select_values(
+            scores, "mauve", "mauve_star", "frontier_integral", "frontier_integral_star"
+        ) | histogram_values(scores, len(cells.human), len(cells.model), self.lambdas, self.smoothing)
+        return ClusteringRun(cells, values, {"divergence_curve": scores.divergence_curve})
 
-    def _estimate(self, features: Features, ratios: Ratios) -> MetricResult:
-        """Score by density ratios."""
-        scores, values = self._score_ratios(ratios)
-        ceiling = np.exp(-self.scaling_factor / self.neighbors) if self.estimator == "knn" else 1.0
-        return self.result(
-            features,
-            _VALUE[self.summary],
-            values,
-            notes=ratio_notes(self.estimator, scores.clipped, float(ceiling), counts_own=self.self == "counted"),
-            arrays={
-                "divergence_curves": scores.divergence_curve[None],
-                **find_distinguishing_texts(ratios.human, ratios.model),
-            },
+    def score_halves(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
+        return resample_mauve(
+            p, q, n_human, n_model, lambdas=self.lambdas, smoothing=self.smoothing, **self._curve_options
         )
 
-    def _score_ratios(self, ratios: Ratios) -> tuple[MauveResult, dict[str, float]]:
+    def select_cells_of_halves(self, cells: CellCounts) -> CellCounts:
+        """Leave out empty cells where the quantizer has far more cells than texts."""
+        return CellCounts(*renumber_cells(cells.human, cells.model)) if counts_seen_cells(self.quantizer) else cells
+
+    @property
+    def _curve_options(self) -> dict[str, Any]:
+        return {"scaling_factor": self.scaling_factor, "curve": self.curve, "curve_points": self.curve_points}
+
+    def _score_ratios(self, human: F64, model: F64) -> tuple[MauveResult, dict[str, float]]:
         """Return the scores and the values of density ratios."""
-        scores = mauve_of_ratios(
-            human=ratios.human, model=ratios.model,
-            scaling_factor=self.scaling_factor, curve=self.curve, curve_points=self.curve_points,
-        )  # fmt: skip
-        others = ratio_values(scores, ratios.human, ratios.model, self.lambdas)
-        return scores, self._get_main(scores, ("mauve", "frontier_integral")) | others
+        scores = mauve_of_ratios(human=human, model=model, **self._curve_options)
+        others = ratio_values(scores, human, model, self.lambdas)
+        return scores, self._select_values(scores, "mauve", "frontier_integral") | others
 
-    def _get_main(self, scores: MauveResult, names: tuple[str, ...]) -> dict[str, float]:
-        """Return the main values; the mid-point only if requested."""
-        names += ("mid_point",) if self.summary == "mid_point" else ()
+    def _select_values(self, scores: MauveResult, *names: str) -> dict[str, float]:
+        """Return the main values; the mid-point only if it is shown."""
+        if self.summary == "mid_point":
+            names += ("mid_point",)
         return {name: float(scores[name]) for name in names}
+
+    def _describe_ratios(self, clipped: float) -> list[str]:
+        """Describe how far an estimate of density ratios can be believed; `clipped` is the share of clipped means."""
+        notes = []
+        if clipped:
+            notes.append(
+                f"clipped: {'most' if clipped >= 0.5 else 'some'} means of {self.estimator} fell outside their range; "
+                "the sides look alike to it, or it cannot see how they differ; read js beside the area"
+            )
+        if self.estimator == "knn" and self.self == "counted":
+            ceiling = float(np.exp(-self.scaling_factor / self.neighbors))
+            notes.append(f"knn counts each text among its neighbors: identical sides have a mid-point of {ceiling:.3f}")
+        elif self.estimator == "knn":
+            notes.append("knn leaves each text out of its neighbors and adds half a count: small differences are lost")
+        return notes
+
+
+def _describe_sample(n_human: int, n_model: int, buckets: int) -> list[str]:
+    """Describe why a score of cells is less reliable than it looks."""
+    n, notes = min(n_human, n_model), []
+    if n < _FEW_TEXTS or n / buckets < 10:
+        notes.append(
+            f"small sample: n={n}, k={buckets}, n/k={n / buckets:.3g}; "
+            "two samples of the same text score below 1 here, compare with the human ceiling"
+        )
+    if n_human != n_model:
+        notes.append(f"the sides differ in size (human {n_human}, model {n_model}); k follows the smaller")
+    return notes

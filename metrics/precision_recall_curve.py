@@ -15,15 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from openended.harness.core import F64, Direction, Features, MetricResult, Plan, Replicates, Scope, register
+from openended.harness.core import F64, Features, MetricResult, Plan, Replicates, Scope, metric, ranged
 from openended.metrics._common.values import Values
-from openended.metrics._mauve.histograms import best_f, histogram, precision_recall
+from openended.metrics._mauve.histograms import best_f, histogram, precision_recall, row_best_fs
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName
-from openended.metrics._mauve.resampled_cells import best_fs
 from openended.metrics.families import CellCounts, ClusteringRun, Quantized
 
 
@@ -81,34 +79,25 @@ def _normalize_histogram(hist: F64, name: str) -> F64:
     return shares
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class PrecisionRecallCurve(Quantized):
     """F8 and F1/8 of the precision-recall curve, averaged over clustering seeds."""
 
-    name: ClassVar[str] = "precision_recall_curve"
-    version: ClassVar[int] = 2
-    direction: ClassVar[Direction] = "higher"
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    titles: ClassVar[Mapping[str, str]] = {"f8": "F8", "f1_8": "F1/8"}
+    name = "precision_recall_curve"
+    version = 2
+    titles = {"f8": "F8", "f1_8": "F1/8"}
 
-    num_angles: int = 1001  # Sajjadi et al. 2018
+    num_angles: int = ranged(1001, "[3, inf)", "at least 3")  # Sajjadi et al. 2018
     quantizer: QuantizerName = "kmeans"  # as MAUVE
-    num_buckets: Buckets = "auto"  # as MAUVE; Le Bronnec et al. take 500
-    explained_variance: float = 0.9  # as MAUVE
-    restarts: int = 5  # as MAUVE
-    max_iter: int = 500  # as MAUVE
-    seed: int = 25  # as MAUVE
-    clustering_seeds: int = 5  # as MAUVE
+    num_buckets: Buckets = ranged("auto", "[2, inf)", "auto or at least 2")  # as MAUVE; Le Bronnec et al. take 500
+    explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")  # as MAUVE
+    restarts: int = ranged(5, "[1, inf)", "at least 1")  # as MAUVE
+    max_iter: int = ranged(500, "[1, inf)", "at least 1")  # as MAUVE
+    seed: int = ranged(25, "[0, inf)", "at least 0")  # as MAUVE
+    clustering_seeds: int = ranged(5, "[1, inf)", "at least 1")  # as MAUVE
     scope: Scope = "prompt_and_continuation"  # as MAUVE
 
-    def check(self) -> None:
-        """Refuse options out of range."""
-        self.require(self.num_angles >= 3, "num_angles", "at least 3")
-        super().check()
-
     def prepare(self, features: Features) -> tuple[ClusteringRun, ...]:
-        """Cluster with each seed."""
         return self.run_clusterings(features)
 
     def compute(self, features: Features, prepared: tuple[ClusteringRun, ...] | None = None) -> MetricResult:
@@ -119,17 +108,14 @@ class PrecisionRecallCurve(Quantized):
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[ClusteringRun, ...] | None = None
     ) -> Mapping[str, Replicates]:
-        """Count the cells of halves."""
-        return self.draw_halves(features, result, plan, prepared or self.prepare(features))
+        return self.resample_halves(features, result, plan, prepared or self.prepare(features))
 
     def score(self, cells: CellCounts) -> ClusteringRun:
-        """Return both values and the curve of one clustering."""
         p, q = histogram(cells.human, cells.count), histogram(cells.model, cells.count)
         curve = precision_recall_curve(human_hist=p, model_hist=q, num_angles=self.num_angles)
         arrays = {"precision": curve.precision, "recall": curve.recall}
         return ClusteringRun(cells, {"f8": curve.f8, "f1_8": curve.f1_8}, arrays)
 
-    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
-        """Return both values for many pairs of histograms."""
-        f8, f1_8 = best_fs(p, q, (8.0, 1 / 8))
+    def score_halves(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
+        f8, f1_8 = row_best_fs(p, q, (8.0, 1 / 8))
         return {"f8": f8, "f1_8": f1_8}

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness.core import F64, I64, Floats, make_random_stream
-from openended.metrics._mauve.residual_kmeans import LEVELS, choose_distant_rows
+from openended.metrics._mauve.kmeans import LEVELS, choose_distant_rows
 
 _ALPHA = 0.01  # Hämäläinen et al.
 _MIN_MEMBERSHIP = 0.05  # Hämäläinen et al.: memberships below this share of the largest are 0
@@ -48,18 +48,18 @@ class MixtureLayer:
     tables: tuple[F64, ...]
     """Log-probabilities of each earlier layer's components, each of shape (k, k)."""
 
-    def compute_own_terms(self, rows: F64) -> F64:
-        """Return a of the module docstring, shape (n, k)."""
+    def compute_terms(self, rows: F64, streams: Sequence[F64]) -> tuple[F64, F64 | float]:
+        """Return a and b of the module docstring, each of shape (n, k); b is 0 in the first layer."""
         squares = _compute_squared_distances(rows, _compute_squared_norms(rows), self.centers)
-        return np.asarray(-0.5 * (squares / self.variance + rows.shape[1] * np.log(self.variance)))
+        own = -0.5 * (squares / self.variance + rows.shape[1] * np.log(self.variance))
+        return own, self.compute_stream_terms(streams)
 
     def compute_stream_terms(self, streams: Sequence[F64]) -> F64 | float:
-        """Return b of the module docstring, shape (n, k); 0 in the first layer."""
         return sum((member @ table.T for member, table in zip(streams, self.tables, strict=True)), 0.0)
 
     def forward(self, rows: F64, streams: Sequence[F64]) -> tuple[I64, F64, list[F64]]:
         """Return the component of each row, and the residuals and streams for the next layer."""
-        a, b = self.compute_own_terms(rows), self.compute_stream_terms(streams)
+        a, b = self.compute_terms(rows, streams)
         component = np.argmax(a + b, axis=1)
         scores = a + b + self.log_weights
         remaining = [
@@ -69,6 +69,12 @@ class MixtureLayer:
         membership = np.exp(scores - scores.max(axis=1, keepdims=True))
         membership[membership < _MIN_MEMBERSHIP] = 0
         return np.argmax(scores, axis=1), rows - self.centers[component], [*remaining, _normalize_rows(membership)]
+
+    def compute_loss(self, rows: F64, streams: Sequence[F64]) -> float:
+        a, b = self.compute_terms(rows, streams)
+        component = np.argmax(a + b, axis=1)
+        scores = (a + b + self.log_weights)[np.arange(len(rows)), component]
+        return -float(np.mean(scores)) - _ALPHA * float(np.mean(a.max(axis=0)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,43 +87,41 @@ class ResidualMixture:
 
     def cells(self, sides: Sequence[Floats]) -> I64:
         """Return the cell of each row: the components of all layers, read as the digits of a number."""
-        rows = self.standardize(sides)
+        rows = _standardize(sides, self.mean, self.scale)
         cells, streams = np.zeros(len(rows), dtype=np.int64), list[F64]()
         for layer in self.layers:
             digits, rows, streams = layer.forward(rows, streams)
             cells = cells * len(layer.centers) + digits
         return cells
 
-    def standardize(self, sides: Sequence[Floats]) -> F64:
-        """Stack the rows of all sides, centered and scaled."""
-        rows: F64 = np.vstack([np.asarray(side, dtype=np.float64) for side in sides])
-        rows -= self.mean
-        rows /= self.scale
-        return rows
-
 
 def fit_mixture(sides: Sequence[Floats], components: int, *, restarts: int, seed: int) -> ResidualMixture:
-    """Fit the layers one after another."""
+    """Fit the layers one after another; of several starts of a layer the one with the lowest loss is kept."""
     total = sum(map(len, sides))
     mean = np.sum([np.sum(side, axis=0, dtype=np.float64) for side in sides], axis=0) / total
     total_squares = sum(float(np.sum((np.asarray(side, dtype=np.float64) - mean) ** 2)) for side in sides)
     scale = float(np.sqrt(total_squares / (total * len(mean)))) or 1.0
-    model = ResidualMixture(mean, scale, ())
-    rows, streams, layers = model.standardize(sides), list[F64](), []
+    rows, streams, layers = _standardize(sides, mean, scale), list[F64](), []
     for number in range(LEVELS):
         fits = [
             _fit_layer(rows, streams, components, make_random_stream(seed, "drmm", number, restart))
             for restart in range(restarts)
         ]
-        layers.append(min(fits, key=lambda fit: fit[0])[1])
+        layers.append(min(fits, key=lambda layer: layer.compute_loss(rows, streams)))
         _, rows, streams = layers[-1].forward(rows, streams)
     return ResidualMixture(mean, scale, tuple(layers))
 
 
-def _fit_layer(
-    rows: F64, streams: Sequence[F64], components: int, generator: np.random.Generator
-) -> tuple[float, MixtureLayer]:
-    """Fit one layer from one random start; return its loss and parameters."""
+def _standardize(sides: Sequence[Floats], mean: F64, scale: float) -> F64:
+    """Stack the rows of all sides, centered and scaled."""
+    rows: F64 = np.vstack([np.asarray(side, dtype=np.float64) for side in sides])
+    rows -= mean
+    rows /= scale
+    return rows
+
+
+def _fit_layer(rows: F64, streams: Sequence[F64], components: int, generator: np.random.Generator) -> MixtureLayer:
+    """Fit one layer from one random start."""
     centers = rows[choose_distant_rows(rows, components, generator)]
     uniform = np.log(np.full(components, 1 / components))
     lengths = _compute_squared_norms(rows)
@@ -135,7 +139,7 @@ def _fit_layer(
                 break
             previous = component
             layer = _optimize_parameters(rows, lengths, streams, component, squares.argmin(axis=0))
-    return _compute_loss(layer, rows, streams), layer
+    return layer
 
 
 def _optimize_parameters(rows: F64, lengths: F64, streams: Sequence[F64], component: I64, closest: I64) -> MixtureLayer:
@@ -147,20 +151,12 @@ def _optimize_parameters(rows: F64, lengths: F64, streams: Sequence[F64], compon
     centers /= (counts / n + _ALPHA / k)[:, None]
     # Mean of |x - μ|² over all rows, from the sums alone.
     within = float(lengths.sum() - 2 * np.sum(sums * centers) + counts @ _compute_squared_norms(centers)) / n
-    near = rows[closest] - centers
-    within += _ALPHA * float(np.mean(np.einsum("ij,ij->i", near, near)))
+    within += _ALPHA * float(np.mean(_compute_squared_norms(rows[closest] - centers)))
     variance = max(within / (dim * (1 + _ALPHA)), _MIN_VARIANCE)
     # Half a count: a component without rows keeps a finite weight, as under gradient steps.
     weights = np.log((counts + 0.5) / (n + 0.5 * k))
     tables = tuple(np.log(_normalize_rows(_sum_by_component(member, component, k) + 0.5)) for member in streams)
     return MixtureLayer(centers, variance, weights, tables)
-
-
-def _compute_loss(layer: MixtureLayer, rows: F64, streams: Sequence[F64]) -> float:
-    a, b = layer.compute_own_terms(rows), layer.compute_stream_terms(streams)
-    component = np.argmax(a + b, axis=1)
-    scores = (a + b + layer.log_weights)[np.arange(len(rows)), component]
-    return -float(np.mean(scores)) - _ALPHA * float(np.mean(a.max(axis=0)))
 
 
 def _sum_by_component(rows: F64, component: I64, k: int) -> F64:
@@ -174,7 +170,6 @@ def _sum_by_component(rows: F64, component: I64, k: int) -> F64:
 
 
 def _compute_squared_norms(rows: F64) -> F64:
-    """Return the squared Euclidean norm of each row."""
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 

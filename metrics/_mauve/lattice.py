@@ -5,7 +5,7 @@ Cells are the 744 points of squared norm 50 in Z⁴ (signs and orders of 6321: 3
 
     mean max(0, |f(x) - f(x⁺)| - |f(x) - f(x⁻)|) - λ mean ln(m min_j |f(x_i) - f(x_j)|)
 
-with x⁺ one of the 10 nearest rows in the features, x⁻ the 50th nearest image, found again every epoch, and m rows a
+with x⁺ one of the 10 nearest rows in the features, x⁻ the 50th nearest image, found again every epoch, and m rows per
 batch. The second term (KoLeo) pushes images apart until they fill the sphere.
 
 Published: λ = 1, three layers with batch normalization, SGD with momentum .9 and steps of .1, .1, .05 and .01. Ours, so
@@ -20,36 +20,24 @@ Source: Sablayrolles et al. 2019, "Spreading vectors for similarity search", sec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openended.harness.core import I64, make_random_stream
 from openended.metrics._mauve.kmeans import F32
 
 NORM = 50  # squared, of the lattice points
 CELLS = 744
+HIDDEN, EPOCHS, BATCH = 256, 20, 128
 _DIM = 4
 _POSITIVES, _NEGATIVE = 10, 50  # Sablayrolles et al.
 _RATES = (0.1, 0.1, 0.05, 0.01)  # of each quarter of the training
 _MOMENTUM = 0.9
-_STATISTICS = 0.1  # weight of a batch in the running means of the normalization
+_STATISTICS = np.float32(0.1)  # weight of a batch in the running means of the normalization
 _EPS = np.float32(1e-5)
 _BLOCK = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class SpreadingPlan:
-    """How long and with what the network is trained."""
-
-    hidden: int = 256
-    epochs: int = 20
-    batch: int = 128
-    spread: float = 1.0
-    """λ, weight of the term that pushes images apart."""
 
 
 @lru_cache(maxsize=1)
@@ -70,11 +58,10 @@ def lattice_cells(images: F32) -> I64:
 class SpreadingNet:
     """Three layers; the weights of the first two have no bias, for normalization takes it out."""
 
-    def __init__(self, dim: int, hidden: int, draw: np.random.Generator) -> None:
-        sizes = [(dim, hidden), (hidden, hidden), (hidden, _DIM)]
+    def __init__(self, dim: int, hidden: int, stream: np.random.Generator) -> None:
         self.weights: dict[str, F32] = {}
-        for number, (inner, outer) in enumerate(sizes):
-            self.weights[f"w{number}"] = (draw.uniform(-1, 1, (inner, outer)) / inner**0.5).astype(np.float32)
+        for number, (inner, outer) in enumerate([(dim, hidden), (hidden, hidden), (hidden, _DIM)]):
+            self.weights[f"w{number}"] = (stream.uniform(-1, 1, (inner, outer)) / inner**0.5).astype(np.float32)
         self.weights["b2"] = np.zeros(_DIM, dtype=np.float32)
         self.running: dict[str, F32] = {}
         for number in (0, 1):
@@ -83,19 +70,20 @@ class SpreadingNet:
             self.running[f"mean{number}"] = np.zeros(hidden, dtype=np.float32)
             self.running[f"var{number}"] = np.ones(hidden, dtype=np.float32)
 
-    def images(self, rows: F32) -> F32:
+    def map_to_sphere(self, rows: F32) -> F32:
         """Return the images of rows with the running statistics, unit rows, shape (n, 4)."""
-        return np.vstack([self._compute_images(rows[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)])
-
-    def _compute_images(self, rows: F32) -> F32:
-        for number in (0, 1):
-            scale = self.weights[f"gain{number}"] / np.sqrt(self.running[f"var{number}"] + _EPS)
-            rows = (rows @ self.weights[f"w{number}"] - self.running[f"mean{number}"]) * scale
-            rows = np.maximum(rows + self.weights[f"shift{number}"], 0)
-        return _normalize_rows(rows @ self.weights["w2"] + self.weights["b2"])[0]
+        images = []
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            for number in (0, 1):
+                scale = self.weights[f"gain{number}"] / np.sqrt(self.running[f"var{number}"] + _EPS)
+                block = (block @ self.weights[f"w{number}"] - self.running[f"mean{number}"]) * scale
+                block = np.maximum(block + self.weights[f"shift{number}"], 0)
+            images.append(_normalize_rows(block @ self.weights["w2"] + self.weights["b2"])[0])
+        return np.vstack(images)
 
     def forward(self, rows: F32) -> tuple[F32, list[tuple[F32, ...]]]:
-        """Return the images of a batch with its own statistics, and what the way back needs."""
+        """Return the images of a batch with its own statistics, and what `gradients` needs."""
         activations: list[tuple[F32, ...]] = []
         for number in (0, 1):
             flat = rows @ self.weights[f"w{number}"]
@@ -105,10 +93,9 @@ class SpreadingNet:
             after = np.maximum(normal * self.weights[f"gain{number}"] + self.weights[f"shift{number}"], 0)
             activations.append((rows, normal, scale, after))
             for name, value in (("mean", mean), ("var", var * (len(rows) / (len(rows) - 1)))):
-                self.running[f"{name}{number}"] += np.float32(_STATISTICS) * (value - self.running[f"{name}{number}"])
+                self.running[f"{name}{number}"] += _STATISTICS * (value - self.running[f"{name}{number}"])
             rows = after
-        flat = rows @ self.weights["w2"] + self.weights["b2"]
-        images, lengths = _normalize_rows(flat)
+        images, lengths = _normalize_rows(rows @ self.weights["w2"] + self.weights["b2"])
         activations.append((rows, images, lengths))
         return images, activations
 
@@ -121,10 +108,8 @@ class SpreadingNet:
         for number in (1, 0):
             before, normal, scale, after = activations[number]
             slope = slope * (after > 0)
-            gradients[f"gain{number}"], gradients[f"shift{number}"] = (
-                np.einsum("ij,ij->j", slope, normal),
-                slope.sum(axis=0),
-            )
+            gradients[f"gain{number}"] = np.einsum("ij,ij->j", slope, normal)
+            gradients[f"shift{number}"] = slope.sum(axis=0)
             part = slope * self.weights[f"gain{number}"]
             part = (part - part.mean(axis=0) - normal * np.einsum("ij,ij->j", part, normal) / len(part)) * scale
             gradients[f"w{number}"] = before.T @ part
@@ -133,23 +118,29 @@ class SpreadingNet:
         return gradients
 
 
-def train_spreading_net(rows: F32, *, seed: int, plan: SpreadingPlan = SpreadingPlan()) -> SpreadingNet:
-    """Train a network on rows, shape (n, d), n >= 3."""
-    draw = make_random_stream(seed, "lattice")
-    net = SpreadingNet(rows.shape[1], plan.hidden, draw)
+def train_spreading_net(
+    rows: F32, *, seed: int, hidden: int = HIDDEN, epochs: int = EPOCHS, batch: int = BATCH, spread: float = 1.0
+) -> SpreadingNet:
+    """Train a network on rows, shape (n, d), n >= 3; `spread` is λ."""
+    from scipy.spatial import KDTree
+
+    stream = make_random_stream(seed, "lattice")
+    net = SpreadingNet(rows.shape[1], hidden, stream)
     near = _find_nearest_rows(rows, min(_POSITIVES, len(rows)))
     speed = {name: np.zeros_like(value) for name, value in net.weights.items()}
-    for epoch in range(plan.epochs):
-        rate = np.float32(_RATES[epoch * len(_RATES) // plan.epochs])
-        far = _compute_far_distances(net.images(rows))
-        order = draw.permutation(len(rows))
-        for start in range(0, len(order), plan.batch):
-            batch = order[start : start + plan.batch]
-            if len(batch) < 2:
+    for epoch in range(epochs):
+        rate = np.float32(_RATES[epoch * len(_RATES) // epochs])
+        # The 50th nearest image of each row, the last one where there are fewer.
+        images = net.map_to_sphere(rows)
+        far = np.asarray(KDTree(images).query(images, k=[min(_NEGATIVE, len(rows))])[1], dtype=np.int64)[:, 0]
+        order = stream.permutation(len(rows))
+        for start in range(0, len(order), batch):
+            own = order[start : start + batch]
+            if len(own) < 2:
                 continue
-            chosen = near[batch, draw.integers(near.shape[1], size=len(batch))]
-            images, activations = net.forward(rows[np.concatenate([batch, chosen, far[batch]])])
-            slope = loss_and_slope(images, plan.spread)[1]
+            chosen = near[own, stream.integers(near.shape[1], size=len(own))]
+            images, activations = net.forward(rows[np.concatenate([own, chosen, far[own]])])
+            slope = loss_and_slope(images, spread)[1]
             for name, gradient in net.gradients(slope, activations).items():
                 speed[name] = np.float32(_MOMENTUM) * speed[name] + gradient
                 net.weights[name] = net.weights[name] - rate * speed[name]
@@ -157,7 +148,10 @@ def train_spreading_net(rows: F32, *, seed: int, plan: SpreadingPlan = Spreading
 
 
 def loss_and_slope(images: F32, spread: float) -> tuple[float, F32]:
-    """Return the loss of a batch and its gradient by the images."""
+    """Return the loss of a batch and its gradient by the images.
+
+    `images` are those of the rows, of their positives and of their negatives, one below the other, shape (3 m, 4).
+    """
     x, positive, negative = np.split(images, 3)
     m = len(x)
     to_positive, to_negative = x - positive, x - negative
@@ -188,15 +182,5 @@ def _find_nearest_rows(rows: F32, count: int) -> I64:
     neighbors = np.empty((len(rows), count), dtype=np.int64)
     for start in range(0, len(rows), _BLOCK):
         table = squares - 2 * (rows[start : start + _BLOCK] @ rows.T)
-        nearest: NDArray[np.int64] = np.argpartition(table, count - 1, axis=1)[:, :count]
-        neighbors[start : start + _BLOCK] = np.sort(nearest, axis=1)
+        neighbors[start : start + _BLOCK] = np.sort(np.argpartition(table, count - 1, axis=1)[:, :count], axis=1)
     return neighbors
-
-
-def _compute_far_distances(images: F32) -> I64:
-    """Return the 50th nearest image of each (the last one where there are fewer), shape (n,)."""
-    from scipy.spatial import KDTree
-
-    rank = min(_NEGATIVE, len(images))
-    neighbors = KDTree(images).query(images, k=[rank])[1]
-    return np.asarray(neighbors, dtype=np.int64)[:, 0]

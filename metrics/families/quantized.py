@@ -9,19 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    HUMAN,
-    I64,
-    Features,
-    Floats,
-    MetricResult,
-    Plan,
-    Replicates,
-    Side,
-    UndefinedMetric,
-)
+from openended.harness.core import F64, HUMAN, I64, Features, Floats, MetricResult, Plan, Replicates, UndefinedMetric
 from openended.metrics._embeddings.blocks import check_side
+from openended.metrics._mauve.histograms import count_half_histograms
 from openended.metrics._mauve.kmeans import describe_library
 from openended.metrics._mauve.quantizers import (
     Assign,
@@ -31,7 +21,6 @@ from openended.metrics._mauve.quantizers import (
     describe_accepted_buckets,
     fit_quantizer,
 )
-from openended.metrics._mauve.resampled_cells import count_half_histograms
 from openended.metrics.families.two_sample import TwoSample
 
 ClusterFit = Literal["pair", "joint", "reference"]
@@ -51,7 +40,7 @@ class CellCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusteringRun:
-    """One clustering and what the metric makes of it."""
+    """One clustering and the values of the metric for it."""
 
     cells: CellCounts
     values: Mapping[str, float]
@@ -62,9 +51,12 @@ class ClusteringRun:
 class Quantized(TwoSample):
     """A metric of cell histograms, averaged over consecutive clustering seeds.
 
-    A subclass scores one clustering in `score` and many halves at once in `draws`; its `prepare` returns
-    `run_clusterings`, from which `compute` makes `averaged` and `replicates` makes `draw_halves`.
+    A subclass scores one clustering in `score` and many halves at once in `score_halves`.
     """
+
+    direction = "higher"
+    bounds = (0.0, 1.0)
+    cluster_fit: ClusterFit = "pair"  # not an option unless a subclass declares it
 
     quantizer: QuantizerName
     num_buckets: Buckets
@@ -75,28 +67,16 @@ class Quantized(TwoSample):
     clustering_seeds: int
 
     def check(self) -> None:
-        """Refuse options of the clustering that are out of range."""
-        self.require(self.num_buckets == "auto" or int(self.num_buckets) >= 2, "num_buckets", "auto or at least 2")
         accepted = describe_accepted_buckets(self.num_buckets, self.quantizer)
         self.require(not accepted, "num_buckets", f"{accepted} for quantizer={self.quantizer}")
-        self.require(0 < self.explained_variance <= 1, "explained_variance", "a share in (0, 1]")
-        for option in ("restarts", "max_iter", "clustering_seeds"):
-            self.require(getattr(self, option) >= 1, option, "at least 1")
-        self.require(self.seed >= 0, "seed", "at least 0")
 
     def describe_libraries(self) -> Mapping[str, str]:
-        """Name the library of k-means where it is not faiss."""
         return describe_library()
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
-        """Return why the texts are too few for a number of cells or neighbors that was set."""
-        if getattr(self, "estimator", "cells") == "knn":
-            neighbors, total = getattr(self, "neighbors", 0), num_human + num_model
-            fits = neighbors <= total - (getattr(self, "self", "counted") != "counted")
-            reason = f"neighbors={neighbors}: both sides have {total} texts; set fewer, or raise num_examples"
-            return "" if fits else reason
-        fitted = {"pair": num_human + num_model, "reference": num_human}.get(getattr(self, "cluster_fit", "pair"))
-        if fitted is None or self.num_buckets == "auto" or getattr(self, "estimator", "cells") != "cells":
+        """Return why the texts are too few for a number of cells that was set."""
+        fitted = {"pair": num_human + num_model, "reference": num_human}.get(self.cluster_fit)
+        if fitted is None or self.num_buckets == "auto":
             return ""
         needed = count_fitted_rows(self.num_buckets, self.quantizer)
         if needed <= fitted:
@@ -110,25 +90,21 @@ class Quantized(TwoSample):
         """Return the values of one clustering."""
         raise TypeError(f"{type(self).__name__} does not score {cells.count} cells")
 
-    def draws(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
-        """Return the values of each pair of rows of human and model histograms.
+    def score_halves(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
+        """Return the values of each pair of rows of human and model histograms, shape (rows, cells).
 
-        Args:
-            p: Shape (rows, cells).
-            q: Shape (rows, cells).
-            n_human: Texts of the human side: what is added to a cell stays the same share of a half.
-            n_model: Texts of the model side.
+        The sides have n_human and n_model texts: what is added to a cell stays the same share of a half.
         """
         raise TypeError(f"{type(self).__name__} has no values for {p.shape}, {q.shape}, {n_human:g}, {n_model:g}")
 
-    def cells_of_draws(self, cells: CellCounts) -> CellCounts:
-        """Return the cells whose histograms `draws` reads."""
+    def select_cells_of_halves(self, cells: CellCounts) -> CellCounts:
+        """Return the cells whose histograms `score_halves` reads."""
         return cells
 
-    def run_clusterings(self, features: Features, cluster_fit: ClusterFit = "pair") -> tuple[ClusteringRun, ...]:
+    def run_clusterings(self, features: Features) -> tuple[ClusteringRun, ...]:
         """Cluster both sides with each seed and score the cells."""
         human, model = self.pair(features)
-        cluster, count = self._fit_on(cluster_fit, features, human, model)
+        cluster, count = self._fit_clusters(features, human, model)
         runs = []
         for seed in range(self.seed, self.seed + self.clustering_seeds):
             model_cells, human_cells = cluster(seed)([model, human])
@@ -144,55 +120,47 @@ class Quantized(TwoSample):
         notes: Sequence[str] = (),
         arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> MetricResult:
-        """Return means over the clusterings, with their standard deviation where there are several.
-
-        Args:
-            features: What was clustered.
-            primary: The value that tables show first.
-            runs: The clusterings.
-            notes: As in `result`.
-            arrays: As in `result`.
-        """
+        """Return means over the clusterings, with their standard deviation where there are several."""
         values = _collect_values(runs)
-        return self.result(
-            features,
-            primary,
-            {name: float(v.mean()) for name, v in values.items()},
-            sd={name: float(v.std(ddof=1)) for name, v in values.items()} if len(runs) > 1 else None,
-            notes=notes,
-            arrays=arrays,
-        )
+        means = {name: float(v.mean()) for name, v in values.items()}
+        sd = {name: float(v.std(ddof=1)) for name, v in values.items()} if len(runs) > 1 else None
+        return self.result(features, primary, means, sd=sd, notes=notes, arrays=arrays)
 
-    def draw_halves(
+    def resample_halves(
         self, features: Features, result: MetricResult, plan: Plan, runs: Sequence[ClusteringRun]
     ) -> Mapping[str, Replicates]:
-        """Count the cells of halves, with the clusterings of all texts; the value of each clustering stands beside."""
+        """Score halves of the texts with the clusterings of all texts; each clustering's own values are the repeats."""
         human_halves, model_halves = self.halves(features, plan)
         sums: dict[str, F64] = {}
         for run in runs:
-            cells = self.cells_of_draws(run.cells)
+            cells = self.select_cells_of_halves(run.cells)
             p = count_half_histograms(cells.human, human_halves, cells.count)
             q = count_half_histograms(cells.model, model_halves, cells.count)
-            for name, draws in self.draws(p, q, len(cells.human), len(cells.model)).items():
+            for name, draws in self.score_halves(p, q, len(cells.human), len(cells.model)).items():
                 sums[name] = sums.get(name, 0.0) + draws / len(runs)
         values = _collect_values(runs)
         return {n: Replicates(draws.reshape(2, -1), values[n]) for n, draws in sums.items() if n in result.values}
 
-    def _fit_on(
-        self, cluster_fit: ClusterFit, features: Features, human: Floats, model: Floats
-    ) -> tuple[Callable[[int], Assign], int]:
+    def _fit_clusters(self, features: Features, human: Floats, model: Floats) -> tuple[Callable[[int], Assign], int]:
         """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells.
 
         What is fitted on the grid or on the human side does not depend on the system under test: the human side, which
         a whole grid shares, caches it (`Side.compute_once`).
         """
-        if cluster_fit == "pair":
+        if self.cluster_fit == "pair":
             return self._fit([model, human])
-        others = _list_systems(features) if cluster_fit == "joint" else ()
-        fit = [self.sort_rows(side) for side in others] + [human]
+        systems = []
+        if self.cluster_fit == "joint":
+            # Sorted, so that nothing depends on how the systems are listed.
+            systems = sorted((s for s in features.others if s.system != HUMAN), key=lambda side: side.system)
+            if not systems:
+                raise UndefinedMetric(
+                    "cluster_fit=joint needs all systems of a grid (openended -m …); this run has one"
+                )
+        fit = [*(self.sort_rows(side) for side in systems), human]
         for rows in fit:
             check_side(rows, "a system of the grid")
-        key, no_cells = ("mauve.fit", self, *others), dict[int, Assign]()
+        key, no_cells = ("mauve.fit", self, *systems), dict[int, Assign]()
         (fitted, count), by_seed = features.human.compute_once(key, lambda: (self._fit(fit), no_cells))
 
         def cluster(seed: int) -> Assign:
@@ -203,7 +171,6 @@ class Quantized(TwoSample):
         return cluster, count
 
     def _fit(self, sides: Sequence[Floats]) -> tuple[Callable[[int], Assign], int]:
-        """Fit the quantizer on checked sides; return the function from a seed to cells, and the number of cells."""
         return fit_quantizer(
             sides,
             quantizer=self.quantizer,
@@ -217,11 +184,3 @@ class Quantized(TwoSample):
 def _collect_values(runs: Sequence[ClusteringRun]) -> dict[str, F64]:
     """Return each value in every clustering, shape (clusterings,)."""
     return {name: np.array([run.values[name] for run in runs]) for name in runs[0].values}
-
-
-def _list_systems(features: Features) -> tuple[Side, ...]:
-    """Return the grid's model systems in an order that does not depend on how they are listed."""
-    systems = [side for side in features.others if side.system != HUMAN]
-    if not systems:
-        raise UndefinedMetric("cluster_fit=joint needs all systems of a grid (openended -m …); this run has one")
-    return tuple(sorted(systems, key=lambda side: side.system))

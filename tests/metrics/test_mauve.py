@@ -14,9 +14,9 @@ from openended.metrics._mauve.histograms import (
     js_divergence,
     kl_divergence,
     mixture_weights,
+    smooth,
 )
 from openended.metrics._mauve.scores import mauve_of_cells
-from openended.metrics._mauve.smoothing import smooth
 from openended.metrics.mauve import Mauve, mauve
 from tests.helpers import features
 from tests.oracles import mauve as oracle

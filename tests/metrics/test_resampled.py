@@ -13,8 +13,8 @@ from openended.harness.core.resampling import SHARE, Plan, combine_replicates
 from openended.harness.core.types import Ragged
 from openended.harness.run.pipeline.measure import add_intervals
 from openended.metrics._embeddings.resampled_moments import frechet_influence, vendi_influence
-from openended.metrics._mauve.resampled_cells import count_half_histograms, resample_mauve
-from openended.metrics._mauve.scores import histogram_values, mauve_of_cells
+from openended.metrics._mauve.histograms import count_half_histograms
+from openended.metrics._mauve.scores import histogram_values, mauve_of_cells, resample_mauve
 from openended.metrics._ngrams.sequences import select_rows
 from openended.metrics.compression_ratio import CompressionRatio
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
@@ -132,7 +132,7 @@ def test_histograms_of_many_halves_have_the_values_of_each():
     halves = Plan(40).halves([str(i) for i in range(50)])
     p, q = count_half_histograms(human, halves, 8), count_half_histograms(model, halves, 8)
     for curve in ("uniform", "angular"):
-        made = resample_mauve(p, q, 25, 25, lambdas=(0.5, 0.2), scaling_factor=5.0, points=25, curve=curve)
+        made = resample_mauve(p, q, 25, 25, lambdas=(0.5, 0.2), scaling_factor=5.0, curve_points=25, curve=curve)
         for row, inside in ((0, halves[0]), (20, ~halves[0]), (25, ~halves[5])):
             scores = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, curve=curve)
             known = histogram_values(scores, 25, 25, (0.5, 0.2)) | {
@@ -153,7 +153,7 @@ def test_smoothed_halves_are_smoothed_as_their_own_counts_are(smoothing, whole):
     human, model = rng.integers(0, 7, 50), rng.integers(0, 5, 50)
     halves = Plan(8).halves([str(i) for i in range(50)])
     p, q = count_half_histograms(human, halves, 8), count_half_histograms(model, halves, 8)
-    options = {"lambdas": (), "scaling_factor": 5.0, "points": 25, "curve": "uniform"}
+    options = {"lambdas": (), "scaling_factor": 5.0, "curve_points": 25, "curve": "uniform"}
     made = resample_mauve(p, q, whole, whole, smoothing=smoothing, **options)
     for row, inside in ((0, halves[0]), (5, ~halves[1])):
         want = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, smoothing=smoothing)

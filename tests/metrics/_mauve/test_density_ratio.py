@@ -12,7 +12,7 @@ import pytest
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric_spec import Features, Side
 from openended.metrics._mauve.density_ratio import RatioSettings, log_ratios
-from openended.metrics._mauve.frontier import RatioMeans, frontier_scores
+from openended.metrics._mauve.scores import Ratios, mauve_of_ratios
 from openended.metrics.correlation import rank_correlation
 from openended.metrics.mauve import Mauve, mauve
 from tests.helpers import features
@@ -48,12 +48,12 @@ def exact_ratios(shift, n=50_000):
 @pytest.mark.parametrize("shift", TRUTH)
 def test_exact_ratios_give_the_truth(shift):
     human, model = exact_ratios(shift)
-    got = frontier_scores(human, model, scaling_factor=5.0, points=51, curve="uniform")
+    got = mauve_of_ratios(human=human, model=model, curve_points=51)
     area, mid, integral = TRUTH[shift]
     # 50,000 draws: a standard error of .004 at most.
-    assert got.area == pytest.approx(area, abs=0.015)
+    assert got.mauve == pytest.approx(area, abs=0.015)
     assert math.exp(-10 * got.js) == pytest.approx(mid, abs=0.015)
-    assert got.integral == pytest.approx(integral, abs=0.008)
+    assert got.frontier_integral == pytest.approx(integral, abs=0.008)
 
 
 def test_the_integral_is_that_of_its_definition():
@@ -63,17 +63,17 @@ def test_the_integral_is_that_of_its_definition():
     r, s = np.exp(human), np.exp(model)
     terms = w * np.log(r / (w * r + 1 - w)).mean(axis=1, keepdims=True)
     terms += (1 - w) * np.log(1 / (w * s + 1 - w)).mean(axis=1, keepdims=True)
-    assert RatioMeans(human, model).integral() == pytest.approx(2 * terms.mean(), abs=1e-6)
+    assert Ratios(human, model).integral() == pytest.approx(2 * terms.mean(), abs=1e-6)
 
 
 def test_the_ends_are_exact():
     nothing, all_ = np.zeros(7), np.full(7, np.inf)
-    same = frontier_scores(nothing, nothing, scaling_factor=5.0, points=25, curve="uniform")
-    assert (same.area, same.js, same.integral, same.clipped) == pytest.approx((1, 0, 0, 0), abs=1e-12)
-    apart = frontier_scores(all_, -all_, scaling_factor=5.0, points=501, curve="uniform")
+    same = mauve_of_ratios(human=nothing, model=nothing)
+    assert (same.mauve, same.js, same.frontier_integral, same.clipped) == pytest.approx((1, 0, 0, 0), abs=1e-12)
+    apart = mauve_of_ratios(human=all_, model=-all_, curve_points=501)
     assert apart.js == pytest.approx(math.log(2))
-    assert apart.integral == pytest.approx(1)
-    assert apart.area == pytest.approx(1 / 252, abs=1e-4)  # 1 / C(10, 5)
+    assert apart.frontier_integral == pytest.approx(1)
+    assert apart.mauve == pytest.approx(1 / 252, abs=1e-4)  # 1 / C(10, 5)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -81,13 +81,11 @@ def test_shifts_have_their_closed_form(ladder, name):
     """Against the true ratios at the same rows: 2,000 of them move the area of the truth itself by .03 (one sd)."""
     for shift in (0.5, 1.0, 2.0):
         human, model = normal(2000, seed=1)[:, 0], normal(2000, shift=shift, seed=2)[:, 0]
-        exact = frontier_scores(
-            *(shift**2 / 2 - shift * side for side in (human, model)), scaling_factor=5.0, points=25, curve="uniform"
-        )
-        assert exact.area == pytest.approx(TRUTH[shift][0], abs=0.09)
+        exact = mauve_of_ratios(human=shift**2 / 2 - shift * human, model=shift**2 / 2 - shift * model)
+        assert exact.mauve == pytest.approx(TRUTH[shift][0], abs=0.09)
         # Kernels of one width blur the sides into each other: too high by .065 at δ = 1 in the mean of eight draws.
         tolerance = 0.08 if name == "kde" else 0.05
-        assert ladder[name][shift].mauve == pytest.approx(exact.area, abs=tolerance), shift
+        assert ladder[name][shift].mauve == pytest.approx(exact.mauve, abs=tolerance), shift
         assert ladder[name][shift].frontier_integral == pytest.approx(TRUTH[shift][2], abs=0.03), shift
 
 

@@ -11,16 +11,15 @@ from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.rng import make_random_stream
 from openended.metrics._mauve import lattice
 from openended.metrics._mauve.drmm import fit_mixture
+from openended.metrics._mauve.kmeans import residual_cells, residual_kmeans
 from openended.metrics._mauve.lattice import (
     SpreadingNet,
-    SpreadingPlan,
     lattice_cells,
     lattice_points,
     loss_and_slope,
     train_spreading_net,
 )
 from openended.metrics._mauve.quantizers import QUANTIZERS, fit_quantizer
-from openended.metrics._mauve.residual_kmeans import residual_kmeans
 from openended.metrics.mauve import Mauve, mauve
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve
 from tests.metrics.test_mauve import clusters
@@ -31,8 +30,8 @@ CODED = ("residual_kmeans", "drmm", "lattice")
 @pytest.fixture(autouse=True)
 def small_network(monkeypatch):
     """Seconds of training say nothing more than its first steps about what is tested here."""
-    plan = SpreadingPlan(hidden=32, epochs=4, batch=64)
-    monkeypatch.setattr(lattice.train_spreading_net, "__kwdefaults__", {"plan": plan})
+    size = {"hidden": 32, "epochs": 4, "batch": 64, "spread": 1.0}
+    monkeypatch.setattr(lattice.train_spreading_net, "__kwdefaults__", size)
 
 
 def blobs(*, codes=10, each=3, d=24, noise=0.01):
@@ -56,11 +55,9 @@ def pure(cells, names):
 
 def test_blobs_of_blobs_are_a_thousand_pure_cells():
     rows, names = blobs()
-    found = residual_kmeans(rows, 10, restarts=3, max_iter=100, seed=1)
-    cells = found.cells(rows)
+    cells = residual_cells(rows, residual_kmeans(rows, 10, restarts=3, max_iter=100, seed=1))
     assert pure(cells, names)
     assert cells.max() < 1000
-    assert list(found.spreads) == sorted(found.spreads, reverse=True)
     mixture = fit_mixture([rows[:1000], rows[1000:]], 10, restarts=3, seed=1)
     cells = mixture.cells([rows])
     assert pure(cells, names)
@@ -105,7 +102,7 @@ def test_rotation_and_order_do_not_matter_where_rows_are_far_apart(quantizer):
         if quantizer == "drmm":
             cells = fit_mixture([changed + 3], 4, restarts=5, seed=0).cells([changed + 3])
         else:
-            cells = residual_kmeans(changed, 4, restarts=5, max_iter=50, seed=0).cells(changed)
+            cells = residual_cells(changed, residual_kmeans(changed, 4, restarts=5, max_iter=50, seed=0))
         assert pure(cells, named)
 
 
@@ -171,8 +168,8 @@ def test_spreading_fills_the_sphere():
     rows = np.random.default_rng(0).uniform(-1, 1, size=(5000, 8)).astype(np.float32)
     found = []
     for spread in (0.0, 0.1, 1.0):
-        plan = SpreadingPlan(hidden=48, epochs=8, batch=128, spread=spread)
-        found.append(lattice_cells(train_spreading_net(rows, seed=0, plan=plan).images(rows)))
+        net = train_spreading_net(rows, seed=0, hidden=48, epochs=8, batch=128, spread=spread)
+        found.append(lattice_cells(net.map_to_sphere(rows)))
     assert [entropy(cells) for cells in found] == sorted(entropy(cells) for cells in found)
     assert len(np.unique(found[-1])) >= 600
     assert len(np.unique(found[0])) < len(np.unique(found[-1]))

@@ -5,8 +5,8 @@ import typing
 import numpy as np
 import pytest
 
+from openended.metrics._mauve.histograms import Smoothing, smooth
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells
-from openended.metrics._mauve.smoothing import Smoothing, smooth
 
 RULES = typing.get_args(Smoothing)
 COUNTS = np.array([3, 1, 0, 0])
