@@ -21,39 +21,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, UndefinedMetric, register
+from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, UndefinedMetric, metric, ranged
 from openended.metrics._common.values import Values
 from openended.metrics.judgments import (
+    ComparisonFile,
     Empty,
     FileRow,
     JudgmentMetric,
-    add_raters_fact,
-    build_file_features,
-    get_judgments,
-)
-from openended.metrics.judgments.comparisons import (
-    ComparisonFile,
     TieRule,
     Wins,
+    accepts_comparisons,
+    add_raters_fact,
+    build_file_features,
     count_wins,
-    is_matrix,
+    get_judgments,
     read_comparisons,
-)
-from openended.metrics.judgments.item_errors import estimate_std_errors
-from openended.metrics.judgments.layouts import detect_layout, map_columns
-from openended.metrics.judgments.likelihood import (
-    compute_information,
-    compute_loss,
-    invert_centered,
-    maximize_likelihood,
 )
 
 PAIRS = Need("judgments", by="pairs")
+_GRADIENT = 1e-9  # largest gradient component per comparison that counts as converged
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -90,15 +81,6 @@ def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> B
     >>> fit.scores.round(4).tolist()
     [0.5493, -0.5493]
     """
-    matrix, names = _check_wins(wins, players)
-    _require_connected(matrix, names)
-    scores = maximize_likelihood(matrix)
-    covariance = invert_centered(compute_information(matrix, scores))
-    return BradleyTerryScores(scores, np.sqrt(np.diag(covariance)), covariance, -compute_loss(scores, matrix))
-
-
-def _check_wins(wins: ArrayLike, players: Sequence[str] | None) -> tuple[F64, list[str]]:
-    """Check shape and numbers, and name the players."""
     matrix = np.array(wins, dtype=np.float64)
     n = len(matrix) if matrix.ndim else 0
     if matrix.shape != (n, n) or n < 2:
@@ -107,10 +89,13 @@ def _check_wins(wins: ArrayLike, players: Sequence[str] | None) -> tuple[F64, li
         raise ValueError("wins: expected finite numbers of at least 0")
     if np.diag(matrix).any():
         raise ValueError(f"wins: player {int(np.flatnonzero(np.diag(matrix))[0])} has wins against itself")
-    names = [str(i) for i in range(n)] if players is None else [str(name) for name in players]
+    names = [str(name) for name in (range(n) if players is None else players)]
     if len(names) != n:
         raise ValueError(f"players: expected {n} names, got {len(names)}")
-    return matrix, names
+    _require_connected(matrix, names)
+    scores = _maximize_likelihood(matrix)
+    covariance = _invert_centered(_compute_information(matrix, scores))
+    return BradleyTerryScores(scores, np.sqrt(np.diag(covariance)), covariance, -_compute_loss(scores, matrix))
 
 
 def _require_connected(matrix: F64, names: Sequence[str]) -> None:
@@ -124,58 +109,133 @@ def _require_connected(matrix: F64, names: Sequence[str]) -> None:
         count, group = connected_components(graph, directed=True, connection=kind)
         if count == 1:
             continue
-        sets = [[names[int(i)] for i in np.flatnonzero(group == g)] for g in range(count)]
+        groups = [", ".join(names[int(i)] for i in np.flatnonzero(group == g)) for g in range(count)]
         if kind == "weak":
-            listed = " | ".join(", ".join(members) for members in sets)
-            raise UndefinedMetric(f"no comparisons link these groups of players: {listed}")
-        raise UndefinedMetric(f"no finite scores: {_describe_one_sided_groups(matrix, group, sets)}")
+            raise UndefinedMetric(f"no comparisons link these groups of players: {' | '.join(groups)}")
+        claims = []
+        for g, members in enumerate(groups):
+            inside = group == g
+            for lost, word in ((matrix[~inside][:, inside], "lost to"), (matrix[inside][:, ~inside], "beat")):
+                if not lost.any():
+                    claims.append(f"{members} never {word} another player")
+        raise UndefinedMetric(f"no finite scores: {'; '.join(claims)}")
 
 
-def _describe_one_sided_groups(matrix: F64, group: Any, sets: Sequence[Sequence[str]]) -> str:  # noqa: ANN401
-    """Name every group that never loses to, or never beats, a player outside."""
-    claims = []
-    for g, members in enumerate(sets):
-        inside = group == g
-        for lost, word in ((matrix[~inside][:, inside], "lost to"), (matrix[inside][:, ~inside], "beat")):
-            if not lost.any():
-                claims.append(f"{', '.join(members)} never {word} another player")
-    return "; ".join(claims)
+def _compute_loss(scores: F64, matrix: F64) -> float:
+    """Return the negative log-likelihood, nats."""
+    return float(np.sum(matrix * np.logaddexp(0.0, scores[None, :] - scores[:, None])))
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+def _compute_win_probabilities(scores: F64) -> F64:
+    """Return P(i beats j), without overflow at any score."""
+    return np.asarray(np.exp(-np.logaddexp(0.0, scores[None, :] - scores[:, None])))
+
+
+def _compute_information(matrix: F64, scores: F64) -> F64:
+    """Return the observed information: a graph Laplacian with weights games × p × (1 − p)."""
+    p = _compute_win_probabilities(scores)
+    weights = (matrix + matrix.T) * p * p.T
+    return np.asarray(np.diag(weights.sum(axis=1)) - weights)
+
+
+def _invert_centered(information: F64) -> F64:
+    """Return the pseudo-inverse on the space of mean-0 scores, where the information is not singular.
+
+    Its null vector is all ones: a multiple of the matrix of ones makes it invertible and is taken out again, which no
+    choice of a tolerance for small eigenvalues can get wrong.
+    """
+    n = len(information)
+    ones = np.full((n, n), 1.0 / n)
+    weight = float(np.trace(information)) / n
+    return np.asarray(np.linalg.inv(information + weight * ones) - ones / weight, dtype=np.float64)
+
+
+def _maximize_likelihood(matrix: F64) -> F64:
+    """Maximize the likelihood with the last player held at 0, then center."""
+    from scipy.optimize import minimize
+
+    games = float(matrix.sum())
+
+    def append_zero(free: F64) -> F64:
+        return np.concatenate([free, np.zeros(1)])
+
+    def loss(free: F64) -> float:
+        return _compute_loss(append_zero(free), matrix) / games
+
+    def gradient(free: F64) -> F64:
+        expected = (matrix + matrix.T) * _compute_win_probabilities(append_zero(free))
+        return np.asarray((expected - matrix).sum(axis=1)[:-1] / games)
+
+    def hessian(free: F64) -> F64:
+        return np.asarray(_compute_information(matrix, append_zero(free))[:-1, :-1] / games)
+
+    start = np.zeros(len(matrix) - 1)
+    options: Any = {"gtol": 1e-7, "maxiter": 1000}
+    solution = minimize(loss, start, jac=gradient, hess=hessian, method="trust-exact", options=options)
+    free: F64 = np.asarray(solution.x, dtype=np.float64)
+    # The loss is flat to rounding near its minimum, where the optimizer compares losses; Newton steps need none.
+    for _ in range(20):
+        step = np.asarray(np.linalg.solve(hessian(free), gradient(free)), dtype=np.float64)
+        free = free - step
+        if float(np.abs(step).max()) < 1e-12:
+            break
+    steepest = float(np.abs(gradient(free)).max())
+    if not steepest <= _GRADIENT:
+        raise UndefinedMetric(
+            f"the likelihood did not converge: gradient {steepest:.1e} a comparison ({solution.message})"
+        )
+    scores = append_zero(free)
+    return scores - float(scores.mean())
+
+
+def estimate_std_errors(fit: BradleyTerryScores, wins: Wins) -> tuple[F64, str]:
+    """Return the standard errors of the scores and how they were estimated; clustered where items have several rows.
+
+    Judgments of one item are correlated, which the sandwich estimator allows for: C (sum over items of g gᵀ) C · m /
+    (m - 1), with C the covariance under independence, g the gradient of the log-likelihood of an item's comparisons and
+    m the number of items.
+
+    Source: Liang & Zeger 1986, "Longitudinal data analysis using generalized linear models".
+    """
+    if not wins.is_repeated:
+        return fit.std_errors, "observed information"
+    from scipy.special import expit
+
+    residuals = wins.weights * expit(fit.scores[wins.losers] - fit.scores[wins.winners])
+    gradients = np.zeros((wins.items, len(fit.scores)))
+    np.add.at(gradients, (wins.item_of, wins.winners), residuals)
+    np.add.at(gradients, (wins.item_of, wins.losers), -residuals)
+    moved = gradients @ fit.covariance
+    errors: F64 = np.sqrt((moved**2).sum(axis=0) * wins.items / (wins.items - 1))
+    return errors, f"clustered by item, {wins.items:,} items"
+
+
+@metric
 class BradleyTerry(JudgmentMetric):
     """Bradley-Terry scores of all systems in a file of comparisons."""
 
-    name: ClassVar[str] = "bradley_terry"
-    version: ClassVar[int] = 2
-    bounds: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
-    titles: ClassVar[Mapping[str, str]] = {"bradley_terry": "Bradley-Terry"}
+    name = "bradley_terry"
+    version = 2
+    bounds = (-np.inf, np.inf)
+    titles = {"bradley_terry": "Bradley-Terry"}
 
     system: str | None = None  # whose score is `bradley_terry`; none: the run's model if rated, else the best non-human
     ties: TieRule = "half"  # half a win each; MAUVE gave ties to side A at a random position, which is `random`
     seed: int = 0  # of `ties=random`
-    min_seconds: float = 0.0  # faster judgments are dropped; MAUVE dropped those under 25 seconds
+    # faster judgments are dropped; MAUVE dropped those under 25 seconds
+    min_seconds: float = ranged(0.0, "[0, inf]", "a number of at least 0")
     criterion: str | None = None  # one of the file's criteria; none: each of them by itself
     empty: Empty = "refuse"  # a row without an outcome; skip: left out, and counted in the notes
-    display_scale: float = 1.0  # 100 as MAUVE Table 13 prints
-
-    def check(self) -> None:
-        """Check ranges."""
-        self.require(self.min_seconds >= 0, "min_seconds", "a number of at least 0")
-        self.require(self.display_scale > 0, "display_scale", "a positive number")
+    display_scale: float = ranged(1.0, "(0, inf]", "a positive number")  # 100 as MAUVE Table 13 prints
 
     def needs(self) -> tuple[Need, ...]:
-        """Comparisons."""
         return (PAIRS,)
 
     @classmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
-        """Say whether there are comparisons, counts or a matrix of wins."""
-        return detect_layout(map_columns(columns)) is not None or is_matrix(columns, rows)
+        return accepts_comparisons(columns, rows)
 
     def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> ComparisonFile:
-        """Read and check the file of comparisons."""
         return read_comparisons(path, renamed=renamed, empty=self.empty)
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
@@ -188,11 +248,15 @@ class BradleyTerry(JudgmentMetric):
     def compute(self, features: Features) -> MetricResult:
         """Fit every criterion.
 
-        Where a system is under test, the values are its scores: `bradley_terry`, and one a criterion beside it. A file
-        by itself gives every player's: `<player>` or `<criterion>/<player>`. `arrays` always holds all of them.
+        Where a system is under test, the values are its scores: `bradley_terry`, and one per criterion. A file by
+        itself gives every player's: `<player>` or `<criterion>/<player>`. `arrays` always holds all of them.
         """
         comparisons = get_judgments(features.model, PAIRS, ComparisonFile)
-        player = self._find_player(comparisons.players, features.model.system)
+        players = comparisons.players
+        if self.system is not None and self.system not in players:
+            raise UndefinedMetric(f"system {self.system!r} was not compared; the file has {', '.join(players)}")
+        # The player under test; None for a file by itself.
+        player = self.system or (features.model.system if features.model.system in players else None)
         features, notes = add_raters_fact(features, (row.rater for row in comparisons.rows), comparisons.calibration)
         criteria = [self.criterion] if self.criterion is not None else [c or None for c in comparisons.criteria]
         values: dict[str, float] = {}
@@ -203,7 +267,7 @@ class BradleyTerry(JudgmentMetric):
                 comparisons, criterion=criterion, ties=self.ties, min_seconds=self.min_seconds, seed=self.seed
             )
             fit = bradley_terry(wins.matrix, players=wins.players)
-            std_errors, how = estimate_std_errors(fit.scores, fit.covariance, wins)
+            std_errors, how = estimate_std_errors(fit, wins)
             prefix = f"{criterion}/" if criterion and len(criteria) > 1 else ""
             scores, errors = self.display_scale * fit.scores, self.display_scale * std_errors
             arrays |= {f"{prefix}wins": wins.matrix, f"{prefix}scores": scores, f"{prefix}std_errors": errors}
@@ -211,26 +275,16 @@ class BradleyTerry(JudgmentMetric):
                 key = (prefix.rstrip("/") or "bradley_terry") if name == player else f"{prefix}{name}"
                 if player in (None, name):
                     values[key], sd[key] = float(score), float(error)
-            notes.append(self._note(wins, criterion))
+            about = f"{criterion}: " if criterion else ""
+            left_out = f", {wins.empty} without an outcome left out" if wins.empty else ""
+            notes.append(
+                f"{about}{wins.compared} comparisons of {len(players)} players ({', '.join(players)}); "
+                f"{wins.ties} ties ({self.ties}), {wins.too_fast} faster than {self.min_seconds:g} s left out{left_out}"
+            )
         first = next(iter(arrays)).removesuffix("wins")
-        players = comparisons.players
         rivals = [i for i, name in enumerate(players) if name != HUMAN]  # a file by itself: the best of them
         at = players.index(player) if player else max(rivals, key=lambda i: float(arrays[f"{first}scores"][i]))
         values["bradley_terry"] = float(arrays[f"{first}scores"][at])
         sd["bradley_terry"] = float(arrays[f"{first}std_errors"][at])
         notes.append(f"bradley_terry is the score of {first}{players[at]}; its sd is a standard error ({how})")
         return self.result(features, "bradley_terry", values, notes=notes, arrays=arrays, sd=sd)
-
-    def _find_player(self, players: Sequence[str], system: str) -> str | None:
-        """Return the player under test, None for a file by itself."""
-        if self.system is not None and self.system not in players:
-            raise UndefinedMetric(f"system {self.system!r} was not compared; the file has {', '.join(players)}")
-        return self.system or (system if system in players else None)
-
-    def _note(self, wins: Wins, criterion: str | None) -> str:
-        about = f"{criterion}: " if criterion else ""
-        unsaid = f", {wins.empty} without an outcome left out" if wins.empty else ""
-        return (
-            f"{about}{wins.compared} comparisons of {len(wins.players)} players ({', '.join(wins.players)}); "
-            f"{wins.ties} ties ({self.ties}), {wins.too_fast} faster than {self.min_seconds:g} s left out{unsaid}"
-        )

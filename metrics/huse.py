@@ -26,18 +26,16 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, HUMAN, Direction, Features, Metric, MetricResult, Need, register
+from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, metric, ranged
 from openended.metrics._common.choices import check_choice
 from openended.metrics._common.values import Values
-from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, PairRatings, join
-from openended.metrics._huse.nearest_neighbors import Ties, VoteTie
+from openended.metrics._huse.discriminator import HusePoints, Rule, Ties, VoteTie, compute_huse
+from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, PairRatings, join_ratings
 from openended.metrics._huse.stability import bootstrap_huse, count_affordable_draws, example_curve, rater_curve
-from openended.metrics._huse.statistic import HusePoints, Rule, compute_huse
 from openended.metrics.judgments import (
     LOG_PROB,
     Empty,
@@ -53,18 +51,9 @@ from openended.metrics.judgments import (
 )
 
 __all__ = [
-    "Huse",
-    "HusePoints",
-    "HuseScores",
-    "PairRatings",
-    "Rule",
-    "Ties",
-    "VoteTie",
-    "bootstrap_huse",
-    "example_curve",
-    "huse",
-    "rater_curve",
-]
+    "Huse", "HusePoints", "HuseScores", "PairRatings", "Rule", "Ties", "VoteTie", "bootstrap_huse", "example_curve",
+    "huse", "rater_curve",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -122,20 +111,6 @@ def huse(
     """
     check_choice("ties", ties, Ties)
     check_choice("vote_tie", vote_tie, VoteTie)
-    ratings, logp, sizes, labels = _convert_columns(judgments, log_probs, lengths, is_model)
-    if isinstance(k, bool) or k != int(k) or k < 1:
-        raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
-    rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
-    own_copies = None if copies is None else np.asarray(copies, dtype=np.int64)
-    errors, errors_q = HusePoints.build(ratings, logp, sizes, labels, rule).errors(rule, own_copies)
-    value, quality = compute_huse(errors), compute_huse(errors_q)
-    return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
-
-
-def _convert_columns(
-    judgments: ArrayLike, log_probs: ArrayLike, lengths: ArrayLike, is_model: ArrayLike
-) -> tuple[F64, F64, F64, NDArray[np.bool_]]:
-    """Check and convert the four columns."""
     arguments = {"judgments": judgments, "log_probs": log_probs, "lengths": lengths}
     columns = {name: np.asarray(column, dtype=np.float64) for name, column in arguments.items()}
     marks = np.asarray(is_model)
@@ -150,28 +125,32 @@ def _convert_columns(
             f"expected human and model texts, got {int((~labels).sum())} human and {int(labels.sum())} model"
         )
     for name, column in columns.items():
-        bad = ~np.isfinite(column) & ~(np.isneginf(column) if name == "log_probs" else False)
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
+        good = np.isfinite(column) | (np.isneginf(column) if name == "log_probs" else False)
+        if not good.all():
+            row = int(np.argmin(good))
             raise ValueError(f"{name}[{row}]: expected a finite number, got {column[row]}")
     if (columns["lengths"] <= 0).any():
-        row = int(np.flatnonzero(columns["lengths"] <= 0)[0])
+        row = int(np.argmax(columns["lengths"] <= 0))
         raise ValueError(f"lengths[{row}]: expected a positive number, got {columns['lengths'][row]}")
-    return columns["judgments"], columns["log_probs"], columns["lengths"], labels
+    if isinstance(k, bool) or k != int(k) or k < 1:
+        raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
+    rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
+    own_copies = None if copies is None else np.asarray(copies, dtype=np.int64)
+    errors, errors_q = HusePoints.build(**columns, is_model=labels, rule=rule).errors(rule, own_copies)
+    value, quality = compute_huse(errors), compute_huse(errors_q)
+    return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class Huse(JudgmentMetric):
     """HUSE, HUSE-Q and HUSE-D from a file of ratings.
 
     Source: Hashimoto et al. 2019, "Unifying Human and Statistical Evaluation for Natural Language Generation".
     """
 
-    name: ClassVar[str] = "huse"
-    version: ClassVar[int] = 1
-    bounds: ClassVar[tuple[float, float]] = (0.0, 2.0)
-    titles: ClassVar[Mapping[str, str]] = {
+    name = "huse"
+    bounds = (0.0, 2.0)
+    titles = {
         "huse": "HUSE",
         "huse_q": "HUSE-Q",
         "huse_d": "HUSE-D",
@@ -179,14 +158,11 @@ class Huse(JudgmentMetric):
         "huse_high": "HUSE (high)",
         "agreement": "Krippendorff α",
     }
-    targets: ClassVar[Mapping[str, float]] = {"huse": 1.0, "huse_q": 1.0, "huse_d": 1.0}  # above: worse than chance
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {
-        "huse_low": "none",
-        "huse_high": "none",
-        "agreement": "none",
-    }
+    targets = {"huse": 1.0, "huse_q": 1.0, "huse_d": 1.0}  # above: worse than chance
+    directions = {"huse_low": "none", "huse_high": "none", "agreement": "none"}
 
-    k: int = 16  # section 3.4: k = 16 (the released code's index 15 is the 16th nearest)
+    # section 3.4: k = 16 (the released code's index 15 is the 16th nearest)
+    k: int = ranged(16, "[1, inf)", "a whole number of at least 1")
     ties: Ties = "include"  # released code: every distance <= the k-th votes
     vote_tie: VoteTie = "human"  # released code
     log_probs: LogProbs = "run"  # the generating model under the decoder's Q, as in the paper; or a column of the file
@@ -196,15 +172,11 @@ class Huse(JudgmentMetric):
     scale_max: float | None = None  # highest rating that is allowed
     system: str | None = None  # the model's name in the file; none: the only one there
     empty: Empty = "refuse"  # a row without a rating; skip: left out, and counted in the notes
-    draws: int = 200  # bootstrap draws over examples; 0: no interval
-    level: float = 0.95  # width of the interval
+    draws: int = ranged(200, "[0, inf)", "a whole number of at least 0")  # bootstrap over examples; 0: no interval
+    level: float = ranged(0.95, "(0, 1)", "a number between 0 and 1")  # width of the interval
     seed: int = 0
 
     def check(self) -> None:
-        """Check ranges."""
-        self.require(self.k >= 1, "k", "a whole number of at least 1")
-        self.require(self.draws >= 0, "draws", "a whole number of at least 0")
-        self.require(0.0 < self.level < 1.0, "level", "a number between 0 and 1")
         self.require(self.scale[0] < self.scale[1], "scale_max", "more than scale_min")
 
     @property
@@ -222,31 +194,29 @@ class Huse(JudgmentMetric):
 
     @classmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
-        """Say whether there are ratings."""
         del rows
         return are_ratings(columns)
 
     def scores_without_run(self, columns: Sequence[str]) -> bool:
-        """Say whether the file brings log-probabilities."""
         return self.log_probs == "column" or bool(set(LOG_PROB) & set(columns))
 
     def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Judgments:
-        """Read and check the file of ratings."""
         return read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty)
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
         """Score the file without a run; log-probabilities come from its columns."""
         judged = self.read(path, renamed)
         human, model = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
-        metric = dataclasses.replace(self, log_probs="column")
-        return metric, build_file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
+        by_column = dataclasses.replace(self, log_probs="column")
+        return by_column, build_file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
 
     def compute(self, features: Features) -> MetricResult:
         """Join ratings to the run's examples and score them."""
         judged = get_judgments(features.model, RATINGS, Judgments)
         judged.check_scale(self.scale)
-        source: dict[str, Any] = {"log_probs": self.log_probs, "length_unit": self.length_unit}
-        rated = join(judged, features, system=self.system, **source)
+        rated = join_ratings(
+            judged, features, system=self.system, log_probs=self.log_probs, length_unit=self.length_unit
+        )
         rule = Rule(k=self.k, ties=self.ties, vote_tie=self.vote_tie, log_prob_floor=self.log_prob_floor)
         scores = huse(**rated.columns(), **dataclasses.asdict(rule))
         values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
@@ -255,21 +225,20 @@ class Huse(JudgmentMetric):
             low, high = bootstrap_huse(rated, rule, draws=draws, level=self.level, seed=self.seed).interval()
             values |= {"huse_low": low, "huse_high": high}
         values["agreement"] = agreement(rated.ratings)
-        features, who = add_raters_fact(features, judged.raters, judged.calibration)
+        features, notes = add_raters_fact(features, judged.raters, judged.calibration)
+        notes += rated.notes
+        if judged.empty:
+            notes.append(f"{judged.empty} rows without a rating left out")
+        if rated.n < 100:  # the paper's number of examples per task
+            notes.append(f"{rated.n} examples with both texts rated; the paper uses 100")
+        if draws < self.draws:
+            texts = 2 * rated.n
+            notes.append(f"the interval is of {draws} bootstrap draws instead of {self.draws}: {texts} texts are many")
         return self.result(
             features,
             "huse",
             values,
-            notes=[*who, *rated.notes, *self._list_warnings(rated.n, draws, judged.empty)],
+            notes=notes,
             per_example=rated.align_errors(scores.errors, scores.errors_q, features.model.ids),
             arrays=rated.arrays() | {"errors": scores.errors, "errors_q": scores.errors_q},
         )
-
-    def _list_warnings(self, n: int, draws: int, empty: int) -> list[str]:
-        """Return what the reader of a table must know about the sample and the interval."""
-        notes = [f"{empty} rows without a rating left out"] if empty else []
-        if n < 100:  # the paper's number of examples a task
-            notes.append(f"{n} examples with both texts rated; the paper uses 100")
-        if draws < self.draws:
-            notes.append(f"the interval is of {draws} bootstrap draws instead of {self.draws}: {2 * n} texts are many")
-        return notes

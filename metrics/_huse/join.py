@@ -81,7 +81,7 @@ class PairRatings:
         return {name: np.where(rows < 0, np.nan, column[rows]) for name, column in columns.items()}
 
 
-def join(
+def join_ratings(
     judged: Judgments, features: Features, *, system: str | None, log_probs: LogProbs, length_unit: LengthUnit
 ) -> PairRatings:
     """Pair ratings by example id and give every text its log-probability and length."""
@@ -95,9 +95,12 @@ def join(
         logp, lengths = _read_columns(judged, rows)
     else:
         at = {key: np.array([runs[key][i] for i in ids]) for key in sides}
-        logp = np.concatenate([_sum_log_probs(sides[key], at[key]) for key in sides])
-        unit = WORDS if length_unit == "words" else NLL
-        lengths = np.concatenate([_read_lengths(sides[key], unit)[at[key]] for key in sides])
+        nll = {key: side.token_nll(NLL) for key, side in sides.items()}
+        logp = np.array([-float(np.sum(nll[key][int(i)], dtype=np.float64)) for key in sides for i in at[key]])
+        if np.isnan(logp).any():
+            raise UndefinedMetric("the decoder assigns no probabilities to texts, and HUSE needs them")
+        texts = nll if length_unit == "tokens" else {key: side.tokens(WORDS) for key, side in sides.items()}
+        lengths = np.concatenate([texts[key].lengths[at[key]] for key in sides])
         # A text without words has log-probability 0 per word for every divisor.
         lengths = np.maximum(lengths, 1).astype(np.float64)
     zero = np.isneginf(logp)
@@ -112,7 +115,7 @@ def join(
 
 
 def _index_rows(side: Side) -> dict[str, int]:
-    """Return example id → row; HUSE rates one text an example and side."""
+    """Return example id → row; HUSE rates one text per example and side."""
     row_of = {example: row for row, example in enumerate(side.ids)}
     if len(row_of) != len(side.ids):
         raise DataError(f"{side.system}: several texts an example; ratings are of one text each, so sample once")
@@ -164,16 +167,3 @@ def _read_columns(judged: Judgments, rows: NDArray[np.int64]) -> tuple[F64, F64]
             f"positive length, got {judged.log_probs[row]} and {judged.lengths[row]}"
         )
     return logp, lengths
-
-
-def _sum_log_probs(side: Side, rows: NDArray[np.int64]) -> F64:
-    """Return the total log-probability of each text, nats."""
-    nll = side.token_nll(NLL)
-    totals = np.array([-float(np.sum(nll[int(i)], dtype=np.float64)) for i in rows])
-    if np.isnan(totals).any():
-        raise UndefinedMetric("the decoder assigns no probabilities to texts, and HUSE needs them")
-    return totals
-
-
-def _read_lengths(side: Side, unit: Need) -> NDArray[np.int64]:
-    return (side.token_nll(unit) if unit is NLL else side.tokens(unit)).lengths

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, UndefinedMetric, make_random_stream
+from openended.metrics._huse.discriminator import HusePoints, Rule, compute_huse
 from openended.metrics._huse.join import PairRatings
-from openended.metrics._huse.statistic import HusePoints, Rule, compute_huse
 
 _MOST_TEXTS = 600_000  # texts scored over all bootstrap draws: some ten seconds
 
@@ -119,14 +119,12 @@ def example_curve(
 
 def _build_curve(sizes: Sequence[int], values: F64, spread: F64, level: float) -> Curve:
     bands = np.array([percentiles(row, level) for row in spread])
-    means = np.array(
-        [row[~np.isnan(row).any(axis=1)].mean(axis=0) if _has_rating(row) else [np.nan] * 2 for row in values]
-    )
+    means = np.full((len(values), 2), np.nan)
+    for mean, row in zip(means, values, strict=True):
+        has_value = ~np.isnan(row).any(axis=1)
+        if has_value.any():
+            mean[:] = row[has_value].mean(axis=0)
     return Curve(np.asarray(sizes, dtype=np.int64), means[:, 0], means[:, 1], bands[:, 0], bands[:, 1])
-
-
-def _has_rating(row: F64) -> bool:
-    return bool((~np.isnan(row).any(axis=1)).any())
 
 
 def subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:

@@ -51,8 +51,8 @@ class MixtureLayer:
     def compute_terms(self, rows: F64, streams: Sequence[F64]) -> tuple[F64, F64 | float]:
         """Return a and b of the module docstring, each of shape (n, k); b is 0 in the first layer."""
         squares = _compute_squared_distances(rows, _compute_squared_norms(rows), self.centers)
-        own = -0.5 * (squares / self.variance + rows.shape[1] * np.log(self.variance))
-        return own, self.compute_stream_terms(streams)
+        densities = -0.5 * (squares / self.variance + rows.shape[1] * np.log(self.variance))
+        return densities, self.compute_stream_terms(streams)
 
     def compute_stream_terms(self, streams: Sequence[F64]) -> F64 | float:
         return sum((member @ table.T for member, table in zip(streams, self.tables, strict=True)), 0.0)

@@ -135,11 +135,11 @@ def train_spreading_net(
         far = np.asarray(KDTree(images).query(images, k=[min(_NEGATIVE, len(rows))])[1], dtype=np.int64)[:, 0]
         order = stream.permutation(len(rows))
         for start in range(0, len(order), batch):
-            own = order[start : start + batch]
-            if len(own) < 2:
+            rows_of_batch = order[start : start + batch]
+            if len(rows_of_batch) < 2:
                 continue
-            chosen = near[own, stream.integers(near.shape[1], size=len(own))]
-            images, activations = net.forward(rows[np.concatenate([own, chosen, far[own]])])
+            chosen = near[rows_of_batch, stream.integers(near.shape[1], size=len(rows_of_batch))]
+            images, activations = net.forward(rows[np.concatenate([rows_of_batch, chosen, far[rows_of_batch]])])
             slope = loss_and_slope(images, spread)[1]
             for name, gradient in net.gradients(slope, activations).items():
                 speed[name] = np.float32(_MOMENTUM) * speed[name] + gradient

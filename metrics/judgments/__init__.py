@@ -1,51 +1,38 @@
 """Human judgments: files of ratings and of comparisons, who rated, and how well raters agree."""
 
-from openended.metrics.judgments.agreement import agreement
 from openended.metrics.judgments.comparisons import (
-    ComparisonFile,
-    TieRule,
-    Wins,
-    count_wins,
-    is_matrix,
-    read_comparisons,
+    ComparisonFile as ComparisonFile,
+    TieRule as TieRule,
+    Wins as Wins,
+    accepts_comparisons as accepts_comparisons,
+    count_wins as count_wins,
+    read_comparisons as read_comparisons,
 )
-from openended.metrics.judgments.metric import JudgmentMetric, build_file_features, get_judgments
+from openended.metrics.judgments.metric import (
+    JudgmentMetric as JudgmentMetric,
+    ReadsFile as ReadsFile,
+    build_file_features as build_file_features,
+    get_judgments as get_judgments,
+)
 from openended.metrics.judgments.raters import (
-    JUDGE,
-    SIMULATED,
-    UNCALIBRATED,
-    add_raters_fact,
-    format_raters_fact,
-    read_calibration,
+    JUDGE as JUDGE,
+    SIMULATED as SIMULATED,
+    UNCALIBRATED as UNCALIBRATED,
+    add_raters_fact as add_raters_fact,
+    agreement as agreement,
+    format_raters_fact as format_raters_fact,
+    read_calibration as read_calibration,
 )
-from openended.metrics.judgments.ratings import LOG_PROB, Empty, Judgments, are_ratings, read_judgments
-from openended.metrics.judgments.rows import FileRow, ReadsFile, check_judgments_file, read_rows, select_kind
-
-__all__ = [
-    "JUDGE",
-    "LOG_PROB",
-    "SIMULATED",
-    "UNCALIBRATED",
-    "ComparisonFile",
-    "Empty",
-    "FileRow",
-    "JudgmentMetric",
-    "Judgments",
-    "ReadsFile",
-    "TieRule",
-    "Wins",
-    "add_raters_fact",
-    "agreement",
-    "are_ratings",
-    "build_file_features",
-    "check_judgments_file",
-    "count_wins",
-    "format_raters_fact",
-    "get_judgments",
-    "is_matrix",
-    "read_calibration",
-    "read_comparisons",
-    "read_judgments",
-    "read_rows",
-    "select_kind",
-]
+from openended.metrics.judgments.ratings import (
+    LOG_PROB as LOG_PROB,
+    Judgments as Judgments,
+    are_ratings as are_ratings,
+    read_judgments as read_judgments,
+)
+from openended.metrics.judgments.rows import (
+    Empty as Empty,
+    FileRow as FileRow,
+    check_judgments_file as check_judgments_file,
+    read_rows as read_rows,
+    select_kind as select_kind,
+)

@@ -1,30 +1,73 @@
 """Read human pairwise preferences (a file of comparisons or a matrix of wins) and count wins.
 
-Columns of comparisons: `item` (which prompt), `system_a`, `system_b`, `outcome` (`a`, `b` or `tie`); `criterion`,
-`rater` and `seconds` where the file has them; `judgments.layouts` knows what others call them, and counts. A matrix of
-wins has the players' names in its first row and column; cell (i, j) counts how often i beat j.
+| layout | columns |
+| --- | --- |
+| one comparison per row | `item` (which prompt), `system_a`, `system_b`, `outcome` (`a`, `b` or `tie`) |
+| Chatbot Arena | `question_id`, `model_a`, `model_b`, `winner` |
+| three marks | `winner_model_a`, `winner_model_b`, `winner_tie`, one of them 1 |
+| counts | `system_a`, `system_b`, `wins_a`, `wins_b`, `ties`; or `winner`, `loser`, `wins` |
+
+`criterion`, `rater` and `seconds` are read where the file has them. A matrix of wins has the players' names in its
+first row and column; cell (i, j) counts how often i beat j.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
 from openended.harness.core import F64, I64, DataError, make_random_stream
 from openended.metrics._common.choices import check_choice
-from openended.metrics.judgments.layouts import ALIASES, Outcome, detect_layout, map_columns, parse_mark, parse_outcome
 from openended.metrics.judgments.raters import read_calibration
-from openended.metrics.judgments.ratings import Empty
-from openended.metrics.judgments.rows import FileRow, as_number, format_source, pick, read_rows, select_kind
+from openended.metrics.judgments.rows import (
+    Empty,
+    FileRow,
+    as_number,
+    choose_column,
+    format_source,
+    read_rows,
+    select_kind,
+)
 
+Outcome = Literal["a", "b", "tie"]
 TieRule = Literal["half", "random", "drop"]
 LEAST_ITEMS = 10
 """Items from which standard errors can be clustered by item."""
+
+# Ours first; the others are those of released files.
+_ALIASES: Mapping[str, Sequence[str]] = {
+    "item": ("item", "example_id", "question_id", "prompt_id", "conversation_id", "id"),
+    "system_a": ("system_a", "model_a", "player_a"),
+    "system_b": ("system_b", "model_b", "player_b"),
+    "outcome": ("outcome", "winner", "preference", "verdict"),
+    "criterion": ("criterion",),
+    "rater": ("rater", "rater_slot", "judge", "annotator"),
+    "seconds": ("seconds",),
+    "wins_a": ("wins_a", "a_wins"),
+    "wins_b": ("wins_b", "b_wins"),
+    "ties": ("ties", "draws"),
+    "loser": ("loser",),
+    "wins": ("wins", "count"),
+    "mark_a": ("winner_model_a",),
+    "mark_b": ("winner_model_b",),
+    "mark_tie": ("winner_tie",),
+}
+_SIDES: Mapping[str, Outcome] = {
+    **dict.fromkeys(("a", "model_a", "system_a", "player_a", "left", "1", "1.0", "first"), "a"),
+    **dict.fromkeys(("b", "model_b", "system_b", "player_b", "right", "2", "2.0", "second"), "b"),
+    **dict.fromkeys(("tie", "draw", "both", "neither", "equal", "tie (bothbad)", "bothbad", "both_bad"), "tie"),
+}
+_MARKS: Mapping[Outcome, str] = {"a": "mark_a", "b": "mark_b", "tie": "mark_tie"}
+_COUNTS: Mapping[str, Mapping[Outcome, str]] = {
+    "counts": {"a": "wins_a", "b": "wins_b", "tie": "ties"},
+    "victories": {"a": "wins"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +80,9 @@ class Comparison:
     outcome: Outcome
     criterion: str = ""
     rater: str = ""
-    seconds: float = float("nan")
+    seconds: float = math.nan
     count: float = 1.0
-    """How often it came out so, where the file counts."""
+    """How often it had this outcome, where the file counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +127,7 @@ class Wins:
     winners: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     losers: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     weights: F64 = field(default_factory=lambda: np.zeros(0))
-    """What each win counts: one half for a side of a tie."""
+    """Weight of each win: one half for each side of a tie."""
     is_repeated: bool = False
     """Whether there are at least `LEAST_ITEMS` items and one of them was compared more than once."""
 
@@ -94,9 +137,9 @@ class Wins:
         return int(self.item_of.max(initial=-1)) + 1
 
 
-def is_matrix(columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
-    """Return whether a file is a matrix of wins: its first column repeats the names of the other columns."""
-    return len(columns) > 1 and [str(row.cells[columns[0]]).strip() for row in rows] == list(columns[1:])
+def accepts_comparisons(columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+    """Return whether a file holds comparisons, counts or a matrix of wins."""
+    return _detect_layout(_map_columns(columns)) is not None or _is_matrix(columns, rows)
 
 
 def read_comparisons(
@@ -117,98 +160,46 @@ def read_comparisons(
     path = Path(path)
     columns, rows = read_rows(path, renamed)
     rows = select_kind(columns, rows, "system_a", "system")
-    if is_matrix(columns, rows):
+    if _is_matrix(columns, rows):
         return _read_matrix(path, columns, rows)
-    column_of = map_columns(columns)
-    kind = detect_layout(column_of)
-    for name in ("system_a", "system_b", "outcome") if kind is None else ():
-        pick(columns, ALIASES[name], path)
+    column_of = _map_columns(columns)
+    if _detect_layout(column_of) is None:
+        for name in ("system_a", "system_b", "outcome"):
+            choose_column(columns, _ALIASES[name], path)
     comparisons: list[Comparison] = []
-    seen: dict[tuple[str, ...], str] = {}
-    missing = 0
+    first_lines: dict[tuple[str, ...], str] = {}
+    skipped = 0
     for number, row in enumerate(rows):
-        parsed = (
-            _parse_counts(row, column_of)
-            if kind in ("counts", "victories")
-            else _parse_comparison(row, column_of, number)
-        )
+        parsed = _parse_row(row, column_of, number)
         if not parsed and empty == "refuse":
             how = "metric=[bradley_terry] metric.bradley_terry.empty=skip"
             raise DataError(f"{row.where}: no outcome; {how} leaves such rows out")
-        missing += not parsed
+        skipped += not parsed
         for comparison in parsed if "rater" in column_of else ():
-            _refuse_duplicate(comparison, row, seen)
+            pair = sorted((comparison.system_a, comparison.system_b))
+            key = (comparison.item, *pair, comparison.criterion, comparison.rater)
+            if key in first_lines:
+                raise DataError(
+                    f"{row.where}: item {key[0]}, rater {key[-1]}: the pair is there twice; {first_lines[key]}"
+                )
+            first_lines[key] = row.where
         comparisons += parsed
     comparisons.sort(
         key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds), c.count)
     )
-    players = sorted({name for c in comparisons for name in (c.system_a, c.system_b)})
-    timed = "seconds" in column_of
-    calibration = read_calibration(rows)
     return ComparisonFile(
         format_source(path),
         tuple(comparisons),
-        tuple(players),
-        has_seconds=timed,
-        empty=missing,
-        calibration=calibration,
+        tuple(sorted({name for c in comparisons for name in (c.system_a, c.system_b)})),
+        has_seconds="seconds" in column_of,
+        empty=skipped,
+        calibration=read_calibration(rows),
     )
 
 
-def _refuse_duplicate(comparison: Comparison, row: FileRow, seen: dict[tuple[str, ...], str]) -> None:
-    pair = sorted((comparison.system_a, comparison.system_b))
-    key = (comparison.item, *pair, comparison.criterion, comparison.rater)
-    if key in seen:
-        raise DataError(f"{row.where}: item {key[0]}, rater {key[-1]}: the pair is there twice; {seen[key]}")
-    seen[key] = row.where
-
-
-def _read_players(row: FileRow, first: str, second: str) -> tuple[str, str]:
-    a, b = row.text(first), row.text(second)
-    if a == b:
-        raise DataError(f"{row.where}: system {a!r} is compared with itself")
-    return a, b
-
-
-def _parse_comparison(row: FileRow, column_of: Mapping[str, str], number: int) -> list[Comparison]:
-    """Parse a row with one outcome; empty if the outcome is missing."""
-    a, b = _read_players(row, column_of["system_a"], column_of["system_b"])
-    outcome = (
-        parse_outcome(row, column_of["outcome"], a, b)
-        if detect_layout(column_of) == "comparisons"
-        else parse_mark(row, column_of)
-    )
-    if outcome is None:
-        return []
-    seconds = row.number(column_of["seconds"]) if "seconds" in column_of else float("nan")
-    if seconds < 0:
-        raise DataError(f"{row.where}: seconds: expected a number of at least 0, got {seconds:g}")
-    item = row.text(column_of["item"]) if "item" in column_of else f"{number:06d}"
-    return [
-        Comparison(
-            item, a, b, outcome, _read_value(row, column_of, "criterion"), _read_value(row, column_of, "rater"), seconds
-        )
-    ]
-
-
-def _parse_counts(row: FileRow, column_of: Mapping[str, str]) -> list[Comparison]:
-    """Parse a row with counts of outcomes; empty if all counts are zero or missing."""
-    sides: tuple[tuple[Outcome, str], ...] = (("a", "wins_a"), ("b", "wins_b"), ("tie", "ties"))
-    if detect_layout(column_of) == "victories":
-        a, b = _read_players(row, column_of["outcome"], column_of["loser"])
-        counts = [("a", row.number(column_of["wins"]) if "wins" in column_of else 1.0)]
-    else:
-        a, b = _read_players(row, column_of["system_a"], column_of["system_b"])
-        counts = [(side, row.number(column_of[name])) for side, name in sides if name in column_of]
-    item, criterion = _read_value(row, column_of, "item"), _read_value(row, column_of, "criterion")
-    for _, count in counts:
-        if count < 0:
-            raise DataError(f"{row.where}: expected a count of at least 0, got {count:g}")
-    return [Comparison(item, a, b, cast("Outcome", side), criterion, count=n) for side, n in counts if n > 0]
-
-
-def _read_value(row: FileRow, column_of: Mapping[str, str], name: str) -> str:
-    return row.text(column_of[name]) if name in column_of else ""
+def _is_matrix(columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+    """Return whether a file is a matrix of wins: its first column repeats the names of the other columns."""
+    return len(columns) > 1 and [str(row.cells[columns[0]]).strip() for row in rows] == list(columns[1:])
 
 
 def _read_matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> ComparisonFile:
@@ -220,6 +211,80 @@ def _read_matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) ->
                 raise DataError(f"{row.where}: column {name!r}: expected a count of wins, got {row.cells[name]!r}")
     np.fill_diagonal(wins, 0.0)  # a player does not meet itself: the cell is empty or zero
     return ComparisonFile(format_source(path), (), tuple(columns[1:]), matrix=wins)
+
+
+def _map_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Map our column names to the file's columns; missing columns are left out."""
+    columns_of = {name: next((c for c in aliases if c in columns), None) for name, aliases in _ALIASES.items()}
+    return {name: column for name, column in columns_of.items() if column is not None}
+
+
+def _detect_layout(column_of: Mapping[str, str]) -> Literal["comparisons", "marks", "counts", "victories"] | None:
+    """Return a file's layout by the columns that it has; None for one of no comparisons."""
+    if column_of.get("outcome") == "winner" and "loser" in column_of:
+        return "victories"
+    if not {"system_a", "system_b"} <= set(column_of):
+        return None
+    if {"wins_a", "wins_b"} <= set(column_of):
+        return "counts"
+    if {"mark_a", "mark_b"} <= set(column_of):
+        return "marks"
+    return "comparisons" if "outcome" in column_of else None
+
+
+def _parse_row(row: FileRow, column_of: Mapping[str, str], number: int) -> list[Comparison]:
+    """Parse a row; empty if it has no outcome, or only counts of zero."""
+    layout = _detect_layout(column_of)
+    sides = ("outcome", "loser") if layout == "victories" else ("system_a", "system_b")
+    a, b = (row.text(column_of[name]) for name in sides)
+    if a == b:
+        raise DataError(f"{row.where}: system {a!r} is compared with itself")
+
+    def read(name: str) -> str:
+        return row.text(column_of[name]) if name in column_of else ""
+
+    if layout in ("counts", "victories"):
+        counts: dict[Outcome, float] = {"a": 1.0} if layout == "victories" else {}
+        counts |= {side: row.number(column_of[name]) for side, name in _COUNTS[layout].items() if name in column_of}
+        item, criterion = read("item"), read("criterion")
+        for count in counts.values():
+            if count < 0:
+                raise DataError(f"{row.where}: expected a count of at least 0, got {count:g}")
+        return [Comparison(item, a, b, side, criterion, count=n) for side, n in counts.items() if n > 0]
+    outcome = _parse_outcome(row, column_of["outcome"], a, b) if layout != "marks" else _parse_marks(row, column_of)
+    if outcome is None:
+        return []
+    seconds = row.number(column_of["seconds"]) if "seconds" in column_of else math.nan
+    if seconds < 0:
+        raise DataError(f"{row.where}: seconds: expected a number of at least 0, got {seconds:g}")
+    item = read("item") or f"{number:06d}"
+    return [Comparison(item, a, b, outcome, read("criterion"), read("rater"), seconds)]
+
+
+def _parse_outcome(row: FileRow, column: str, a: str, b: str) -> Outcome | None:
+    """Return who won a row; None where the cell is empty.
+
+    `winner` names a system before it names a side (two systems may be called `a` and `b`); other columns the other way.
+    """
+    cell = row.cells.get(column)
+    text = "" if cell is None else str(cell).strip()
+    if not text:
+        return None
+    names: dict[str, Outcome] = {a: "a", b: "b"}
+    side = _SIDES.get(text.lower())
+    outcome = names.get(text, side) if column == "winner" else side or names.get(text)
+    if outcome is None:
+        raise DataError(f"{row.where}: {column}: expected a, b or tie, 1 or 2, {a!r} or {b!r}, got {text!r}")
+    return outcome
+
+
+def _parse_marks(row: FileRow, column_of: Mapping[str, str]) -> Outcome | None:
+    """Return which of three marks a row has; None where it has none."""
+    columns = {side: column_of[name] for side, name in _MARKS.items() if name in column_of}
+    marked = [side for side, column in columns.items() if row.cells.get(column) not in (None, "") and row.flag(column)]
+    if len(marked) > 1:
+        raise DataError(f"{row.where}: {' and '.join(columns[side] for side in marked)} are both set")
+    return marked[0] if marked else None
 
 
 def count_wins(
@@ -250,27 +315,34 @@ def count_wins(
             raise DataError(f"{comparisons.source}: a matrix of wins knows no criterion and no seconds")
         return Wins(players, comparisons.matrix.copy(), int(comparisons.matrix.sum()), 0, 0)
     if criterion is not None and criterion not in comparisons.criteria:
-        criteria_listed = ", ".join(filter(None, comparisons.criteria)) or "none"
-        raise DataError(f"{comparisons.source}: no criterion {criterion!r}; it has {criteria_listed}")
+        names = ", ".join(filter(None, comparisons.criteria)) or "none"
+        raise DataError(f"{comparisons.source}: no criterion {criterion!r}; it has {names}")
     if min_seconds and not comparisons.has_seconds:
         raise DataError(f"{comparisons.source}: no column 'seconds', so min_seconds={min_seconds:g} cannot be applied")
     rows = [row for row in comparisons.rows if criterion is None or row.criterion == criterion]
     # An unknown time is not below the minimum.
     selected = [row for row in rows if not row.seconds < min_seconds]
-    games = list(_list_wins(selected, players, ties, seed))
-    winners, losers = (np.array([game[i] for game in games], dtype=np.int64) for i in (1, 2))
-    weights = np.array([game[3] for game in games], dtype=np.float64)
-    wins = np.zeros((len(players), len(players)))
-    np.add.at(wins, (winners, losers), weights)
-    names, item_of = np.unique(np.array([game[0] for game in games], dtype=np.str_), return_inverse=True)
-    has_item = all(row.item and row.count == 1 for row in selected)
-    is_repeated = has_item and LEAST_ITEMS <= len(names) < len(selected)
+    wins = list(_list_wins(selected, players, ties, seed))
+    winners, losers = (np.array([win[i] for win in wins], dtype=np.int64) for i in (1, 2))
+    weights = np.array([win[3] for win in wins], dtype=np.float64)
+    matrix = np.zeros((len(players), len(players)))
+    np.add.at(matrix, (winners, losers), weights)
+    items, item_of = np.unique(np.array([win[0] for win in wins], dtype=np.str_), return_inverse=True)
+    has_items = all(row.item and row.count == 1 for row in selected)
     compared, tied = sum(row.count for row in selected), sum(row.count for row in selected if row.outcome == "tie")
-    left = int(compared - (tied if ties == "drop" else 0))
     return Wins(
-        players, wins, left, int(tied), len(rows) - len(selected), comparisons.empty,
-        item_of.astype(np.int64), winners, losers, weights, is_repeated,
-    )  # fmt: skip
+        players,
+        matrix,
+        compared=int(compared - (tied if ties == "drop" else 0)),
+        ties=int(tied),
+        too_fast=len(rows) - len(selected),
+        empty=comparisons.empty,
+        item_of=item_of.astype(np.int64),
+        winners=winners,
+        losers=losers,
+        weights=weights,
+        is_repeated=has_items and LEAST_ITEMS <= len(items) < len(selected),
+    )
 
 
 def _list_wins(
@@ -289,6 +361,6 @@ def _list_wins(
         elif ties == "random":
             key = (row.item, row.criterion, row.system_a, row.system_b, row.rater)
             for _ in range(int(row.count)):
-                first = make_random_stream(seed, "tie", *key, orders[key]).random() < 0.5
+                is_first = make_random_stream(seed, "tie", *key, orders[key]).random() < 0.5
                 orders[key] += 1
-                yield (row.item, *((a, b) if first else (b, a)), 1.0)
+                yield (row.item, *((a, b) if is_first else (b, a)), 1.0)

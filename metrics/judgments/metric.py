@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, TypeVar
 
-from openended.harness.core import HUMAN, DataError, Direction, Family, Features, Metric, Need, Resampling, Side
-from openended.metrics.judgments.rows import FileRow, ReadsFile
+from openended.harness.core import HUMAN, DataError, Features, Metric, Need, Side
+from openended.metrics.judgments.rows import FileRow
 
 T = TypeVar("T")
+
+
+class ReadsFile(Metric):
+    """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
+
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
+        """Read and check the file; the result is the feature `Need("judgments", by="file")`.
+
+        `renamed` maps our name of a column to the file's.
+        """
+        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
 
 
 class JudgmentMetric(ReadsFile):
     """A metric that reads a file of human judgments and has its own standard errors."""
 
-    family: ClassVar[Family] = "human"
-    direction: ClassVar[Direction] = "higher"
-    resampling: ClassVar[Resampling] = "none"
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+    family = "human"
+    direction = "higher"
+    resampling = "none"
+    sides = "two"
 
     @classmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
@@ -31,8 +42,7 @@ class JudgmentMetric(ReadsFile):
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
         """Return the metric and features that score a file without any run."""
-        del renamed
-        raise TypeError(f"{type(self).__name__} does not score {path} alone")
+        raise TypeError(f"{type(self).__name__} does not score {path} alone ({renamed})")
 
 
 def build_file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401
@@ -43,12 +53,7 @@ def build_file_features(need: Need, record: Any, source: str, human: Sequence[st
 
 
 def get_judgments(side: Side, need: Need, kind: type[T]) -> T:
-    """Return the judgments attached to a side.
-
-    Raises:
-        DataError: If no file of judgments was given.
-        TypeError: If the file was read for another metric.
-    """
+    """Return the judgments attached to a side."""
     if need not in side.data:
         raise DataError("no human judgments were given; name their file with judgments=FILE")
     record = side.data[need]

@@ -1,4 +1,4 @@
-"""Ratings of texts by people: one file, long (a rating a row) or wide (a text a row), checked and put in order.
+"""Ratings of texts by people: one file, long (one rating per row) or wide (one text per row), checked and put in order.
 
 Columns: `example_id`; `is_model` (1/0) or `system` (`human` or a model's name); then `rating` (and `rater`) in a long
 file, or `rating_1`, `rating_2`, … in a wide one (JSON lines: also a list `ratings`); `log_prob` and `length` where the
@@ -7,21 +7,26 @@ file brings them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openended.harness.core import F64, HUMAN, DataError
 from openended.metrics._common.choices import check_choice
 from openended.metrics.judgments.raters import read_calibration
-from openended.metrics.judgments.rows import FileRow, as_number, format_source, pick, read_rows, select_kind
-
-Empty = Literal["refuse", "skip"]
+from openended.metrics.judgments.rows import (
+    Empty,
+    FileRow,
+    as_number,
+    choose_column,
+    format_source,
+    read_rows,
+    select_kind,
+)
 
 # Accepted column names: the standard name first, then names in released files.
 _ID, LOG_PROB = ("example_id", "id"), ("log_prob", "logp", "logp_model")
@@ -39,11 +44,11 @@ class Judgments:
     systems: tuple[str, ...]
     """`human` or a model's name, shape (n,)."""
     ratings: F64
-    """Shape (n, most ratings a text), NaN where there is none; every row has at least one."""
+    """Shape (n, most ratings per text), NaN where there is none; every row has at least one."""
     raters: tuple[str, ...]
     """Names of the columns of `ratings`; empty if the file does not identify raters."""
     log_probs: F64 | None
-    """Total natural-log probability a text, shape (n,); −inf is possible, NaN where the cell is empty."""
+    """Total natural-log probability per text, shape (n,); −inf is possible, NaN where the cell is empty."""
     lengths: F64 | None
     empty: int = 0
     """Rows without a rating, which were left out."""
@@ -62,15 +67,11 @@ class Judgments:
         """Raise `DataError` if a rating is outside the scale (lowest, highest)."""
         low, high = scale
         for row, column in np.argwhere((self.ratings < low) | (self.ratings > high))[:1]:
-            name, got = _format_name((self.example_ids[row], self.systems[row])), self.ratings[row, column]
-            raise DataError(f"{self.source}: {name}: rating {got:g} is outside the scale {_scale(scale)}")
+            name = _format_name((self.example_ids[row], self.systems[row]))
+            _refuse_rating(f"{self.source}: {name}", self.ratings[row, column], scale)
 
     def model_system(self, requested: str | None) -> str:
-        """Return the name of the model side.
-
-        Raises:
-            DataError: If only one side was rated, or it is unclear which system is meant.
-        """
+        """Return the name of the model side; refuse if only one side was rated, or several models without a choice."""
         names = sorted(set(self.systems) - {HUMAN})
         if HUMAN not in self.systems or not names:
             raise DataError(f"{self.source}: expected ratings of human and of model texts, got only {names or [HUMAN]}")
@@ -82,7 +83,7 @@ class Judgments:
 
 
 def are_ratings(columns: Sequence[str]) -> bool:
-    """Say whether columns are those of a file of ratings."""
+    """Return whether columns are those of a file of ratings."""
     sides = {"is_model", "system"} & set(columns)
     return bool(sides) and any(_WIDE.fullmatch(name) or name in ("rating", "ratings") for name in columns)
 
@@ -110,30 +111,72 @@ def read_judgments(
     check_choice("empty", empty, Empty)
     columns, rows = read_rows(path := Path(path), renamed)
     rows = select_kind(columns, rows, "system", "system_a")
-    ids = pick(columns, _ID, path)
-    side = pick(columns, ("is_model", "system"), path)
+    id_column = choose_column(columns, _ID, path)
+    side_column = choose_column(columns, ("is_model", "system"), path)
     wide = sorted((c for c in columns if _WIDE.fullmatch(c)), key=lambda c: (len(c), c))
-    lists = "ratings" in columns
-    if not wide and not lists:
-        pick(columns, ("rating", "rating_1"), path)
-    table = _Table(
-        path, scale, empty, [c for c in (_find_first(columns, LOG_PROB), _find_first(columns, _LENGTH)) if c]
-    )
+    is_long = not wide and "ratings" not in columns
+    if is_long:
+        choose_column(columns, ("rating", "rating_1"), path)
+    log_prob, length = (next((n for n in names if n in columns), None) for names in (LOG_PROB, _LENGTH))
+    has_raters = bool(wide) or "rater" in columns
+
+    ratings_of: dict[tuple[str, str], list[tuple[str, float]]] = {}
+    extras_of: dict[tuple[str, str], dict[str, float]] = {}
+    first_lines: dict[tuple[str, ...], str] = {}
+    skipped = 0
     for row in rows:
-        key = (row.text(str(ids)), _name_system(row, columns, str(side)))
-        if lists:
-            table.add_wide(row, key, _parse_rating_list(row))
-        elif wide:
-            table.add_wide(row, key, [(c, row.number(c)) for c in wide])
+        key = (row.text(id_column), _name_system(row, columns, side_column))
+        if is_long:
+            value = row.number("rating")
+            anonymous = f"{len(ratings_of.get(key, ())):06d}"
+            rater = anonymous if math.isnan(value) or not has_raters else row.text("rater")
+            ratings = [(rater, value)]
         else:
-            table.add_long(row, key, "rater" in columns)
-    named = bool(wide) or "rater" in columns
-    judgments = table.finish(_find_first(columns, LOG_PROB), _find_first(columns, _LENGTH), named=named)
-    return replace(judgments, calibration=read_calibration(rows))
+            ratings = [(c, row.number(c)) for c in wide] if "ratings" not in columns else _parse_rating_list(row)
+            _refuse_duplicate(row, key, first_lines)
+        ratings = [(rater, value) for rater, value in ratings if not math.isnan(value)]
+        if not ratings:
+            if empty == "refuse":
+                raise DataError(
+                    f"{row.where}: {_format_name(key)} has no rating; "
+                    "metric=[huse] metric.huse.empty=skip leaves such rows out"
+                )
+            skipped += 1
+            continue
+        if is_long and has_raters:
+            _refuse_duplicate(row, (*key, ratings[0][0]), first_lines)
+        for _, value in ratings:
+            if scale and not scale[0] <= value <= scale[1]:
+                _refuse_rating(f"{row.where}: {_format_name(key)}", value, scale)
+        ratings_of.setdefault(key, []).extend(ratings)
+        extras = _read_extras(row, [c for c in (log_prob, length) if c])
+        before = extras_of.setdefault(key, extras)
+        for name, number in extras.items():
+            if not np.array_equal(before[name], number, equal_nan=True):
+                raise DataError(f"{row.where}: {_format_name(key)}: {name} was {before[name]} before, now {number}")
 
-
-def _find_first(columns: Sequence[str], names: Sequence[str]) -> str | None:
-    return next((name for name in names if name in columns), None)
+    keys = sorted(ratings_of, key=lambda key: (key[0], key[1] != HUMAN, key[1]))
+    raters = sorted({rater for pairs in ratings_of.values() for rater, _ in pairs})
+    number_of = {rater: number for number, rater in enumerate(raters)}
+    table: F64 = np.full((len(keys), len(raters)), np.nan)
+    for i, key in enumerate(keys):
+        pairs = ratings_of[key]
+        if not has_raters:
+            # Anonymous ratings are sorted, so that the order of the rows in the file does not show.
+            pairs = list(zip(raters, sorted(value for _, value in pairs), strict=False))
+        for rater, value in pairs:
+            table[i, number_of[rater]] = value
+    return Judgments(
+        source=format_source(path),
+        example_ids=tuple(key[0] for key in keys),
+        systems=tuple(key[1] for key in keys),
+        ratings=table,
+        raters=tuple(raters) if has_raters else (),
+        log_probs=np.array([extras_of[key][log_prob] for key in keys]) if log_prob else None,
+        lengths=np.array([extras_of[key][length] for key in keys]) if length else None,
+        empty=skipped,
+        calibration=read_calibration(rows),
+    )
 
 
 def _name_system(row: FileRow, columns: Sequence[str], side: str) -> str:
@@ -155,108 +198,25 @@ def _parse_rating_list(row: FileRow) -> list[tuple[str, float]]:
     return [(f"{i:06d}", as_number(v, f"{row.where}: ratings[{i}]")) for i, v in enumerate(values)]
 
 
-@dataclass(slots=True)
-class _Table:
-    """Collects ratings by text while a file is read."""
+def _read_extras(row: FileRow, columns: Sequence[str]) -> dict[str, float]:
+    extras = {name: row.number(name, infinite=name in LOG_PROB) for name in columns}
+    for name, number in extras.items():
+        if name in LOG_PROB and number > 0:
+            raise DataError(f"{row.where}: column {name!r}: expected a log-probability, 0 or less, got {number:g}")
+    return extras
 
-    path: Path
-    scale: Sequence[float] | None
-    empty: Empty
-    extras: Sequence[str]
-    ratings_of: dict[tuple[str, str], list[tuple[str, float]]] = field(default_factory=dict)
-    lines: dict[tuple[str, ...], str] = field(default_factory=dict)
-    numbers: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
-    skipped: int = 0
 
-    def add_wide(self, row: FileRow, key: tuple[str, str], ratings: list[tuple[str, float]]) -> None:
-        """Add a text with all its ratings."""
-        self._refuse_duplicate(row, key)
-        rated = [(rater, value) for rater, value in ratings if not np.isnan(value)]
-        if not rated:
-            self._record_missing(row, key)
-            return
-        self._check_scale(row, key, rated)
-        self.ratings_of[key] = rated
-        self.numbers[key] = self._read_extras(row)
+def _refuse_duplicate(row: FileRow, key: tuple[str, ...], first_lines: dict[tuple[str, ...], str]) -> None:
+    if key in first_lines:
+        raise DataError(f"{row.where}: {_format_name(key)} is there twice; first at {first_lines[key]}")
+    first_lines[key] = row.where
 
-    def add_long(self, row: FileRow, key: tuple[str, str], named: bool) -> None:
-        """Add one rating."""
-        value = row.number("rating")
-        if np.isnan(value):
-            self._record_missing(row, key)
-            return
-        rated = self.ratings_of.setdefault(key, [])
-        rater = row.text("rater") if named else f"{len(rated):06d}"
-        if named:
-            self._refuse_duplicate(row, (*key, rater))
-        self._check_scale(row, key, [(rater, value)])
-        rated.append((rater, value))
-        extras = self._read_extras(row)
-        first = self.numbers.setdefault(key, extras)
-        for name, number in extras.items():
-            if not np.array_equal(first[name], number, equal_nan=True):
-                raise DataError(f"{row.where}: {_format_name(key)}: {name} was {first[name]} before, now {number}")
 
-    def _refuse_duplicate(self, row: FileRow, key: tuple[str, ...]) -> None:
-        if key in self.lines:
-            raise DataError(f"{row.where}: {_format_name(key)} is there twice; first at {self.lines[key]}")
-        self.lines[key] = row.where
-
-    def _record_missing(self, row: FileRow, key: tuple[str, str]) -> None:
-        if self.empty == "refuse":
-            raise DataError(
-                f"{row.where}: {_format_name(key)} has no rating; "
-                "metric=[huse] metric.huse.empty=skip leaves such rows out"
-            )
-        self.skipped += 1
-
-    def _check_scale(self, row: FileRow, key: tuple[str, str], rated: Sequence[tuple[str, float]]) -> None:
-        for _, value in rated:
-            if self.scale and not self.scale[0] <= value <= self.scale[1]:
-                raise DataError(
-                    f"{row.where}: {_format_name(key)}: rating {value:g} is outside the scale {_scale(self.scale)}"
-                )
-
-    def _read_extras(self, row: FileRow) -> dict[str, float]:
-        extras = {name: row.number(name, infinite=name in LOG_PROB) for name in self.extras}
-        for name, number in extras.items():
-            if name in LOG_PROB and number > 0:
-                raise DataError(f"{row.where}: column {name!r}: expected a log-probability, 0 or less, got {number:g}")
-        return extras
-
-    def finish(self, log_prob: str | None, length: str | None, *, named: bool) -> Judgments:
-        """Sort and pack."""
-        keys = sorted(self.ratings_of, key=lambda key: (key[0], key[1] != HUMAN, key[1]))
-        raters = sorted({rater for pairs in self.ratings_of.values() for rater, _ in pairs})
-        number_of = {rater: i for i, rater in enumerate(raters)}
-        ratings: NDArray[np.float64] = np.full((len(keys), len(raters)), np.nan)
-        for i, key in enumerate(keys):
-            # Anonymous ratings are sorted, so that the order of the rows in the file does not show.
-            pairs = (
-                self.ratings_of[key]
-                if named
-                else list(zip(raters, sorted(v for _, v in self.ratings_of[key]), strict=False))
-            )
-            for rater, value in pairs:
-                ratings[i, number_of[rater]] = value
-        extra = {c: np.array([self.numbers[key][c] for key in keys]) for c in (log_prob, length) if c}
-        return Judgments(
-            source=format_source(self.path),
-            example_ids=tuple(key[0] for key in keys),
-            systems=tuple(key[1] for key in keys),
-            ratings=ratings,
-            raters=tuple(raters) if named else (),
-            log_probs=extra.get(log_prob or ""),
-            lengths=extra.get(length or ""),
-            empty=self.skipped,
-        )
+def _refuse_rating(where: str, value: float, scale: Sequence[float]) -> None:
+    raise DataError(f"{where}: rating {value:g} is outside the scale {scale[0]:g} to {scale[1]:g}")
 
 
 def _format_name(key: Sequence[str]) -> str:
     """`example 12 (human)` or `example 12 (human) by rater a`."""
     by = f" by rater {key[2]}" if len(key) > 2 else ""
     return f"example {key[0]} ({key[1]}){by}"
-
-
-def _scale(scale: Sequence[float]) -> str:
-    return f"{scale[0]:g} to {scale[1]:g}"

@@ -7,15 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from openended.harness.core import DataError, Metric, digest_file, read_csv, read_jsonl, suggest
+from openended.harness.core import DataError, digest_file, read_csv, read_jsonl, suggest
+
+Empty = Literal["refuse", "skip"]
+"""What to do about a row without a rating or an outcome."""
 
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _MISSING = frozenset({"", "na", "nan", "null", "none"})
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})
-
-
 MOST = 1e15  # of any rating, length or log-probability: squares of more lose every digit
 
 
@@ -47,25 +48,8 @@ class FileRow:
         raise DataError(f"{self.where}: column {column!r}: expected 1 or 0, got {word!r}")
 
 
-class ReadsFile(Metric):
-    """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
-
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
-        """Read and check the file; what it returns is the feature `Need("judgments", by="file")`.
-
-        Args:
-            path: The file.
-            renamed: Our name of a column → the file's.
-        """
-        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
-
-
 def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # noqa: ANN401
-    """Return a cell's number, NaN where it is empty.
-
-    Raises:
-        DataError: If it is no number, or not finite (−inf is allowed if `infinite`).
-    """
+    """Return a cell's number, NaN where it is empty; −inf passes only if `infinite`."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
         return math.nan
     try:
@@ -93,12 +77,7 @@ def check_judgments_file(path: Path) -> None:
 def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[list[str], list[FileRow]]:
     """Read a .csv, .tsv or .jsonl file (also .gz): column names in order, and rows with their lines.
 
-    Args:
-        path: The file; a CSV may be separated by commas, semicolons or tabs.
-        renamed: Standard column name → the file's name, if different.
-
-    Raises:
-        DataError: If the file is missing, empty or malformed, or has no column of a given name; names file and line.
+    `renamed` maps our name of a column to the file's, where it is none of the usual ones.
     """
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind in ("jsonl", "ndjson"):
@@ -127,21 +106,15 @@ def select_kind(columns: Sequence[str], rows: list[FileRow], column: str, other:
     return [row for row in rows if row.cells.get(column) not in (None, "") or row.cells.get(other) in (None, "")]
 
 
-def pick(columns: Sequence[str], names: Sequence[str], path: Path, *, needed: bool = True) -> str | None:
-    """Return the first of `names` that is a column.
-
-    Raises:
-        DataError: If none is and one is `needed`.
-    """
+def choose_column(columns: Sequence[str], names: Sequence[str], path: Path) -> str:
+    """Return the first of `names` that is a column; refuse a file that has none of them."""
     for name in names:
         if name in columns:
             return name
-    if needed:
-        raise DataError(
-            f"{path}: expected a column {' or '.join(map(repr, names))}, got {', '.join(columns)}; "
-            f"judgment_columns={{{names[0]}: THEIRS}} names it"
-        )
-    return None
+    raise DataError(
+        f"{path}: expected a column {' or '.join(map(repr, names))}, got {', '.join(columns)}; "
+        f"judgment_columns={{{names[0]}: THEIRS}} names it"
+    )
 
 
 def format_source(path: Path) -> str:

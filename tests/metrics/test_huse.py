@@ -11,6 +11,7 @@ from openended.harness.core.errors import DataError, SpecError, UndefinedMetric
 from openended.harness.core.metric_spec import Features, Side
 from openended.harness.core.types import Ragged
 from openended.harness.report.figures.people import huse_regions
+from openended.metrics._huse.discriminator import Rule
 from openended.metrics._huse.join import NLL, RATINGS, WORDS, PairRatings
 from openended.metrics._huse.stability import (
     bootstrap_huse,
@@ -19,7 +20,6 @@ from openended.metrics._huse.stability import (
     percentiles,
     rater_curve,
 )
-from openended.metrics._huse.statistic import Rule
 from openended.metrics.huse import Huse, huse
 from openended.metrics.judgments import agreement
 from tests.oracles import huse as oracle
