@@ -1,15 +1,7 @@
-from .compat import read_preset as read_preset
+from .facts import derive_system_name as derive_system_name
 from .forecast import Forecast as Forecast, Rates as Rates, forecast_plans as forecast_plans, read_rates as read_rates
-from .identity import derive_system_name as derive_system_name
-from .pipeline import (
-    Outcome as Outcome,
-    RunTexts as RunTexts,
-    plan as plan,
-    prepare as prepare,
-    run as run,
-    run_judgments as run_judgments,
-    select_metrics_for_file as select_metrics_for_file,
-)
-from .resolve import ResolvedRun as ResolvedRun, resolve_run as resolve_run
+from .judgments import run_judgments as run_judgments, select_metrics_for_file as select_metrics_for_file
+from .pipeline import RunTexts as RunTexts, compute_texts as compute_texts, plan as plan, run as run
+from .run_record import Outcome as Outcome
 from .session import Session as Session
-from .settings import Settings as Settings, build_settings as build_settings
+from .settings import Settings as Settings, build_settings as build_settings, read_preset as read_preset

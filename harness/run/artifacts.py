@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from openended.harness.core import DataError, Json, SpecError, UnavailableFileError, UnavailableModelError
-from openended.harness.models import BackendSpec
+from openended.harness.core import DataError, Json, SpecError, digest
+from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run.session import Session
 from openended.harness.storage import STAGES, Entry, Recipe, compare_environments, describe_environment
 
@@ -28,10 +28,17 @@ Build = Callable[[Path], Mapping[str, Any]]
 """Writes the files of an artifact into a folder and returns its facts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """The amount of work of an artifact, and its model; a plan adds these up."""
+@dataclass(frozen=True, slots=True)
+class PlannedArtifact:
+    """An artifact to find in the store or to build, and a line of the plan."""
 
+    stage: str
+    what: str
+    """Of what, in words; `stage:what` names it in the run record."""
+    spec: Mapping[str, Any]
+    """All options that can change the bytes, defaults included."""
+    inputs: Mapping[str, str | None]
+    """Name → content digest; None while it is not known."""
     role: Role
     num_texts: int = 0
     """0 where it is not known, or no model reads or writes the texts."""
@@ -41,49 +48,15 @@ class Workload:
     """Writes or reads the texts."""
     metric: str | None = None
     """What is measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedArtifact:
-    """One line of the plan."""
-
-    stage: str
-    what: str
-    state: State
-    key: str | None
+    state: State = "waits"
+    key: str | None = None
     """None while the key waits for bytes that are still to be made."""
-    work: Workload
 
-
-@dataclass(frozen=True, slots=True)
-class ArtifactRequest:
-    """One artifact to find in the store or to build."""
-
-    stage: str
-    what: str
-    """Of what, in words; `stage:what` names it in the run record."""
-    spec: Mapping[str, Any]
-    """All options that can change the bytes, defaults included."""
-    inputs: Mapping[str, str | None]
-    """Name → content digest; None while it is not known."""
-    work: Workload
-
+    @property
     def recipe(self) -> Recipe | None:
-        """Return the recipe, or None while an input is unknown."""
+        """The recipe, or None while an input is unknown."""
         digests = {name: value for name, value in self.inputs.items() if value is not None}
         return Recipe(self.stage, STAGES[self.stage], self.spec, digests) if len(digests) == len(self.inputs) else None
-
-
-@dataclass(frozen=True, slots=True)
-class UnavailableInput:
-    """A file or model that a plan did not find."""
-
-    reason: str
-    """What is missing and how to get it."""
-    is_model: bool = False
-    """True for a model of the hub that is not on this machine."""
-    url: str = ""
-    """Where a missing file of a task comes from."""
 
 
 @dataclass
@@ -96,8 +69,8 @@ class ArtifactBuilder:
     """All artifacts of the run, each once, in the order of their first request."""
     inputs: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
-    missing: list[UnavailableInput] = field(default_factory=list)
-    """What a plan found to be missing: files and models, with how to get them."""
+    missing: list[DataError] = field(default_factory=list)
+    """What a plan found to be missing: files and models, with how to get them; each once."""
     provenance: dict[str, Mapping[str, Json]] = field(default_factory=dict)
     """Name of a cached input → differences of the environment that computed it; for servers, their information."""
     _entries: dict[str, Entry | None] = field(default_factory=dict)
@@ -109,27 +82,41 @@ class ArtifactBuilder:
         return sum(line.state == "make" for line in self.plan)
 
     def try_or_note(self, load: Callable[[], T]) -> T | None:
-        """Return the result of `load`; a plan notes what is missing and continues with None."""
+        """Return the result of `load`; a plan notes what is missing and continues with None.
+
+        Raises:
+            DataError: If something is missing and this is no plan.
+        """
         try:
             return load()
         except DataError as err:
             if not self.plan_only:
                 raise
-            if str(err) not in {missing.reason for missing in self.missing}:
-                url = err.url if isinstance(err, UnavailableFileError) else ""
-                self.missing.append(UnavailableInput(str(err), isinstance(err, UnavailableModelError), url))
+            if str(err) not in map(str, self.missing):
+                self.missing.append(err.with_traceback(None))
             return None
 
-    def defer(self, stage: str, what: str, work: Workload) -> None:
-        """Note an artifact that depends on inputs not built or downloaded yet."""
-        if (stage, what, "waits") not in {(line.stage, line.what, line.state) for line in self.plan}:
-            self.plan.append(PlannedArtifact(stage, what, "waits", None, work))
+    def digest_model(self, spec: BackendSpec | EmbedderSpec) -> str | None:
+        """Return a digest that is equal for equal models; None if a plan finds it missing."""
+        return self.try_or_note(lambda: digest(spec.identity()))
 
-    def build(self, request: ArtifactRequest, write: Build, *, resumable: bool = False) -> Entry | None:
-        """Return the artifact; None if it is missing and this is a plan."""
-        recipe = request.recipe()
+    def defer(self, artifact: PlannedArtifact) -> None:
+        """Note an artifact that depends on inputs not built or downloaded yet."""
+        waiting = {(line.stage, line.what) for line in self.plan if line.state == "waits"}
+        if (artifact.stage, artifact.what) not in waiting:
+            self.plan.append(artifact)
+
+    def build(self, artifact: PlannedArtifact, write: Build, *, resumable: bool = False) -> Entry | None:
+        """Return the artifact; None if it is missing and this is a plan.
+
+        Args:
+            artifact: What to find or to build.
+            write: Writes its files where the store does not hold it.
+            resumable: Whether an interrupted `write` continues with the files that it left.
+        """
+        recipe = artifact.recipe
         if recipe is None:
-            self.defer(request.stage, request.what, request.work)
+            self.defer(artifact)
             return None
         if recipe.key in self._entries:
             return self._entries[recipe.key]
@@ -139,16 +126,21 @@ class ArtifactBuilder:
         seconds = time.monotonic() - started
         self._entries[recipe.key] = entry
         state: State = "make" if entry is None or entry.computed else "hit"
-        self.plan.append(PlannedArtifact(request.stage, request.what, state, recipe.key, request.work))
+        self.plan.append(replace(artifact, state=state, key=recipe.key))
         if entry is not None and not self.plan_only:
-            self._account(entry, request.what, seconds)
+            self._record(entry, artifact.what, seconds)
         return entry
 
     def build_together(
-        self, requests: Sequence[ArtifactRequest], compute: Callable[[Sequence[int]], Sequence[Build]]
+        self, artifacts: Sequence[PlannedArtifact], compute: Callable[[Sequence[int]], Sequence[Build]]
     ) -> list[Entry | None]:
-        """Return several artifacts that one pass of a model can compute."""
-        recipes = [request.recipe() for request in requests]
+        """Return several artifacts that one pass of a model can compute.
+
+        Args:
+            artifacts: What to find or to build.
+            compute: Computes the artifacts of the given indices at once; returns for each what writes its files.
+        """
+        recipes = [artifact.recipe for artifact in artifacts]
         missing = [i for i, r in enumerate(recipes) if r is not None and self.session.store.find(r) is None]
         waiting: dict[int, Build] = {}
 
@@ -158,9 +150,10 @@ class ArtifactBuilder:
                 waiting.update(zip(rest, compute(rest), strict=True))
             return waiting.pop(index)(folder)
 
-        return [self.build(request, partial(write, i)) for i, request in enumerate(requests)]
+        return [self.build(artifact, partial(write, i)) for i, artifact in enumerate(artifacts)]
 
-    def _account(self, entry: Entry, what: str, seconds: float) -> None:
+    def _record(self, entry: Entry, what: str, seconds: float) -> None:
+        """Add an artifact to the facts of the run record, and log it."""
         stage = entry.stage
         name = f"{stage}:{what}" if what else stage
         self.inputs[name] = entry.name
@@ -198,9 +191,16 @@ class TextRows:
         """Name in the plan and the record."""
         return self.label or self.role
 
-    def workload(self, model: BackendSpec | None = None) -> Workload:
-        """Return the work of a model that reads or writes these texts."""
-        return Workload(role=self.role, num_texts=self.num_texts, num_tokens=self.num_tokens, model=model)
+    def plan_artifact(
+        self,
+        stage: str,
+        what: str,
+        spec: Mapping[str, Any],
+        inputs: Mapping[str, str | None],
+        model: BackendSpec | None = None,
+    ) -> PlannedArtifact:
+        """Return an artifact for which a model reads or writes these texts."""
+        return PlannedArtifact(stage, what, spec, inputs, self.role, self.num_texts, self.num_tokens, model)
 
     @property
     def digest(self) -> str | None:
@@ -210,8 +210,7 @@ class TextRows:
     @property
     def identity(self) -> tuple[str | None, ...]:
         """Identity of the rows, independent of their name."""
-        chat = self.chat.content if self.chat is not None else None
-        return (self.digest or f"{self.title} {self.file}", self.tokenizer, chat)
+        return (self.digest or f"{self.title} {self.file}", self.tokenizer, get_content(self.chat))
 
     @property
     def path(self) -> Path:
@@ -219,3 +218,8 @@ class TextRows:
         if self.entry is None:
             raise SpecError(f"the rows of {self.role} were not made yet")
         return self.entry.path / self.file
+
+
+def get_content(entry: Entry | None) -> str | None:
+    """Return an artifact's digest; None while it is only planned."""
+    return entry.content if entry is not None else None

@@ -1,27 +1,37 @@
-"""The first stage of a run: the task's examples, the human side, and what a model under test reads in their place."""
+"""The first stage of a run: the task's examples, the human side, and the prompts as a chat model reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import SpecError, Task, Tokenizer, canonicalize
-from openended.harness.models import ModelSpec, load_template
-from openended.harness.run import artifact_files as stages
-from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, Role, TextRows, Workload
-from openended.harness.run.resolve import DataPart
-from openended.harness.storage import Entry
+from openended.harness.core import DataError, Example, Generation, SpecError, Stop, Task, Tokenizer, canonicalize
+from openended.harness.models import (
+    ModelSpec,
+    cut_continuation,
+    load_template,
+    split_into_turns,
+    tokenize_continuation,
+    tokenizer_digest,
+)
+from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, Role, TextRows, get_content
+from openended.harness.run.settings import Settings
+from openended.harness.storage import Entry, Row, RowFile, read_examples, write_examples, write_in_order, write_rows
 
-_HUMAN_WORK = Workload(role="human")
+EXAMPLES, SPARE_EXAMPLES = "examples.arrow", "spare.arrow"
+PROMPTS, HUMAN_ROWS, SPARE_ROWS = "prompts.arrow", "human.arrow", "more.arrow"
+CHAT = "chat.arrow"
+NO_TOKENIZER = "none"  # replaces a tokenizer's digest if the rows are stored as text only
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """The examples of a run and the human side; entries are None while they are only planned."""
 
-    data: DataPart
     fingerprint: str | None
     """Digest of the task's data; None where a plan finds it missing."""
     tokenizer: str | None
@@ -30,32 +40,20 @@ class Dataset:
     human: Entry | None
     chat: Entry | None
     """The prompts in the chat template of the model under test; None too where there is none to be used."""
-
-    @property
-    def human_rows(self) -> TextRows:
-        """The human side."""
-        return self._make_rows("human", stages.HUMAN_ROWS, self.chat)
+    human_rows: TextRows
+    """The human side."""
+    spare_rows: TextRows
+    """Human texts of other prompts; they replace the system in the human ceiling."""
 
     @property
     def prompts(self) -> Path:
         """Where the prompts are."""
-        if self.human is None:
-            raise SpecError("prompts were not made yet")
-        return self.human.path / stages.PROMPTS
-
-    @property
-    def spare_rows(self) -> TextRows:
-        """Human texts of other prompts; they replace the system in the human ceiling."""
-        return self._make_rows("more human", stages.MORE, None)
-
-    def _make_rows(self, role: Role, file: str, chat: Entry | None) -> TextRows:
-        count, length = self.data.num_planned, self.data.max_new_tokens or 0
-        return TextRows(role, self.human, file, self.tokenizer, chat, num_texts=count, num_tokens=count * length)
+        return self.human_rows.path.with_name(PROMPTS)
 
     def explain_no_ceiling(self, needed: int) -> str:
         """Say why there is no human ceiling for a system of `needed` texts; empty if there is one.
 
-        A metric of two sides moves with their sizes, so that the ceiling is of as many texts as the system has.
+        A metric of two sides depends on their sizes, so that the ceiling has as many texts as the system.
         """
         have = self.human.meta["more"] if self.human is not None else needed
         if have == needed:
@@ -70,13 +68,22 @@ def fetch_task(task: Task, builder: ArtifactBuilder) -> str | None:
     return builder.try_or_note(task.fingerprint)
 
 
-def load_dataset(data: DataPart, fingerprint: str | None, builder: ArtifactBuilder) -> Dataset:
+def load_dataset(settings: Settings, fingerprint: str | None, builder: ArtifactBuilder) -> Dataset:
     """Build or plan the examples, the human side and the prompts in a chat template."""
-    tokenizer = builder.try_or_note(lambda: data.tokenizer_digest)
-    examples = _build_examples(data, builder, fingerprint, tokenizer)
-    human = _build_human(data, builder, examples, tokenizer)
-    chat = _build_chat(data, builder, examples, tokenizer)
-    return Dataset(data, fingerprint, tokenizer, examples, human, chat)
+    spec = settings.row_tokenizer
+    tokenizer = builder.try_or_note(lambda: tokenizer_digest(spec)) if spec is not None else NO_TOKENIZER
+    examples = _build_examples(settings, builder, fingerprint, tokenizer)
+    human = _build_human(settings, builder, examples, tokenizer)
+    chat = _build_chat(settings, builder, examples, tokenizer)
+    count, num_tokens = settings.num_planned, settings.num_planned * (settings.max_new_tokens or 0)
+
+    def plan_rows(role: Role, file: str, chat: Entry | None) -> TextRows:
+        return TextRows(role, human, file, tokenizer, chat, num_texts=count, num_tokens=num_tokens)
+
+    return Dataset(
+        fingerprint, tokenizer, examples, human, chat,
+        human_rows=plan_rows("human", HUMAN_ROWS, chat), spare_rows=plan_rows("more human", SPARE_ROWS, None),
+    )  # fmt: skip
 
 
 def load_tokenizer_of(builder: ArtifactBuilder, spec: ModelSpec | None) -> Tokenizer | None:
@@ -85,71 +92,144 @@ def load_tokenizer_of(builder: ArtifactBuilder, spec: ModelSpec | None) -> Token
 
 
 def _build_examples(
-    data: DataPart, builder: ArtifactBuilder, fingerprint: str | None, tokenizer: str | None
+    settings: Settings, builder: ArtifactBuilder, fingerprint: str | None, tokenizer: str | None
 ) -> Entry | None:
     """Read the examples of the task."""
-    task, count, spare = data.task, data.num_examples, data.num_spare
+    task, count = settings.task, settings.num_examples
     inputs = {"source": fingerprint}
+    cuts = settings.row_tokenizer if task.needs_tokenizer() else None
     if task.needs_tokenizer():
-        if data.tokenizer_spec is None:
+        if cuts is None:
             raise SpecError(
                 f"task {task.name} cuts prompts by tokens, and these texts come from a file: say whose tokens with "
                 "scorer=gpt2-large (or scoring=gpt2-large: scorer and embedder)"
             )
         inputs["tokenizer"] = tokenizer
-    cuts = data.tokenizer_spec if task.needs_tokenizer() else None
 
     def write(folder: Path) -> Mapping[str, Any]:
         most = None if count == "all" else count
-        return stages.make_examples(folder, task, load_tokenizer_of(builder, cuts), most, spare)
+        return make_examples(folder, task, load_tokenizer_of(builder, cuts), most, settings.num_model_texts)
 
-    spec = {"task": canonicalize(task), "count": count, "more": spare}
-    return builder.build(ArtifactRequest("examples", task.name, spec, inputs, _HUMAN_WORK), write)
+    spec = {"task": canonicalize(task), "count": count, "more": settings.num_model_texts}
+    return builder.build(PlannedArtifact("examples", task.name, spec, inputs, "human"), write)
+
+
+def make_examples(
+    folder: Path, task: Task, tokenizer: Tokenizer | None, count: int | None, spare: int
+) -> Mapping[str, Any]:
+    """Write `count` examples, and up to `spare` for the human ceiling; all where it is None; sorted by id.
+
+    Raises:
+        SpecError: If the task holds fewer than `count`.
+        DataError: If an example has an empty human side, or an id comes twice.
+    """
+    skipped: Counter[str] = Counter()
+    most = None if count is None else count + spare
+    ids: list[str] = []
+    unsorted = folder / ".drawn.arrow"
+    write_examples(unsorted, _check_examples(islice(task.examples(tokenizer, skipped), most), task, ids))
+    count = max(len(ids), 1) if count is None else count
+    if len(ids) < count:
+        lost = f" ({sum(skipped.values()):,} records skipped: {dict(skipped)})" if skipped else ""
+        raise SpecError(
+            f"num_examples: task {task.name} holds {len(ids)} examples, got num_examples={count}{lost}; "
+            "set num_examples=all"
+        )
+    repeated = [name for name, times in Counter(ids).items() if times > 1] if len(set(ids)) < len(ids) else []
+    if repeated:
+        raise DataError(f"task {task.name}: duplicate example id {repeated[0]!r}")
+    for name, part in ((EXAMPLES, range(count)), (SPARE_EXAMPLES, range(count, len(ids)))):
+        write_in_order(folder / name, [unsorted], sorted(part, key=ids.__getitem__))
+    unsorted.unlink()
+    return {"n": count, "spare": len(ids) - count, "skipped": dict(sorted(skipped.items()))}
+
+
+def _check_examples(examples: Iterable[Example], task: Task, ids: list[str]) -> Iterator[Example]:
+    """Yield checked examples and collect their ids."""
+    for example in examples:
+        if task.has_human() and not example.human.strip():
+            raise DataError(f"task {task.name}: example {example.id} has an empty human continuation")
+        ids.append(example.id)
+        yield example
 
 
 def _build_human(
-    data: DataPart, builder: ArtifactBuilder, examples: Entry | None, tokenizer: str | None
+    settings: Settings, builder: ArtifactBuilder, examples: Entry | None, tokenizer: str | None
 ) -> Entry | None:
     """Tokenize the prompts and the human side, and cut it to the length that the model may use."""
-    length = data.max_new_tokens
-    inputs = {"examples": examples.content if examples else None, "tokenizer": tokenizer}
+    length = settings.max_new_tokens
+    inputs = {"examples": get_content(examples), "tokenizer": tokenizer}
 
     def write(folder: Path) -> Mapping[str, Any]:
-        return stages.make_human(
-            folder, _require_path(examples), load_tokenizer_of(builder, data.tokenizer_spec), length
-        )
+        return make_human(folder, _get_path(examples), load_tokenizer_of(builder, settings.row_tokenizer), length)
 
-    request = ArtifactRequest("human", data.task.name, {"max_new_tokens": length}, inputs, _HUMAN_WORK)
-    return builder.build(request, write)
+    artifact = PlannedArtifact("human", settings.task.name, {"max_new_tokens": length}, inputs, "human")
+    return builder.build(artifact, write)
+
+
+def make_human(
+    folder: Path, examples: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+) -> Mapping[str, Any]:
+    """Write the prompts, and the human continuations cut to the length that the model may use."""
+
+    def rows(file: Path) -> Iterator[Row]:
+        return (build_human_row(e, tokenizer, max_new_tokens) for e in read_examples(file))
+
+    count = write_rows(folder / HUMAN_ROWS, rows(examples / EXAMPLES))
+    spare = write_rows(folder / SPARE_ROWS, rows(examples / SPARE_EXAMPLES))
+    human_rows = RowFile(folder / HUMAN_ROWS)
+    write_rows(
+        folder / PROMPTS, (_make_prompt_row(r.generation.example_id, r.prompt, r.prompt_ids) for r in human_rows)
+    )
+    longest = int(human_rows.prompt_ids.lengths.max(initial=0))
+    return {"n": count, "cut": int(human_rows.stops.sum()), "longest_prompt": longest, "more": spare}
+
+
+def build_human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
+    """Tokenize an example's human side and cut it, by words without a tokenizer; `stop` is `length` if it was cut."""
+    ids: tuple[int, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+    if tokenizer is not None:
+        prompt_ids = tuple(tokenizer.encode(example.prompt))
+        ids = tuple(tokenize_continuation(tokenizer, example.prompt, prompt_ids, example.human))
+    text, ids, cut = cut_continuation(tokenizer, prompt_ids, example.human, ids, max_new_tokens)
+    stop: Stop = "length" if cut else "eos"
+    return Row(example.prompt, prompt_ids, Generation(example.id, 0, text, ids, stop, float("nan")))
+
+
+def _make_prompt_row(example_id: str, prompt: str, prompt_ids: tuple[int, ...]) -> Row:
+    return Row(prompt, prompt_ids, Generation(example_id, 0, "", (), "length", float("nan")))
 
 
 def _build_chat(
-    data: DataPart, builder: ArtifactBuilder, examples: Entry | None, tokenizer: str | None
+    settings: Settings, builder: ArtifactBuilder, examples: Entry | None, tokenizer: str | None
 ) -> Entry | None:
     """Put the prompts into the chat template of the model under test.
 
     Only that model reads them, in generating and in what is teacher-forced; scorer and embedder read the prompts.
     """
-    spec = data.chat_model
+    spec = settings.chat_model
     if spec is None:
         return None
     # A tokenizer that is missing was noted already.
     template = builder.try_or_note(lambda: load_template(spec)) if tokenizer is not None else None
-    inputs = {
-        "examples": examples.content if examples else None,
-        "tokenizer": tokenizer,
-        "template": template.digest if template else None,
-    }
+    template_digest = template.digest if template else None
+    inputs = {"examples": get_content(examples), "tokenizer": tokenizer, "template": template_digest}
 
     def write(folder: Path) -> Mapping[str, Any]:
         if template is None:
             raise SpecError("the chat template was not read yet")
-        return stages.make_chat(folder, _require_path(examples), template, builder.session.tokenizer(spec))
+        encode = builder.session.tokenizer(spec).encode
+        chats = list(read_examples(_get_path(examples) / EXAMPLES))
+        texts = template.render_all([split_into_turns(e.prompt, e.meta) for e in chats])
+        rows = [_make_prompt_row(e.id, text, tuple(encode(text))) for e, text in zip(chats, texts, strict=True)]
+        write_rows(folder / CHAT, rows)
+        return {"n": len(rows), "longest_prompt": max((len(r.prompt_ids) for r in rows), default=0)}
 
-    return builder.build(ArtifactRequest("chat", spec.title, {}, inputs, _HUMAN_WORK), write)
+    return builder.build(PlannedArtifact("chat", spec.title, {}, inputs, "human"), write)
 
 
-def _require_path(examples: Entry | None) -> Path:
+def _get_path(examples: Entry | None) -> Path:
     if examples is None:
         raise SpecError("examples were not made yet")
     return examples.path

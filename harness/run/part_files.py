@@ -1,6 +1,6 @@
 """Part files with the finished rows of a generation in progress; verified when an interrupted run resumes.
 
-A part's name ends in a digest of its bytes and of the artefact it belongs to, so that neither a flipped bit nor a part
+A part's name ends in a digest of its bytes and of the artifact it belongs to, so that neither a flipped bit nor a part
 of another generation is opened.
 """
 
@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from openended.harness.core import digest_file
@@ -20,19 +20,18 @@ from openended.harness.storage import DAMAGED_MARK, Row, RowFile, create_unique_
 log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"part-(\d{6,})-([0-9a-f]{64})\.arrow")
-_WRITING = ".part.arrow"
 _MOST = 1 << 14  # rows that wait to be written
 
 
 class PartFiles:
-    """The part files in the folder of an artefact."""
+    """The part files in the folder of an artifact; one is written every `seconds` at the latest."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self._folder, self._seconds = folder, seconds
         self._waiting: list[Row] = []
         self._written: list[Path] = []
         self.count: Counter[str] = Counter(n=0, tokens=0, ended=0)
-        """Counts of rows read or imported, of their tokens, and of rows that ended with an end token."""
+        """Counts of rows read or added, of their tokens, and of rows that ended with an end token."""
         self._next = 0
         self._last = time.monotonic()
 
@@ -41,19 +40,20 @@ class PartFiles:
         for path in sorted(self._folder.glob("part-*")):
             named = _NAME.fullmatch(path.name)
             if named is None or path.is_symlink() or not path.is_file() or self._digest(path) != named[2]:
-                self._set_aside(path)
+                aside = create_unique_folder(self._folder.with_name(f"{self._folder.name}{DAMAGED_MARK}parts"))
+                path.rename(aside / path.name)
+                log.warning("%s is damaged; moved to %s, its texts are generated again", path, aside.name)
                 continue
             self._written.append(path)
             self._next = max(self._next, int(named[1]) + 1)
             for row in RowFile(path):
-                self._note(row)
+                self._count([row])
                 yield row
 
     def add(self, rows: Sequence[Row]) -> None:
         """Take rows that are finished; they are on disk after `seconds` at the latest (once more rows come)."""
         self._waiting += rows
-        for row in rows:
-            self._note(row)
+        self._count(rows)
         if time.monotonic() - self._last > self._seconds or len(self._waiting) >= _MOST:
             self._flush()
 
@@ -67,13 +67,14 @@ class PartFiles:
         for part in self._folder.glob("part-*.arrow"):
             part.unlink()
 
-    def _note(self, row: Row) -> None:
-        self.count["n"] += 1
-        self.count["tokens"] += len(row.generation.token_ids)
-        self.count["ended"] += row.generation.stop == "eos"
+    def _count(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.count["n"] += 1
+            self.count["tokens"] += len(row.generation.token_ids)
+            self.count["ended"] += row.generation.stop == "eos"
 
     def _flush(self) -> None:
-        writing = self._folder / _WRITING
+        writing = self._folder / ".part.arrow"
         write_rows(writing, self._waiting)
         part = self._folder / f"part-{self._next:06d}-{self._digest(writing)}.arrow"
         writing.rename(part)
@@ -84,8 +85,3 @@ class PartFiles:
 
     def _digest(self, path: Path) -> str:
         return hashlib.sha256(f"{self._folder.name}:{digest_file(path)}".encode()).hexdigest()
-
-    def _set_aside(self, path: Path) -> None:
-        aside = create_unique_folder(self._folder.with_name(f"{self._folder.name}{DAMAGED_MARK}parts"))
-        path.rename(aside / path.name)
-        log.warning("%s is damaged; moved to %s, its texts are generated again", path, aside.name)

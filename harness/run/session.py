@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
 # Human sides kept between the runs of a session: those of two tasks, with all features of a paper's metrics.
 _LASTING = 32
 
@@ -26,7 +25,7 @@ _LASTING = 32
 class SideCache:
     """Finished sides by the contents of their features, so that what a metric derives from one is shared.
 
-    The human ones are kept for the next runs, the last used of them; the others go when a run ends that used none.
+    The most recently used human ones are kept for the next runs; the others go when a run ends that did not use them.
     """
 
     def __init__(self) -> None:
@@ -58,24 +57,23 @@ class Session(ModelCache):
     def __init__(self, store: Store) -> None:
         super().__init__()
         self.store = store
-        self._tokenizers: dict[str, Tokenizer] = {}
         self.sides = SideCache()
-        self._said: set[str] = set()
+        self._tokenizers: dict[str, Tokenizer] = {}
+        self._warned: set[str] = set()
         self._workers: tuple[Runtime, Cluster] | None = None
 
     def warn_once(self, text: str) -> None:
         """Log a warning once per session, even if it applies to many jobs."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._warned:
+            self._warned.add(text)
             log.warning("%s", text)
 
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
         """Return a model in this process or, with `runtime.engine=ray`, a backend that sends rows to workers."""
-        if not runtime.spread:
-            return super().model(spec, runtime)
-        if spec.runs_in_process:
+        if runtime.spread and spec.runs_in_process:
             return self._load_on_workers(cast("ModelSpec", spec), runtime)
-        self.warn_once(f"runtime.engine=ray: {spec.title} is a backend {spec.name}, which no worker holds")
+        if runtime.spread:
+            self.warn_once(f"runtime.engine=ray: {spec.title} is a backend {spec.name}, which no worker holds")
         return super().model(spec, runtime)
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class

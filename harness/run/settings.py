@@ -19,18 +19,19 @@ from openended.harness.core import (
     build,
     canonicalize,
     construct,
+    read_node,
     suggest,
 )
 from openended.harness.decoders import Decoder
 from openended.harness.imported import is_built_in_system
-from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, require_model
-from openended.harness.run.compat import apply_preset
+from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, ModelSpec, require_model
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
 
 AUTO = "auto"  # path of a scoring model that is chosen by the task
 _BUNDLED_SCORING = f"{BUNDLED}docs-m"
 # Config keys of the tree that are not settings of a run: Hydra's own composition.
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "tracker")
+_PRESET = "compat"  # presets of metric options
 _NAME = "name"  # name of the runs; becomes `experiment`
 
 
@@ -44,6 +45,7 @@ class Settings(Spec):
     """Names the folder of the run and of the report."""
     task: Task
     model: BackendSpec | None
+    """The model under test; None, like the decoder, where the texts or judgments come from a file."""
     decoder: Decoder | None
     scorer: BackendSpec | None
     embedder: EmbedderSpec | None
@@ -51,7 +53,7 @@ class Settings(Spec):
     num_examples: int | Literal["all"]
     max_new_tokens: int | None
     min_new_tokens: int | None
-    """The end of text is forbidden before; null is 0."""
+    """The end of text is forbidden before; see `least_length`."""
     continue_after_end: bool = False
     """An end token does not end a text: each gets `max_new_tokens` tokens, as in the papers on diffusion models."""
     samples: int
@@ -62,10 +64,10 @@ class Settings(Spec):
     system: str | None = None
     """What tables call it; null: by its file."""
     features: Mapping[str, str | None] = field(default_factory=dict)
-    """`human` and `model`: files of vectors, one a text, in place of an embedder."""
+    """`human` and `model`: files with one vector per text, in place of an embedder."""
     judgments: str | None
     intervals: int = COUNT
-    """Draws for the intervals of the values; 0: none."""
+    """Replicates for the intervals of the values; 0: none."""
     judgment_columns: Mapping[str, str] = field(default_factory=dict)
     """Our name of a column of that file → the file's."""
     runtime: Runtime
@@ -83,7 +85,7 @@ class Settings(Spec):
         even = self.intervals == 0 or (self.intervals >= 40 and self.intervals % 2 == 0)
         self.require(even, "intervals", "0 (none) or an even number of draws, 40 or more")
         self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
-        least = self.min_new_tokens or 0
+        least = self.least_length
         fits = least >= 0 and (self.max_new_tokens is None or least <= self.max_new_tokens)
         self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
         both = self.continue_after_end and least > 0
@@ -92,7 +94,11 @@ class Settings(Spec):
         self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
         if self.generations is not None:
             is_built_in_system(self.generations)  # raises for an unknown one
-        self._check_features()
+        names = {name for name, path in self.features.items() if path is not None}
+        self.require(set(self.features) <= {"human", "model"}, "features", "human=FILE.npy and model=FILE.npy")
+        self.require(names in (set(), {"human", "model"}), "features", "a file for human and one for model, or none")
+        loose = not self.task.paired and self.generations is not None
+        self.require(not names or loose, "features", "none, or task=texts and generations=FILE: a row a text")
         if self.generations is None and self.judgments is None:
             if self.task.prompted and not self.task.paired:  # its texts are for comparison only
                 raise SpecError(f"task {self.task.name} has no prompts: add generations=FILE, the texts to be scored")
@@ -124,12 +130,47 @@ class Settings(Spec):
         columns, _ = read_rows(Path(self.judgments), self.judgment_columns)
         return all(metric.scores_without_run(columns) for metric in judged)
 
-    def _check_features(self) -> None:
-        names = {name for name, path in self.features.items() if path is not None}
-        self.require(set(self.features) <= {"human", "model"}, "features", "human=FILE.npy and model=FILE.npy")
-        self.require(names in (set(), {"human", "model"}), "features", "a file for human and one for model, or none")
-        loose = not self.task.paired and self.generations is not None
-        self.require(not names or loose, "features", "none, or task=texts and generations=FILE: a row a text")
+    @property
+    def least_length(self) -> int:
+        """Tokens before the first possible end of a text."""
+        return self.min_new_tokens or 0
+
+    @property
+    def num_planned(self) -> int:
+        """Number of examples; 0 while it is not known, because all of a file are taken."""
+        return 0 if self.num_examples == "all" else self.num_examples
+
+    @property
+    def num_model_texts(self) -> int:
+        """Number of texts of the system under test, and so of further human texts for the ceiling; 0 if unknown."""
+        return self.num_planned * (self.samples if self.generations is None else 1)
+
+    @property
+    def chat_model(self) -> ModelSpec | None:
+        """The model under test if it reads its prompts through a chat template."""
+        return self.model.tokenizer_spec() if self.model is not None and self.model.chat_template else None
+
+    @property
+    def row_tokenizer(self) -> ModelSpec | None:
+        """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: text only."""
+        specs = (role.tokenizer_spec() for role in (self.model, self.scorer) if role is not None)
+        return next((spec for spec in specs if spec is not None), None)
+
+    @property
+    def counter(self) -> ModelSpec | None:
+        """Whose tokens text statistics count: the scorer's, else the model's under test; None: whitespace words."""
+        counting = self.scorer if self.scorer is not None else self.model
+        return counting.tokenizer_spec() if counting is not None else None
+
+    @property
+    def cut_by_words(self) -> bool:
+        """Whether `max_new_tokens` counts whitespace words, for want of a tokenizer."""
+        return self.counter is None and self.max_new_tokens is not None
+
+    @property
+    def vector_files(self) -> dict[str, Path]:
+        """Files of the user's own vectors, used in place of an embedder's: `human` and `model`, or none."""
+        return {name: Path(path) for name, path in self.features.items() if path is not None}
 
     def spec(self) -> dict[str, Json]:
         """Return everything that can change a number, as plain JSON."""
@@ -139,8 +180,7 @@ class Settings(Spec):
         }
         for name in ("task", "model", "decoder", "scorer", "embedder"):
             part = getattr(self, name)
-            unused = self.generations is not None and name in ("model", "decoder")
-            node = cast("dict[str, Json]", canonicalize(part)) if part is not None and not unused else None
+            node = cast("dict[str, Json]", canonicalize(part)) if part is not None else None
             if node is not None:
                 node["name"] = part.name
                 title = getattr(part, "title", None)
@@ -151,9 +191,8 @@ class Settings(Spec):
         for name in ("generations_field", "system", "judgment_columns", "continue_after_end"):
             if value := getattr(self, name):
                 out[name] = canonicalize(value)
-        features: dict[str, Json] = {name: str(Path(path)) for name, path in self.features.items() if path is not None}
-        if features:
-            out["features"] = features
+        if self.vector_files:
+            out["features"] = {name: str(path) for name, path in self.vector_files.items()}
         return out
 
 
@@ -163,7 +202,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     Raises:
         SpecError: Names the option, its value and what is accepted.
     """
-    config = apply_preset(config)
+    config = _apply_preset(config)
     accepted = {*Settings.__dataclass_fields__, *_GROUPS, _NAME} - {"metrics"}
     for key in config:
         if key not in accepted:
@@ -178,10 +217,13 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
     task = cast("Task", build("task", config.get("task"), "task"))
     scorer, embedder = (_resolve_auto(config.get(role), task) for role in ("scorer", "embedder"))
+    model = _build_model(config.get("model"), "model")
+    decoder = build("decoder", config["decoder"], "decoder") if config.get("decoder") else None
+    generates = config.get("generations") is None
     values |= {
         "task": task,
-        "model": _build_model(config.get("model"), "model"),
-        "decoder": build("decoder", config["decoder"], "decoder") if config.get("decoder") else None,
+        "model": model if generates else None,
+        "decoder": decoder if generates else None,
         "scorer": _build_model(scorer, "scorer"),
         "embedder": construct(EmbedderSpec, embedder, "embedder") if embedder else None,
         "metrics": tuple(build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
@@ -193,6 +235,33 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "features": _read_mapping(config, "features", "{human: FILE.npy, model: FILE.npy}"),
     }
     return construct(Settings, values, "config")
+
+
+def read_preset(name: str | None) -> dict[str, Any]:
+    """Return the options of a preset in `conf/compat`, which compute metrics as a paper's code does; empty for None.
+
+    Raises:
+        SpecError: If there is none of this name.
+    """
+    return dict(read_node(_PRESET, name)) if name is not None else {}
+
+
+def _apply_preset(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Set a preset's options in the metrics and the embedder of a configuration; what the user changed stays."""
+    preset, config = config.get(_PRESET) or {}, {key: value for key, value in config.items() if key != _PRESET}
+    options, metrics = preset.get("metric", {}), config.get("metric")
+    if options and isinstance(metrics, Mapping):
+        config["metric"] = dict(metrics)
+        for name in metrics.keys() & options.keys():
+            config["metric"][name] = _set_options(metrics[name], options[name], read_node("metric", name)[name])
+    if (embedder := config.get("embedder")) and "embedder" in preset:
+        config["embedder"] = _set_options(embedder, preset["embedder"], {})
+    return config
+
+
+def _set_options(node: Mapping[str, Any], options: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node with these options set, except where it already differs from the usual value."""
+    return {**node, **{name: value for name, value in options.items() if node.get(name) == usual.get(name)}}
 
 
 def _read_mapping(config: Mapping[str, Any], name: str, form: str) -> dict[str, Any]:

@@ -69,13 +69,13 @@ class _JobCheck:
         not_fetched = self._fetch(settings.task)
         error: HarnessError | None
         try:
-            run, outcome = plan_job(settings, words, self._session)
+            job, outcome = plan_job(settings, words, self._session)
         except HarnessError as err:
             error = err
         else:
-            error = DataError(outcome.missing[0].reason) if outcome.missing else not_fetched
+            error = outcome.missing[0] if outcome.missing else not_fetched
             if error is not None:
-                self.total.add(run, outcome)
+                self.total.add(job, outcome)
         self._checked[key] = error
         return error
 

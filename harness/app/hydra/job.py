@@ -109,9 +109,9 @@ class Job:
             with translate_config_errors(), show_progress(title, enabled=bool(cfg.runtime.progress)):
                 settings = compose_settings(cfg, name)
                 if any(metric.reads_grid for metric in settings.metrics) or needs_whole_grid(settings.judgments):
-                    from openended.harness.run import prepare
+                    from openended.harness.run import compute_texts
 
-                    prepare(settings, self._get_session(settings.outputs_dir, locking=settings.runtime.locking))
+                    compute_texts(settings, self._get_session(settings.outputs_dir, locking=settings.runtime.locking))
                     message, facts = "texts ready; its metrics wait for all jobs", {"overrides": watch.overrides}
                 else:
                     outcome, message = self._run(settings, watch.overrides)
@@ -229,7 +229,7 @@ def measure_grid(jobs: list[dict[str, Any]]) -> set[Path]:
     """Run the jobs whose metrics read all systems of the grid after all texts exist; return their folders."""
     from hydra import compose
 
-    from openended.harness.run import prepare, run
+    from openended.harness.run import compute_texts, run
 
     folders: set[Path] = set()
     session: Session | None = None
@@ -238,7 +238,7 @@ def measure_grid(jobs: list[dict[str, Any]]) -> set[Path]:
         overrides = list(job["overrides"])
         settings = compose_settings(compose("config", overrides=overrides), str(job["name"]))
         session = session or _open_session(settings.outputs_dir, locking=settings.runtime.locking)
-        prepared.append((settings, overrides, prepare(settings, session)))
+        prepared.append((settings, overrides, compute_texts(settings, session)))
     # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
     pool = {texts.model_rows.digest: texts.model_rows for _, _, texts in prepared}
     judged = simulate_judgments([texts for _, _, texts in prepared])

@@ -17,7 +17,7 @@ from openended.harness.app.hydra.simulation import refuse_single_run
 from openended.harness.core import escape_controls_in_line, format_duration
 
 if TYPE_CHECKING:
-    from openended.harness.run import Forecast, Outcome, Rates, ResolvedRun, Session, Settings
+    from openended.harness.run import Forecast, Outcome, Rates, Session, Settings
 
 log = logging.getLogger(__name__)
 
@@ -44,19 +44,19 @@ def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool
         sys.stdout.write(json.dumps(plan_to_json(total, rates), indent=2) + "\n")
         return
     if single:
-        (run, outcome) = plans[0]
-        _show_steps(f"{run.runtime.experiment}: seed {run.generation.seed}", outcome)
+        (job, outcome) = plans[0]
+        _show_steps(f"{job.experiment}: seed {job.seed}", outcome)
     for line in format_plan(total, rates):
         sys.stdout.write(f"{escape_controls_in_line(line)}\n")
 
 
-def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tuple[ResolvedRun, Outcome]:
+def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tuple[Settings, Outcome]:
     """Return a job and its plan."""
-    from openended.harness.run import plan, resolve_run, run_judgments, select_metrics_for_file
+    from openended.harness.run import plan, run_judgments, select_metrics_for_file
 
     settings = select_metrics_for_file(replace(settings, plan_only=True), words)
     planner = run_judgments if settings.is_judgments_only(words) else plan
-    return resolve_run(settings), planner(settings, session)
+    return settings, planner(settings, session)
 
 
 def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
@@ -73,7 +73,9 @@ def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
          "roles": sorted(roles), "answers": service.server is not None}
         for spec, roles in plan.models.items() if (service := spec.describe_service()) is not None
     ]  # fmt: skip
-    files = [{"name": f.name, "path": f.path, "url": f.url or None, "present": f.present} for f in plan.files.values()]
+    files = [
+        {"name": f.name, "path": str(f.path), "url": f.url or None, "present": f.present} for f in plan.files.values()
+    ]
     return {
         "jobs": plan.jobs,
         "steps": {"found": plan.num_cached, "make": plan.make, "waits": plan.waits},
@@ -137,7 +139,7 @@ def _list_models(plan: Forecast) -> list[str]:
 def _list_files(plan: Forecast) -> list[str]:
     out = ["files"] if plan.files else []
     for file in plan.files.values():
-        path = Path(file.path)
+        path = file.path
         size = f", {_format_bytes(path.stat().st_size)}" if file.present else ", size not known"
         state = "present" if file.present else "missing"
         out.append(f"  file {file.name}: {state} at {file.path}{size}")

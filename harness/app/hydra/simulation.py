@@ -30,18 +30,18 @@ def simulate_judgments(jobs: Sequence[RunTexts]) -> dict[str, str]:
 
     groups: dict[str, list[RunTexts]] = {}
     for texts in jobs:
-        if needs_whole_grid(texts.run.metrics.judgments):
-            groups.setdefault(str(texts.run.metrics.judgments), []).append(texts)
+        if needs_whole_grid(texts.settings.judgments):
+            groups.setdefault(str(texts.settings.judgments), []).append(texts)
     files = {}
     for source, group in groups.items():
         systems: dict[str, Path] = {}
         for texts in group:
-            name = _find_system_name(texts.run.metrics.specs)
+            name = _find_system_name(texts.settings.metrics)
             path = texts.model_rows.path
             if systems.setdefault(name, path) != path:
                 raise SpecError(f"judgments={source}: two systems are called {name!r}; sweep over one seed")
-        runtime, human = group[0].run.runtime, group[0].human_rows.path
-        folder = runtime.outputs_dir / "studies" / runtime.experiment
+        settings, human = group[0].settings, group[0].human_rows.path
+        folder = settings.outputs_dir / "studies" / settings.experiment
         files[source] = str(run_simulated_study(source.removeprefix(SIMULATED), human, systems, folder))
     return files
 

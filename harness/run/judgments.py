@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import DataError, UndefinedMetric, canonicalize, load_members
-from openended.harness.run import artifact_files as stages
-from openended.harness.run.artifacts import ArtifactBuilder, ArtifactRequest, Workload
-from openended.harness.run.identity import describe_columns
-from openended.harness.run.pipeline.measure import SystemResult, digest_judgments
-from openended.harness.run.pipeline.run_record import Outcome, write_record
-from openended.harness.run.resolve import resolve_run
+from openended.harness.run.array_files import load_result, save_result
+from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact
+from openended.harness.run.facts import describe_columns
+from openended.harness.run.measure import SystemResult, digest_judgments
+from openended.harness.run.run_record import Outcome, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
 from openended.metrics.judgments import JudgmentMetric, check_judgments_file, read_rows
@@ -21,10 +20,6 @@ from openended.metrics.judgments import JudgmentMetric, check_judgments_file, re
 
 def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
     """Return settings with the metrics that a file of judgments supports, if the user names nothing else.
-
-    Args:
-        settings: Settings of the run; returned unchanged unless only judgments are given.
-        overrides: What the user set.
 
     Raises:
         DataError: If no metric reads such a file; the message lists what each expects.
@@ -53,30 +48,28 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         DataError: If the file is missing or a row is wrong.
         UndefinedMetric: If a metric has no value on these judgments.
     """
-    path = Path(str(settings.judgments))
+    path, columns = Path(str(settings.judgments)), settings.judgment_columns
     check_judgments_file(path)
     builder = ArtifactBuilder(session, plan_only=settings.plan_only)
-    run = resolve_run(replace(settings, model=None, decoder=None, scorer=None, embedder=None))
-    columns = run.metrics.judgment_columns
     sha = digest_judgments(path, columns)
     results = []
-    for metric in run.metrics.specs:
+    for metric in settings.metrics:
         if not isinstance(metric, JudgmentMetric):
             raise UndefinedMetric(f"{metric.name} needs texts, not judgments")
-        used = metric
 
-        def write(folder: Path, used: JudgmentMetric = used) -> Mapping[str, Any]:
-            scored, features = used.from_file(path, columns)
-            with_columns = replace(features, facts={**features.facts, **describe_columns(run.metrics)})
-            return stages.save_result(folder, scored.compute(with_columns))
+        def write(folder: Path, metric: JudgmentMetric = metric) -> Mapping[str, Any]:
+            scored, features = metric.from_file(path, columns)
+            with_columns = replace(features, facts={**features.facts, **describe_columns(columns)})
+            return save_result(folder, scored.compute(with_columns))
 
         spec = {"metric": canonicalize(metric), "system": "judgments", "file": path.name}
-        work = Workload(role="model", metric=metric.name)
-        request = ArtifactRequest("measure", f"{metric.name} {path.name}", spec, {"judgments": sha}, work)
-        entry = builder.build(request, write)
+        what = f"{metric.name} {path.name}"
+        artifact = PlannedArtifact("measure", what, spec, {"judgments": sha}, "model", metric=metric.name)
+        entry = builder.build(artifact, write)
         if entry is not None:
-            results.append(SystemResult("model", metric, stages.load_result(entry.path), entry.name))
+            results.append(SystemResult("model", metric, load_result(entry.path), entry.name))
     if settings.plan_only:
         return Outcome(settings.outputs_dir, 0, tuple(builder.plan))
-    folder = write_record(run, builder, results, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
+    alone = replace(settings, model=None, decoder=None, scorer=None, embedder=None)
+    folder = write_record(alone, builder, results, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
     return Outcome(folder, builder.num_computed, tuple(builder.plan))

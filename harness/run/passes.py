@@ -6,13 +6,14 @@ Keys and the store are handled by `Featurizer`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core import I64, Ragged, Runtime, Scope, SpecError, show_progress
+from openended.harness.core import I64, Need, Ragged, Runtime, Scope, SpecError, show_progress
 from openended.harness.decoders import QDecoder
 from openended.harness.models import (
     BackendSpec,
@@ -30,19 +31,78 @@ from openended.harness.models import (
     tokenize_texts,
     tokenizer_digest,
 )
-from openended.harness.run import artifact_files as stages
+from openended.harness.run.array_files import VECTORS, save_array, save_next_token, save_ragged, save_vectors
 from openended.harness.run.artifacts import Build, TextRows
-from openended.harness.run.features.scoring_options import ScoringOptions
+from openended.harness.run.dataset import CHAT
 from openended.harness.run.session import Session
 from openended.harness.storage import RowFile, join_ragged
 
 if TYPE_CHECKING:
     from openended.harness.models import Backend, LanguageModel
 
-
 # Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: matrix products of other sizes round differently
 # (2e-8), which would change the features and every key after them. Equal to the option's default.
 CPU_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions:
+    """Options of `token_nll`, `token_rank`, `gradients` and `tokens`; defaults are in no key."""
+
+    scope: Scope
+    bos: bool = False
+    """The model's start token is read before every text."""
+    retokenize: bool = False
+    """The text is tokenized again, also where its stored ids are of the scorer's tokenizer."""
+    without_end: bool = False
+    """End tokens and outer white space are removed from the text before it is tokenized."""
+    window: int | None = None
+    """Tokens that are read at once; None: as many as the model can."""
+    stride: int | None = None
+    """Tokens that each later window scores; None: half a window."""
+
+    @classmethod
+    def from_need(cls, need: Need) -> ScoringOptions:
+        """Return the options of a need.
+
+        Raises:
+            SpecError: If it has an option that is unknown here.
+        """
+        options: dict[str, Any] = dict(need.options)
+        unknown = set(options) - {"bos", "retokenize", "without_end", "window", "stride"}
+        if unknown:
+            raise SpecError(f"{need.kind}: no option {', '.join(sorted(unknown))}")
+        return cls(scope=need.scope, **options)
+
+    @property
+    def tokenizes_again(self) -> bool:
+        """True if stored ids are not used."""
+        return self.retokenize or self.without_end
+
+    @property
+    def is_plain(self) -> bool:
+        """True if an embedder may share the pass."""
+        return self == ScoringOptions(scope=self.scope)
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The options that differ from their defaults."""
+        names = ("bos", "retokenize", "without_end", "window", "stride")
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+    @property
+    def title(self) -> str:
+        """Name in the plan and the record."""
+        words = (name if value is True else f"{name}={value}" for name, value in self.changed.items())
+        return " ".join([self.scope, *words])
+
+    def token_facts(self) -> dict[str, Any]:
+        """Return what identifies the tokens."""
+        return {"scope": self.scope, **{n: v for n, v in self.changed.items() if n in ("retokenize", "without_end")}}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what identifies the scores."""
+        return {"scope": self.scope, "bos": self.bos, **self.changed}
 
 
 class ModelPasses:
@@ -54,16 +114,14 @@ class ModelPasses:
 
     def words(self, source: TextRows, scope: Scope) -> Ragged:
         """Return ids of whitespace words."""
-        return number_words(iterate_texts(source, scope))
+        return number_words(_iterate_texts(source, scope))
 
-    def tokens(self, spec: ModelSpec, source: TextRows, score_options: ScoringOptions) -> Ragged:
+    def tokens(self, spec: ModelSpec, source: TextRows, options: ScoringOptions) -> Ragged:
         """Return token ids under a model's tokenizer."""
         tokenizer = self.session.tokenizer(spec)
-        if score_options.scope == "continuation":
-            return tokenize_pairs(
-                tokenizer, RowFile(source.path).prompts, _read_texts(source, score_options, tokenizer)
-            )[1]
-        return tokenize_texts(tokenizer, iterate_texts(source, score_options.scope))
+        if options.scope == "continuation":
+            return tokenize_pairs(tokenizer, RowFile(source.path).prompts, _read_texts(source, options, tokenizer))[1]
+        return tokenize_texts(tokenizer, _iterate_texts(source, options.scope))
 
     def end_tokens(self, spec: ModelSpec) -> I64:
         """Return the ids that end a text under a model's tokenizer."""
@@ -75,45 +133,42 @@ class ModelPasses:
         spec: BackendSpec,
         embedder: EmbedderSpec | None,
         source: TextRows,
-        score_options: ScoringOptions,
+        options: ScoringOptions,
         requested: Sequence[str],
     ) -> list[Build]:
-        """Score, rank tokens and, if `embedder` is the same model, embed: what is requested, in one pass."""
+        """Make what is requested of `score`, `rank` and `embed` in one pass; `embedder` is the scorer's model."""
         if embedder is not None and list(requested) == ["embed"]:
             return self.embed([embedder], source, "prompt_and_continuation", [0])
         lm = self.session.model(spec, self.runtime)
-        prompts, texts = self._read_ids(source, spec, score_options)
-        whole, batch, ranks = (
-            score_options.scope == "prompt_and_continuation",
-            self._choose_batch_size(lm),
-            "rank" in requested,
-        )
+        prompts, texts = self._read_ids(source, spec, options)
+        whole, batch = options.scope == "prompt_and_continuation", self._choose_batch_size(lm)
+        ranks = "rank" in requested
         builds: dict[str, Build] = {}
         with self._show_progress(f"score {source.title}", len(texts)) as advance:
             if embedder is not None and "embed" in requested:
                 both = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=embedder, batch_size=batch)
                 vectors, scores = lm.embed_and_score(both, include_prompt=whole, ranks=ranks, advance=advance)
-                builds["embed"] = _make_saver(vectors, lm)
+                builds["embed"] = partial(_save_vectors, vectors, lm)
             else:
                 request = ScoringRequest(
-                    prompts=prompts, continuations=texts, include_prompt=whole, bos=score_options.bos, ranks=ranks,
-                    window=score_options.window, stride=score_options.stride, batch_size=batch,
+                    prompts=prompts, continuations=texts, include_prompt=whole, bos=options.bos, ranks=ranks,
+                    window=options.window, stride=options.stride, batch_size=batch,
                 )  # fmt: skip
                 scores = lm.score(request, advance)
         nll, rank = split_columns(scores)
-        builds |= {"score": partial(_save_ragged, nll, lm), "rank": partial(_save_ragged, rank, lm)}
+        builds |= {"score": partial(_save_scores, nll, lm), "rank": partial(_save_scores, rank, lm)}
         return [builds[name] for name in requested]
 
     def sketch_gradients(
-        self, spec: BackendSpec, source: TextRows, score_options: ScoringOptions, size: int, folder: Path
+        self, spec: BackendSpec, source: TextRows, options: ScoringOptions, size: int, folder: Path
     ) -> Mapping[str, Any]:
         """Write a sketch of the gradient of each text's loss."""
         lm = self.session.model(spec, self.runtime)
-        prompts, texts = self._read_ids(source, spec, score_options)
+        prompts, texts = self._read_ids(source, spec, options)
         with self._show_progress(f"gradients of {source.title}", len(texts)) as advance:
             request = GradientRequest(prompts=prompts, continuations=texts, size=size)
             sketches = lm.sketch_gradients(request, advance)
-        stages.save_array(folder / stages.VECTORS, sketches)
+        save_array(folder / VECTORS, sketches)
         return {"n": len(sketches), "d": size, "device": str(lm.device), **lm.provenance()}
 
     def embed(
@@ -125,13 +180,14 @@ class ModelPasses:
         batch = self._choose_batch_size(model)
         with self._show_progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
             if spec.kind == "sentence":
-                return [_make_saver(embed_texts(model, spec, load_texts(source, scope), batch_size=batch), model)]
+                embedded = embed_texts(model, spec, load_texts(source, scope), batch_size=batch)
+                return [partial(_save_vectors, embedded, model)]
             prompts, texts = self._read_ids(source, spec.model_spec(), ScoringOptions(scope=scope))
             if scope == "continuation":
                 prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
             request = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
-            embedded = model.embed(request, advance)
-        return [_make_saver(embedded[specs[i].max_length], model) for i in indices]
+            by_length = model.embed(request, advance)
+        return [partial(_save_vectors, by_length[specs[i].max_length], model) for i in indices]
 
     def read_q(
         self, folder: Path, spec: BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int
@@ -145,20 +201,20 @@ class ModelPasses:
                 min_new_tokens=min_new_tokens, batch_size=self._choose_batch_size(lm),
             )  # fmt: skip
             (stats,) = lm.q_statistics(request, advance)
-        return {**stages.save_next_token(folder, stats), "device": str(lm.device), **lm.provenance()}
+        return {**save_next_token(folder, stats), "device": str(lm.device), **lm.provenance()}
 
     def _choose_batch_size(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
         return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
 
-    def _read_ids(self, source: TextRows, spec: BackendSpec, score_options: ScoringOptions) -> tuple[Ragged, Ragged]:
+    def _read_ids(self, source: TextRows, spec: BackendSpec, options: ScoringOptions) -> tuple[Ragged, Ragged]:
         """Read token ids of prompts and continuations under a model's tokenizer; stored ids if it is the same one."""
         rows, tokenizer_spec = RowFile(source.path), spec.tokenizer_spec()
         if tokenizer_spec is None:
             raise SpecError(f"model {spec.title}: it has no tokenizer to score with")
-        if source.tokenizer == tokenizer_digest(tokenizer_spec) and not score_options.tokenizes_again:
+        if source.tokenizer == tokenizer_digest(tokenizer_spec) and not options.tokenizes_again:
             return _read_prompt_ids(source, spec), rows.token_ids
         tokenizer = self.session.tokenizer(tokenizer_spec)
-        return tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, score_options, tokenizer))
+        return tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, options, tokenizer))
 
     def _show_progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
         return show_progress(title, total, unit="texts", enabled=self.runtime.progress)
@@ -166,10 +222,10 @@ class ModelPasses:
 
 def load_texts(source: TextRows, scope: Scope) -> list[str]:
     """Return a source's texts, with prompts if the scope includes them."""
-    return list(iterate_texts(source, scope))
+    return list(_iterate_texts(source, scope))
 
 
-def iterate_texts(source: TextRows, scope: Scope) -> Iterator[str]:
+def _iterate_texts(source: TextRows, scope: Scope) -> Iterator[str]:
     """Yield the texts of `load_texts`, with a bounded number of them in memory."""
     rows = RowFile(source.path)
     if scope == "continuation":
@@ -183,19 +239,13 @@ def load_row_tokens(source: TextRows, scope: Scope) -> Ragged:
     return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
 
 
-def _read_texts(source: TextRows, score_options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`
+def _read_texts(source: TextRows, options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`
     """Yield the continuations, without end tokens and outer white space if the options say so."""
-    texts = RowFile(source.path).each("text")
-    if not score_options.without_end:
-        return iter(texts)
-    ends = [tokenizer.decode([end]) for end in tokenizer.eos_ids]
-    return (_remove(text, ends) for text in texts)
-
-
-def _remove(text: str, ends: Sequence[str]) -> str:
-    for end in ends:
-        text = text.replace(end, "")
-    return text.strip()
+    ends = [tokenizer.decode([end]) for end in tokenizer.eos_ids] if options.without_end else []
+    for text in RowFile(source.path).each("text"):
+        for end in ends:
+            text = text.replace(end, "")
+        yield text.strip() if options.without_end else text
 
 
 def _read_prompt_ids(source: TextRows, spec: BackendSpec) -> Ragged:
@@ -205,19 +255,15 @@ def _read_prompt_ids(source: TextRows, spec: BackendSpec) -> Ragged:
         return rows.prompt_ids
     if source.chat is None:
         raise SpecError("the prompts of the chat template were not made yet")
-    chat = RowFile(source.chat.path / stages.CHAT)
+    chat = RowFile(source.chat.path / CHAT)
     ids = dict(zip(chat.ids, chat.prompt_ids, strict=True))
     return Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
 
 
-def _save_ragged(scores: Ragged, model: Backend, folder: Path) -> Mapping[str, Any]:
-    stages.save_ragged(folder, scores)
+def _save_scores(scores: Ragged, model: Backend, folder: Path) -> Mapping[str, Any]:
+    save_ragged(folder, scores)
     return {"n": len(scores), "tokens": len(scores.values), "device": str(model.device), **model.provenance()}
 
 
-def _make_saver(embedded: TextVectors, model: LanguageModel | Backend) -> Build:
-    return partial(_save, embedded=embedded, device=str(model.device))
-
-
-def _save(folder: Path, embedded: TextVectors, device: str) -> Mapping[str, Any]:
-    return {**stages.save_embedded(folder, embedded), "device": device}
+def _save_vectors(embedded: TextVectors, model: LanguageModel | Backend, folder: Path) -> Mapping[str, Any]:
+    return {**save_vectors(folder, embedded), "device": str(model.device)}

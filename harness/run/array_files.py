@@ -1,0 +1,126 @@
+"""Write and read the arrays of features and results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openended.harness.core import (
+    DataError,
+    MetricResult,
+    NextToken,
+    Ragged,
+    open_for_replacement,
+    read_json,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from openended.harness.models import TextVectors
+
+VECTORS = "embeddings.npy"
+_NEXT_TOKEN = ("offsets", "gold_prob", "sum_sq", "support", "argmax", "gold")
+_RESULT = ("metric", "signature", "primary", "values", "sd", "n_human", "n_model", "status", "notes")
+
+
+def save_ragged(folder: Path, ragged: Ragged, prefix: str = "") -> None:
+    """Write a ragged array as two `.npy` files."""
+    save_array(folder / f"{prefix}values.npy", ragged.values)
+    save_array(folder / f"{prefix}offsets.npy", ragged.offsets)
+
+
+def load_ragged(folder: Path, prefix: str = "") -> Ragged:
+    """Read what `save_ragged` wrote, by memory map."""
+    return Ragged(load_array(folder / f"{prefix}values.npy"), load_array(folder / f"{prefix}offsets.npy"))
+
+
+def save_vectors(folder: Path, embedded: TextVectors) -> Mapping[str, Any]:
+    """Write vectors as a `.npy` file; returns their shape and how many texts were cut."""
+    save_array(folder / VECTORS, embedded.vectors)
+    return {"n": len(embedded.vectors), "d": int(embedded.vectors.shape[1]), "truncated": embedded.truncated}
+
+
+def load_vectors(folder: Path) -> np.ndarray[Any, Any]:
+    """Read the vectors or sketches of an artifact."""
+    return load_array(folder / VECTORS)
+
+
+def save_array(path: Path, array: np.ndarray[Any, Any]) -> None:
+    """Write one `.npy` file atomically."""
+    with open_for_replacement(path, "wb") as handle:
+        np.save(handle, array, allow_pickle=False)
+
+
+def load_array(path: Path) -> np.ndarray[Any, Any]:
+    """Map one `.npy` file into memory, read only.
+
+    By Arrow, because `np.memmap` holds a descriptor as long as the array lives: a long grid would run out of them.
+
+    Raises:
+        DataError: If it is no array of numbers.
+    """
+    import pyarrow as pa
+
+    try:
+        with path.open("rb") as handle:
+            version = np.lib.format.read_magic(handle)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(handle)
+            start = handle.tell()
+        if dtype.hasobject:
+            raise ValueError("it holds Python objects")
+        with pa.memory_map(str(path)) as source:
+            buffer = source.read_buffer()
+        array: np.ndarray[Any, Any] = np.frombuffer(buffer, dtype, math.prod(shape), start)
+        return array.reshape(shape, order="F" if fortran else "C")
+    except (ValueError, OSError) as err:
+        raise DataError(f"{path}: not an array ({err})") from err
+
+
+def save_next_token(folder: Path, stats: NextToken) -> Mapping[str, Any]:
+    """Write the statistics of Q as `.npy` files; returns the facts that are no arrays."""
+    for name in _NEXT_TOKEN:
+        save_array(folder / f"{name}.npy", getattr(stats, name))
+    save_ragged(folder, stats.context, "context_")
+    return {"vocab_size": stats.vocab_size, "n": len(stats.offsets) - 1}
+
+
+def load_next_token(folder: Path, meta: Mapping[str, Any]) -> NextToken:
+    """Read what `save_next_token` wrote."""
+    arrays = {name: load_array(folder / f"{name}.npy") for name in _NEXT_TOKEN}
+    return NextToken(**arrays, context=load_ragged(folder, "context_"), vocab_size=int(meta["vocab_size"]))
+
+
+def save_result(folder: Path, result: MetricResult) -> Mapping[str, Any]:
+    """Write a metric's result as strict JSON and its arrays as safetensors."""
+    from safetensors.numpy import save
+
+    kinds = {"arrays": result.arrays, "per_example": result.per_example, "draws": result.draws}
+    arrays = {f"{kind}/{k}": np.ascontiguousarray(v) for kind, each in kinds.items() for k, v in each.items()}
+    with open_for_replacement(folder / "arrays.safetensors", "wb") as handle:
+        handle.write(save(dict(sorted(arrays.items()))))
+    row = {name: getattr(result, name) for name in _RESULT}
+    if result.intervals:
+        row["intervals"] = result.intervals
+    write_json(folder / "result.json", row)
+    return {"metric": result.metric}
+
+
+def load_result(folder: Path) -> MetricResult:
+    """Read what `save_result` wrote, without the arrays; null becomes NaN."""
+    row = read_json(folder / "result.json")
+    for name in ("values", "sd"):
+        row[name] = {k: float("nan") if v is None else v for k, v in row[name].items()}
+    return MetricResult(**{**row, "notes": tuple(row["notes"])})
+
+
+def load_result_arrays(folder: Path) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Read the arrays that `save_result` wrote with a result, without the values of each example."""
+    from safetensors.numpy import load_file
+
+    stored: Mapping[str, np.ndarray[Any, Any]] = load_file(folder / "arrays.safetensors")
+    return {name.removeprefix("arrays/"): v for name, v in stored.items() if name.startswith("arrays/")}

@@ -1,0 +1,253 @@
+"""Forecast of a grid: what is cached, computed and missing, and how long it takes at the speed of this machine."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from openended.harness.core import (
+    DataError,
+    HarnessError,
+    SourceFile,
+    UnavailableFileError,
+    UnavailableModelError,
+    canonicalize,
+    digest,
+    read_json,
+)
+from openended.harness.models import BUNDLED, BackendSpec, ModelSize, ModelSpec, list_bundled_models
+from openended.harness.run.artifacts import PlannedArtifact
+from openended.harness.run.run_record import Outcome
+from openended.harness.run.settings import Settings
+from openended.harness.storage import MANIFEST
+
+Certainty = Literal["measured", "scaled", "unknown"]
+
+PASSES = ("score", "embed", "next_token")  # stages in which a model reads texts
+MOST = 2000  # entries of a stage that are read
+# Bytes per token of generations and of scores, and per text of embeddings, in the store: texts and ids, float64, a
+# thousand float32.
+_TOKEN_BYTES, _SCORE_BYTES, _VECTOR_BYTES = 16, 8, 4096
+
+
+@dataclass
+class Forecast:
+    """The plan of a grid in numbers; artifacts that jobs share count once."""
+
+    jobs: int = 0
+    num_cached: int = 0
+    make: int = 0
+    """Steps that can begin at once."""
+    waits: int = 0
+    """Steps that depend on missing or not yet computed artifacts."""
+    models: dict[BackendSpec, set[str]] = field(default_factory=dict)
+    """Model → its roles; models that differ only in their names in tables are one."""
+    files: dict[str, SourceFile] = field(default_factory=dict)
+    """Path → a file of a task."""
+    missing: dict[str, None] = field(default_factory=dict)
+    """What is missing in addition to models and files, each reason once."""
+    generate: dict[str, tuple[BackendSpec | None, str, int, int]] = field(default_factory=dict)
+    """Texts to make: what → (model, decoder, texts, tokens at most)."""
+    reads: dict[tuple[str, str, BackendSpec], tuple[int, int]] = field(default_factory=dict)
+    """(stage, rows, model) → (texts, tokens at most) that a model reads."""
+    measures: Counter[str] = field(default_factory=Counter)
+    """Metric → values to compute."""
+    _steps: set[str] = field(default_factory=set)
+
+    def add(self, settings: Settings, outcome: Outcome) -> None:
+        """Add one job's plan."""
+        self.jobs += 1
+        self._add_needs(settings, outcome)
+        human, model = _make_placeholders(settings)
+        for line in outcome.plan:
+            rows = model if line.role == "model" else human
+            reader = line.model.without_label() if line.stage in PASSES and line.model is not None else None
+            key = line.key or digest([line.stage, line.what, rows, reader])
+            if key in self._steps:
+                continue
+            self._steps.add(key)
+            if line.state == "hit":
+                self.num_cached += 1
+                continue
+            self.make += line.state == "make"
+            self.waits += line.state == "waits"
+            self._add_work(settings, line, rows, reader)
+
+    def _add_needs(self, settings: Settings, outcome: Outcome) -> None:
+        """Add the models and files that a job needs, and what else it lacks."""
+        embedder = settings.embedder
+        roles: dict[str, BackendSpec | None] = {"model": settings.model, "scorer": settings.scorer}
+        roles["embedder"] = embedder.model_spec() if embedder is not None else None
+        if settings.decoder is not None:
+            roles |= cast("dict[str, BackendSpec]", dict(settings.decoder.companions()))
+        needs = [need for metric in settings.metrics for need in metric.needs()]
+        used = {need.by for need in needs} | {"model"}
+        used |= {"embedder"} if any(need.kind == "embeddings" for need in needs) else set()
+        for role, spec in roles.items():
+            if spec is not None and (role in used or role not in ("scorer", "embedder")):
+                self.models.setdefault(spec.without_label(), set()).add(role)
+        for file in settings.task.files():
+            self.files[str(file.path)] = file
+        urls = {file.url for file in self.files.values()} - {""}
+        for missing in outcome.missing:
+            is_listed = isinstance(missing, UnavailableFileError) and missing.url in urls
+            if not is_listed and not isinstance(missing, UnavailableModelError):
+                self.missing[str(missing)] = None
+
+    def _add_work(self, settings: Settings, line: PlannedArtifact, rows: str, reader: BackendSpec | None) -> None:
+        if line.stage == "generate" and settings.decoder is not None:
+            self.generate[rows] = (line.model, settings.decoder.name, line.num_texts, line.num_tokens)
+        elif reader is not None:
+            key = (line.stage, "more" if line.role == "more human" else rows, reader)
+            self.reads[key] = max(self.reads.get(key, (0, 0)), (line.num_texts, line.num_tokens))
+        elif line.metric is not None:
+            self.measures[line.metric] += 1
+
+    def read(self, stage: str) -> int:
+        """Return how many texts a stage's models read."""
+        return sum(texts for (name, _, _), (texts, _) in self.reads.items() if name == stage)
+
+    @property
+    def texts(self) -> int:
+        """Texts to generate."""
+        return sum(texts for _, _, texts, _ in self.generate.values())
+
+    @property
+    def tokens(self) -> int:
+        """Tokens to generate, at most."""
+        return sum(tokens for _, _, _, tokens in self.generate.values())
+
+    @property
+    def disk(self) -> int:
+        """Approximate number of bytes by which the store grows."""
+        scored = sum(tokens for (stage, _, _), (_, tokens) in self.reads.items() if stage != "embed")
+        return self.tokens * _TOKEN_BYTES + scored * _SCORE_BYTES + self.read("embed") * _VECTOR_BYTES
+
+    def sizes(self) -> dict[BackendSpec, ModelSize]:
+        """Return model → size, for the models that run on this machine."""
+        return {spec: size for spec in self.models if (size := spec.describe_size()) is not None}
+
+    def time(self, rates: Rates) -> tuple[float | None, Certainty]:
+        """Return the seconds and their certainty; None if the rate of a model is unknown.
+
+        Where scorer and embedder are one model, one pass makes both.
+        """
+        rates_and_tokens = [
+            (*rates.find_generation_rate(m, d), tokens) for m, d, _, tokens in self.generate.values() if m is not None
+        ]
+        passes = {(rows, spec): tokens for (_, rows, spec), (_, tokens) in self.reads.items()}
+        rates_and_tokens += [(*rates.find_pass_rate(spec), tokens) for (_, spec), tokens in passes.items()]
+        if any(rate is None for rate, _, _ in rates_and_tokens):
+            return None, "unknown"
+        seconds = sum(tokens / rate for rate, _, tokens in rates_and_tokens if rate)
+        seconds += sum(rates.measures.get(name, 0.0) * count for name, count in self.measures.items())
+        measured = all(certainty == "measured" for _, certainty, _ in rates_and_tokens)
+        return seconds, "measured" if measured and self.measures.keys() <= rates.measures.keys() else "scaled"
+
+
+def forecast_plans(plans: Iterable[tuple[Settings, Outcome]]) -> Forecast:
+    """Add up the plans of jobs."""
+    total = Forecast()
+    for settings, outcome in plans:
+        total.add(settings, outcome)
+    return total
+
+
+def _make_placeholders(settings: Settings) -> tuple[str, str]:
+    """Return placeholders for the rows of both sides while their digests are unknown."""
+    cuts = settings.model if settings.model is not None else settings.scorer
+    name = canonicalize(cuts.without_label()) if cuts is not None else None
+    human = digest([canonicalize(settings.task), settings.num_examples, settings.max_new_tokens, name])
+    decoder = settings.decoder
+    seed = settings.seed if decoder is not None and decoder.stochastic else None
+    maker = [canonicalize(settings.model), canonicalize(decoder), seed, settings.samples, settings.least_length]
+    return human, digest([human, settings.generations or maker])
+
+
+@dataclass
+class Rates:
+    """Tokens per second on this machine, from the largest entry of each kind; loading a model is included."""
+
+    generate: dict[tuple[str, str], float] = field(default_factory=dict)
+    """(digest of the model, decoder) → tokens per second."""
+    passes: dict[str, float] = field(default_factory=dict)
+    """Digest of the model → tokens per second of one pass over finished texts."""
+    measures: dict[str, float] = field(default_factory=dict)
+    """Metric → median seconds."""
+
+    def find_generation_rate(self, spec: BackendSpec, decoder: str) -> tuple[float | None, Certainty]:
+        """Return tokens per second of a model under a decoder."""
+        same_decoder = {model: speed for (model, name), speed in self.generate.items() if name == decoder}
+        rate, certainty = _find_rate(spec, same_decoder)
+        if rate is None:
+            rate, certainty = _find_rate(spec, {model: speed for (model, _), speed in self.generate.items()})
+            certainty = "scaled" if certainty == "measured" else certainty
+        return rate, certainty
+
+    def find_pass_rate(self, spec: BackendSpec) -> tuple[float | None, Certainty]:
+        """Return tokens per second of one pass."""
+        return _find_rate(spec, self.passes)
+
+
+def _find_rate(spec: BackendSpec, rates: Mapping[str, float]) -> tuple[float | None, Certainty]:
+    """Return the measured rate of a model, else one scaled from a bundled model by the number of parameters."""
+    model = _digest_spec(spec)
+    if model is not None and model in rates:
+        return rates[model], "measured"
+    size = spec.describe_size()
+    if size is None or not size.parameters:
+        return None, "unknown"
+    bundled = [ModelSpec(path=f"{BUNDLED}{name}") for name in list_bundled_models()]
+    measured = [(other.describe_size().parameters, rates.get(_digest_spec(other) or "")) for other in bundled]
+    scaled = [rate * count / size.parameters for count, rate in measured if rate and count]
+    return (min(scaled), "scaled") if scaled else (None, "unknown")
+
+
+def read_rates(store: Path) -> Rates:
+    """Read the rates of a store; empty if nothing was computed there."""
+    rates = Rates()
+    generated: dict[tuple[str, str], tuple[int, float]] = {}
+    passed: dict[str, tuple[int, float]] = {}
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for manifest in _iterate_manifests(store / "measure"):
+        seconds[str(manifest["meta"].get("metric"))].append(float(manifest["seconds"]))
+    for stage in ("generate", "score"):
+        for manifest in _iterate_manifests(store / stage):
+            took, tokens = float(manifest["seconds"]), int(manifest["meta"].get("tokens") or 0)
+            if took <= 0 or not tokens:
+                continue
+            inputs, spec = manifest["recipe"]["inputs"], manifest["recipe"]["spec"]
+            # The more tokens, the less of the time went into loading.
+            if stage == "generate":
+                pair = (str(inputs.get("model")), str(spec.get("decoder", {}).get("name")))
+                generated[pair] = max(generated.get(pair, (0, 0.0)), (tokens, tokens / took))
+            else:
+                scorer = str(inputs.get("scorer"))
+                passed[scorer] = max(passed.get(scorer, (0, 0.0)), (tokens, tokens / took))
+    rates.generate = {pair: rate for pair, (_, rate) in generated.items()}
+    rates.passes = {scorer: rate for scorer, (_, rate) in passed.items()}
+    rates.measures = {name: statistics.median(values) for name, values in seconds.items()}
+    return rates
+
+
+def _iterate_manifests(stage: Path) -> Iterator[dict[str, Any]]:
+    for number, path in enumerate(stage.glob(f"*/*/{MANIFEST}")):
+        if number >= MOST:
+            return
+        try:
+            manifest = read_json(path)
+        except DataError:
+            continue  # damaged; reported by `openended store check`
+        if isinstance(manifest, dict) and {"seconds", "meta", "recipe"} <= manifest.keys():
+            yield manifest
+
+
+def _digest_spec(spec: BackendSpec) -> str | None:
+    try:
+        return digest(spec.identity())
+    except HarnessError:
+        return None

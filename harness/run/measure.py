@@ -1,0 +1,260 @@
+"""The second half of a run: every metric over the features of both sides."""
+
+from __future__ import annotations
+
+import logging
+import math
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from openended.harness.core import (
+    HUMAN,
+    MOST,
+    Features,
+    HarnessError,
+    Metric,
+    MetricResult,
+    Need,
+    Plan,
+    UndefinedMetric,
+    build_signature,
+    canonicalize,
+    digest,
+    digest_file,
+    estimate_interval,
+    format_last_frame,
+    shorten_error,
+)
+from openended.harness.models import ModelSpec, tokenizer_digest
+from openended.harness.run.array_files import load_result, save_result
+from openended.harness.run.artifacts import PlannedArtifact, TextRows
+from openended.harness.run.facts import collect_facts
+from openended.harness.run.features import Featurizer
+from openended.harness.run.settings import Settings
+from openended.harness.storage import ResultRow, RowFile
+from openended.metrics.families import TwoSample
+from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_file
+
+log = logging.getLogger(__name__)
+
+System = Literal["human", "model", "ceiling"]
+RESAMPLING_VERSION = 3  # increased when replicates are drawn differently; enters the keys of results that have any
+# From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
+MANY = 200_000
+_TOKEN_IDS = {
+    "generated": "token ids as generated",
+    "retokenized": "re-tokenized text",
+    "mixed": "token ids as generated where the file has them, else on re-tokenized text",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SystemResult:
+    """One metric of one system, and where its arrays are."""
+
+    system: System
+    metric: Metric
+    result: MetricResult
+    artifact: str | None
+
+    def row(self) -> ResultRow:
+        """Return the line of the run record."""
+        return ResultRow.from_result(self.system, self.metric, self.result, self.artifact)
+
+
+class _MetricCodeError(Exception):
+    """Raised out of a metric's artifact, so that none is kept."""
+
+
+class MetricRunner:
+    """Computes metrics from finished sides through the store.
+
+    `sides` has computed all that the metrics need. `fingerprint` is the digest of the task's data, for the signature.
+    `others` are all systems of a grid, for metrics that fit something on all of them.
+    """
+
+    def __init__(
+        self, settings: Settings, sides: Featurizer, fingerprint: str | None, others: Sequence[TextRows] = ()
+    ) -> None:
+        self.settings = settings
+        self.sides = sides
+        self.builder = sides.builder
+        self.fingerprint = fingerprint
+        self.others = tuple(others)
+        self.plan = Plan(settings.intervals)
+
+    def measure(self, metric: Metric, system: System, human: TextRows, model: TextRows) -> SystemResult | None:
+        """Return the metric's result for a system; None while planning what is not made yet."""
+        what = f"{metric.name} {system}"
+        facts = self.builder.try_or_note(lambda: self._collect_facts(metric, human, model))
+        if facts is None:
+            self.builder.defer(PlannedArtifact("measure", what, {}, {}, system, metric=metric.name))
+            return None
+        try:
+            inputs = self._collect_inputs(metric, human, model)
+        except UndefinedMetric as err:
+            return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, str(err)), None)
+        ids = describe_token_ids(metric, model, self.settings)
+
+        def write(folder: Path) -> Mapping[str, Any]:
+            features, notes = self._load_features(metric, human, model, facts), list[str]()
+            if isinstance(metric, TwoSample):
+                features, notes = metric.limit_texts(features)
+            shared: dict[str, Any] = {}
+            try:
+                prepared = metric.prepare(features)
+                shared = {} if prepared is None else {"prepared": prepared}
+                result = metric.compute(features, **shared)
+            except UndefinedMetric as err:
+                result = _build_undefined_result(metric, facts, human, model, str(err))
+            except HarnessError:
+                raise
+            except Exception as err:
+                reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
+                raise _MetricCodeError(f"failed with {reason}") from err
+            result = add_intervals(metric, features, result, self.plan, shared)
+            for side in (features.human, features.model):
+                if len(side) >= MANY:
+                    side.memo.clear()
+            id_notes = (f"computed on {ids}",) if ids else ()
+            return save_result(folder, replace(result, notes=(*result.notes, *notes, *id_notes)))
+
+        spec = {"metric": canonicalize(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
+        if ids:
+            spec["ids"] = ids
+        if self.plan.count:
+            spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
+        try:
+            artifact = PlannedArtifact("measure", what, spec, inputs, system, metric=metric.name)
+            entry = self.builder.build(artifact, write)
+        except _MetricCodeError as err:
+            log.error("metric %s of %s %s", metric.name, model.title, err)
+            log.debug("%s", "".join(traceback.format_exception(err)))
+            failed = replace(_build_undefined_result(metric, facts, human, model, str(err)), status="failed")
+            return SystemResult(system, metric, failed, None)
+        return SystemResult(system, metric, load_result(entry.path), entry.name) if entry is not None else None
+
+    def build_undefined(
+        self, metric: Metric, system: System, human: TextRows, model: TextRows, reason: str
+    ) -> SystemResult:
+        """Return the "–" of a metric that has no value here."""
+        facts = self.builder.try_or_note(lambda: self._collect_facts(metric, human, model)) or {}
+        return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, reason), None)
+
+    def _collect_facts(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str]:
+        return collect_facts(self.settings, metric, human, model, self.fingerprint)
+
+    def _collect_inputs(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str | None]:
+        needs = list_text_needs(metric)
+        inputs: dict[str, str | None] = {}
+        if len(needs) < len(metric.needs()):
+            inputs["judgments"] = digest_judgments(self._find_judgments(), self.settings.judgment_columns)
+        if metric.sides != "one":
+            inputs |= {f"human {k}": v for k, v in self.sides.digests(human, needs).items()}
+        if metric.sides != "human":
+            inputs |= {f"model {k}": v for k, v in self.sides.digests(model, needs).items()}
+        for number, other in enumerate(self.others if metric.reads_grid else ()):
+            inputs |= {f"other {number} {k}": v for k, v in self.sides.digests(other, needs).items()}
+        return inputs
+
+    def _load_features(self, metric: Metric, human: TextRows, model: TextRows, facts: Mapping[str, str]) -> Features:
+        """Load both sides; a metric of one side gets it as both."""
+        needs = list_text_needs(metric)
+        model_side = self.sides.side(human if metric.sides == "human" else model, needs)
+        human_side = model_side if metric.sides == "one" else self.sides.side(human, needs)
+        if isinstance(metric, ReadsFile):
+            columns = self.settings.judgment_columns
+            judged = {n: metric.read(self._find_judgments(), columns) for n in metric.needs() if n.kind == "judgments"}
+            human_side = replace(human_side, data={**human_side.data, **judged})
+            model_side = replace(model_side, data={**model_side.data, **judged})
+        others = self.others if metric.reads_grid else ()
+        return Features(human_side, model_side, facts, tuple(self.sides.side(other, needs) for other in others))
+
+    def _find_judgments(self) -> Path:
+        path = str(self.settings.judgments)  # there is one: see `check_judgments`
+        if path.startswith(SIMULATED):
+            raise UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
+        check_judgments_file(Path(path))
+        return Path(path)
+
+
+def add_intervals(
+    metric: Metric, features: Features, result: MetricResult, plan: Plan, shared: Mapping[str, Any] | None = None
+) -> MetricResult:
+    """Add replicates of the values and their intervals; if that fails, add a note and a log line."""
+    if result.status != "ok" or not plan.count:
+        return result
+    if max(len(features.human), len(features.model)) > MOST:
+        return replace(result, notes=(*result.notes, f"no interval: more than {MOST:,} texts"))
+    if not plan.has_enough_prompts(features.model.ids):
+        return result
+    try:
+        replicates = metric.replicates(features, result, plan, **(shared or {}))
+    except Exception as err:
+        note = f"no interval: {type(err).__name__}: {shorten_error(err)}"
+        log.warning("metric %s: %s", metric.name, note)
+        log.debug("%s", "".join(traceback.format_exception(err)))
+        return replace(result, notes=(*result.notes, note))
+    values, prompts = result.values, result.arrays.get("prompts")
+    defined = {k: r for k, r in replicates.items() if math.isfinite(values.get(k, math.nan))}
+    sound = {k: r for k, r in defined.items() if np.isfinite(r.draws).all()}
+    draws = {k: r.draws for k, r in sound.items()}
+    draws |= {f"repeats/{k}": r.repeats for k, r in sound.items() if len(r.repeats) > 1}
+    draws |= {f"share/{k}": np.array([r.share]) for k, r in sound.items() if r.share < 1}
+    intervals = {
+        k: asdict(interval)
+        for k, r in sound.items()
+        if (interval := estimate_interval(r, values[k], metric.bounds, result.per_example.get(k), prompts)) is not None
+    }
+    reasons = {
+        "no variation seen": [k for k in sound if k not in intervals],
+        "a draw of so few texts has no value": [k for k in defined if k not in sound],
+    }
+    notes = [f"no interval of {', '.join(names)}: {reason}" for reason, names in reasons.items() if names]
+    return replace(result, draws=draws, intervals=intervals, notes=(*result.notes, *notes))
+
+
+def _build_undefined_result(
+    metric: Metric, facts: Mapping[str, str], human: TextRows, model: TextRows, reason: str
+) -> MetricResult:
+    counts = [len(RowFile(s.path)) if s.entry is not None else 0 for s in (human, model)]
+    return MetricResult(
+        metric=metric.name, signature=build_signature(metric, facts), primary=metric.name,
+        values={metric.name: float("nan")},
+        n_human=counts[0], n_model=counts[1], status="undefined", notes=(reason,),
+    )  # fmt: skip
+
+
+def digest_judgments(path: Path, columns: Mapping[str, str]) -> str:
+    """Digest of a file of judgments and of how its columns are read."""
+    return digest([digest_file(path), dict(columns)]) if columns else digest_file(path)
+
+
+def list_text_needs(metric: Metric) -> tuple[Need, ...]:
+    """Return the needs computed from texts; judgments come from a file."""
+    return tuple(need for need in metric.needs() if need.kind != "judgments")
+
+
+def describe_token_ids(metric: Metric, source: TextRows, settings: Settings) -> str | None:
+    """Say whether a metric reads the token ids of a sample file or re-tokenizes its text; None if neither."""
+    ids = source.entry.meta.get("ids") if source.entry is not None else None
+    tokenizers = [spec for need in metric.needs() if (spec := _find_tokenizer(need, settings)) is not None]
+    if ids is None or not tokenizers:
+        return None
+    is_same = all(tokenizer_digest(spec) == source.tokenizer for spec in tokenizers)
+    return _TOKEN_IDS[str(ids) if is_same else "retokenized"]
+
+
+def _find_tokenizer(need: Need, settings: Settings) -> ModelSpec | None:
+    """Return the model whose tokens a feature consists of; None if it is read from text or words."""
+    if need.kind in ("tokens", "token_nll") and need.by == "scorer":
+        return settings.counter
+    embedder = settings.embedder
+    if need.kind == "embeddings" and embedder is not None and not settings.vector_files:
+        return embedder.model_spec() if embedder.kind != "sentence" else None
+    return None

@@ -1,0 +1,145 @@
+"""What the reader of a table must know of the texts and of the scoring models.
+
+The bundled models were trained on the prose of the `docs` task. They score only that task, unless selected by name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openended.harness.core import DataError, Ragged, describe_out_of_domain
+from openended.harness.models import BackendSpec
+from openended.harness.run.facts import counts_tokens, is_out_of_domain
+from openended.harness.run.settings import Settings
+from openended.harness.storage import RowFile
+
+if TYPE_CHECKING:
+    from openended.harness.run.pipeline import RunTexts
+
+# A human side with this many times the scorer's validation perplexity is of another domain.
+_FAR = 2.0
+_CARD = re.compile(r"validation perplexity[\s|:]*(\d+(?:\.\d+)?)")
+_FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
+_LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
+
+
+def list_notes(texts: RunTexts) -> list[str]:
+    """Return the notes of a run: those of its texts, then those of its scoring models; log the warnings among them."""
+    few, far = warn_of_few_texts(texts), _compare_with_card(texts)
+    for warning in filter(None, (far, few)):
+        texts.featurizer.builder.session.warn_once(warning)
+    settings, notes = texts.settings, [*filter(None, [few]), *texts.settings.task.remarks()]
+    if settings.chat_model is not None:
+        title = settings.chat_model.title
+        notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them plain")
+    if texts.dataset.examples is not None:
+        skipped: dict[str, int] = texts.dataset.examples.meta["skipped"]
+        notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
+    if texts.model_rows.entry is not None:
+        notes += texts.model_rows.entry.meta.get("notes", ())
+    notes += filter(None, [_compare_lengths(texts)])
+    sizes = [len(RowFile(rows.path)) for rows in (texts.human_rows, texts.model_rows) if rows.entry is not None]
+    if not settings.task.paired and len(set(sizes)) > 1:
+        notes.append(f"{sizes[1]} texts beside {sizes[0]} human ones: where the number matters, compare equal ones")
+    if settings.least_length and settings.generations is None:
+        least = settings.least_length
+        notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
+    return [*notes, *list_remarks(settings), *filter(None, [far])]
+
+
+def list_remarks(settings: Settings) -> list[str]:
+    """Return what the reader of a table must know of the choice of scoring models."""
+    roles = {"scorer": settings.scorer, "embedder": settings.embedder}
+    read = {need.by for metric in settings.metrics for need in metric.needs()}
+    out = [
+        describe_out_of_domain(role, spec.title)
+        for role, spec in roles.items()
+        if spec and role in read and is_out_of_domain(spec, settings.task)
+    ]
+    if settings.scorer is None and any(map(counts_tokens, settings.metrics)):
+        counter = settings.counter
+        whose = f"tokens of {counter.title}, the model under test" if counter is not None else "whitespace words"
+        out.append(f"text statistics count {whose}: no scorer is set")
+    if settings.cut_by_words:
+        length = settings.max_new_tokens
+        out.append(f"both sides are cut at {length} whitespace words: no scorer is set whose tokens to count")
+    return out
+
+
+def warn_of_few_texts(texts: RunTexts) -> str:
+    """Warn of a system with a single text, or with far fewer texts than the human side; empty for others."""
+    if texts.human_rows.entry is None or texts.model_rows.entry is None:
+        return ""
+    num_human, num_model = (len(RowFile(rows.path)) for rows in (texts.human_rows, texts.model_rows))
+    fewer, more = sorted((num_human, num_model))
+    if fewer > 1 and fewer * _FEW_OF > more:
+        return ""
+    name = texts.settings.system or texts.settings.generations or "the system"
+    return (
+        f"{name}: {num_model} text{'s' if num_model != 1 else ''} beside {num_human} human "
+        f"text{'s' if num_human != 1 else ''}: values of so few texts say little; compare about equal numbers"
+    )
+
+
+def _compare_lengths(texts: RunTexts) -> str:
+    """Say that the lengths of both sides differ by more than a tenth; empty if they do not."""
+    if texts.human_rows.entry is None or texts.model_rows.entry is None:
+        return ""
+    human, model = (_find_median_length(RowFile(rows.path)) for rows in (texts.human_rows, texts.model_rows))
+    if not human or abs(model - human) <= human * _LENGTH_GAP:
+        return ""
+    return (
+        f"median length {model:g} beside {human:g} of the human texts: most metrics see the length too; cut both "
+        "sides alike (max_new_tokens)"
+    )
+
+
+def _find_median_length(rows: RowFile) -> float:
+    """Return the median number of tokens of the texts, or of words where no tokens are kept."""
+    lengths = rows.token_ids.lengths
+    if not lengths.any():
+        lengths = np.array([len(text.split()) for text in rows.each("text")], dtype=np.int64)
+    return float(np.median(lengths)) if len(lengths) else 0.0
+
+
+def _compare_with_card(texts: RunTexts) -> str | None:
+    """Warn of a scorer whose perplexity on the human side is far above that on its own validation text."""
+    settings = texts.settings
+    needs = (need for metric in settings.metrics for need in metric.needs())
+    need = next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
+    if settings.scorer is None or need is None or not settings.task.has_human():
+        return None
+    nll = texts.featurizer.value(texts.human_rows, need)
+    return compare_with_card(settings.scorer, compute_perplexity(nll)) if nll is not None else None
+
+
+def compare_with_card(spec: BackendSpec, human: float) -> str | None:
+    """Compare the scorer's perplexity on the human side with its card's; return a warning if they differ much."""
+    expected = read_card_perplexity(spec)
+    if not human > _FAR * expected:
+        return None
+    return (
+        f"scorer {spec.title}: perplexity {human:.0f} on the human side, {expected:.0f} on its own validation text: "
+        "these texts are outside its domain"
+    )
+
+
+def read_card_perplexity(spec: BackendSpec) -> float:
+    """Return the validation perplexity from the model's card; NaN if it is missing."""
+    card = spec.folder / "README.md" if spec.folder is not None else None
+    if card is None or not card.is_file():
+        return math.nan
+    try:
+        match = _CARD.search(card.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as err:
+        raise DataError(f"model {spec.title}: cannot read its card {card} ({err})") from err
+    return float(match[1]) if match else math.nan
+
+
+def compute_perplexity(nll: Ragged) -> float:
+    """Return exp of the mean token NLL; 1 if there are no tokens."""
+    return math.exp(float(nll.values.sum(dtype="float64")) / max(len(nll.values), 1))

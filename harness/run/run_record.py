@@ -1,0 +1,144 @@
+"""What a finished run leaves in its folder: `record.json`, written once for each spec and results, and `explain.jsonl`.
+
+A line of `explain.jsonl` names the texts behind a low score: a cell that one side fills more than the other (`kind:
+cell`, with both shares and the texts nearest to its center), the texts that no ball of k-NN precision and recall holds
+(`kind: missed`, all counted, the first of them named), or those that an estimate of density ratios holds for the least
+likely on the other side (`kind: ratio`, nats). A text is named `id#sample`; its content is in the run's rows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from openended.harness.core import DataError, Json, canonicalize, digest, make_shareable, to_json, write_text
+from openended.harness.decoders import Decoder
+from openended.harness.run.array_files import load_result_arrays
+from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, TextRows
+from openended.harness.run.facts import collect_axes
+from openended.harness.run.measure import SystemResult
+from openended.harness.run.settings import Settings
+from openended.harness.storage import (
+    EXPLAIN,
+    Entry,
+    RowFile,
+    RunRecord,
+    describe_hardware,
+    list_package_versions,
+    read_git_state,
+    read_record,
+    save_record,
+)
+
+_NAMED = 20  # texts of a line of `explain.jsonl`
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a run or a plan."""
+
+    folder: Path
+    """The run folder; holds `record.json`."""
+    num_computed: int
+    """Number of artifacts computed, not cached."""
+    plan: tuple[PlannedArtifact, ...]
+    missing: tuple[DataError, ...] = ()
+    """What a plan found to be missing, with how to get it."""
+    failed: tuple[str, ...] = ()
+    """Metrics whose code raised, with what it said; "–" in the table."""
+
+
+def write_record(
+    settings: Settings,
+    builder: ArtifactBuilder,
+    results: Sequence[SystemResult],
+    *,
+    decoder: Decoder | None,
+    human: Entry | None,
+    task: str,
+    notes: Sequence[str],
+    overrides: Sequence[str],
+) -> Path:
+    """Write the run record unless an equal one exists; return the run folder."""
+    spec = settings.spec()
+    if decoder is not None and isinstance(spec["decoder"], dict):
+        spec["decoder"] |= cast("dict[str, Json]", canonicalize(decoder))
+    axes = collect_axes(settings, decoder, fingerprint=task, human=human)
+    spec["seed"] = axes["seed"]  # null where it changes nothing, so that such runs are one run
+    runs = settings.outputs_dir / "runs" / settings.experiment
+    key = digest({"spec": to_json(spec), "task": task})[:8]
+    stamp = datetime.now(UTC)
+    folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
+    record = RunRecord(
+        created=stamp.isoformat(timespec="seconds"), spec=spec, axes=axes, overrides=tuple(overrides),
+        command=tuple(sys.argv), git=read_git_state(), packages=list_package_versions(), hardware=describe_hardware(),
+        inputs={"task": task, **builder.inputs}, provenance=builder.provenance, timings=builder.timings,
+        store="../../../store", notes=tuple(notes), results=tuple(result.row() for result in results),
+    )  # fmt: skip
+    # A lock, because a greedy decoder with two seeds is one run of two jobs.
+    with builder.session.store.hold_lock(f"run-{key}", f"run {key}"):
+        for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
+            if _is_same_run(earlier, record):
+                return earlier
+        save_record(folder, record)
+    return folder
+
+
+def _is_same_run(folder: Path, record: RunRecord) -> bool:
+    """True if a folder holds a record of the same spec and results."""
+    try:
+        earlier = read_record(folder).to_json()
+    except DataError:
+        return False
+    now = cast("dict[str, Json]", make_shareable(record.to_json()))
+    return all(earlier[name] == now[name] for name in ("spec", "results"))
+
+
+def write_explanations(
+    folder: Path, store: Path, results: Sequence[SystemResult], human: TextRows, model: TextRows
+) -> None:
+    """Write the explanations of the metrics of the system under test; nothing if there are none."""
+    lines: list[Mapping[str, Json]] = []
+    for result in results:
+        if result.system != "model" or result.artifact is None:
+            continue
+        arrays = load_result_arrays(store / result.artifact)
+        if any(name.endswith("_rows") for name in arrays):
+            head = {"metric": result.result.metric, "signature": result.result.signature}
+            names = {"human": _name_rows(human), "model": _name_rows(model)}
+            lines += [{**head, **line} for line in _iterate_explanations(arrays, names)]
+    if lines:
+        write_text(folder / EXPLAIN, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def _name_rows(source: TextRows) -> list[str]:
+    """Return `id#sample` of each row, in the order that two-sample metrics read them."""
+    rows = RowFile(source.path)
+    return [f"{example}#{sample}" for example, sample in sorted(zip(rows.ids, rows.samples, strict=True))]
+
+
+def _iterate_explanations(arrays: Arrays, names: Mapping[str, Sequence[str]]) -> Iterator[Mapping[str, Json]]:
+    def list_texts(rows: np.ndarray[Any, Any], side: str) -> list[Json]:
+        return [names[side][row] for row in rows[:_NAMED] if row >= 0]
+
+    for index, cell in enumerate(arrays.get("cell", ())):
+        shares = arrays["cell_shares"][index]
+        yield {
+            "kind": "cell", "cell": int(cell), "human_share": float(shares[0]), "model_share": float(shares[1]),
+            **{side: list_texts(arrays[f"cell_{side}_rows"][index], side) for side in ("human", "model")},
+        }  # fmt: skip
+    for side in ("human", "model"):
+        if (rows := arrays.get(f"missed_{side}_rows")) is not None:
+            yield {"kind": "missed", "side": side, "count": len(rows), "texts": list_texts(rows, side)}
+        if (rows := arrays.get(f"ratio_{side}_rows")) is not None:
+            scores: list[Json] = [round(float(v), 4) for v in arrays[f"ratio_{side}"][:_NAMED]]
+            yield {"kind": "ratio", "side": side, "texts": list_texts(rows, side), "log_ratio": scores}
