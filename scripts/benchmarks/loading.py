@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.run import artifact_files as stages
+from openended.harness.run import dataset as stages
 from openended.harness.storage.rows import RowFile
 from openended.tasks.webtext import WebText
 from scripts.benchmarks._work import Benchmark
@@ -48,7 +48,7 @@ def write_documents() -> dict[str, Any]:
 def load_with_harness(data: dict[str, Any]) -> dict[str, int]:
     """Run both loading stages, from the file to the rows on disk."""
     task = WebText(path=str(data["folder"] / "webtext.jsonl"), prompt_length=PROMPT, max_length=LONGEST)
-    stages.make_examples(data["folder"] / "examples", task, data["tokenizer"], DOCUMENTS)
+    stages.make_examples(data["folder"] / "examples", task, data["tokenizer"], DOCUMENTS, 0)
     stages.make_human(data["folder"] / "human", data["folder"] / "examples", data["tokenizer"], LONGEST)
     rows = RowFile(data["folder"] / "human" / stages.HUMAN_ROWS)
     return _summarize(rows.prompts, len(rows.token_ids.values))

@@ -22,8 +22,7 @@ from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import load_layout
 from openended.harness.results.systems import group_systems
-from openended.harness.run.identity import collect_axes
-from openended.harness.run.resolve import resolve_run
+from openended.harness.run.facts import collect_axes
 from openended.harness.run.settings import Settings
 from openended.harness.storage.recipe import Recipe
 from tests.harness.report.synthetic import result, write_run
@@ -154,7 +153,7 @@ def record(folder: Path, used: Settings, value: float, *, human: bool) -> None:
         if metric is not None:
             line["signature"] = build_signature(metric, {"n": "10", "task": "t"})
     titles = {"model": used.model.title if used.model else "", "title": used.decoder.title if used.decoder else ""}
-    own = collect_axes(resolve_run(used), used.decoder, fingerprint="f" * 64)
+    own = collect_axes(used, used.decoder, fingerprint="f" * 64)
     experiment = f"run{value:g}"
     write_run(folder, "nucleus", 0, results=lines, options={}, axes=own, experiment=experiment, **titles)
 

@@ -16,10 +16,9 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.io import read_json
 from openended.harness.core.metric_spec import Need, Side
 from openended.harness.models.spec import ModelSpec, list_bundled_models
-from openended.harness.run import artifact_files as stages
+from openended.harness.run import dataset as stages
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.pipeline import make_texts, plan, run
-from openended.harness.run.resolve import resolve_run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import build_settings
 from openended.harness.storage.rows import RowFile
@@ -74,7 +73,7 @@ def settings(folder: Path, model: str, *overrides: str) -> Any:
 
 def made_of(made: Any, session: Session) -> tuple[Any, ArtifactBuilder]:
     steps = ArtifactBuilder(session, plan_only=False)
-    return make_texts(resolve_run(made), steps), steps
+    return make_texts(made, steps), steps
 
 
 def side_of(made: Any, source: TextRows, need: Need) -> Side:

@@ -30,7 +30,6 @@ LAYERS = (
     {"__main__"},
 )
 """Folders of `harness/`, and `metrics/` and `tasks/`: each imports only itself and what is in a set before its own."""
-MAX_TAKE_SETTINGS = 8
 HEAVY = (
     "torch", "transformers", "hydra", "omegaconf", "datasets", "faiss", "sklearn", "scipy", "pandas", "matplotlib",
 )  # fmt: skip
@@ -238,31 +237,6 @@ def test_a_report_reads_records_and_never_a_model():
         "imports of a report",
         [imported for imported in list_imports("harness.report") if imported.module.startswith(banned)],
     )
-
-
-def takes_settings(annotation: ast.AST | None) -> bool:
-    """True for `Settings`, and for whatever holds it: `Sequence[tuple[Settings, Outcome]]`, `"Settings | None"`."""
-    words = {n.id for n in ast.walk(annotation) if isinstance(n, ast.Name)} if annotation is not None else set()
-    strings = [n.value for n in ast.walk(annotation) if isinstance(n, ast.Constant)] if annotation is not None else []
-    return "Settings" in words or any("Settings" in str(text) for text in strings)
-
-
-def test_stages_receive_their_own_part_of_a_run_and_not_all_settings():
-    """The few functions at the border of `run/` turn settings into a resolved run; no class keeps them."""
-    functions, holders = [], []
-    for module, path in MODULES.items():
-        for node in ast.walk(TREES[path]):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                args = node.args
-                imported_modules = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
-                if any(arg is not None and takes_settings(arg.annotation) for arg in imported_modules):
-                    functions.append(f"{module}.{node.name}")
-            elif isinstance(node, ast.ClassDef):
-                fields = [n for n in node.body if isinstance(n, ast.AnnAssign)]
-                holders += [f"{module}.{node.name}" for n in fields if takes_settings(n.annotation)]
-    assert "harness.run.resolve.resolve_run" in functions
-    assert len(functions) <= MAX_TAKE_SETTINGS, f"these take a whole Settings: {', '.join(sorted(functions))}"
-    assert not holders, f"these keep a whole Settings: {', '.join(holders)}"
 
 
 def test_a_file_is_called_what_it_does():

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric_spec import Need
 from openended.harness.core.signature import build_signature, canonicalize
-from openended.harness.run.compat import read_preset
+from openended.harness.run.settings import read_preset
 from openended.metrics.gen_ppl import GenPPL, end_token_mask, gen_ppl
 from tests.helpers import ragged
 from tests.metrics.text_helpers import SHARED, needed, run

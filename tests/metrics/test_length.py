@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric_spec import Features, Need, Side
 from openended.harness.core.resampling import Plan
-from openended.harness.run.pipeline.measure import add_intervals
+from openended.harness.run.measure import add_intervals
 from openended.metrics.length import Length, length_statistics
 from tests.helpers import ragged
 from tests.metrics.text_helpers import CORPORA, IDS, computed, published_words, run, stored

@@ -11,7 +11,7 @@ from openended.harness.core.metric_spec import Features, Side
 from openended.harness.core.registry import load_members
 from openended.harness.core.resampling import SHARE, Plan, combine_replicates
 from openended.harness.core.types import Ragged
-from openended.harness.run.pipeline.measure import add_intervals
+from openended.harness.run.measure import add_intervals
 from openended.metrics._embeddings.resampled_moments import frechet_influence, vendi_influence
 from openended.metrics._mauve.histograms import count_half_histograms
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells, resample_mauve

@@ -15,7 +15,7 @@ import pytest
 from openended.harness.core.errors import DataError, HarnessError
 from openended.harness.core.io import read_json
 from openended.harness.core.task_spec import Task
-from openended.harness.run.artifact_files import EXAMPLES, make_examples
+from openended.harness.run.dataset import EXAMPLES, make_examples
 from openended.harness.storage.rows import read_examples
 from openended.tasks.ag_news import AgNews
 from openended.tasks.biographies import Biographies

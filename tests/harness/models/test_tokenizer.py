@@ -28,7 +28,7 @@ from openended.harness.models.tokenizer import (
     tokenizer_digest,
 )
 from openended.harness.models.transformers import load_model
-from openended.harness.run.artifact_files import build_human_row
+from openended.harness.run.dataset import build_human_row
 from tests.helpers import copy_without, embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
 
 BOS = 1

@@ -11,8 +11,7 @@ from openended.harness.app.hydra.simulation import needs_whole_grid, simulate_ju
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.rating.answers import gather_answers
 from openended.harness.rating.key import read_key
-from openended.harness.run.pipeline.measure import MetricRunner
-from openended.harness.run.resolve import resolve_run
+from openended.harness.run.measure import MetricRunner
 from tests.harness.run.small import settings
 from tests.helpers import openended
 
@@ -44,7 +43,7 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
     given = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
     assert needs_whole_grid(given.judgments)
     assert not given.is_judgments_only()
-    measure = MetricRunner(resolve_run(given), SimpleNamespace(builder=None), "task")
+    measure = MetricRunner(given, SimpleNamespace(builder=None), "task")
     with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all are there: add -m"):
         measure._find_judgments()
     done = openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path)
@@ -52,6 +51,6 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
 
 
 def test_systems_need_names(tmp_path):
-    run = resolve_run(settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]"))
+    run = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
     with pytest.raises(SpecError, match=r"name the run's system by metric\.bradley_terry\.system"):
-        simulate_judgments([SimpleNamespace(run=run)])
+        simulate_judgments([SimpleNamespace(settings=run)])

@@ -1,107 +1,216 @@
-"""ArtifactBuilder name each artefact once, and several can come of one pass."""
+"""Artifacts are named once, several can come of one pass; arrays and parts of a generation come back or are set aside."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import random
 from functools import partial
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from openended.harness.core.errors import DataError, UnavailableFileError, UnavailableModelError
-from openended.harness.run.artifacts import (
-    ArtifactBuilder,
-    ArtifactRequest,
-    Build,
-    PlannedArtifact,
-    UnavailableInput,
-    Workload,
-)
-from openended.harness.run.session import Session
+from openended.harness.core.metric_spec import Side
+from openended.harness.core.runtime import Runtime
+from openended.harness.core.types import Generation
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.model_cache import ModelCache
+from openended.harness.run.array_files import load_array, save_array
+from openended.harness.run.artifacts import PlannedArtifact
+from openended.harness.run.part_files import PartFiles
+from openended.harness.run.session import _LASTING, SideCache
 from openended.harness.storage.recipe import STAGES, Recipe
-from openended.harness.storage.store import Store
+from openended.harness.storage.rows import Row, RowFile, write_rows
+from tests.harness.run.small import make_builder, open_session
 
-WORK = Workload(role="human", num_texts=2)
+
+def embed(what: str, spec: Any = None, rows: str | None = "a") -> PlannedArtifact:
+    return PlannedArtifact("embed", what, spec or {}, {"rows": rows}, "human", num_texts=2)
 
 
-def write(text: str, folder: Path) -> Mapping[str, Any]:
+def write(text, folder):
     (folder / "data").write_text(text)
     np.save(folder / "embeddings.npy", np.zeros((1, 1)))  # an entry has the files of its stage
     return {"n": len(text)}
 
 
-def steps(folder: Path, *, plan_only: bool = False) -> ArtifactBuilder:
-    return ArtifactBuilder(Session(Store(folder)), plan_only=plan_only)
-
-
-def test_an_artefact_asked_for_twice_is_named_once(tmp_path: Path) -> None:
-    run = steps(tmp_path)
-    first, second = (
-        run.build(ArtifactRequest("embed", what, {}, {"rows": "a"}, WORK), partial(write, "x"))
-        for what in ("human", "half")
-    )
+def test_an_artifact_asked_for_twice_is_named_once(tmp_path):
+    run = make_builder(tmp_path)
+    first, second = (run.build(embed(what), partial(write, "x")) for what in ("human", "half"))
     assert first is not None
     assert first == second
     assert [(p.what, p.state) for p in run.plan] == [("human", "make")]
     assert (run.num_computed, run.inputs) == (1, {"embed:human": first.name})
-    again = steps(tmp_path)
-    again.build(ArtifactRequest("embed", "human", {}, {"rows": "a"}, WORK), partial(write, "x"))
+    again = make_builder(tmp_path)
+    again.build(embed("human"), partial(write, "x"))
     assert (again.num_computed, len(again.plan), again.provenance) == (0, 1, {"embed:human": {}})
 
 
-def test_one_pass_makes_what_is_missing(tmp_path: Path) -> None:
-    asked: list[tuple[int, ...]] = []
+def test_one_pass_makes_what_is_missing(tmp_path):
+    asked = []
 
-    def compute(places: Sequence[int]) -> list[Build]:
-        asked.append(tuple(places))
-        return [partial(write, str(place)) for place in places]
+    def compute(indices):
+        asked.append(tuple(indices))
+        return [partial(write, str(index)) for index in indices]
 
-    wanted = [ArtifactRequest("embed", f"{n}", {"n": n}, {"rows": "a"}, WORK) for n in range(3)]
-    steps(tmp_path).build(wanted[1], partial(write, "1"))
-    run = steps(tmp_path)
+    wanted = [embed(f"{n}", {"n": n}) for n in range(3)]
+    make_builder(tmp_path).build(wanted[1], partial(write, "1"))
+    run = make_builder(tmp_path)
     made = run.build_together(wanted, compute)
     assert asked == [(0, 2)]
-    assert [(entry.path / "data").read_text() for entry in made if entry] == ["0", "1", "2"]
+    assert [(entry.path / "data").read_text() for entry in made] == ["0", "1", "2"]
     assert [p.state for p in run.plan] == ["make", "hit", "make"]
-    assert steps(tmp_path).build_together(wanted, compute) != []
+    assert make_builder(tmp_path).build_together(wanted, compute) != []
     assert asked == [(0, 2)]
 
 
-def test_a_plan_makes_nothing_and_waits_once(tmp_path: Path) -> None:
-    plan = steps(tmp_path, plan_only=True)
+def test_a_plan_makes_nothing_and_waits_once(tmp_path):
+    plan = make_builder(tmp_path, plan_only=True)
     for _ in range(2):
-        assert plan.build(ArtifactRequest("embed", "human", {}, {"rows": None}, WORK), partial(write, "x")) is None
-        assert plan.build(ArtifactRequest("embed", "model", {}, {"rows": "a"}, WORK), partial(write, "x")) is None
+        assert plan.build(embed("human", rows=None), partial(write, "x")) is None
+        assert plan.build(embed("model"), partial(write, "x")) is None
     key = Recipe("embed", STAGES["embed"], {}, {"rows": "a"}).key
-    assert plan.plan == [
-        PlannedArtifact("embed", "human", "waits", None, WORK),
-        PlannedArtifact("embed", "model", "make", key, WORK),
+    assert [(p.what, p.state, p.key, p.num_texts) for p in plan.plan] == [
+        ("human", "waits", None, 2),
+        ("model", "make", key, 2),
     ]
     assert not list(tmp_path.rglob("manifest.json"))
 
 
-def test_the_version_of_a_stage_is_in_its_keys_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipes = [ArtifactRequest(stage, "x", {}, {}, WORK).recipe() for stage in ("embed", "score")]
+def test_the_version_of_a_stage_is_in_its_keys_alone(monkeypatch):
+    planned = [PlannedArtifact(stage, "x", {}, {}, "human") for stage in ("embed", "score")]
+    before = [artifact.recipe for artifact in planned]
     monkeypatch.setitem(STAGES, "embed", STAGES["embed"] + 1)  # type: ignore[arg-type] # a plain dict underneath
-    again = [ArtifactRequest(stage, "x", {}, {}, WORK).recipe() for stage in ("embed", "score")]
-    assert [a == b for a, b in zip(recipes, again, strict=True)] == [False, True]
+    assert [a == artifact.recipe for a, artifact in zip(before, planned, strict=True)] == [False, True]
 
 
-def test_a_plan_notes_each_missing_input_once_and_what_kind_it_is(tmp_path: Path) -> None:
-    plan = steps(tmp_path, plan_only=True)
-    errors = [UnavailableModelError("no model"), UnavailableFileError("no file", "https://a/b"), DataError("a bad row")]
+def test_a_plan_notes_each_missing_input_once_and_what_kind_it_is(tmp_path):
+    plan = make_builder(tmp_path, plan_only=True)
 
-    def fail(error: DataError) -> None:
-        raise error
+    def fail(kind, *words):
+        raise kind(*words)
 
+    errors = [(UnavailableModelError, "no model"), (UnavailableFileError, "no file", "https://a/b"), (DataError, "bad")]
     for error in errors + errors:
-        assert plan.try_or_note(partial(fail, error)) is None
-    assert plan.missing == [
-        UnavailableInput("no model", is_model=True),
-        UnavailableInput("no file", url="https://a/b"),
-        UnavailableInput("a bad row"),
-    ]
+        assert plan.try_or_note(partial(fail, *error)) is None
+    assert [(type(err), str(err)) for err in plan.missing] == [error[:2] for error in errors]
+    assert plan.missing[1].url == "https://a/b"
     with pytest.raises(DataError, match="no model"):
-        steps(tmp_path).try_or_note(partial(fail, errors[0]))
+        make_builder(tmp_path).try_or_note(partial(fail, *errors[0]))
+
+
+def side(name="x"):
+    return Side(name, (), {})
+
+
+def test_sides_that_the_last_run_did_not_use_go_except_human_ones():
+    sides = SideCache()
+    made = [sides.get(name, side, lasting=name == "human") for name in ("human", "model")]
+    sides.end_run()
+    assert sides.get("model", side, lasting=False) is made[1], "the next run may use it again"
+    sides.end_run()
+    sides.end_run()
+    assert len(sides) == 1
+    assert sides.get("human", side, lasting=True) is made[0]
+    for number in range(2 * _LASTING):
+        sides.get(str(number), side, lasting=True)
+        sides.end_run()
+    assert len(sides) <= _LASTING + 1
+
+
+def test_what_no_worker_can_hold_runs_here_with_a_remark(monkeypatch, caplog, tmp_path):
+    """A model behind its own server, and a sentence encoder, which batches its texts itself."""
+    monkeypatch.setattr(ModelCache, "model", lambda *_: "here")
+    monkeypatch.setattr(ModelCache, "embedder", lambda *_: "here")
+    session, runtime = open_session(tmp_path), Runtime(engine="ray")
+    server: Any = SimpleNamespace(name="openai", title="served", runs_in_process=False)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert session.model(server, runtime) == "here"
+            assert session.embedder(EmbedderSpec(path="a/b", kind="sentence"), runtime) == "here"
+    assert [r.message for r in caplog.records] == [
+        "runtime.engine=ray: served is a backend openai, which no worker holds",
+        "embedder b: a sentence encoder batches its texts itself and runs in one process",
+    ]
+
+
+def rows(*names: str) -> list[Row]:
+    return [Row("p", (1, 2), Generation(name, 0, f"text of {name}", (3, 4), "length", -1.5)) for name in names]
+
+
+def written(folder, *parts):
+    folder.mkdir()
+    one = PartFiles(folder, seconds=-1)
+    for part in parts:
+        one.add(rows(*part))
+    return sorted(folder.glob("part-*"))
+
+
+def test_parts_are_read_in_order_and_numbered_on(tmp_path):
+    folder = tmp_path / "key.partial"
+    written(folder, ["a", "b"], ["c"])
+    again = PartFiles(folder, seconds=-1)
+    assert list(again.read()) == rows("a", "b", "c")
+    again.add(rows("d"))
+    assert list(PartFiles(folder, 0).read()) == rows("a", "b", "c", "d")
+
+
+def test_parts_are_joined_by_name_and_deleted(tmp_path):
+    folder = tmp_path / "key.partial"
+    written(folder, ["c", "a"], ["d"])
+    again = PartFiles(folder, seconds=1000)
+    assert len(list(again.read())) == 3
+    again.add(rows("b"))
+    assert again.count == {"n": 4, "tokens": 8, "ended": 0}
+    again.join(folder / "data.arrow")
+    assert [path.name for path in folder.iterdir()] == ["data.arrow"]
+    write_rows(tmp_path / "want", rows("a", "b", "c", "d"))
+    assert (folder / "data.arrow").read_bytes() == (tmp_path / "want").read_bytes()
+    none = tmp_path / "other.partial"
+    none.mkdir()
+    PartFiles(none, 0).join(none / "data.arrow")
+    assert len(RowFile(none / "data.arrow")) == 0
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_flipped_byte_sets_the_part_aside_with_a_remark(seed, tmp_path, caplog):
+    folder = tmp_path / "key.partial"
+    bad = written(folder, ["a"], ["b"], ["c"])[1]
+    data, draw = bytearray(bad.read_bytes()), random.Random(seed)
+    data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    bad.write_bytes(data)
+    assert list(PartFiles(folder, 0).read()) == rows("a", "c")
+    assert "is damaged" in caplog.text
+    assert (tmp_path / "key.partial.damaged-parts" / bad.name).exists()
+
+
+def test_a_cut_an_empty_a_linked_and_a_foreign_part_are_set_aside(tmp_path):
+    folder, other = tmp_path / "key.partial", tmp_path / "other.partial"
+    cut, empty, linked, _good = written(folder, ["a"], ["b"], ["c"], ["d"])
+    (foreign,) = written(other, ["z"])
+    cut.write_bytes(cut.read_bytes()[:-9])
+    empty.write_bytes(b"")
+    linked.unlink()
+    linked.symlink_to(foreign)
+    foreign.rename(folder / foreign.name)
+    assert list(PartFiles(folder, 0).read()) == rows("d")
+
+
+@pytest.mark.parametrize("shape", [(0,), (), (3,), (4, 2), (0, 5)])
+def test_arrays_come_back_and_hold_no_descriptor(shape, tmp_path):
+    import psutil
+
+    array = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    save_array(tmp_path / "a.npy", array)
+    before = psutil.Process().num_fds()
+    kept = [load_array(tmp_path / "a.npy") for _ in range(20)]
+    assert psutil.Process().num_fds() == before
+    assert all(np.array_equal(one, array) and one.dtype == array.dtype and one.shape == shape for one in kept)
+
+
+def test_a_file_that_is_no_array_is_one_line(tmp_path):
+    (tmp_path / "a.npy").write_bytes(b"nothing of the kind")
+    with pytest.raises(DataError, match="not an array"):
+        load_array(tmp_path / "a.npy")

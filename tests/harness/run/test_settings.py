@@ -1,16 +1,29 @@
-"""What no run can be is refused in one line before anything is done; nothing is ever a traceback."""
+"""Settings: what they derive, what presets change, and what no run can be, refused in one line."""
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from openended.harness.app.commands.score import convert_preset
+from openended.harness.core.catalogue import list_bundled_choices
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.names import read_node
+from openended.harness.core.registry import load_members
+from openended.harness.models.spec import ModelSpec
+from openended.harness.run.dataset import NO_TOKENIZER, load_dataset
+from openended.harness.run.settings import _apply_preset, build_settings, read_preset
+from tests.conf.test_compose import config
+from tests.harness.run.small import make_builder, settings
 from tests.helpers import ROOT, openended
 
 BIG = "9" * 5000
+OWN = ("task=jsonl", "task.path=x.jsonl")
 
 
 @pytest.mark.thin(3)
@@ -49,3 +62,105 @@ def test_a_terminal_of_ascii_alone_is_written_to(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
+
+
+def test_texts_of_a_file_have_no_model_and_no_decoder(tmp_path):
+    chosen = settings(tmp_path, "model=docs-s", "samples=3")
+    assert (chosen.num_planned, chosen.num_model_texts, chosen.row_tokenizer.path) == (8, 24, "bundled:docs-s")
+    imported = settings(tmp_path, "model=docs-s", "samples=3", "generations=texts.jsonl")
+    assert (imported.model, imported.decoder, imported.spec()["model"]) == (None, None, None)
+    assert (imported.num_model_texts, imported.row_tokenizer.path) == (8, "bundled:docs-m")
+    everything = replace(chosen, num_examples="all")
+    assert (everything.num_planned, everything.num_model_texts) == (0, 0)
+
+
+def test_tokens_are_the_scorers_else_those_of_the_model_else_words(tmp_path):
+    chosen = settings(tmp_path, "model=docs-s")
+    assert chosen.counter.path == "bundled:docs-m"
+    unscored = replace(chosen, scorer=None)
+    assert (unscored.counter.path, unscored.cut_by_words) == ("bundled:docs-s", False)
+    words = replace(unscored, generations="damage:none", model=None, decoder=None)
+    assert (words.counter, words.cut_by_words) == (None, True)
+    assert not replace(words, max_new_tokens=None).cut_by_words
+    assert load_dataset(words, None, make_builder(tmp_path, plan_only=True)).tokenizer == NO_TOKENIZER
+
+
+def test_settings_touch_no_file_and_a_digest_says_what_is_missing(tmp_path):
+    lost = replace(settings(tmp_path), model=ModelSpec(path=str(tmp_path / "lost")))
+    assert lost.row_tokenizer == lost.model
+    for act in (lambda b: load_dataset(lost, None, b), lambda b: b.digest_model(lost.model)):
+        with pytest.raises(DataError, match="lost"):
+            act(make_builder(tmp_path))
+
+
+def test_null_is_no_least_length(tmp_path):
+    chosen = settings(tmp_path)
+    assert [replace(chosen, min_new_tokens=n).least_length for n in (None, 4)] == [0, 4]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ((), ("docs-m", "docs-m")),
+        (("model=gpt2",), ("docs-m", "docs-m")),
+        (OWN, (None, None)),
+        (("task=webtext",), (None, None)),
+        ((*OWN, "scorer=gpt2-large"), ("gpt2-large", None)),
+        ((*OWN, "scoring=gpt2-large"), ("gpt2-large", "gpt2-large")),
+        ((*OWN, "scoring=gpt2"), ("gpt2", "gpt2")),
+        ((*OWN, "scoring=docs-m"), ("docs-m", "docs-m")),
+        (("scoring=none",), (None, None)),
+        ((*OWN, "scoring=gpt2-large", "scorer=docs-m"), ("docs-m", "gpt2-large")),
+        (("experiment=webtext_nucleus",), ("gpt2-large", "gpt2-large")),
+        (("experiment=webtext_nucleus", "scoring=gpt2"), ("gpt2", "gpt2")),
+        (("experiment=mauve_table3_docs",), ("docs-m", "docs-m")),
+        (("experiment=quickstart",), ("docs-m", "docs-m")),
+    ],
+)
+def test_the_bundled_models_score_their_own_domain_alone(words, found):
+    made = build_settings(config(*words))
+    assert (made.scorer and made.scorer.title, made.embedder and made.embedder.title) == found
+
+
+def test_the_default_scoring_model_of_docs_is_the_bundled_one_in_every_option():
+    chosen, named = (build_settings(config(*words)) for words in ((), ("scoring=docs-m",)))
+    assert (chosen.scorer, chosen.embedder) == (named.scorer, named.embedder)
+    assert chosen.spec() == named.spec()
+
+
+def test_a_preset_sets_options_of_the_metrics_there_are_and_keeps_what_the_user_set():
+    given = {
+        "metric": copy.deepcopy({**read_node("metric", "gen_ppl"), **read_node("metric", "zipf")}),
+        "embedder": None,
+        "compat": dict(read_node("compat", "mdlm")),
+    }
+    given["metric"]["gen_ppl"]["average"] = "macro"
+    applied = _apply_preset(given)
+    assert set(applied) == {"metric", "embedder"}
+    assert applied["metric"]["gen_ppl"]["end_tokens"] == "first"
+    assert applied["metric"]["gen_ppl"]["average"] == "macro"
+    assert applied["metric"]["zipf"] == given["metric"]["zipf"]
+    assert applied["embedder"] is None
+    for length, kept in ((None, 1024), (64, 64)):
+        assert _apply_preset({**given, "embedder": {"max_length": length}})["embedder"]["max_length"] == kept
+    assert _apply_preset({"metric": given["metric"], "compat": {}})["metric"] is given["metric"]
+
+
+@pytest.mark.parametrize("name", list_bundled_choices("compat"))
+def test_the_options_of_every_preset_are_accepted(name):
+    for metric, options in read_preset(name).get("metric", {}).items():
+        load_members("metric")[metric](**options)
+
+
+def test_an_unknown_preset_is_refused():
+    assert read_preset(None) == {}
+    with pytest.raises(SpecError, match="no compat 'mdlmm'"):
+        read_preset("mdlmm")
+
+
+def test_a_word_of_the_score_command_is_a_preset_unless_it_is_a_file(tmp_path):
+    assert convert_preset(["a.jsonl", "compat=mdlm"]) == ["a.jsonl", "--compat=mdlm"]
+    assert convert_preset(["a.jsonl", "--compat", "sedd"]) == ["a.jsonl", "--compat", "sedd"]
+    file = tmp_path / "texts.jsonl"
+    file.write_text("{}")
+    assert convert_preset([f"compat={file}"]) == [f"compat={file}"]

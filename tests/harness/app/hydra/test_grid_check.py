@@ -8,7 +8,7 @@ import pytest
 
 from openended.harness.app.hydra.grid_check import _refuse
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.run.forecast.forecast import Forecast
+from openended.harness.run.forecast import Forecast
 from tests.helpers import openended
 
 SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]

@@ -13,7 +13,7 @@ from openended.harness.core.signature import digest
 from openended.harness.decoders.sampling import Ancestral, Nucleus, Temperature
 from openended.harness.generation.beam_search import Beam
 from openended.harness.models.spec import ModelSpec
-from openended.harness.run.identity import _collect_model_axes as axes_of
+from openended.harness.run.facts import _collect_model_axes as axes_of
 
 SPEC = ServerSpec(path="org/docs-s", base_url="http://127.0.0.1:9/v1/", tokenizer="bundled:docs-s")
 SECRET = "sk-0123456789abcdefghij"

@@ -11,7 +11,7 @@ from openended.harness.report.analysis.operating_points import find_frontiers, l
 from openended.harness.report.figures.generative_frontier import generative_frontier
 from openended.harness.report.tables.frontier_gaps import build_frontier_tables
 from openended.harness.results import load_layout, read_results
-from openended.harness.run.features.scorer_features import get_content
+from openended.harness.run.artifacts import get_content
 from tests.helpers import openended
 
 WORDS = (

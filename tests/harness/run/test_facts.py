@@ -11,10 +11,9 @@ import pytest
 from openended.harness.core.registry import load_members
 from openended.harness.core.types import Generation
 from openended.harness.models.spec import ModelSpec
-from openended.harness.run.artifact_files import HUMAN_ROWS
 from openended.harness.run.artifacts import TextRows
-from openended.harness.run.identity import collect_axes, collect_facts
-from openended.harness.run.resolve import resolve_run
+from openended.harness.run.dataset import HUMAN_ROWS
+from openended.harness.run.facts import collect_axes, collect_facts
 from openended.harness.storage.rows import Row, write_rows
 from openended.harness.storage.store import Entry
 from tests.contract.test_identity import COMMIT, settings
@@ -28,7 +27,7 @@ def human(folder: Path, text: str = "said", ids: tuple[int, ...] = (1, 2)) -> Te
 
 
 def known(metric: str, side: TextRows, fingerprint: str = "f" * 64, **parts: Any) -> dict[str, str]:
-    return collect_facts(resolve_run(settings(**parts)), load_members("metric")[metric](), side, side, fingerprint)
+    return collect_facts(settings(**parts), load_members("metric")[metric](), side, side, fingerprint)
 
 
 def test_every_option_of_the_task_and_its_data_move_the_fact_of_the_task(tmp_path):
@@ -45,7 +44,7 @@ def test_texts_that_are_cut_elsewhere_are_other_texts_whatever_the_tokenizer_is_
     assert known("length", one)["texts"] == known("length", same)["texts"]  # GPT-2 in two repositories
     assert known("length", one)["texts"] != known("length", other)["texts"]
     left, right = (
-        collect_axes(resolve_run(settings()), None, fingerprint="f", human=side.entry) for side in (one, other)
+        collect_axes(settings(), None, fingerprint="f", human=side.entry) for side in (one, other)
     )
     assert {name for name in left if left[name] != right[name]} == {"task.texts"}
 
@@ -79,5 +78,5 @@ def test_a_copy_of_a_model_has_the_same_digest_and_another_path(tmp_path):
     folder = ModelSpec(path="bundled:docs-s").folder
     assert folder is not None
     copy = ModelSpec(path=str(folder), label="docs-s")
-    one, other = (collect_axes(resolve_run(settings(model=m)), None) for m in (ModelSpec(path="bundled:docs-s"), copy))
+    one, other = (collect_axes(settings(model=m), None) for m in (ModelSpec(path="bundled:docs-s"), copy))
     assert {name for name in one if one[name] != other[name]} == {"model.path"}

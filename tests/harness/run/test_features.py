@@ -1,0 +1,320 @@
+"""Features: the union of what all metrics need, one pass of each model over each source, and whose token ids it reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openended.harness.core.errors import DataError, SpecError, UndefinedMetric
+from openended.harness.core.metric_spec import Need
+from openended.harness.core.types import Generation, Ragged
+from openended.harness.decoders.sampling import Nucleus
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import tokenizer_digest
+from openended.harness.run.array_files import load_next_token, load_ragged, load_vectors
+from openended.harness.run.artifacts import Build, TextRows
+from openended.harness.run.dataset import CHAT
+from openended.harness.run.generate import DATA
+from openended.harness.run.passes import ModelPasses, ScoringOptions, load_row_tokens, load_texts
+from openended.harness.run.pipeline import make_texts, plan, run
+from openended.harness.storage.rows import Row, write_rows
+from openended.harness.storage.store import Entry
+from tests.harness.run.small import ONE_MODEL, make_builder, open_session, settings
+from tests.helpers import q_request, ragged, write_jsonl
+
+SPEC, EMBEDDER = ModelSpec(path="bundled:docs-s"), EmbedderSpec(path="bundled:docs-s")
+TEXTS = [("a", "Return the", " number of rows."), ("b", "Raise an", " error if it is"), ("c", "Write", " it.")]
+WHOLE: Any = "prompt_and_continuation"
+TAIL = ScoringOptions(scope="continuation")
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Of each pass of a model over a source: whether it scored, whether it embedded."""
+    from openended.harness.models.transformers import LanguageModel
+
+    seen: list[tuple[bool, bool]] = []
+    whole = LanguageModel.forward
+
+    def forward(*words: Any, **options: Any) -> Any:
+        seen.append((options["nll"] is not None, options["pool"] is not None))
+        return whole(*words, **options)
+
+    monkeypatch.setattr(LanguageModel, "forward", forward)
+    return seen
+
+
+def test_one_pass_per_source_scores_and_embeds(tmp_path, counted):
+    session = open_session(tmp_path)
+    run(settings(tmp_path, *ONE_MODEL, "metric=[frechet,gen_ppl,kid,zipf]"), session)
+    # Human and model side; the further human texts of the ceiling are embedded alone.
+    assert Counter(counted) == {(True, True): 2, (False, True): 1}
+    assert session.loads == ["docs-s"]
+
+
+def test_two_models_pass_once_each(tmp_path, counted):
+    words = ("embedder.path=bundled:docs-s", "scorer.path=bundled:docs-m")
+    run(settings(tmp_path, *words, "metric=[frechet,gen_ppl,kid]"), open_session(tmp_path))
+    assert Counter(counted) == {(True, False): 2, (False, True): 3}
+
+
+def test_what_is_there_is_not_made_with_the_rest(tmp_path, counted):
+    run(settings(tmp_path, *ONE_MODEL, "metric=[gen_ppl]"), open_session(tmp_path))
+    assert Counter(counted) == {(True, False): 2}
+    counted.clear()
+    run(settings(tmp_path, *ONE_MODEL, "metric=[gen_ppl,frechet]"), open_session(tmp_path))
+    assert Counter(counted) == {(False, True): 3}
+
+
+def test_what_a_decoder_needs_of_the_human_side_is_a_need(tmp_path, counted):
+    """The perplexity that the adversarial decoder aims at comes of the pass that serves the metrics, too."""
+    made = settings(tmp_path, *ONE_MODEL, "decoder=adversarial", "metric=[frechet,gen_ppl]")
+    session = open_session(tmp_path)
+    states = {step.stage: step.state for step in plan(made, session).plan}
+    assert (states["examples"], states["score"], states["generate"]) == ("make", "waits", "waits")
+    assert session.loads == []
+    stages = [step.stage for step in run(made, session).plan]
+    assert Counter(counted) == {(True, True): 2, (False, True): 1}
+    assert stages.index("score") < stages.index("generate")
+    counted.clear()
+    assert {step.state for step in plan(made, open_session(tmp_path)).plan} == {"hit"}
+    assert run(made, open_session(tmp_path)).num_computed == 0
+    assert counted == []
+
+
+def test_sides_are_shared_by_contents(tmp_path):
+    made, session = settings(tmp_path, *ONE_MODEL, "metric=[frechet]"), open_session(tmp_path)
+    (need,) = made.metrics[0].needs()
+    sides = []
+    for _ in range(2):
+        texts = make_texts(made, replace(make_builder(tmp_path), session=session))
+        texts.featurizer.compute([(texts.human_rows, (need,))], texts.decoder)
+        sides.append(texts.featurizer.side(texts.human_rows, [need]))
+    assert sides[0] is sides[1]
+    assert not sides[0].embeddings(need).flags.owndata  # a memory map
+
+
+def test_what_a_source_cannot_have_is_a_reason_and_an_unknown_option_is_refused(tmp_path):
+    made = replace(settings(tmp_path, "decoder=beam", "metric=[zipf]"), embedder=None)
+    texts = make_texts(made, make_builder(tmp_path))
+    vectors, q = Need("embeddings", by="embedder"), Need("next_token", by="decoder")
+    texts.featurizer.compute([(texts.human_rows, (vectors, q))], texts.decoder)
+    for need, reason in ((vectors, "set embedder=gpt2-large"), (q, "beam")):
+        with pytest.raises(UndefinedMetric, match=reason):
+            texts.featurizer.side(texts.human_rows, [need])
+    unknown = Need("token_nll", by="scorer", options=(("beta", 1),))
+    with pytest.raises(SpecError, match="token_nll: no option beta"):
+        texts.featurizer.compute([(texts.human_rows, (unknown,))], texts.decoder)
+
+
+def test_features_and_keys_do_not_depend_on_the_batch(tmp_path):
+    """How many rows a pass takes is no matter of numbers: on a CPU, features are the same bytes at every batch size."""
+
+    def compute(rows: int) -> dict[str, bytes]:
+        words = ("model=docs-s", "scorer.path=bundled:docs-s", "embedder.path=bundled:docs-m", "seed=3")
+        folder = tmp_path / str(rows)
+        made = settings(
+            tmp_path, *words, f"outputs_dir={folder / 'out'}", "metric=[frechet,gen_ppl,eps_ppl]", "runtime.device=cpu",
+            f"runtime.feature_batch_size={rows}",
+        )  # fmt: skip
+        run(made, open_session(folder))
+        return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*.npy"))}
+
+    one, other = compute(64), compute(3)
+    assert {name.split("/")[2] for name in one} >= {"embed", "score", "next_token"}
+    assert one == other
+
+
+def test_default_scoring_options_are_in_no_key_and_others_are():
+    plain = ScoringOptions.from_need(Need("token_nll", by="scorer", options=(("bos", False),)))
+    assert plain.is_plain
+    assert plain.facts() == {"scope": "continuation", "bos": False}  # as stores have had it
+    assert plain.title == "continuation"
+    other = ScoringOptions.from_need(
+        Need("token_nll", options=(("bos", True), ("retokenize", True), ("stride", 2), ("window", 4)))
+    )
+    assert other.facts() == {"scope": "continuation", "bos": True, "retokenize": True, "window": 4, "stride": 2}
+    assert other.token_facts() == {"scope": "continuation", "retokenize": True}
+    assert other.title == "continuation bos retokenize window=4 stride=2"
+    assert (other.is_plain, other.tokenizes_again) == (False, True)
+
+
+def source(folder: Path, *, tokenizer: str | None = None, chat: bool = False) -> TextRows:
+    """Rows whose own ids are 1, 2, … and not those that a tokenizer would give."""
+    rows = [
+        Row(prompt, (1, 2), Generation(name, 0, text, tuple(range(3, 6 + i)), "length", 0.0))
+        for i, (name, prompt, text) in enumerate(TEXTS)
+    ]
+    folder.mkdir(exist_ok=True)
+    write_rows(folder / DATA, rows)
+    # The chat's rows come in another order: they are found by their example's name.
+    spoken = [replace(row, prompt_ids=(7 + i, 8, 9)) for i, row in enumerate(rows)]
+    write_rows(folder / CHAT, spoken[::-1])
+    entry = Entry("generate", "0" * 64, folder, {DATA: "0"}, {})
+    return TextRows("model", entry, DATA, tokenizer, entry if chat else None)
+
+
+@pytest.fixture(scope="module")
+def passes(tmp_path_factory) -> ModelPasses:
+    folder = tmp_path_factory.mktemp("run")
+    made = settings(folder, "runtime.feature_batch_size=2", "runtime.progress=false", "runtime.device=cpu")
+    return ModelPasses(made.runtime, open_session(folder))
+
+
+def scores(build: Build, folder: Path) -> Ragged:
+    folder.mkdir()
+    assert build(folder)["device"] == "cpu"
+    return load_ragged(folder)
+
+
+def vectors(build: Build, folder: Path) -> Any:
+    folder.mkdir()
+    build(folder)
+    return load_vectors(folder)
+
+
+def test_what_is_read_of_the_rows_themselves(tmp_path, passes):
+    rows, tokenizer = source(tmp_path), passes.session.tokenizer(SPEC)
+    assert load_texts(rows, "continuation") == [text for _, _, text in TEXTS]
+    assert load_texts(rows, WHOLE)[0] == "Return the number of rows."
+    assert load_row_tokens(rows, "continuation")[0].tolist() == [3, 4, 5]
+    assert load_row_tokens(rows, WHOLE)[0].tolist() == [1, 2, 3, 4, 5]
+    assert [len(ids) for ids in passes.words(rows, WHOLE)] == [5, 6, 2]
+    decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokens(SPEC, rows, TAIL)]
+    assert decoded == [text for _, _, text in TEXTS]
+    decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokens(SPEC, rows, ScoringOptions(scope=WHOLE))]
+    assert decoded == [prompt + text for _, prompt, text in TEXTS]
+
+
+def test_one_pass_gives_what_two_give(tmp_path, passes):
+    rows = source(tmp_path)
+    both = passes.score_and_embed(SPEC, EMBEDDER, rows, TAIL, ["score", "embed"])
+    (score,) = passes.score_and_embed(SPEC, EMBEDDER, rows, TAIL, ["score"])
+    (embedding,) = passes.score_and_embed(SPEC, EMBEDDER, rows, TAIL, ["embed"])
+    assert len(both) == 2
+    one, other = scores(both[0], tmp_path / "1"), scores(score, tmp_path / "2")
+    np.testing.assert_allclose(one.values, other.values, rtol=1e-5)
+    assert (one.offsets == other.offsets).all()
+    pair = vectors(both[1], tmp_path / "3"), vectors(embedding, tmp_path / "4")
+    np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-4)
+    assert pair[0].shape[0] == 3
+
+
+def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(tmp_path, passes):
+    rows, scopes = source(tmp_path), ("continuation", WHOLE)
+    tail, whole = (
+        scores(passes.score_and_embed(SPEC, None, rows, ScoringOptions(scope=scope), ["score"])[0], tmp_path / scope)
+        for scope in scopes
+    )
+    assert (whole.lengths - tail.lengths).tolist() == [1, 2, 0]  # the first token of a text has no score
+    np.testing.assert_allclose(whole[0][-len(tail[0]) :], tail[0], rtol=1e-5)
+    alone, after = (
+        vectors(passes.embed([EMBEDDER], rows, scope, [0])[0], tmp_path / f"v {scope}") for scope in scopes
+    )
+    assert not np.allclose(alone, after, atol=1e-3)
+
+
+def test_several_lengths_are_embedded_at_once_and_given_in_the_order_asked_for(tmp_path, passes):
+    rows = source(tmp_path)
+    specs = [replace(EMBEDDER, max_length=n, lengths=(2, 4)) for n in (4, 2)]
+    made = [vectors(b, tmp_path / f"m{i}") for i, b in enumerate(passes.embed(specs, rows, WHOLE, [0, 1]))]
+    (last,) = passes.embed(specs, rows, WHOLE, [1])
+    for n, found in zip((4, 2), made, strict=True):
+        (alone,) = passes.embed([replace(EMBEDDER, max_length=n)], rows, WHOLE, [0])
+        np.testing.assert_allclose(found, vectors(alone, tmp_path / f"a{n}"), rtol=1e-4, atol=1e-4)
+    assert (vectors(last, tmp_path / "last") == made[1]).all()
+
+
+def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
+    facts = passes.read_q(tmp_path, SPEC, Nucleus(p=0.9), source(tmp_path), 1)
+    got = load_next_token(tmp_path, facts)
+    prompts, tails = ragged([[1, 2]] * 3), ragged([[3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7]])
+    lm = passes.session.model(SPEC, passes.runtime)
+    (expected,) = lm.q_statistics(q_request(prompts, tails, [Nucleus(p=0.9)], min_new_tokens=1, batch_size=2))
+    assert got.gold.tolist() == tails.values.tolist()
+    assert [ids.tolist() for ids in got.context] == [[1, 2]] * 3
+    np.testing.assert_allclose(got.gold_prob, expected.gold_prob, rtol=1e-5)  # rows of another batch: float noise
+    assert (got.support == expected.support).all()
+
+
+def test_the_rows_ids_are_kept_where_the_tokenizer_is_theirs(tmp_path, passes):
+    own, other = source(tmp_path, tokenizer=tokenizer_digest(SPEC)), source(tmp_path)
+    kept, made = (
+        scores(passes.score_and_embed(SPEC, None, rows, TAIL, ["score"])[0], tmp_path / name)
+        for name, rows in (("own", own), ("other", other))
+    )
+    assert kept.lengths.tolist() == [3, 4, 5]
+    assert made.lengths.tolist() == passes.tokens(SPEC, own, TAIL).lengths.tolist()
+
+
+def test_a_model_under_test_reads_its_chat_prompts_by_name(tmp_path, passes):
+    chats = replace(SPEC, chat_template=True)
+    own = source(tmp_path, tokenizer=tokenizer_digest(chats), chat=True)
+    with pytest.raises(SpecError, match="chat template were not made yet"):
+        passes._read_ids(replace(own, chat=None), chats, TAIL)
+    prompts, texts = passes._read_ids(own, chats, TAIL)
+    assert [ids.tolist() for ids in prompts] == [[7, 8, 9], [8, 8, 9], [9, 8, 9]]
+    assert texts.lengths.tolist() == [3, 4, 5]
+
+
+VECTORS = Need("embeddings", by="embedder")
+
+
+@pytest.fixture
+def with_vectors(tmp_path):
+    """Make the settings of two files of loose texts with the user's own vectors."""
+    for name, n in (("h", 6), ("m", 5)):
+        write_jsonl(tmp_path / f"{name}.jsonl", ({"text": f"{name} {i}"} for i in range(n)))
+        np.save(tmp_path / f"{name}.npy", np.arange(n * 2, dtype=np.float64).reshape(n, 2))
+
+    def make(*words):
+        own = [f"features.human={tmp_path}/h.npy", f"features.model={tmp_path}/m.npy", "max_new_tokens=null"]
+        files = ["task=texts", f"task.path={tmp_path}/h.jsonl", f"generations={tmp_path}/m.jsonl"]
+        return settings(tmp_path, *files, "metric=[frechet]", "scorer=none", "num_examples=all", *own, *words)
+
+    return make
+
+
+def test_rows_of_user_vectors_follow_the_texts(tmp_path, with_vectors):
+    for words, n in (((), (6, 5)), (("num_examples=2",), (2, 2))):
+        texts = make_texts(with_vectors(*words), make_builder(tmp_path))
+        rows = (texts.human_rows, texts.model_rows)
+        texts.featurizer.compute([(each, (VECTORS,)) for each in rows], None)
+        for each, count in zip(rows, n, strict=True):
+            assert texts.featurizer.value(each, VECTORS).tolist() == [[2 * i, 2 * i + 1] for i in range(count)]
+
+
+def test_a_plan_says_which_vectors_are_missing(tmp_path, with_vectors):
+    (tmp_path / "m.npy").unlink()
+    make_texts(with_vectors(), make_builder(tmp_path))
+    missing = plan(with_vectors(), open_session(tmp_path)).missing
+    assert any("features: no such file" in str(err) for err in missing)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((4, 2)), "4 rows for 5 texts"),
+        (np.zeros((6, 2)), "6 rows for 5 texts"),
+        (np.zeros(5), r"expected floats of shape \(texts, dimensions\), got float64 \(5,\)"),
+        (np.zeros((5, 2), dtype=int), "got int64"),
+    ],
+)
+def test_vectors_with_another_number_of_rows_are_refused(tmp_path, with_vectors, array, message):
+    np.save(tmp_path / "m.npy", array)
+    texts = make_texts(with_vectors(), make_builder(tmp_path))
+    with pytest.raises(DataError, match=message):
+        texts.featurizer.compute([(texts.model_rows, (VECTORS,))], None)
+
+
+def test_vectors_of_both_sides_or_none_and_only_with_loose_texts(with_vectors):
+    with pytest.raises(SpecError, match="a file for human and one for model"):
+        with_vectors("features.model=null")
+    with pytest.raises(SpecError, match="task=texts and generations=FILE"):
+        with_vectors("generations=null")

@@ -1,0 +1,112 @@
+"""Plans added up, where what jobs share counts once; and rates as the store's manifests tell them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from openended.harness.core.errors import DataError, UnavailableFileError, UnavailableModelError
+from openended.harness.core.io import write_json
+from openended.harness.core.signature import digest
+from openended.harness.models.spec import ModelSpec
+from openended.harness.run.artifacts import PlannedArtifact
+from openended.harness.run.forecast import Rates, forecast_plans, read_rates
+from openended.harness.run.pipeline import plan
+from openended.harness.run.run_record import Outcome
+from tests.harness.run.small import open_session, settings
+
+SMALL, MODEL = ModelSpec(path="bundled:docs-s"), ModelSpec(path="bundled:docs-m")
+
+
+def line(stage: str, what: str, role: Any, **facts: Any) -> PlannedArtifact:
+    sizes = {"num_texts": 10, "num_tokens": 50, "model": MODEL} if not facts else {}
+    return PlannedArtifact(stage, what, {}, {}, role, **sizes, **facts)
+
+
+PLAN = (
+    line("examples", "docs", "human", state="hit", key="e"),
+    line("generate", "docs-s nucleus", "model"),
+    line("score", "human continuation", "human"),
+    line("embed", "human prompt_and_continuation", "human"),
+    line("score", "model continuation", "model"),
+    line("measure", "mauve model", "model", metric="mauve"),
+)
+
+
+def outcome(folder, *missing, lines=PLAN):
+    return Outcome(folder, 0, lines, missing)
+
+
+def made(folder, **change):
+    chosen = settings(folder, "metric=[gen_ppl,mauve]", "decoder=nucleus")
+    return replace(chosen, num_examples=10, max_new_tokens=5, **change)
+
+
+def test_two_seeds_share_the_human_side_and_not_the_texts(tmp_path):
+    missing = outcome(tmp_path, DataError("a file is missing"))
+    total = forecast_plans([(made(tmp_path, seed=seed), missing) for seed in (0, 1)])
+    assert (total.jobs, total.num_cached, total.texts, total.tokens) == (2, 1, 20, 100)
+    assert (total.read("score"), total.read("embed")) == (30, 10)
+    assert list(total.missing) == ["a file is missing"]
+    assert total.measures["mauve"] == 2
+    assert total.disk == 100 * 16 + 150 * 8 + 10 * 4096
+    assert total.time(Rates()) == (None, "unknown")
+
+
+def test_estimates_read_fields_and_no_words(tmp_path):
+    before = forecast_plans([(made(tmp_path), outcome(tmp_path))])
+    renamed = tuple(replace(step, what=f"more human model {number}") for number, step in enumerate(PLAN))
+    after = forecast_plans([(made(tmp_path), outcome(tmp_path, lines=renamed))])
+    assert (after.generate, after.reads, after.measures) == (before.generate, before.reads, before.measures)
+
+
+def test_models_and_files_are_listed_once_and_other_reasons_apart(tmp_path):
+    reasons = (UnavailableModelError("no model x"), UnavailableFileError("a file in the cache", "https://elsewhere"))
+    assert list(forecast_plans([(made(tmp_path), outcome(tmp_path, *reasons))]).missing) == ["a file in the cache"]
+
+
+def test_spare_human_texts_are_read_in_addition_to_the_human_side(tmp_path):
+    spare = line("score", "more human continuation", "more human")
+    total = forecast_plans([(made(tmp_path), outcome(tmp_path, lines=(*PLAN, spare)))])
+    assert total.read("score") == 30
+
+
+def test_what_passes_over_the_human_side_for_a_decoder_is_the_model_under_test(tmp_path):
+    chosen = settings(tmp_path, "metric=[gen_ppl]", "decoder=adversarial", "model=docs-s")
+    total = forecast_plans([(chosen, plan(chosen, open_session(tmp_path)))])
+    scored = {spec.path for stage, _, spec in total.reads if stage == "score"}
+    assert scored == {"bundled:docs-s", "bundled:docs-m"}
+
+
+def write(store, number, stage, seconds, *, inputs=None, spec=None, **meta):
+    manifest = {"seconds": seconds, "meta": meta, "recipe": {"inputs": inputs or {}, "spec": spec or {}}}
+    write_json(store / stage / "aa" / f"{number}" / "manifest.json", manifest)
+
+
+@pytest.fixture
+def store(tmp_path):
+    used = {"inputs": {"model": digest(SMALL.identity())}, "spec": {"decoder": {"name": "nucleus"}}}
+    write(tmp_path, 1, "generate", 10.0, tokens=100, **used)  # loading the model took most of it
+    write(tmp_path, 2, "generate", 10.0, tokens=5000, **used)
+    write(tmp_path, 3, "score", 2.0, tokens=800, inputs={"scorer": digest(MODEL.identity())})
+    for number, seconds in enumerate((1.0, 3.0, 9.0), 4):
+        write(tmp_path, number, "measure", seconds, metric="mauve")
+    (tmp_path / "generate/aa/7").mkdir()
+    (tmp_path / "generate/aa/7/manifest.json").write_text("damaged")
+    return tmp_path
+
+
+def test_the_largest_entry_counts_and_what_was_not_measured_is_scaled(store):
+    rates = read_rates(store)
+    assert rates.find_generation_rate(SMALL, "nucleus") == (500.0, "measured")
+    assert rates.find_pass_rate(MODEL) == (400.0, "measured")
+    assert rates.measures == {"mauve": 3.0}
+    assert rates.find_generation_rate(SMALL, "beam") == (500.0, "scaled")
+    ratio = SMALL.describe_size().parameters / MODEL.describe_size().parameters
+    assert rates.find_generation_rate(MODEL, "nucleus") == (pytest.approx(500.0 * ratio), "scaled")
+
+
+def test_an_empty_store_knows_nothing(tmp_path):
+    assert read_rates(tmp_path).find_pass_rate(SMALL) == (None, "unknown")

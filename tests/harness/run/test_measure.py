@@ -1,0 +1,310 @@
+"""One metric of one system: what it is given, what is kept of it, and what a mistake in its code may not do."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from openended.harness.core.errors import DataError, UndefinedMetric
+from openended.harness.core.io import digest_file
+from openended.harness.core.metric_spec import Features, Metric, Need
+from openended.harness.core.registry import load_members
+from openended.harness.core.signature import OUT_OF_DOMAIN, parse_signature
+from openended.harness.core.types import MetricResult
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import tokenizer_digest
+from openended.harness.run.artifacts import TextRows
+from openended.harness.run.measure import MetricRunner, describe_token_ids, digest_judgments, list_text_needs
+from openended.harness.run.notes import compare_with_card, read_card_perplexity
+from openended.harness.run.pipeline import RunTexts, make_texts, run
+from openended.harness.run.settings import build_settings
+from openended.harness.storage.record import ResultRow, RunRecord, read_record
+from openended.metrics.huse import Huse
+from tests.conf.test_compose import config
+from tests.harness.run.small import make_builder, open_session, settings
+from tests.helpers import write_jsonl
+
+NO_SCORING = ("scorer=auto", "embedder=auto")  # as where no scoring model is named
+SCORER = ModelSpec(path="bundled:docs-m")
+seen: list[Features] = []
+"""What the probes were given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(Metric):
+    """Counts the texts of the model side; what it is given is kept."""
+
+    name: ClassVar[str] = "probe"
+    family: ClassVar[Any] = "text"
+    direction: ClassVar[Any] = "match_human"
+    bounds: ClassVar[tuple[float, float]] = (0.0, float("inf"))
+    resampling: ClassVar[Any] = "none"
+    sides: ClassVar[Any] = "two"
+    need: ClassVar[Need] = Need("texts")
+    act: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
+    grid: ClassVar[bool] = False
+
+    @property
+    def reads_grid(self) -> bool:
+        return self.grid
+
+    def needs(self) -> tuple[Need, ...]:
+        return (self.need,)
+
+    def compute(self, features: Features) -> MetricResult:
+        seen.append(features)
+        type(self).act()
+        return self.result(features, "probe", {"probe": len(features.model)})
+
+
+def probe(**changed: Any) -> Any:
+    """A probe of another class: what is changed is no option, so that it enters no key."""
+    return dataclass(frozen=True, kw_only=True)(type("Changed", (Probe,), changed))()
+
+
+def raising(err: Exception) -> Any:
+    def act() -> None:
+        raise err
+
+    return staticmethod(act)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Any:
+    def make(*words: str, plan_only: bool = False) -> tuple[RunTexts, Callable[..., Any]]:
+        chosen = settings(tmp_path, "metric=[zipf]", "num_examples=4", "max_new_tokens=4", *words)
+        texts = make_texts(chosen, make_builder(tmp_path, plan_only=plan_only))
+        sources = (texts.human_rows, texts.model_rows, texts.dataset.spare_rows)
+        texts.featurizer.compute([(one, (Probe.need,)) for one in sources], texts.decoder)
+
+        def measure(metric: Metric, system: Any = "model", others: Sequence[TextRows] = (), **change: Any) -> Any:
+            runner = MetricRunner(replace(chosen, **change), texts.featurizer, texts.dataset.fingerprint, others)
+            model = texts.human_rows if system == "human" else texts.model_rows
+            return runner.measure(metric, system, texts.human_rows, model)
+
+        return texts, measure
+
+    seen.clear()
+    return make
+
+
+@pytest.mark.parametrize(
+    ("sides", "given"), [("two", ("human", "model")), ("one", ("model", "model")), ("human", ("human", "human"))]
+)
+def test_a_metric_is_given_the_sides_that_it_reads(start, sides, given):
+    _, measure = start()
+    got = measure(probe(sides=sides))
+    assert (got.result.status, got.result.values, got.system) == ("ok", {"probe": 4.0}, "model")
+    assert (seen[-1].human.system, seen[-1].model.system) == given
+
+
+def test_a_result_is_computed_once_and_the_human_row_is_a_system_of_human_texts(start):
+    texts, measure = start()
+    first, again = measure(probe()), measure(probe())
+    assert (first.artifact, first.result.values) == (again.artifact, again.result.values)
+    assert len(seen) == 1
+    runner = MetricRunner(texts.settings, texts.featurizer, texts.dataset.fingerprint)
+    human = texts.human_rows
+    rows = {system: runner.measure(probe(), system, human, human) for system in ("human", "model", "ceiling")}
+    assert rows["human"].artifact == rows["model"].artifact != rows["ceiling"].artifact
+    assert rows["human"].row().system == "human"
+
+
+def test_what_compute_and_replicates_share_is_prepared_once(start):
+    """And a metric of another package that prepares nothing, as `Probe`, is asked for its features alone."""
+    calls = []
+
+    def prepare(self, features):
+        calls.append("prepare")
+        return len(features.model)
+
+    def compute(self, features, prepared=None):
+        calls.append(("compute", prepared))
+        return self.result(features, "probe", {"probe": prepared})
+
+    def replicates(self, features, result, plan, prepared=None):
+        calls.append(("replicates", prepared))
+        return {}
+
+    _, measure = start("num_examples=12")  # intervals need ten prompts
+    shared = probe(prepare=prepare, compute=compute, replicates=replicates)
+    assert measure(shared, intervals=0).result.values == {"probe": 12}
+    assert calls == ["prepare", ("compute", 12)]
+    assert measure(shared).result.values == {"probe": 12}
+    assert calls[2:] == ["prepare", ("compute", 12), ("replicates", 12)]
+
+
+def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(start, caplog):
+    _, measure = start()
+    with caplog.at_level(logging.DEBUG):
+        got = measure(probe(act=raising(ZeroDivisionError("by 0\nand more"))))
+    assert (got.result.status, got.artifact, got.result.n_human, got.result.n_model) == ("failed", None, 4, 4)
+    (note,) = got.result.notes
+    assert re.fullmatch(r"failed with ZeroDivisionError: by 0 \(test_measure\.py, line \d+\)", note)
+    assert math.isnan(got.result.values["probe"])
+    assert "metric probe of model failed with ZeroDivisionError" in caplog.text
+    assert "Traceback" in caplog.text
+    mended = measure(probe())
+    assert (mended.result.status, mended.result.values) == ("ok", {"probe": 4.0})
+
+
+def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(start):
+    _, measure = start()
+    got = measure(probe(act=raising(UndefinedMetric("too few"))))
+    assert (got.result.status, got.result.notes) == ("undefined", ("too few",))
+    assert got.artifact is not None
+    with pytest.raises(DataError, match=r"^x\.csv: wrong$"):
+        measure(probe(name="other", act=raising(DataError("x.csv: wrong"))))
+
+
+def test_a_feature_that_a_system_cannot_have_leaves_the_metric_undefined(start):
+    texts, measure = start("embedder=none", "scoring=none")
+    need = Need("embeddings", by="embedder")
+    texts.featurizer.compute([(texts.human_rows, (need,)), (texts.model_rows, (need,))], texts.decoder)
+    got = measure(probe(need=need))
+    assert (got.result.status, got.artifact, got.result.n_model) == ("undefined", None, 4)
+    assert "no embedder: set embedder=" in got.result.notes[0]
+    assert seen == []
+
+
+def test_a_plan_waits_for_what_is_to_be_made(start):
+    texts, measure = start(plan_only=True)
+    assert measure(probe()) is None
+    assert ("measure", "probe model", "waits") in [(p.stage, p.what, p.state) for p in texts.featurizer.builder.plan]
+    assert seen == []
+
+
+def test_a_metric_of_the_grid_reads_its_other_systems_and_they_are_in_its_key(start):
+    texts, measure = start()
+    found, alone = set(), set()
+    for others in ((), (texts.human_rows,), (texts.human_rows, texts.model_rows)):
+        found.add(measure(probe(grid=True), others=others).artifact)
+        assert [side.system for side in seen[-1].others] == [source.role for source in others]
+        alone.add(measure(probe(name="alone"), others=others).artifact)
+    assert (len(found), len(alone)) == (3, 1)
+
+
+def test_judgments_come_of_their_file(start, tmp_path):
+    huse = Huse()
+    assert {need.kind for need in huse.needs()} == {"judgments"} | {need.kind for need in list_text_needs(huse)}
+    _, measure = start()
+    with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
+        measure(huse, judgments=str(tmp_path / "lost.csv"))
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n")
+    plain = digest_judgments(path, {})
+    assert plain == digest_file(path)
+    assert len({plain, digest_judgments(path, {"item": "a"}), digest_judgments(path, {"item": "b"})}) == 3
+    path.write_text("a,c\n")
+    assert digest_judgments(path, {}) != plain
+
+
+@pytest.mark.parametrize(
+    ("metric", "ids", "tokenizer", "said"),
+    [
+        ("gen_ppl", "generated", None, "token ids as generated"),
+        ("gen_ppl", "retokenized", None, "re-tokenized text"),
+        ("gen_ppl", "mixed", None, "token ids as generated where the file has them, else on re-tokenized text"),
+        ("gen_ppl", None, None, None),
+        ("gen_ppl", "generated", "another tokenizer", "re-tokenized text"),
+        ("compression_ratio", "generated", None, None),
+    ],
+)
+def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokenizer, said):
+    entry: Any = type("Entry", (), {"meta": {"ids": ids} if ids else {}})()
+    source = TextRows("model", entry, "data.arrow", tokenizer or tokenizer_digest(SCORER))
+    chosen = replace(settings(tmp_path), scorer=SCORER, embedder=None)
+    assert describe_token_ids(load_members("metric")[metric](), source, chosen) == said
+
+
+def measured(folder: Path, *words: str) -> tuple[RunRecord, dict[tuple[str, str], ResultRow]]:
+    record = read_record(run(settings(folder, *words), open_session(folder)).folder)
+    return record, {(row.system, row.metric): row for row in record.results}
+
+
+def test_without_scoring_models_metrics_that_need_them_say_what_to_type(tmp_path):
+    record, rows = measured(tmp_path, *NO_SCORING, "metric=[frechet,gen_ppl,distinct_n]")
+    for metric, role in (("gen_ppl", "scorer"), ("frechet", "embedder")):
+        assert rows["model", metric].status == "undefined"
+        (note,) = rows["model", metric].notes
+        assert note.startswith(f"no {role}: set {role}=gpt2-large (or scoring=gpt2-large")
+    assert (record.axes["scorer"], record.axes["embedder"]) == (None, None)
+
+
+def test_without_a_scorer_the_tokens_are_those_of_the_model_under_test(tmp_path):
+    """Both bundled models have one tokenizer: what they count is comparable, and the same as with a scorer of it."""
+    words = (*NO_SCORING, "metric=[zipf]")
+    (record, small), (_, large) = (measured(tmp_path, *words, f"model={model}") for model in ("docs-s", "docs-m"))
+    facts = [parse_signature(rows["model", "zipf"].signature) for rows in (small, large)]
+    assert facts[0] == facts[1]
+    assert facts[0]["tokens"].startswith("model@")
+    assert "scorer" not in facts[0]
+    assert "text statistics count tokens of docs-s, the model under test: no scorer is set" in record.notes
+    _, scored = measured(tmp_path, "metric=[zipf]", "model=docs-s")
+    assert scored["model", "zipf"].values == small["model", "zipf"].values
+    assert scored["model", "zipf"].signature != small["model", "zipf"].signature
+
+
+def test_imported_texts_without_a_scorer_are_cut_and_counted_by_words(tmp_path):
+    path = tmp_path / "theirs.jsonl"
+    write_jsonl(path, [{"id": i, "text": f" one two three four five six seven {i}"} for i in range(8)])
+    words = (*NO_SCORING, "metric=[length,distinct_n]", f"generations={path}", "max_new_tokens=5")
+    record, rows = measured(tmp_path, *words)
+    assert (rows["model", "length"].values["length"], rows["human", "length"].values["length"]) == (5, 5)
+    facts = parse_signature(rows["model", "distinct_n"].signature)
+    assert (facts["tokens"], facts["length"]) == ("words", "5 words")
+    assert "text statistics count whitespace words: no scorer is set" in record.notes
+    assert any("cut at 5 whitespace words" in note for note in record.notes)
+    assert any("of 8 texts were cut at 5 words" in note for note in record.notes)
+
+
+def test_a_scoring_model_out_of_its_domain_is_named_in_notes_and_signatures(tmp_path):
+    record, rows = measured(tmp_path, "scoring=docs-m", "metric=[frechet,gen_ppl]")
+    assert parse_signature(rows["model", "gen_ppl"].signature)["scorer"].endswith(f"({OUT_OF_DOMAIN})")
+    assert parse_signature(rows["model", "frechet"].signature)["embedder"].endswith(f"({OUT_OF_DOMAIN})")
+    warning = "docs-m was trained on docstrings only: do not trust its scores here"
+    assert {f"scorer {warning}", f"embedder {warning}"} <= set(record.notes)
+    record, _ = measured(tmp_path, "scoring=docs-m", "metric=[frechet]")  # only what the metrics read is told
+    assert f"scorer {warning}" not in record.notes
+    small: Any = build_settings(config("num_examples=4", "max_new_tokens=8", f"outputs_dir={tmp_path / 'out'}"))
+    record = read_record(run(small, open_session(tmp_path)).folder)  # docs at home says nothing
+    assert not any("docstrings" in note or "domain" in note or "no scorer" in note for note in record.notes)
+    signatures = "".join(row.signature for row in record.results)
+    assert OUT_OF_DOMAIN not in signatures
+    assert "|tokens:" not in signatures
+
+
+def test_a_scorer_is_compared_with_its_card(tmp_path):
+    own = read_card_perplexity(SCORER)
+    assert own == 59.16
+    assert compare_with_card(SCORER, 2 * own - 1) is None
+    assert compare_with_card(SCORER, 530.4) == (
+        "scorer docs-m: perplexity 530 on the human side, 59 on its own validation text: these texts are outside its "
+        "domain"
+    )
+    assert compare_with_card(SCORER, math.nan) is None
+    without = replace(SCORER, path=str(tmp_path))
+    assert math.isnan(read_card_perplexity(without))
+    assert compare_with_card(without, 1e9) is None
+    (tmp_path / "README.md").write_text("# A model\n\nValidation perplexity was never measured.\n")
+    assert math.isnan(read_card_perplexity(without))
+
+
+def test_texts_far_from_the_scorers_domain_are_told_aloud_once(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    path = tmp_path / "odd.jsonl"
+    lines = [{"prompt": f"{i}", "human": " Zwölf Boxkämpfer jagen Viktor quer über den großen Deich"} for i in range(8)]
+    write_jsonl(path, lines)
+    session = open_session(tmp_path)
+    for decoder in ("greedy", "nucleus"):
+        words = (f"task.path={path}", "metric=[gen_ppl]", f"decoder={decoder}")
+        record = read_record(run(settings(tmp_path, *words), session).folder)
+        assert any("outside its domain" in note for note in record.notes)
+    assert sum("outside its domain" in line for line in caplog.messages) == 1

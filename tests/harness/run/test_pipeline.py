@@ -1,0 +1,299 @@
+"""What a run says of itself: counts, a plan that lists the same artifacts, its record, explanations, and judgments alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openended.harness.core.errors import DataError, UndefinedMetric
+from openended.harness.core.io import read_json
+from openended.harness.core.types import Generation, MetricResult
+from openended.harness.run.array_files import save_result
+from openended.harness.run.judgments import run_judgments, select_metrics_for_file
+from openended.harness.run.measure import SystemResult
+from openended.harness.run.pipeline import plan, run
+from openended.harness.run.run_record import write_explanations, write_record
+from openended.harness.storage import store as store_module
+from openended.harness.storage.record import EXPLAIN, read_record
+from openended.harness.storage.rows import Row, write_rows
+from openended.metrics.knn_precision_recall import KnnPrecisionRecall
+from openended.metrics.mauve import Mauve
+from tests.harness.run.small import ONE_MODEL, make_builder, open_session, settings
+from tests.helpers import openended, write_jsonl
+
+METRICS = "metric=[frechet,gen_ppl,ppl,zipf]"
+
+
+def test_a_plan_lists_what_a_run_makes_and_counts_are_of_artifacts(tmp_path):
+    made, session = settings(tmp_path, *ONE_MODEL, METRICS), open_session(tmp_path)
+    before = plan(made, session)
+    assert session.loads == []
+    assert {step.state for step in before.plan} == {"make", "waits"}
+    first = run(made, open_session(tmp_path))
+    manifests = list((tmp_path / "out" / "store").glob("*/*/*/manifest.json"))
+    assert first.num_computed == len(first.plan) == len(manifests)
+    assert len({(step.stage, step.what) for step in first.plan}) == len(first.plan)
+    assert len({step.key for step in first.plan}) == len(first.plan)
+    after = plan(made, open_session(tmp_path))
+    assert [replace(step, state="hit") for step in first.plan] == list(after.plan)
+    assert {(s.stage, s.what) for s in before.plan} == {(s.stage, s.what) for s in after.plan}
+    again = run(made, open_session(tmp_path))
+    assert (again.num_computed, len(again.plan), again.folder) == (0, first.num_computed, first.folder)
+    record = read_record(first.folder)
+    assert len(record.inputs) == first.num_computed + 1  # and the task's data
+    assert record.provenance == {}
+
+
+def test_a_record_says_where_a_cached_artifact_came_from(tmp_path, monkeypatch):
+    now = store_module.describe_environment()
+
+    def elsewhere() -> dict[str, Any]:
+        return {**now, "packages": {**now["packages"], "numpy": "0.1"}, "git": {**now["git"], "commit": "c0ffee"}}
+
+    monkeypatch.setattr(store_module, "describe_environment", elsewhere)
+    first = run(settings(tmp_path, *ONE_MODEL, "metric=[gen_ppl]"), open_session(tmp_path))
+    monkeypatch.undo()
+    (manifest,) = (tmp_path / "out/store/generate").glob("*/*/manifest.json")
+    told = read_json(manifest)
+    assert (told["maker"]["packages"]["numpy"], told["meta"]["device"]) == ("0.1", "cpu")
+    again = run(settings(tmp_path, *ONE_MODEL, "metric=[gen_ppl,zipf]"), open_session(tmp_path))
+    assert again.folder != first.folder
+    record = read_record(again.folder)
+    own = {name for name in record.inputs if name.startswith("measure:zipf")}
+    assert set(record.provenance) == set(record.inputs) - own - {"task"}
+    source: Any = record.provenance["generate:docs-s greedy"]
+    assert (source["packages"], source["git"]["commit"], source["device"]) == ({"numpy": "0.1"}, "c0ffee", "cpu")
+
+
+def test_human_sides_outlive_a_run_and_others_do_not(tmp_path):
+    session = open_session(tmp_path)
+    run(settings(tmp_path, *ONE_MODEL, "metric=[frechet]"), session)
+    kept = len(session.sides)
+    for seed in range(4):
+        run(settings(tmp_path, *ONE_MODEL, "metric=[frechet]", "decoder=ancestral", f"seed={seed}"), session)
+        assert len(session.sides) <= kept
+
+
+def test_a_run_that_says_the_same_is_recorded_once(tmp_path):
+    def write(*, task: str = "t", **change: Any) -> Any:
+        chosen, builder = replace(settings(tmp_path), **change), make_builder(tmp_path)
+        facts: dict[str, Any] = {"decoder": chosen.decoder, "human": None, "task": task}
+        return write_record(chosen, builder, [], **facts, notes=("a note",), overrides=())
+
+    first = write()
+    assert (read_record(first).notes, first.parent) == (("a note",), tmp_path / "out" / "runs" / "test")
+    assert write(seed=7) == first  # greedy: the seed changes nothing
+    assert write(max_new_tokens=3) != first
+    assert write(task="other") != first
+
+
+def rows(path, samples):
+    texts = [Generation(f"t/{i}", sample, "words", (), "eos", 0.0) for i in range(4) for sample in range(samples)]
+    write_rows(path, [Row("p", (), text) for text in texts])
+    return SimpleNamespace(path=path)
+
+
+def measured(store, name, system, arrays):
+    result = MetricResult("m", "m|v:1", "x", {"x": 0.5}, 4, 8, arrays=arrays)
+    (store / name).mkdir(parents=True)
+    save_result(store / name, result)
+    return SystemResult(system, Mauve(), result, name)
+
+
+def test_explanations_name_texts_and_not_their_words(tmp_path):
+    human, model = rows(tmp_path / "h.arrow", 1), rows(tmp_path / "m.arrow", 2)
+    cell = {
+        "cell": np.array([7]), "cell_shares": np.array([[0.5, 0.0]]),
+        "cell_human_rows": np.array([[3, 0, -1]]), "cell_model_rows": np.array([[-1, -1, -1]]),
+    }  # fmt: skip
+    missed = {"missed_human_rows": np.arange(0), "missed_model_rows": np.array([1, 7])}
+    ratio = {"ratio_model_rows": np.array([5]), "ratio_model": np.array([-2.5])}
+    results = [
+        measured(tmp_path, "a", "ceiling", cell),
+        measured(tmp_path, "b", "model", cell),
+        measured(tmp_path, "c", "model", missed),
+        measured(tmp_path, "d", "model", ratio),
+        measured(tmp_path, "e", "model", {"precision": np.zeros(3)}),
+    ]
+    write_explanations(tmp_path, tmp_path, results, human, model)
+    text = (tmp_path / EXPLAIN).read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert "words" not in text
+    assert [line["kind"] for line in lines] == ["cell", "missed", "missed", "ratio"]
+    assert lines[0]["human"] == ["t/3#0", "t/0#0"]
+    assert (lines[0]["model"], lines[0]["human_share"], lines[0]["cell"]) == ([], 0.5, 7)
+    assert [line["count"] for line in lines[1:3]] == [0, 2]
+    assert lines[2]["texts"] == ["t/0#1", "t/3#1"]
+    assert (lines[3]["side"], lines[3]["texts"], lines[3]["log_ratio"]) == ("model", ["t/2#1"], [-2.5])
+    assert all(line["signature"] == "m|v:1" for line in lines)
+
+
+def test_nothing_to_explain_leaves_no_file(tmp_path):
+    without = SystemResult("model", Mauve(), MetricResult("m", "m", "x", {}, 0, 0), None)
+    nothing: Any = SimpleNamespace()
+    write_explanations(tmp_path, tmp_path, [measured(tmp_path, "a", "model", {}), without], nothing, nothing)
+    assert not (tmp_path / EXPLAIN).exists()
+
+
+SMALL = ["num_examples=8", "max_new_tokens=4"]
+REFUSED = {
+    "no metric": (["metric=[]"], "metric: expected at least one metric"),
+    "no judgments": (["metric=[huse]"], "metric.huse: needs human judgments; add judgments=FILE"),
+    "no judgments beside others": (["metric=[zipf,bradley_terry]"], "metric.bradley_terry: needs human judgments"),
+    "lost judgments": (["metric=[huse]", "judgments=lost.csv", "decoder=nucleus"], "judgments: no such file: lost.csv"),
+    "wrong judgments": (["metric=[huse]", "judgments=wrong.csv", "decoder=nucleus"], "wrong.csv"),
+    "judgments of a grid": (["metric=[bradley_terry]", "judgments=simulated:mauve"], "rates the texts of a whole grid"),
+    "too many cells": (["metric.mauve.num_buckets=5000"], "num_buckets=5000: needs 5,000 texts"),
+    "a server that cannot score": (["scorer=openai", "scorer.path=m", "metric=[gen_ppl]"], "needs tokenizer=HUB_ID"),
+    "a server that cannot rank": (
+        ["scorer=openai", "scorer.path=m", "scorer.tokenizer=bundled:docs-s", "metric=[rank_histogram]"],
+        "cannot do rank",
+    ),
+    "negative seed": (["seed=-1"], "seed: expected 0 or more, got -1"),
+    "texts alone": (["task=texts", "task.path=human.jsonl"], "task texts has no prompts: add generations=FILE"),
+    "unused option": (
+        ["task=texts", "task.path=human.jsonl", "generations=one.jsonl", "decoder.p=0.3"],
+        "generates nothing, so these options have no effect: decoder.p=0.3",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_jsonl(tmp_path / "human.jsonl", [{"text": f"the cat number {i} sat on a mat"} for i in range(60)])
+    write_jsonl(tmp_path / "one.jsonl", [{"text": "a dog ran over the hill and far away"}])
+    (tmp_path / "wrong.csv").write_text("a,b\n1,2\n")
+    return tmp_path
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("how", [[], ["plan_only=true"], ["-m", "samples=1,2"]], ids=["run", "plan", "grid"])
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_run_without_a_value_is_refused_before_anything_is_generated(case, how, folder):
+    words, message = REFUSED[case]
+    if how[:1] == ["-m"] and case in ("judgments of a grid", "unused option"):
+        pytest.skip("allowed, or the axis itself has no effect")
+    sizes = [] if "task=texts" in words else SMALL
+    done = openended(*how, *words, *sizes, cwd=folder, verbose=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert message in done.stderr
+    assert not list(folder.glob("outputs/store/generate/*"))
+    assert not (folder / "outputs/runs").exists()
+    assert not (folder / "outputs/grids").exists()
+
+
+def test_texts_are_compared_whole_and_few_of_them_are_a_warning(folder):
+    long = " ".join(f"word{i}" for i in range(200))
+    write_jsonl(folder / "one.jsonl", [{"text": long}])
+    words = ["task=texts", "task.path=human.jsonl", "generations=one.jsonl", "metric=[length]", "scorer=none"]
+    done = openended(*words, cwd=folder, verbose=False)
+    assert done.returncode == 0, done.stderr
+    assert "one.jsonl: 1 text beside 60 human texts: values of so few texts say little" in done.stderr
+    assert "200" in done.stdout
+    assert "whole texts" in done.stdout
+
+
+def test_too_few_texts_for_an_option_that_was_set():
+    assert Mauve().explain_too_few(4, 4) == ""
+    assert Mauve(num_buckets=8).explain_too_few(4, 4) == ""
+    assert Mauve(num_buckets=9).explain_too_few(4, 4).startswith("num_buckets=9: needs 9 texts")
+    assert Mauve(num_buckets=9, cluster_fit="joint").explain_too_few(4, 4) == ""
+    assert Mauve(num_buckets=8, cluster_fit="reference").explain_too_few(4, 40) != ""
+    assert Mauve(num_buckets=1000, quantizer="residual_kmeans").explain_too_few(5, 5) == ""
+    assert KnnPrecisionRecall().explain_too_few(2, 2) == ""
+    assert KnnPrecisionRecall(k=9).explain_too_few(9, 20).startswith("k=9")
+
+
+ARENA = (
+    "\ufeffquestion_id;model_a;model_b;winner;judge\n1;x;y;model_a;j1\n2;x;y;tie (bothbad);j1\n3;y;x;y;j2\n4;x;y;;j2\n"
+)
+PAIRS = "item,system_a,system_b,outcome\n1,a,b,a\n2,a,b,b\n3,a,b,a\n"
+
+
+def test_the_metrics_are_those_that_the_file_feeds(tmp_path):
+    ratings, pairs, other = (tmp_path / name for name in ("ratings.csv", "pairs.csv", "other.csv"))
+    ratings.write_text("example_id,system,rating\n1,human,3\n1,model,4\n")
+    pairs.write_text(PAIRS)
+    other.write_text("a,b\n1,2\n")
+    for path, name in ((ratings, "huse"), (pairs, "bradley_terry")):
+        words = [f"judgments={path}"]
+        assert [m.name for m in select_metrics_for_file(settings(tmp_path, *words), words).metrics] == [name]
+    words = [f"judgments={pairs}", "metric=[huse]"]
+    chosen = settings(tmp_path, *words)
+    assert select_metrics_for_file(chosen, words) is chosen
+    words = [f"judgments={other}"]
+    with pytest.raises(DataError, match=r"has the columns a, b: neither ratings .* nor comparisons"):
+        select_metrics_for_file(settings(tmp_path, *words), words)
+
+
+def test_arena_votes_need_two_words_and_empty_ones_are_counted(tmp_path):
+    (tmp_path / "arena.csv").write_text(ARENA, encoding="utf-8")
+    done = openended("judgments=arena.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "arena.csv:5: no outcome; metric=[bradley_terry] metric.bradley_terry.empty=skip" in done.stderr
+    done = openended("judgments=arena.csv", "metric=[bradley_terry]", "metric.bradley_terry.empty=skip", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "3 comparisons of 2 players (x, y); 1 ties (half)" in done.stdout
+    assert "1 without an outcome left out" in done.stdout
+    assert "Preferred by people" in done.stdout
+    assert "[95 % CI]" in done.stdout
+    assert "±" not in done.stdout  # one run: no standard deviation over seeds
+
+
+def test_columns_of_any_name_are_mapped_and_enter_the_signature(tmp_path):
+    (tmp_path / "own.tsv").write_text("who\tother\tsays\nx\ty\t1\ny\tx\t1\nx\ty\t2\n")
+    words = "judgment_columns={system_a: who, system_b: other, outcome: says}"
+    done = openended("judgments=own.tsv", words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "3 comparisons of 2 players (x, y)" in done.stdout
+    assert "columns:outcome=says+system_a=who+system_b=other" in done.stdout.replace("\n", "").replace(" ", "")
+    done = openended("judgments=own.tsv", words.replace("says", "said"), cwd=tmp_path)
+    assert "judgment_columns: no column 'said'; did you mean 'says'" in done.stderr
+
+
+def test_the_interval_of_huse_stands_in_the_table(tmp_path):
+    done = openended("judgments=bundled:example_ratings.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.strip().startswith("rated"))
+    assert row.count("[") == 1
+    assert "HUSE (low)" not in done.stdout
+
+
+def test_judgments_are_alone_where_no_metric_reads_a_text_and_no_texts_are_given(tmp_path):
+    given, pairs = "judgments=x.csv", "metric=[bradley_terry]"
+    assert settings(tmp_path, given, pairs).is_judgments_only()
+    for words in ((pairs,), (given, "metric=[bradley_terry,zipf]"), (given, pairs, "generations=x.jsonl")):
+        assert not settings(tmp_path, *words).is_judgments_only(), words
+
+
+def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text(PAIRS)
+    words = (f"judgments={path}", "metric=[bradley_terry]")
+    planned = run_judgments(settings(tmp_path, *words, "plan_only=true"), open_session(tmp_path))
+    assert [(step.stage, step.state) for step in planned.plan] == [("measure", "make")]
+    assert not list(tmp_path.rglob("record.json"))
+    first = run_judgments(settings(tmp_path, *words), open_session(tmp_path))
+    record = read_record(first.folder)
+    assert (record.spec["model"], record.spec["decoder"], record.spec["scorer"]) == (None, None, None)
+    assert [(row.system, row.metric, row.status) for row in record.results] == [("model", "bradley_terry", "ok")]
+    again = run_judgments(settings(tmp_path, *words), open_session(tmp_path))
+    assert (first.num_computed, again.num_computed, again.folder) == (1, 0, first.folder)
+    path.write_text(path.read_text() + "4,a,b,b\n")
+    assert run_judgments(settings(tmp_path, *words), open_session(tmp_path)).num_computed == 1
+
+
+def test_judgments_without_their_file_or_for_a_metric_of_texts_are_refused(tmp_path):
+    lost, session = settings(tmp_path, f"judgments={tmp_path}/lost.csv", "metric=[bradley_terry]"), open_session(tmp_path)
+    for call in (lambda: run_judgments(lost, session), lambda: select_metrics_for_file(lost, ["judgments=lost.csv"])):
+        with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
+            call()
+    path = tmp_path / "pairs.csv"
+    path.write_text(PAIRS)
+    with pytest.raises(UndefinedMetric, match="zipf needs texts, not judgments"):
+        run_judgments(settings(tmp_path, f"judgments={path}", "metric=[zipf]"), session)

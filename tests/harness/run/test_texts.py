@@ -1,0 +1,340 @@
+"""Both sides of a run: the human side and its ceiling, texts that are generated, and texts that are imported."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.signature import parse_signature
+from openended.harness.core.types import Ragged
+from openended.harness.decoders.base import GenerationRequest, Prompt
+from openended.harness.decoders.sampling import Temperature
+from openended.harness.models.backend import ScoringRequest
+from openended.harness.models.spec import ModelSpec
+from openended.harness.report.build import build_report
+from openended.harness.run.artifacts import ArtifactBuilder, TextRows
+from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
+from openended.harness.run.generate import check_start_token, generate
+from openended.harness.run.import_texts import (
+    DAMAGE_VERSION,
+    NAIVE_VERSION,
+    digest_corpus,
+    import_generations,
+    load_corpus,
+)
+from openended.harness.run.notes import compute_perplexity
+from openended.harness.run.pipeline import RunTexts, make_texts, plan, run
+from openended.harness.run.settings import Settings
+from openended.harness.storage.record import RunRecord, read_record
+from openended.harness.storage.rows import RowFile
+from tests.harness.run.small import make_builder, open_session, settings
+from tests.helpers import copy_without, ragged, tiny_model, write_jsonl
+
+SMALL = ("metric=[zipf]", "num_examples=3", "max_new_tokens=4", "runtime.progress=false")
+
+
+def start(folder: Path, *words: str, plan_only: bool = False) -> tuple[Settings, ArtifactBuilder, Dataset]:
+    chosen, builder = settings(folder, *SMALL, *words), make_builder(folder, plan_only=plan_only)
+    return chosen, builder, load_dataset(chosen, fetch_task(chosen.task, builder), builder)
+
+
+def generated(folder: Path, *words: str) -> TextRows:
+    chosen, builder, dataset = start(folder, *words)
+    return generate(chosen, builder, dataset, chosen.decoder)
+
+
+def imported(folder: Path, *words: str) -> TextRows:
+    return import_generations(*start(folder, *words))
+
+
+def key(source: TextRows) -> str:
+    assert source.entry is not None
+    return source.entry.key
+
+
+def test_every_prompt_has_its_samples_and_its_rows_are_those_of_the_model(tmp_path):
+    rows = RowFile(generated(tmp_path, "decoder=ancestral", "samples=2").path)
+    assert rows.ids == ("jsonl/000000",) * 2 + ("jsonl/000001",) * 2 + ("jsonl/000002",) * 2
+    assert rows.samples == (0, 1) * 3
+    assert rows.prompts[0] == "Return 0 and"
+    assert 0 < max(rows.token_ids.lengths) <= 4
+
+
+def test_the_seed_is_in_the_key_where_something_is_drawn(tmp_path):
+    greedy, ancestral = (
+        {key(generated(tmp_path, f"decoder={name}", f"seed={seed}")) for seed in (0, 1)}
+        for name in ("greedy", "ancestral")
+    )
+    assert (len(greedy), len(ancestral)) == (1, 2)
+
+
+def test_what_can_change_a_text_is_in_the_key_and_how_a_run_is_carried_out_is_not(tmp_path):
+    plain = key(generated(tmp_path))
+    for word in ("runtime.batch_size=1", "runtime.flush_seconds=9", "metric=[distinct_n]", "scoring=none"):
+        assert key(generated(tmp_path, word)) == plain, word
+    other = ["max_new_tokens=3", "min_new_tokens=2", "samples=2", "num_examples=2", "decoder.repetition_penalty=1.2"]
+    assert len({plain, *(key(generated(tmp_path, word)) for word in other)}) == 1 + len(other)
+
+
+def test_what_cannot_generate_is_refused_before_a_model_loads(tmp_path):
+    chosen, builder, dataset = start(tmp_path)
+    with pytest.raises(SpecError, match="model, decoder and max_new_tokens: expected values"):
+        generate(chosen, builder, dataset, None)
+    chosen, builder, dataset = start(tmp_path, "max_new_tokens=100000")
+    with pytest.raises(SpecError, match="max_new_tokens=100000 after a prompt of"):
+        generate(chosen, builder, dataset, chosen.decoder)
+    assert builder.session.loads == []
+
+
+@pytest.mark.parametrize("name", ["greedy", "adversarial"])
+def test_a_plan_waits_for_the_prompts_and_loads_nothing(tmp_path, name):
+    chosen, builder, dataset = start(tmp_path, f"decoder={name}", plan_only=True)
+    assert generate(chosen, builder, dataset, chosen.decoder).digest is None
+    assert [(step.stage, step.state) for step in builder.plan][-1] == ("generate", "waits")
+    assert builder.session.loads == []
+
+
+def test_a_decoder_that_still_needs_a_number_waits_even_where_the_prompts_are_there(tmp_path):
+    chosen, builder, dataset = start(tmp_path, "decoder=adversarial")
+    source = generate(chosen, builder, dataset, chosen.decoder)
+    assert (source.entry, builder.plan[-1].state) == (None, "waits")
+    assert builder.session.loads == []
+    assert generate(chosen, builder, dataset, replace(chosen.decoder, human_ppl=20.0)).entry is not None
+
+
+def test_a_decoder_that_aims_at_human_text_is_resolved_before_it_generates(tmp_path):
+    chosen = settings(tmp_path, *SMALL, "decoder=adversarial")
+    planned, made = (make_texts(chosen, make_builder(tmp_path, plan_only=only)) for only in (True, False))
+    assert planned.decoder is chosen.decoder
+    assert planned.model_rows.entry is None
+    assert made.decoder.human_ppl > 1
+    assert (made.model_rows.entry.meta["n"], made.model_rows.num_texts) == (3, 3)
+
+
+def test_perplexity_is_the_exponent_of_the_mean_and_1_of_no_token():
+    assert math.isclose(compute_perplexity(Ragged(np.log([2.0, 8.0]), np.array([0, 1, 2]))), 4.0)
+    assert compute_perplexity(Ragged(np.zeros(0), np.array([0]))) == 1.0
+
+
+def test_a_model_without_a_start_token_is_refused_with_what_to_set(tmp_path):
+    spec = copy_without(tiny_model(tmp_path / "tiny"), tmp_path)
+    check_start_token(spec)
+    for name in ("config.json", "generation_config.json"):
+        path = Path(spec.path) / name
+        config = {k: v for k, v in json.loads(path.read_text()).items() if k not in ("bos_token_id", "eos_token_id")}
+        path.write_text(json.dumps(config))
+    with pytest.raises(SpecError, match=r"no start token for an empty prompt; set bos_token_id") as caught:
+        check_start_token(ModelSpec(path=spec.path))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_first_token_is_scored_only_after_a_start_token(tmp_path):
+    lm: Any = ModelSpec(path=str(tiny_model(tmp_path / "tiny"))).load()
+    prompts, texts = ragged([[], []]), ragged([[5, 6, 7], [8]])
+    request = ScoringRequest(prompts=prompts, continuations=texts, batch_size=2)
+    assert lm.score(request).lengths.tolist() == [2, 0]
+    with_start = lm.score(ScoringRequest(prompts=prompts, continuations=texts, bos=True, batch_size=2))
+    assert with_start.lengths.tolist() == [3, 1]
+    # The start token as a prompt gives the same losses.
+    as_prompt = ScoringRequest(prompts=ragged([[0], [0]]), continuations=texts, batch_size=2)
+    np.testing.assert_allclose(with_start.values, lm.score(as_prompt).values, atol=1e-6)
+
+
+def test_texts_go_on_after_an_end_token(tmp_path):
+    lm: Any = ModelSpec(path=str(tiny_model(tmp_path / "tiny"))).load()
+    prompts = [Prompt(f"t/{i}", 0, (), "") for i in range(40)]
+
+    def generate_all(*, continues: bool):
+        out: list[Any] = []
+        request = GenerationRequest(
+            prompts=prompts, decoder=Temperature(temperature=1.0), seed=0, max_new_tokens=40, batch_size=8,
+            continue_after_end=continues,
+        )  # fmt: skip
+        lm.generate(request, out.extend)
+        return {g.example_id: g for g in out}
+
+    stopped, continued = generate_all(continues=False), generate_all(continues=True)
+    ended = [i for i, g in stopped.items() if g.stop == "eos"]
+    assert ended  # one token in 257 is the end token
+    for i, text in continued.items():
+        assert (len(text.token_ids), text.stop) == (40, "length")
+        assert text.token_ids[: len(stopped[i].token_ids)] == stopped[i].token_ids
+    assert all(continued[i].token_ids[len(stopped[i].token_ids)] == 0 for i in ended)
+
+
+def texts_file(path: Path, *rows: str) -> str:
+    write_jsonl(path, ({"text": row} for row in rows))
+    return f"generations={path}"
+
+
+def test_a_file_is_known_by_its_bytes_and_paired_with_the_prompts(tmp_path):
+    first = imported(tmp_path, texts_file(tmp_path / "a.jsonl", " one", " two", " three"))
+    assert list(zip(RowFile(first.path).ids, RowFile(first.path).texts, strict=True))[1] == ("jsonl/000001", " two")
+    assert first.entry is not None
+    assert first.entry.meta["n"] == 3
+    assert key(imported(tmp_path, texts_file(tmp_path / "b.jsonl", " one", " two", " three"))) == key(first)
+    assert key(imported(tmp_path, texts_file(tmp_path / "a.jsonl", " one", " two", " 3"))) != key(first)
+
+
+def test_loose_texts_are_numbered_by_the_task_and_need_none_of_its_examples(tmp_path):
+    (tmp_path / "human.jsonl").write_text('{"text": "x y"}\n{"text": "z"}\n{"text": "w"}\n')
+    task = ("task=texts", f"task.path={tmp_path}/human.jsonl")
+    given = texts_file(tmp_path / "a.jsonl", "one", "two", "three", "four")
+    first = imported(tmp_path, *task, given)
+    assert (RowFile(first.path).ids[-1], RowFile(first.path).texts) == ("texts/000002", ["one", "two", "three"])
+    assert RowFile(imported(tmp_path, *task, given, "num_examples=all").path).texts[-1] == "four"
+    (tmp_path / "human.jsonl").write_text('{"text": "another"}\n{"text": "z"}\n{"text": "w"}\n')
+    assert key(imported(tmp_path, *task, given)) == key(first)
+
+
+def test_a_system_that_the_task_holds_is_known_by_its_name_and_by_the_data(tmp_path):
+    path = tmp_path / "news.csv"
+    task = ("task=ag_news", f"task.path={path}", "max_new_tokens=null")
+    for word in ("old", "new"):
+        path.write_text("".join(f'"{1 + i % 4}","Title {i}","{word} text of topic {i % 4}"\n' for i in range(80)))
+        world, sports = (imported(tmp_path, *task, f"generations='topics:{name}'") for name in ("world", "sports"))
+        assert all(f"{word} text of topic 1" in text for text in RowFile(sports.path).texts)
+        assert len(RowFile(sports.path)) == 3
+        assert len({key(world), key(sports)}) == 2
+    assert world.entry is not None
+    assert world.entry.meta["n"] == 3
+
+
+def test_a_file_that_is_not_there_is_an_error_and_in_a_plan_a_remark(tmp_path):
+    words = f"generations={tmp_path}/lost.jsonl"
+    with pytest.raises(DataError, match=r"generations: no such file: .*lost\.jsonl"):
+        imported(tmp_path, words)
+    chosen, builder, dataset = start(tmp_path, words, plan_only=True)
+    assert import_generations(chosen, builder, dataset).digest is None
+    assert any("no such file" in str(missing) for missing in builder.missing)
+
+
+def build(folder: Path, *words: str, plan_only: bool = False) -> RunTexts:
+    return make_texts(settings(folder, *words), make_builder(folder, plan_only=plan_only))
+
+
+def test_naive_texts_are_made_of_human_texts_that_are_not_compared(tmp_path):
+    texts = build(tmp_path, "generations=naive:memorizer")
+    model, human = list(RowFile(texts.model_rows.path)), list(RowFile(texts.human_rows.path))
+    spare = {row.generation.text for row in RowFile(texts.dataset.spare_rows.path)}
+    assert [(r.generation.example_id, r.prompt) for r in model] == [(r.generation.example_id, r.prompt) for r in human]
+    assert all(any(text.startswith(row.generation.text) for text in spare) for row in model)
+    assert "learned from 8 human texts" in texts.model_rows.entry.meta["notes"][0]
+    keys = {
+        key(build(tmp_path, f"generations=naive:{kind}", f"seed={seed}").model_rows)
+        for kind in ("unigram", "unigram:3")
+        for seed in (0, 1)
+    }
+    assert len(keys) == 4
+    assert NAIVE_VERSION == 1  # raise it, and this number, when the texts of a seed change
+    assert key(build(tmp_path, "generations=naive:unigram:64").model_rows) in keys
+
+
+def test_damaged_rows_are_human_texts_that_are_not_compared_with_tokens_of_their_own(tmp_path):
+    texts = build(tmp_path, "generations=damage:none")
+    spare = list(RowFile(texts.dataset.spare_rows.path))
+    assert [(r.prompt, r.generation.text, r.generation.token_ids) for r in RowFile(texts.model_rows.path)] == [
+        (r.prompt, r.generation.text, r.generation.token_ids) for r in spare
+    ]
+    assert "human texts that are not compared, damaged" in texts.model_rows.entry.meta["notes"][0]
+    rows = list(RowFile(build(tmp_path, "generations=damage:truncation:50").model_rows.path))
+    assert [row.prompt for row in rows] == [row.prompt for row in spare]
+    for before, after in zip(spare, rows, strict=True):
+        assert before.generation.text.startswith(after.generation.text)
+        assert 0 < len(after.generation.token_ids) < len(before.generation.token_ids)
+    first, second = (
+        key(build(tmp_path, "generations=damage:random_middle:60", f"seed={s}").model_rows) for s in (0, 1)
+    )
+    assert first != second
+    assert DAMAGE_VERSION == 1  # raise it, and this number, when the texts of a seed change
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "message"),
+    [("naive:unigram", 16, "has none left; set a smaller num_examples"), ("damage:negation:5", 14, "num_examples=8")],
+)
+def test_a_plan_makes_nothing_and_a_task_without_spare_texts_is_refused(tmp_path, name, count, message):
+    assert build(tmp_path, f"generations={name}", plan_only=True).model_rows.entry is None
+    with pytest.raises(SpecError, match=message):
+        build(tmp_path, f"generations={name}", f"num_examples={count}")
+
+
+def test_a_corpus_is_read_and_a_missing_one_is_named(tmp_path):
+    path = write_jsonl(tmp_path / "train.jsonl", [{"text": "a b"}, {"text": "c"}])
+    assert load_corpus(path) == ["a b", "c"]
+    first = digest_corpus(path)
+    write_jsonl(path, [{"text": "a b"}])
+    assert digest_corpus(path) != first
+    with pytest.raises(DataError, match=r"no such file: .*; expected references, or a file of texts"):
+        digest_corpus(tmp_path / "none.jsonl")
+
+
+def measured(folder: Path, *words: str) -> RunRecord:
+    return read_record(run(settings(folder, *words), open_session(folder)).folder)
+
+
+def test_a_run_compares_with_the_corpus_and_says_where_lengths_differ(tmp_path):
+    path = write_jsonl(tmp_path / "train.jsonl", [{"text": "raise an error if the number 8 is too large."}])
+    words = ["metric=[novelty]", f"metric.novelty.corpus={path}", "metric.novelty.orders=[1]", "intervals=0"]
+    record = measured(tmp_path, *words, "generations=damage:none")
+    row = next(row for row in record.results if row.system == "model")
+    assert row.values["novelty_1"] < 0.2
+    assert "corpus_file:train.jsonl@" in row.signature
+    assert "median length" not in " ".join(record.notes)
+    record = measured(tmp_path, "metric=[length]", "generations=damage:truncation:50", "intervals=0")
+    (note,) = [note for note in record.notes if note.startswith("median length")]
+    assert "of the human texts" in note
+
+
+def get_row(record: RunRecord, system: str) -> Any:
+    (row,) = [r for r in record.results if (r.system, r.metric) == (system, "frechet")]
+    return row
+
+
+def compare(folder: Path, *words: str) -> RunRecord:
+    made = settings(folder, "metric=[frechet,zipf]", *words)
+    outcome = run(made, open_session(folder))
+    planned = {(s.stage, s.what) for s in plan(made, open_session(folder)).plan}  # the number of texts is known now
+    assert planned == {(s.stage, s.what) for s in outcome.plan}
+    return read_record(outcome.folder)
+
+
+def test_with_as_many_spare_texts_the_ceiling_is_of_the_systems_size(tmp_path):
+    record = compare(tmp_path, "num_examples=8")
+    assert get_row(record, "ceiling").status == "ok"
+    assert get_row(record, "ceiling").signature == get_row(record, "model").signature
+    entry = tmp_path / "out/store" / record.inputs["human:jsonl"]
+    human, more = (set(RowFile(entry / f"{name}.arrow").ids) for name in ("human", "more"))
+    assert (len(human), len(more), human & more) == (8, 8, set())
+
+
+def test_without_there_is_none_and_the_table_says_why(tmp_path):
+    row = get_row(compare(tmp_path, "num_examples=9"), "ceiling")
+    reason = "no human ceiling: it needs as many more human texts as a system has, 9; 7 were to spare"
+    assert (row.status, row.notes) == ("undefined", (reason,))
+    assert np.isnan(row.values["frechet"])
+    (folder,) = (tmp_path / "out/runs/test").iterdir()
+    (table,) = build_report([folder], tmp_path / "report", figures=False, page=False).tables
+    (human,) = [r for r in table.rows if r.system == "human"]
+    cells = {column.metric: cell for column, cell in zip(table.columns, human.cells, strict=True)}
+    assert reason in cells["frechet"].note
+    assert np.isfinite(cells["zipf"].value)
+
+
+def test_several_samples_need_as_many_more_human_texts(tmp_path):
+    record = compare(tmp_path, "num_examples=5", "samples=2", "decoder=nucleus")
+    assert get_row(record, "ceiling").status == "ok"
+    assert [parse_signature(get_row(record, s).signature)["n"] for s in ("ceiling", "model")] == ["5/10"] * 2
+    record = compare(tmp_path, "num_examples=6", "samples=2", "decoder=nucleus")
+    assert get_row(record, "ceiling").notes[0].endswith("as a system has, 12; 10 were to spare")
+    path = tmp_path / "theirs.jsonl"
+    write_jsonl(path, [{"id": i, "sample": s, "text": f" raise {s} of {i}"} for i in range(8) for s in range(2)])
+    record = measured(tmp_path, "metric=[frechet]", f"generations={path}")
+    assert get_row(record, "ceiling").notes[0].endswith("as a system has, 16; 8 were to spare")
