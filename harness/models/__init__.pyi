@@ -6,7 +6,7 @@ from .backend import (
     ScoringRequest as ScoringRequest,
     TextVectors as TextVectors,
 )
-from .chat import ChatTemplate as ChatTemplate, load_template as load_template, split_into_turns as split_into_turns
+from .chat import load_template as load_template, split_into_turns as split_into_turns
 from .check_finite import (
     check_finite as check_finite,
     check_logits as check_logits,

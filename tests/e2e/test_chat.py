@@ -77,7 +77,7 @@ def made_of(made: Any, session: Session) -> tuple[Any, ArtifactBuilder]:
 
 
 def side_of(made: Any, source: TextRows, need: Need) -> Side:
-    made.featurizer.make([(source, (need,))], made.decoder)
+    made.featurizer.compute([(source, (need,))], made.decoder)
     side: Side = made.featurizer.side(source, [need])
     return side
 
@@ -164,7 +164,7 @@ def test_another_template_is_another_key(tmp_path: Path, model: str, session: Se
 def test_a_plan_says_that_there_is_no_template(tmp_path: Path, session: Session) -> None:
     words = ("bundled:docs-s", "model.chat_template=true")
     (missing,) = plan(settings(tmp_path, *words), session).missing
-    assert "has no chat template; set model.chat_template=false" in missing.reason
+    assert "has no chat template; set model.chat_template=false" in str(missing)
     with pytest.raises(DataError, match="no chat template"):
         run(settings(tmp_path, *words), session)
 

@@ -118,7 +118,7 @@ def test_a_plan_says_which_files_to_fetch(tmp_path: Path, session: Session, monk
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     outcome = plan(settings(tmp_path, "task=webtext", "model=docs-s", "decoder=greedy"), session)
     (missing,) = outcome.missing
-    assert "webtext.test.jsonl; get it from https://openaipublic.blob.core.windows.net" in missing.reason
+    assert "webtext.test.jsonl; get it from https://openaipublic.blob.core.windows.net" in str(missing)
     assert not (tmp_path / "cache").exists()
 
 

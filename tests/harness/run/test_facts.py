@@ -43,9 +43,7 @@ def test_texts_that_are_cut_elsewhere_are_other_texts_whatever_the_tokenizer_is_
     one, same, other = human(tmp_path / "a"), human(tmp_path / "b", ids=(7,)), human(tmp_path / "c", text="sai")
     assert known("length", one)["texts"] == known("length", same)["texts"]  # GPT-2 in two repositories
     assert known("length", one)["texts"] != known("length", other)["texts"]
-    left, right = (
-        collect_axes(settings(), None, fingerprint="f", human=side.entry) for side in (one, other)
-    )
+    left, right = (collect_axes(settings(), None, fingerprint="f", human=side.entry) for side in (one, other))
     assert {name for name in left if left[name] != right[name]} == {"task.texts"}
 
 

@@ -214,9 +214,7 @@ def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(tmp_path, pas
     )
     assert (whole.lengths - tail.lengths).tolist() == [1, 2, 0]  # the first token of a text has no score
     np.testing.assert_allclose(whole[0][-len(tail[0]) :], tail[0], rtol=1e-5)
-    alone, after = (
-        vectors(passes.embed([EMBEDDER], rows, scope, [0])[0], tmp_path / f"v {scope}") for scope in scopes
-    )
+    alone, after = (vectors(passes.embed([EMBEDDER], rows, scope, [0])[0], tmp_path / f"v {scope}") for scope in scopes)
     assert not np.allclose(alone, after, atol=1e-3)
 
 

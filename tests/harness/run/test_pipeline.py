@@ -289,7 +289,10 @@ def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
 
 
 def test_judgments_without_their_file_or_for_a_metric_of_texts_are_refused(tmp_path):
-    lost, session = settings(tmp_path, f"judgments={tmp_path}/lost.csv", "metric=[bradley_terry]"), open_session(tmp_path)
+    lost, session = (
+        settings(tmp_path, f"judgments={tmp_path}/lost.csv", "metric=[bradley_terry]"),
+        open_session(tmp_path),
+    )
     for call in (lambda: run_judgments(lost, session), lambda: select_metrics_for_file(lost, ["judgments=lost.csv"])):
         with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
             call()
