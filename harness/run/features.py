@@ -63,7 +63,7 @@ class FeatureHandle:
     """Why the feature does not exist for this source; empty if it does."""
 
     @classmethod
-    def of(cls, entry: Entry | None, load: Callable[[Path], Any]) -> FeatureHandle:
+    def from_entry(cls, entry: Entry | None, load: Callable[[Path], Any]) -> FeatureHandle:
         """Return a feature that is read from the folder of an artifact, which may be only planned."""
         return cls(None, dict) if entry is None else cls(entry.content, partial(load, entry.path))
 
@@ -180,7 +180,7 @@ class Featurizer:
 
         inputs = {"rows": rows, "tokenizer": tokenizer}
         artifact = source.plan_artifact("tokens", f"{source.title} {options.title}", options.token_facts(), inputs)
-        return FeatureHandle.of(self.builder.build(artifact, write), load_ragged)
+        return FeatureHandle.from_entry(self.builder.build(artifact, write), load_ragged)
 
     def _find_counter(self, need: Need) -> ModelSpec | None:
         """Return the model whose tokenizer counts tokens; None for whitespace words."""
@@ -201,7 +201,7 @@ class Featurizer:
         for i, n in enumerate(other_lengths, start=1):
             artifacts[i] = replace(artifacts[i], what=f"{artifacts[i].what} cut to {n}")
         compute = partial(self.passes.embed, specs, source, need.scope)
-        return FeatureHandle.of(self.builder.build_together(artifacts, compute)[0], load_vectors)
+        return FeatureHandle.from_entry(self.builder.build_together(artifacts, compute)[0], load_vectors)
 
     def _read_user_vectors(self, source: TextRows) -> FeatureHandle:
         """Read the user's own vectors of a source, in place of an embedder's."""
@@ -235,7 +235,7 @@ class Featurizer:
 
         entries = self.builder.build_together(artifacts, compute)
         return {
-            each: FeatureHandle.of(entry, load_vectors if each == vectors else load_ragged)
+            each: FeatureHandle.from_entry(entry, load_vectors if each == vectors else load_ragged)
             for each, entry in zip(requested, entries, strict=True)
         }
 
@@ -247,7 +247,7 @@ class Featurizer:
         artifact = self._plan_scores(source, options, spec, "gradients")
         artifact = replace(artifact, spec={**artifact.spec, "size": size})
         entry = self.builder.build(artifact, partial(self.passes.sketch_gradients, spec, source, options, size))
-        return FeatureHandle.of(entry, load_vectors)
+        return FeatureHandle.from_entry(entry, load_vectors)
 
     def _compute_q(self, source: TextRows, need: Need, decoder: Decoder | None) -> FeatureHandle:
         """Compute the statistics of the decoder's Q on a source, or the token NLL under Q."""
@@ -274,8 +274,8 @@ class Featurizer:
                 return Ragged(-np.log(q.gold_prob), q.offsets)
 
         if need.kind == "next_token":
-            return FeatureHandle.of(entry, partial(load_next_token, meta=meta))
-        return FeatureHandle.of(entry, load_negative_log)
+            return FeatureHandle.from_entry(entry, partial(load_next_token, meta=meta))
+        return FeatureHandle.from_entry(entry, load_negative_log)
 
     def _can_share_pass(self, embedder: EmbedderSpec, scorer: BackendSpec) -> bool:
         """Return whether one pass of the scorer can compute the embedder's vectors too."""
