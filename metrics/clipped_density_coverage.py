@@ -40,8 +40,14 @@ from openended.harness.core import (
 )
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics._embeddings.neighbors import DistancePoints, count_balls, median_radius, prepare, radii
-from openended.metrics._embeddings.resampled_neighbors import resample_clipped
+from openended.metrics._embeddings.neighbors import (
+    DistancePoints,
+    center_points,
+    count_balls,
+    median_radius,
+    radii,
+    resample_clipped,
+)
 from openended.metrics.families import TwoSample
 
 Points = tuple[DistancePoints, DistancePoints]
@@ -76,7 +82,7 @@ def clipped_density_coverage(*, human: Floats, model: Floats, k: int = 5) -> Cli
     if k < 1:
         raise ValueError(f"k: expected at least 1, got {k}")
     human, model = check_sides(human=human, model=model, least=k + 1)
-    return _compute(*prepare(human, model), k)
+    return _compute(*center_points(human, model), k)
 
 
 def _compute(human: DistancePoints, model: DistancePoints, k: int) -> ClippedResult:
@@ -146,7 +152,7 @@ class ClippedDensityCoverage(TwoSample):
 
     def prepare(self, features: Features) -> Points:
         human, model = self.pair(features)
-        return prepare(*check_sides(human=human, model=model, least=self.k + 1))
+        return center_points(*check_sides(human=human, model=model, least=self.k + 1))
 
     def compute(self, features: Features, prepared: Points | None = None) -> MetricResult:
         values = dict(_compute(*(prepared or self.prepare(features)), self.k))

@@ -19,20 +19,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import Direction, Features, Floats, MetricResult, Plan, Replicates, Scope, register
+from openended.harness.core import Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
 from openended.metrics._common.choices import check_choice
-from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import Rows, blocks, check_sides
-from openended.metrics._embeddings.neighbors import Counts, DistancePoints, count_balls, prepare, radii
+from openended.metrics._embeddings.neighbors import (
+    Counts,
+    DistancePoints,
+    center_points,
+    count_balls,
+    radii,
+    resample_knn,
+)
 from openended.metrics._embeddings.pca import project_pair
-from openended.metrics._embeddings.resampled_neighbors import resample_knn
 from openended.metrics.families import TwoSample
 
+Points = tuple[DistancePoints, DistancePoints]
 RowScale = Literal["with_pca", "l2", "none"]
 
 
@@ -85,13 +91,11 @@ def knn_precision_recall(
     0.5
     """
     del seed
-    sides = _prepare_points(human=human, model=model, k=k, explained_variance=explained_variance, rows=rows)
-    return _compute_shares(_count_balls(*sides, k, closed=closed), k)
+    points = _project(human=human, model=model, k=k, explained_variance=explained_variance, rows=rows)
+    return _compute_shares(_count_balls(points, k, closed), k)
 
 
-def _prepare_points(
-    *, human: Floats, model: Floats, k: int, explained_variance: float | None, rows: RowScale
-) -> tuple[DistancePoints, DistancePoints]:
+def _project(*, human: Floats, model: Floats, k: int, explained_variance: float | None, rows: RowScale) -> Points:
     """Check, scale and project both sides."""
     check_choice("rows", rows, RowScale)
     if k < 1:
@@ -104,12 +108,11 @@ def _prepare_points(
         )
     elif scale == "l2":
         human, model = (np.vstack([block for _, block in blocks(side, "l2")]) for side in (human, model))
-    return prepare(human, model)
+    return center_points(human, model)
 
 
-def _count_balls(a: DistancePoints, b: DistancePoints, k: int, *, closed: bool) -> Counts:
-    """Count for each point the balls of the other side that it is in."""
-    return count_balls(a, b, radii(a, k), radii(b, k), closed=closed)
+def _count_balls(points: Points, k: int, closed: bool) -> Counts:
+    return count_balls(*points, *(radii(side, k) for side in points), closed=closed)
 
 
 def _compute_shares(counts: Counts, k: int) -> KnnResult:
@@ -121,36 +124,23 @@ def _compute_shares(counts: Counts, k: int) -> KnnResult:
     )
 
 
-@register("metric")
-@dataclass(frozen=True, kw_only=True)
+@metric
 class KnnPrecisionRecall(TwoSample):
     """Precision, recall, density and coverage of the model's texts."""
 
-    name: ClassVar[str] = "knn_precision_recall"
-    version: ClassVar[int] = 1
-    direction: ClassVar[Direction] = "higher"
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    titles: ClassVar[Mapping[str, str]] = {
-        "precision": "Precision",
-        "recall": "Recall",
-        "density": "Density",
-        "coverage": "Coverage",
-    }
+    name = "knn_precision_recall"
+    direction = "higher"
+    bounds = (0.0, 1.0)
+    titles = {"precision": "Precision", "recall": "Recall", "density": "Density", "coverage": "Coverage"}
+    targets = {"density": 1.0}  # section 3 of Naeem et al. 2020
+    most = 50_000  # all pairs: two to three minutes a core
 
-    targets: ClassVar[Mapping[str, float]] = {"density": 1.0}  # section 3 of Naeem et al. 2020
-
-    most: ClassVar[int | None] = 50_000  # all pairs: two to three minutes a core
-    k: int = 4  # Le Bronnec et al. 2024; prdc: 5, Kynkäänniemi et al.: 3
-    explained_variance: float | None = 0.9  # Le Bronnec et al. 2024; null: no PCA
+    k: int = ranged(4, "[1, inf)", "at least 1")  # Le Bronnec et al. 2024; prdc: 5, Kynkäänniemi et al.: 3
+    # Le Bronnec et al. 2024; null: no PCA
+    explained_variance: float | None = ranged(0.9, "(0, 1]", "a share in (0, 1] or null")
     rows: RowScale = "with_pca"  # Le Bronnec et al. 2024: unit L2 norm before PCA
     closed: bool = True  # Kynkäänniemi et al. 2019; prdc: open
     scope: Scope = "prompt_and_continuation"  # as MAUVE
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        self.require(self.k >= 1, "k", "at least 1")
-        share = self.explained_variance
-        self.require(share is None or 0 < share <= 1, "explained_variance", "a share in (0, 1] or null")
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
         """Return why the texts are too few for a number of neighbors that was set."""
@@ -159,18 +149,14 @@ class KnnPrecisionRecall(TwoSample):
             return ""
         return f"k={self.k}: needs more than {self.k} texts a side, this run has {least}; raise num_examples"
 
-    def prepare(self, features: Features) -> tuple[DistancePoints, DistancePoints]:
+    def prepare(self, features: Features) -> Points:
         """Return both sides ready for distances."""
         human, model = self.pair(features)
-        return _prepare_points(
-            human=human, model=model, k=self.k, explained_variance=self.explained_variance, rows=self.rows
-        )
+        return _project(human=human, model=model, k=self.k, explained_variance=self.explained_variance, rows=self.rows)
 
-    def compute(
-        self, features: Features, prepared: tuple[DistancePoints, DistancePoints] | None = None
-    ) -> MetricResult:
+    def compute(self, features: Features, prepared: Points | None = None) -> MetricResult:
         """Compute the four values; the arrays hold the rows (in the order of ids) in no ball of the other side."""
-        counts = _count_balls(*(prepared or self.prepare(features)), self.k, closed=self.closed)
+        counts = _count_balls(prepared or self.prepare(features), self.k, self.closed)
         n_human, n_model = len(features.human), len(features.model)
         notes = []
         if n_human != n_model:
@@ -182,19 +168,14 @@ class KnnPrecisionRecall(TwoSample):
         return self.result(features, "precision", dict(_compute_shares(counts, self.k)), notes=notes, arrays=missed)
 
     def replicates(
-        self,
-        features: Features,
-        result: MetricResult,
-        plan: Plan,
-        prepared: tuple[DistancePoints, DistancePoints] | None = None,
+        self, features: Features, result: MetricResult, plan: Plan, prepared: Points | None = None
     ) -> Mapping[str, Replicates]:
         """Take subsets of three fifths of the prompts and recompute the radii.
 
         A removed text makes its neighbors' balls larger, so few removed texts would spread the values too far, and the
         covariance of two halves misses what only two near texts of one half make together.
         """
-        ids = [self.sort_ids(side) for side in (features.human, features.model)]
         points = prepared or self.prepare(features)
-        human_subsets, model_subsets = (plan.subsets(side, SUBSET_SHARE) for side in ids)
-        values = resample_knn(*points, human_subsets, model_subsets, k=self.k, closed=self.closed)
-        return {name: plan.build_subset_replicates(ids[1], SUBSET_SHARE, draws) for name, draws in values.items()}
+        return self.subsample(
+            features, plan, lambda *subsets: resample_knn(*points, *subsets, k=self.k, closed=self.closed)
+        )

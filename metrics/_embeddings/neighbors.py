@@ -1,13 +1,15 @@
-"""Balls around points of two sides, in O(n · block) memory and with exact ties.
+"""Balls around points of two sides, in O(n · block) memory and with exact ties; the same for many subsets.
 
 Distances come from a float32 matrix product of centered rows. Wherever the rounding of that product could change an
 answer, the pair is computed again in float64 from the difference of the two rows, which is 0 for equal rows and the
 same number in both directions. So every comparison is that of exact pairs, and only the fast path is approximate.
+Subsets take the fast path alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Floats
 
+F32 = NDArray[np.float32]
 _BLOCK = 512  # rows of the table at a time
 _PAIRS = 1 << 22  # numbers of a chunk of exact pairs
 # Bound on the float32 error of a squared distance as a share of |x|^2 + |y|^2: about 80 roundings.
@@ -27,9 +30,9 @@ class DistancePoints:
 
     exact: F64
     """Rows as given, times a power of two; shape (n, d)."""
-    fast: NDArray[np.float32]
+    fast: F32
     """Centered rows."""
-    squares: NDArray[np.float32]
+    squares: F32
     """Squared norms of the centered rows."""
 
 
@@ -45,24 +48,24 @@ class Counts:
     """Number of model points in each human ball, shape (n_human,)."""
 
 
-def prepare(human: Floats, model: Floats) -> tuple[DistancePoints, DistancePoints]:
+def center_points(human: Floats, model: Floats) -> tuple[DistancePoints, DistancePoints]:
     """Center both sides together and scale them into the range of float32."""
     sides = [np.asarray(side, dtype=np.float64) for side in (human, model)]
     center = sum(side.sum(axis=0) for side in sides) / sum(map(len, sides))
     largest = max(float(np.abs(side - center).max()) for side in sides)
     # A power of two changes no mantissa, so equal distances stay equal.
     scale = 2.0 ** -np.ceil(np.log2(largest)) if largest > 0 else 1.0
-    prepared = []
+    points = []
     for side in sides:
         fast = ((side - center) * scale).astype(np.float32)
-        prepared.append(DistancePoints(side * scale, fast, np.einsum("ij,ij->i", fast, fast)))
-    return prepared[0], prepared[1]
+        points.append(DistancePoints(side * scale, fast, np.einsum("ij,ij->i", fast, fast)))
+    return points[0], points[1]
 
 
 def radii(points: DistancePoints, k: int) -> F64:
     """Return the squared distance of each point to its k-th neighbor, itself left out, shape (n,)."""
     distances = np.empty(len(points.fast))
-    for start, table, slack in distance_tables(points, points):
+    for start, table, slack in _iterate_distances(points, points):
         rows = np.arange(len(table))
         table[rows, start + rows] = np.inf
         nearest = np.partition(table, k - 1, axis=1)[:, k - 1]
@@ -74,7 +77,7 @@ def radii(points: DistancePoints, k: int) -> F64:
     return distances
 
 
-def median_radius(squared: NDArray[np.float32] | F64) -> float:
+def median_radius(squared: F32 | F64) -> float:
     """Return the square of the median distance; of an even number the two in the middle are averaged as distances."""
     ranked = np.sort(np.asarray(squared, dtype=np.float64))
     low, high = float(ranked[(len(ranked) - 1) // 2]), float(ranked[len(ranked) // 2])
@@ -84,21 +87,34 @@ def median_radius(squared: NDArray[np.float32] | F64) -> float:
 def count_balls(
     human: DistancePoints, model: DistancePoints, human_radii: F64, model_radii: F64, *, closed: bool
 ) -> Counts:
-    """Count for each point the balls of the other side that it is in."""
+    """Count for each point the balls of the other side that it is in; their surface belongs to them if `closed`."""
     in_human = np.zeros(len(model.fast), dtype=np.int64)
     in_model = np.zeros(len(human.fast), dtype=np.int64)
     members = np.zeros(len(human.fast), dtype=np.int64)
-    for start, table, slack in distance_tables(human, model):
+    for start, table, slack in _iterate_distances(human, model):
         rows = slice(start, start + len(table))
-        inside = _is_within_radius(table, human_radii[rows, None], slack, start, (human, model), closed=closed)
+        inside = _is_within(table, slack, human_radii[rows, None], human.exact[rows], model.exact, closed)
         in_human += np.count_nonzero(inside, axis=0)
         members[rows] = np.count_nonzero(inside, axis=1)
-        inside = _is_within_radius(table, model_radii[None, :], slack, start, (human, model), closed=closed)
+        inside = _is_within(table, slack, model_radii[None, :], human.exact[rows], model.exact, closed)
         in_model[rows] = np.count_nonzero(inside, axis=1)
     return Counts(in_human, in_model, members)
 
 
-def distance_tables(a: DistancePoints, b: DistancePoints) -> Iterator[tuple[int, NDArray[np.float32], np.float32]]:
+def _is_within(table: F32, slack: np.float32, radius: F64, rows: F64, columns: F64, closed: bool) -> NDArray[np.bool_]:
+    """Compare squared distances with a column or a row of radii; pairs near a radius are compared exactly."""
+    # Pairs below the first limit are inside, pairs above the second are outside.
+    low = np.nextafter((radius - slack).astype(np.float32), np.float32(-np.inf))
+    high = np.nextafter((radius + slack).astype(np.float32), np.float32(np.inf))
+    inside: NDArray[np.bool_] = table <= low
+    row, column = _find_true_entries((table <= high) ^ inside)
+    exact = _compute_exact_distances(rows, row, columns, column)
+    limit = radius[row, 0] if radius.shape[1] == 1 else radius[0, column]
+    inside[row, column] = exact <= limit if closed else exact < limit
+    return inside
+
+
+def _iterate_distances(a: DistancePoints, b: DistancePoints) -> Iterator[tuple[int, F32, np.float32]]:
     """Yield (first row, squared distances of a block of `a` to all of `b`, their error bound)."""
     most, turned = b.squares.max(), -2 * b.fast.T
     for start in range(0, len(a.fast), _BLOCK):
@@ -107,34 +123,6 @@ def distance_tables(a: DistancePoints, b: DistancePoints) -> Iterator[tuple[int,
         table += a.squares[rows, None]
         table += b.squares
         yield start, table, _ROUNDING * (a.squares[rows].max() + most)
-
-
-def _is_within_radius(
-    table: NDArray[np.float32],
-    radius: F64,
-    slack: np.float32,
-    start: int,
-    sides: tuple[DistancePoints, DistancePoints],
-    *,
-    closed: bool,
-) -> NDArray[np.bool_]:
-    """True where the distance is at most (closed) or below (open) the radius; `radius` is a column or a row."""
-    low, high = _compute_limits(radius, slack)
-    inside: NDArray[np.bool_] = table <= low
-    near = table <= high
-    near ^= inside
-    row, column = _find_true_entries(near)
-    exact = _compute_exact_distances(sides[0].exact, start + row, sides[1].exact, column)
-    limit = radius[row, 0] if radius.shape[1] == 1 else radius[0, column]
-    inside[row, column] = exact <= limit if closed else exact < limit
-    return inside
-
-
-def _compute_limits(radius: F64, slack: np.float32) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return float32 limits: pairs below the first are inside, pairs above the second are outside."""
-    below = np.nextafter((radius - slack).astype(np.float32), np.float32(-np.inf))
-    above = np.nextafter((radius + slack).astype(np.float32), np.float32(np.inf))
-    return below, above
 
 
 def _find_true_entries(mask: NDArray[np.bool_]) -> tuple[I64, I64]:
@@ -151,4 +139,119 @@ def _compute_exact_distances(a: F64, rows: I64, b: F64, columns: I64) -> F64:
         part = slice(start, start + step)
         gap = a[rows[part]] - b[columns[part]]
         out[part] = np.einsum("ij,ij->i", gap, gap)
+    return out
+
+
+class _Neighbors:
+    """The nearest neighbors of each point on its own side, and the points of the other side that are as near."""
+
+    def __init__(self, side: DistancePoints, other: DistancePoints, k: int) -> None:
+        n = len(side.fast)
+        # Half of them or more are in a subset; fewer than k are for a point in ten thousand.
+        count = min(n - 1, 2 * k + math.ceil(6 * math.sqrt(k)) + 8)
+        self.k = k
+        # Nearest first, shape (n, count).
+        self.index, self.squared = np.empty((n, count), dtype=np.int64), np.empty((n, count), dtype=np.float32)
+        for start, table, slack in _iterate_distances(side, side):
+            rows = np.arange(len(table))
+            table[rows, start + rows] = np.inf
+            nearest = np.argpartition(table, count - 1, axis=1)[:, :count]
+            distances = np.take_along_axis(table, nearest, axis=1)
+            order = np.argsort(distances, axis=1)
+            part = slice(start, start + len(table))
+            self.index[part] = np.take_along_axis(nearest, order, axis=1)
+            self.squared[part] = _round_to_zero(np.take_along_axis(distances, order, axis=1), slack)
+        ball, points, apart = [], [], []
+        for start, table, slack in _iterate_distances(side, other):
+            row, column = _find_true_entries(table <= self.squared[start : start + len(table), -1:] + slack)
+            ball.append(row + start)
+            points.append(column)
+            apart.append(_round_to_zero(table[row, column], slack))
+        # Pairs (point, point of the other side) no farther than the last neighbor kept, and their squared distances.
+        self.ball, self.other, self.apart = (np.concatenate(parts) for parts in (ball, points, apart))
+
+    def find_radii(self, in_side: NDArray[np.bool_]) -> F32:
+        """Return the squared distance of each point to its k-th neighbor in the subset; -1 for points outside of it."""
+        rank = np.cumsum(in_side[self.index], axis=1, dtype=np.int16)
+        kth = np.argmax(rank >= self.k, axis=1)
+        kth[rank[:, -1] < self.k] = self.index.shape[1] - 1  # the last one kept, for a point in ten thousand
+        return np.where(in_side, self.squared[np.arange(len(kth)), kth], np.float32(-1.0))
+
+    def find_members(self, in_side: NDArray[np.bool_], in_other: NDArray[np.bool_], closed: bool) -> tuple[I64, I64]:
+        """Return the pairs (ball, point of the other side in it) of a subset."""
+        limit = self.find_radii(in_side)[self.ball]
+        inside = in_other[self.other] & ((self.apart <= limit) if closed else (self.apart < limit))
+        return self.ball[inside], self.other[inside]
+
+
+def _round_to_zero(squared: F32, slack: np.float32) -> F32:
+    """Set distances within rounding error of 0 to 0, so that equal rows have distance 0."""
+    return np.where(squared <= slack, np.float32(0.0), squared)
+
+
+def resample_knn(
+    human: DistancePoints,
+    model: DistancePoints,
+    human_subsets: NDArray[np.bool_],
+    model_subsets: NDArray[np.bool_],
+    *,
+    k: int,
+    closed: bool,
+) -> dict[str, F64]:
+    """Return the four values of each subset of half of the points or more, each of shape (subsets,).
+
+    A radius is the distance to the k-th neighbor in the subset. NaN where it has too few points.
+    """
+    human_near, model_near = _Neighbors(human, model, k), _Neighbors(model, human, k)
+    out = {name: np.full(len(human_subsets), np.nan) for name in ("precision", "recall", "density", "coverage")}
+    for number, (in_human, in_model) in enumerate(zip(human_subsets, model_subsets, strict=True)):
+        n_human, n_model = np.count_nonzero(in_human), np.count_nonzero(in_model)
+        if min(n_human, n_model) <= k:
+            continue
+        holder, members = human_near.find_members(in_human, in_model, closed)
+        out["precision"][number] = _count_distinct(members) / n_model
+        out["density"][number] = len(members) / (k * n_model)
+        out["coverage"][number] = _count_distinct(holder) / n_human
+        _, members = model_near.find_members(in_model, in_human, closed)
+        out["recall"][number] = _count_distinct(members) / n_human
+    return out
+
+
+def _count_distinct(points: I64) -> int:
+    return int(np.count_nonzero(np.bincount(points)))
+
+
+def resample_clipped(
+    human: DistancePoints,
+    model: DistancePoints,
+    human_subsets: NDArray[np.bool_],
+    model_subsets: NDArray[np.bool_],
+    *,
+    k: int,
+    calibrate: Callable[[float], float],
+) -> dict[str, F64]:
+    """Return clipped density and coverage of each subset of half of the points or more, each of shape (subsets,).
+
+    `calibrate` turns the mean share of neighbors inside the balls of a subset into coverage.
+    """
+    near = _Neighbors(human, model, k)
+
+    def average_clipped(points: I64, in_side: NDArray[np.bool_]) -> float:
+        """Return the mean over the points of a side of min(1, how often each is listed / k)."""
+        counts = np.bincount(points, minlength=len(in_side))[in_side]
+        return float(np.minimum(counts, k).mean() / k)
+
+    out = {name: np.full(len(human_subsets), np.nan) for name in ("clipped_density", "clipped_coverage")}
+    for number, (in_human, in_model) in enumerate(zip(human_subsets, model_subsets, strict=True)):
+        if min(np.count_nonzero(in_human), np.count_nonzero(in_model)) <= k:
+            continue
+        radius = near.find_radii(in_human)
+        clipped = np.where(in_human, np.minimum(radius, np.float32(median_radius(radius[in_human]))), np.float32(-1.0))
+        inside = in_model[near.other] & (near.apart <= clipped[near.ball])
+        model_share = average_clipped(near.other[inside], in_model)
+        in_ball = in_human[near.index] & (near.squared <= clipped[:, None])
+        human_share = average_clipped(near.index[in_ball], in_human)
+        out["clipped_density"][number] = min(1.0, model_share / human_share) if human_share else np.nan
+        inside = in_model[near.other] & (near.apart < radius[near.ball])
+        out["clipped_coverage"][number] = calibrate(average_clipped(near.ball[inside], in_human))
     return out
