@@ -69,6 +69,11 @@ class PublicFileTask(UserFileTask):
         return verify(remote, cache_dir=self.cache_dir, quick=True)
 
 
+def is_null_or_text(value: str | None) -> bool:
+    """Return false for the empty text: the rule of options that may be null."""
+    return value != ""
+
+
 def sort_by_hash(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
     """Sort by the SHA-256 of each item's key: the first N are a fair sample, and no item's place depends on others."""
     return sorted(items, key=lambda item: hashlib.sha256(key(item).encode()).digest())

@@ -28,7 +28,7 @@ from openended.harness.core import (
     read_jsonl,
     task,
 )
-from openended.tasks._files import UserFileTask, sort_by_hash
+from openended.tasks._files import UserFileTask, is_null_or_text, sort_by_hash
 from openended.tasks._records import read_usable_text
 
 
@@ -49,7 +49,9 @@ class Biographies(UserFileTask):
     obtained = "by hand: not distributed, the source says how to make it"
     command = "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral scoring=gpt2-large"
 
-    path: str | None = option(None, "".__ne__, "a JSON-lines file with title and content")  # your own file, see above
+    path: str | None = option(
+        None, is_null_or_text, "a JSON-lines file with title and content"
+    )  # your own file, see above
     num_in_context: int = ranged(5, "[0, inf)", "0 or more")  # the paper varies n
     header: str = "Here are biographies of different people."
     instruction: str = option("Biography of", str.strip, "some text")

@@ -18,7 +18,7 @@ from typing import Any
 
 from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, read_jsonl, task
 from openended.harness.imported import HUMAN_TEXTS, find_text_field
-from openended.tasks._files import UserFileTask
+from openended.tasks._files import UserFileTask, is_null_or_text
 from openended.tasks._records import UniqueIds, choose_id_field, read_text_field
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class JsonLines(UserFileTask):
     prompt_field: str = option("prompt", bool, "a field name")
     human_field: str = option(_HUMAN, bool, "a field name")  # where the first line has none of this name: detected
     # `id` or `example_id`, where the lines have one; None: the line's number
-    id_field: str | None = option("auto", "".__ne__, "a field name or null")
+    id_field: str | None = option("auto", is_null_or_text, "a field name or null")
 
     def check(self) -> None:
         self.require(self.human_field != self.prompt_field, "human_field", "another field than prompt_field")

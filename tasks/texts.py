@@ -12,7 +12,7 @@ from pathlib import Path
 
 from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, task
 from openended.harness.imported import HUMAN_TEXTS, choose_text_field, digest_files, read_records
-from openended.tasks._files import UserFileTask
+from openended.tasks._files import UserFileTask, is_null_or_text
 from openended.tasks._records import read_text_field
 
 
@@ -29,7 +29,7 @@ class Texts(UserFileTask):
     paired = False
 
     path: str = option(REQUIRED, bool, "the path of a file of texts, or of a folder of them")
-    field: str | None = option(None, "".__ne__, "a field name or null")  # null: detected in the first record
+    field: str | None = option(None, is_null_or_text, "a field name or null")  # null: detected in the first record
 
     def fingerprint(self) -> str:
         return digest_files(Path(self.path))

@@ -1,101 +1,93 @@
-"""Cutting a document into prompt and continuation: always the document's own beginning."""
+"""Cutting a document into prompt and continuation (always the document's own beginning), and the order of examples."""
 
-from __future__ import annotations
-
-from typing import Any
+import hashlib
 
 import pytest
 from hypothesis import given, strategies as st
 
-from openended.tasks._prompts import CutDocument, Cutter
+from openended.tasks._files import sort_by_hash
+from openended.tasks._prompts import Cutter
 
 
 class Bytes:
-    """One token a UTF-8 byte: characters beyond ASCII are split between tokens."""
+    """One token per UTF-8 byte: characters beyond ASCII are split between tokens."""
 
-    def encode(self, text: str) -> list[int]:
+    def __init__(self):
+        self.seen = []
+
+    def encode(self, text):
+        self.seen.append(len(text))
         return list(text.encode())
 
-    def decode(self, ids: Any) -> str:
+    def decode(self, ids):
         return bytes(ids).decode(errors="replace")
 
 
-def cut_words(text: str, length: int, max_length: int | None) -> CutDocument | None:
-    return Cutter("words", length, max_length).cut(text)
-
-
-def cut_tokens(text: str, tokenizer: Any, length: int, max_length: int | None) -> CutDocument | None:
-    return Cutter("tokens", length, max_length, tokenizer).cut(text)
-
-
 class Lower(Bytes):
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text):
         return list(text.lower().encode())
 
 
-def test_words_keep_the_space() -> None:
-    assert cut_words("One two  three\nfour", 2, None) == ("One two", "  three\nfour")
-    assert cut_words("  One two three four", 1, 3) == ("  One", " two three")
+def cut(text, unit, length, max_length=None, tokenizer=None):
+    return Cutter(unit, length, max_length, tokenizer or Bytes()).cut(text)
 
 
-def test_nothing_left_is_no_cut() -> None:
-    assert cut_words("One two", 2, None) is None
-    assert cut_words("One two \n", 2, None) is None
-    assert cut_words("", 1, None) is None
-    assert cut_tokens("abc", Bytes(), 3, None) is None
+@pytest.mark.parametrize(
+    ("text", "unit", "length", "max_length", "expected"),
+    [
+        ("One two  three\nfour", "words", 2, None, ("One two", "  three\nfour")),
+        ("  One two three four", "words", 1, 3, ("  One", " two three")),
+        ("One two three", "words", 1, 3, ("One", " two three")),
+        ("One two", "words", 2, None, None),
+        ("One two \n", "words", 2, None, None),
+        ("", "words", 1, None, None),
+        ("abcdef", "tokens", 2, None, ("ab", "cdef")),
+        ("abcdef", "tokens", 2, 5, ("ab", "cde")),
+        ("abcdef", "tokens", 2, 6, ("ab", "cdef")),
+        ("abc", "tokens", 3, None, None),
+        # "é" is two bytes: two tokens would end within it, so the prompt is "a".
+        ("aébc", "tokens", 2, None, ("a", "ébc")),
+        ("a𝄞bc", "tokens", 4, None, ("a", "𝄞bc")),
+        ("abcé", "tokens", 1, 4, ("a", "bc")),
+        ("x" * 100_000, "tokens", 2, 10, ("xx", "x" * 8)),
+    ],
+)
+def test_cuts(text, unit, length, max_length, expected):
+    assert cut(text, unit, length, max_length) == expected
 
 
-def test_tokens() -> None:
-    assert cut_tokens("abcdef", Bytes(), 2, None) == ("ab", "cdef")
-    assert cut_tokens("abcdef", Bytes(), 2, 5) == ("ab", "cde")
-    assert cut_tokens("abcdef", Bytes(), 2, 4) == ("ab", "cd")
-
-
-def test_a_character_is_never_split() -> None:
-    # "é" is two bytes: two tokens would end within it, so the prompt is "a".
-    assert cut_tokens("aébc", Bytes(), 2, None) == ("a", "ébc")
-    assert cut_tokens("a𝄞bc", Bytes(), 4, None) == ("a", "𝄞bc")
-    assert cut_tokens("abcé", Bytes(), 1, 4) == ("a", "bc")
-
-
-def test_a_tokenizer_that_changes_the_text_gives_no_cut() -> None:
-    assert cut_tokens("ABCDEF", Lower(), 2, None) is None
-
-
-def test_documents_are_not_tokenised_whole_to_see_that_they_are_short() -> None:
-    seen: list[int] = []
-
-    class Counting(Bytes):
-        def encode(self, text: str) -> list[int]:
-            seen.append(len(text))
-            return super().encode(text)
-
-    cutter = Cutter("tokens", 2, 9000, Counting())
-    text = "word " * 1000
-    assert cutter.cut(text) == ("wo", text[2:])
-    assert max(seen) < 50
-    assert seen.count(5) == 1
-    # What is longer is cut exactly where the whole document's tokens end.
-    assert Cutter("tokens", 2, 1000, Counting()).cut(text) == ("wo", text[2:1000])
-
-
-def test_a_document_without_a_space() -> None:
-    assert cut_tokens("x" * 100_000, Bytes(), 2, 10) == ("xx", "x" * 8)
-
-
-def test_tokens_need_a_tokenizer() -> None:
+def test_tokenizers_that_change_the_text_or_are_missing():
+    assert cut("ABCDEF", "tokens", 2, None, Lower()) is None
     with pytest.raises(TypeError, match="tokenizer"):
         Cutter("tokens", 1, None)
 
 
+def test_documents_are_not_tokenized_whole_to_see_that_they_are_short():
+    tokenizer, text = Bytes(), "word " * 1000
+    cutter = Cutter("tokens", 2, 9000, tokenizer)
+    assert cutter.cut(text) == ("wo", text[2:])
+    assert max(tokenizer.seen) < 50
+    assert tokenizer.seen.count(5) == 1
+    # A longer document is cut exactly where the whole document's tokens end.
+    assert cut(text, "tokens", 2, 1000) == ("wo", text[2:1000])
+
+
 @given(st.text(max_size=40), st.integers(1, 8), st.one_of(st.none(), st.integers(9, 20)), st.booleans())
-def test_prompt_and_human_begin_the_text(text: str, length: int, maximum: int | None, words: bool) -> None:
-    made = Cutter("words" if words else "tokens", length, maximum, Bytes()).cut(text)
-    if made is not None:
-        assert text.startswith(made.prompt + made.human)
-        assert made.human.strip()
-        whole = made.prompt + made.human
+def test_prompt_and_human_begin_the_text(text, length, maximum, words):
+    document = cut(text, "words" if words else "tokens", length, maximum)
+    if document is not None:
+        whole = document.prompt + document.human
+        assert text.startswith(whole)
+        assert document.human.strip()
         if maximum is None:
             assert text == whole
         elif not words:
-            assert len(Bytes().encode(whole)) <= maximum
+            assert len(whole.encode()) <= maximum
+
+
+def test_the_order_is_that_of_the_hash_of_the_key_and_of_nothing_else():
+    names = [f"t/{i:06d}" for i in range(50)]
+    expected = sorted(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+    assert sort_by_hash(names, str) == sort_by_hash(reversed(names), str) == expected
+    part = names[::3]
+    assert sort_by_hash(part, str) == [name for name in expected if name in part]
