@@ -68,7 +68,6 @@ class DenoiserSpec(ModelSpec):
     """Run the model's own code from the hub; needs a commit as `revision`."""
 
     def check(self) -> None:
-        """Refuse options that exclude each other, and remote code that no commit pins."""
         super().check()
         whole = self.infill is None or self.block_size is None
         self.require(whole, "infill", "null with block_size: a block does not see what follows it")
@@ -78,14 +77,12 @@ class DenoiserSpec(ModelSpec):
             self.require(pinned, "revision", "a commit (40 hexadecimal digits) with trust_remote_code=true")
 
     def tokenizer_spec(self) -> ModelSpec:
-        """Return the model whose tokenizer is used; its weights are not read."""
         return ModelSpec(
             path=self.tokenizer or self.path, label=self.label, revision=None if self.tokenizer else self.revision,
             dtype=self.dtype, chat_template=self.chat_template, bos=self.bos,
         )  # fmt: skip
 
     def identity(self) -> dict[str, Json]:
-        """Return what identifies the model and how it is loaded."""
         options = ("noise", "mask_id", "time_input", "block_size", "shifted", "infill", "trust_remote_code")
         used: dict[str, Json] = {name: getattr(self, name) for name in options}
         return {
@@ -108,7 +105,6 @@ class DenoiserSpec(ModelSpec):
         return None
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
-        """Return why the model cannot do this: it only generates, with a sampler for its kind of noise."""
         if ability != "generate":
             return "a denoiser has no distribution over the next token, and embeds nothing; it only generates"
         if decoder is not None and not isinstance(decoder, DenoisingDecoder):
@@ -177,11 +173,9 @@ class DenoiserBackend:
         return int(self.model.config.vocab_size if head is None else head.weight.shape[0])
 
     def bos_prefix(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """Return the tokens that precede a text of these ids."""
         return get_bos_prefix(self.tokenizer.bos_prefix, ids)
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        """Return the text that `ids` add after `prompt`."""
         return decode_continuation(self.tokenizer, prompt, ids)
 
     def denoise(self, ids: Tensor, noise_level: float) -> Tensor:
@@ -199,7 +193,6 @@ class DenoiserBackend:
         return torch.cat([logits[:, :1], logits[:, :-1]], dim=1) if self.spec.shifted else logits
 
     def provenance(self) -> dict[str, Any]:
-        """Return how the model was loaded and whether its own code ran."""
         s = self.spec
         facts: dict[str, Any] = {"mask_id": self.mask_id, "noise": s.noise, "time_input": s.time_input}
         if not s.trust_remote_code:
@@ -208,7 +201,6 @@ class DenoiserBackend:
         return {"denoiser": {**facts, "remote_code": code}, "notes": [f"{s.title}: code of the hub was run ({code})"]}
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
-        """Fill every text; see `generation.denoise.denoise_texts`."""
         self.spec.demand("generate", request.decoder)
         prompts = [self._add_suffix(prompt) for prompt in request.prompts]
         generate_texts(cast("CausalModel", self), replace(request, prompts=prompts), emit, advance)

@@ -32,23 +32,18 @@ class TransformersBackend(LanguageModel):
     """A language model in memory as a `Backend`."""
 
     def provenance(self) -> dict[str, Any]:
-        """Return an empty dict: manifests record this process already."""
         return {}
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
-        """See `generation.generate.generate_texts`."""
         generate_texts(self, request, emit, advance)
 
     def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
-        """See `models.score.compute_token_nll`."""
         return compute_token_nll(self, request, advance)
 
     def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
-        """See `models.gradients.sketch_gradients`."""
         return sketch_gradients(self, request, advance)
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
-        """See `generation.teacher_forcing.compute_q_statistics`."""
         return compute_q_statistics(self, request, advance)
 
     def embed_and_score(
@@ -59,7 +54,6 @@ class TransformersBackend(LanguageModel):
         ranks: bool = False,
         advance: Advance | None = None,
     ) -> tuple[TextVectors, Ragged]:
-        """See `models.score.embed_and_score`."""
         return embed_and_score(self, request, include_prompt=include_prompt, ranks=ranks, advance=advance)
 
 

@@ -51,7 +51,6 @@ class ChatTemplate:
         return digest(["chat template", self.inner.chat_template])
 
     def render(self, turns: Turns) -> str:
-        """Return the text that the model reads, as `render_all`."""
         return self.render_all([turns])[0]
 
     def render_all(self, prompts: Sequence[Turns]) -> list[str]:

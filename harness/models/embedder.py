@@ -43,7 +43,6 @@ class EmbedderSpec(Spec):
     to float noise."""
 
     def check(self) -> None:
-        """Lengths are positive and in order; a sentence model's own layers are not chosen here."""
         self.require(self.kind != "sentence" or self.layer == -1, "layer", "-1 for a sentence model")
         if self.backend == "vllm":
             self.require(self.kind == "causal", "kind", "causal for embedder.backend=vllm")
@@ -55,7 +54,6 @@ class EmbedderSpec(Spec):
             self.require(self.kind != "sentence", "lengths", "none for a sentence model")
 
     def model_spec(self) -> ModelSpec:
-        """Return the spec of the underlying model."""
         model = ModelSpec(path=self.path, label=self.label, revision=self.revision, dtype=self.dtype)
         if self.backend == "vllm":
             return cast("ModelSpec", build("model", {"_target_": _VLLM_SPEC, **vars(model)}, "embedder"))
@@ -63,16 +61,13 @@ class EmbedderSpec(Spec):
 
     @property
     def title(self) -> str:
-        """Name in tables."""
         return self.model_spec().title
 
     @property
     def is_bundled(self) -> bool:
-        """True for a model that comes with the harness."""
         return self.model_spec().is_bundled
 
     def identity(self) -> dict[str, Json]:
-        """Return what identifies the embedder: the model's identity, layer, pooling and length."""
         options: dict[str, Json] = {"kind": self.kind, "layer": self.layer, "pooling": self.pooling}
         together: dict[str, Json] = {"lengths": list(self.lengths)} if self.lengths else {}
         return {**self._identify_weights(), **options, "max_length": self.max_length, **together}
@@ -90,11 +85,6 @@ class EmbedderSpec(Spec):
         return {"dtype": self.dtype, "files": digest_files(folder, list_sentence_files(folder))}
 
     def check_options(self) -> None:
-        """Check the model's family, `layer` and `max_length` against config.json, as far as it states them.
-
-        Raises:
-            SpecError: If the model is of no supported family, has no such layer or cannot read so many tokens.
-        """
         if self.kind == "sentence":
             return
         spec = self.model_spec()

@@ -60,9 +60,7 @@ class Stepper(Protocol):
         """Run one more token in each row; return the hidden states."""
         ...
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Logits of hidden states."""
-        ...
+    def logits(self, hidden: Tensor) -> Tensor: ...
 
 
 def find_refusal(config: Mapping[str, Any]) -> str | None:

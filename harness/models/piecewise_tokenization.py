@@ -27,14 +27,12 @@ class PieceTokens(dict[str, tuple[int, ...]]):
         self._inner = inner
 
     def __missing__(self, piece: str) -> tuple[int, ...]:
-        """Tokenize a piece that is not in the cache."""
         ids = tuple(self._inner.encode(piece, add_special_tokens=False).ids)
         if len(self) < _REMEMBERED and len(piece) <= _LONGEST:
             self[piece] = ids
         return ids
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text, no special tokens added."""
         return list(chain.from_iterable(map(self.__getitem__, _BORDER.split(text)))) if text else []
 
 

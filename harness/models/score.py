@@ -29,18 +29,12 @@ class Reader(Protocol):
     """The properties of a scorer that decide which tokens are scored."""
 
     @property
-    def context_length(self) -> int | None:
-        """Positions; None where there is no limit."""
-        ...
+    def context_length(self) -> int | None: ...
 
     @property
-    def start_id(self) -> int:
-        """The token before an empty text."""
-        ...
+    def start_id(self) -> int: ...
 
-    def bos_prefix(self, ids: I64) -> tuple[int, ...]:
-        """Return the tokens that the model reads before a text of these ids."""
-        ...
+    def bos_prefix(self, ids: I64) -> tuple[int, ...]: ...
 
 
 def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance | None = None) -> Ragged:

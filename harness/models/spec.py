@@ -111,7 +111,6 @@ class BackendSpec(Spec):
 
     @property
     def title(self) -> str:
-        """Name in tables."""
         raise NotImplementedError
 
     def identity(self) -> dict[str, Json]:
@@ -199,7 +198,6 @@ class ModelSpec(BackendSpec):
     """The beginning-of-text token before every text that the model reads; null: as its tokenizer does."""
 
     def check(self) -> None:
-        """Refuse a revision of a folder and an unknown bundled model."""
         if self.path.startswith(BUNDLED):
             names = list_bundled_models()
             self.require(self.path.removeprefix(BUNDLED) in names, "path", f"bundled: one of {', '.join(names)}")
@@ -208,13 +206,11 @@ class ModelSpec(BackendSpec):
 
     @property
     def title(self) -> str:
-        """Name in tables."""
         name = self.label or self.path.removeprefix(BUNDLED).rstrip("/").rpartition("/")[2]
         return f"{name} (chat)" if self.chat_template else name
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the model, or None for a hub id."""
         if self.path.startswith(BUNDLED):
             return find_assets_folder() / self.path.removeprefix(BUNDLED)
         path = Path(self.path).expanduser()
@@ -223,11 +219,9 @@ class ModelSpec(BackendSpec):
 
     @property
     def is_bundled(self) -> bool:
-        """True for a model that comes with the harness."""
         return self.path.startswith(BUNDLED)
 
     def describe_size(self) -> ModelSize:
-        """See `models.sizes.describe_model_size`."""
         return describe_model_size(self.path, self.folder, self.revision, self.dtype)
 
     def without_label(self) -> ModelSpec:
@@ -270,15 +264,9 @@ class ModelSpec(BackendSpec):
         return tuple(dict.fromkeys(i for i in flat if isinstance(i, int)))
 
     def tokenizer_spec(self) -> ModelSpec:
-        """Return the spec itself: the model has its own tokenizer."""
         return self
 
     def config(self) -> dict[str, Any]:
-        """Read config.json as a dict.
-
-        Raises:
-            DataError: If it is missing or no JSON object.
-        """
         folder = self.folder
         path = folder / "config.json" if folder is not None else self.hub_file("config.json")
         if path is None:
@@ -305,11 +293,9 @@ class ModelSpec(BackendSpec):
         return config
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
-        """Return why the model cannot do this: its family cannot run from left to right."""
         return find_refusal(self.config()) or super().cannot(ability, decoder)
 
     def check_ready(self) -> None:
-        """Raise `DataError` if the model cannot be loaded; the message has the missing file and how to get it."""
         folder = self.folder
         if folder is None:
             if is_offline() and (self.hub_file("config.json") is None or not self._has_hub_weights()):

@@ -45,18 +45,15 @@ class TextTokenizer:
     """Read before every text: the beginning-of-text token, if `bos` or the tokenizer asks for it."""
 
     def vocabulary(self) -> dict[str, int]:
-        """Return the id of every token."""
         return dict(self.inner.get_vocab())
 
     def encode(self, text: str) -> list[int]:
-        """Return token ids of `text`."""
         if self.pieces is not None:
             return self.pieces.encode(text)
         encoding = self.inner.encode(text, add_special_tokens=False)
         return list(encoding if isinstance(encoding, list) else encoding.ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids."""
         options = (
             {} if type(self.inner).__module__.startswith("tokenizers") else {"clean_up_tokenization_spaces": False}
         )

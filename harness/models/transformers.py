@@ -47,11 +47,9 @@ class LanguageModel:
     spec: ModelSpec
 
     def encode(self, text: str) -> list[int]:
-        """Return token ids of `text`; no special tokens."""
         return self.tokenizer.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids; no clean-up."""
         return self.tokenizer.decode(ids)
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
@@ -72,11 +70,9 @@ class LanguageModel:
         batch_size: int,
         advance: Advance | None = None,
     ) -> None:
-        """See `models.forward.run_forward`."""
         run_forward(self, jobs, rows=rows, pool=pool, nll=nll, batch_size=batch_size, advance=advance)
 
     def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
-        """See `models.score.embed`."""
         return embed(self, request, advance)
 
     @property

@@ -86,15 +86,12 @@ class ServerBackend:
 
     @property
     def start_id(self) -> int:
-        """Token that is sent in place of an empty prompt."""
         return self._bos if isinstance(self._bos, int) else next(iter(self.served.end_ids), 0)
 
     def bos_prefix(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
-        """Return the beginning-of-text token, unless a text has it already or the model reads none."""
         return get_bos_prefix(self.trust.bos_prefix, ids)
 
     def provenance(self) -> dict[str, Any]:
-        """Return the server's product and version, and the result of the probe."""
         return self.trust.provenance(self._encoded)
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
@@ -167,7 +164,6 @@ class ServerBackend:
         return results[0]
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
-        """Compute the statistics of each decoder's Q where the tokens that the server lists determine them."""
         prompts, continuations, least = request.prompts, request.continuations, request.min_new_tokens
         for decoder in request.decoders:
             self.spec.demand("q_statistics", decoder)
@@ -198,14 +194,12 @@ class ServerBackend:
         ]  # fmt: skip
 
     def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
-        """Raise `SpecError`: a server gives no hidden states."""
         del request, advance
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
 
     def embed_and_score(
         self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
     ) -> tuple[TextVectors, Ragged]:
-        """Raise `SpecError`: a server gives no hidden states."""
         del request, include_prompt, advance
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
 
@@ -222,7 +216,6 @@ class ServerBackend:
             portal.call(main)
 
     def client(self) -> Client:
-        """Return the HTTP client for the endpoints."""
         s = self.spec
         return Client(
             s.roots, key_name=s.api_key_env, timeout=s.timeout, retries=s.retries, concurrency=s.concurrency,

@@ -35,7 +35,6 @@ class Body:
         return self.content.decode("utf-8", "replace")
 
     def decode_json(self) -> Any:  # noqa: ANN401 - JSON
-        """Parse the JSON of the body."""
         try:
             value = json.loads(self.content.decode("utf-8-sig"))
             if _ESCAPED.search(self.content):  # escapes can hide the key or half of a surrogate pair
@@ -51,7 +50,6 @@ class Body:
         return value
 
     def error_line(self) -> str:
-        """Return the first line of an error reply."""
         text = self.text
         try:
             content = self.decode_json()

@@ -35,11 +35,9 @@ class ServerInfo:
 
     @property
     def title(self) -> str:
-        """Product and version."""
         return f"{self.product} {self.version}" if self.version else f"{self.product}, version not told"
 
     def plain(self) -> dict[str, Json]:
-        """Return plain JSON for the record."""
         return {"product": self.product, "version": self.version, "context": self.context, "dtype": self.dtype}
 
 

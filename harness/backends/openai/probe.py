@@ -65,7 +65,6 @@ class ProbePrompts:
     """Prompt → the most probable next tokens, by the server."""
 
     def make_request(self, text: str, *, max_tokens: int = 1, sampling: Sampling = NEUTRAL) -> CompletionRequest:
-        """Return the request for a continuation of a prompt."""
         ids = self.server.encode(text)
         return CompletionRequest(ids=ids, text=text, max_tokens=max_tokens, sampling=sampling, seed=self.seed(text))
 
@@ -73,7 +72,6 @@ class ProbePrompts:
         return derive_seed(self.salt, "probe", *names)
 
     def seeds(self, *names: str | int) -> Callable[[int], int]:
-        """Return the seeds of a series of draws."""
         return lambda number: self.seed(*names, number)
 
     async def fetch_listings(self) -> bool:

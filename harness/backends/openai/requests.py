@@ -34,7 +34,6 @@ class Sampling:
 
     @property
     def truncations(self) -> tuple[str, ...]:
-        """Names of the truncations in use."""
         return tuple(name for name in TRUNCATIONS if getattr(self, name) != getattr(NEUTRAL, name))
 
     @property

@@ -92,7 +92,6 @@ class CertifiedQ:
         return inside.get(gold, 0.0), float(head.q @ head.q), len(head.tokens), best
 
     def finish(self) -> QTable:
-        """Return the statistics."""
         total = len(self.table.gold_prob)
         if self.missing:
             raise UndefinedMetric(

@@ -46,7 +46,6 @@ class ServerSession:
 
     @property
     def workers(self) -> int:
-        """Number of concurrent requests."""
         return 1 if self.dialect.serial else self.client.concurrency * len(self.endpoints)
 
     def encode(self, text: str) -> tuple[int, ...]:

@@ -78,7 +78,6 @@ class ServerSpec(BackendSpec):
     """Name in tables; null: the last part of the path."""
 
     def check(self) -> None:
-        """Refuse invalid addresses, addresses with a password, and options that exclude each other."""
         for address in self.addresses:
             self._check_address(address)
         twice = len(set(self.roots)) < len(self.roots)
@@ -102,7 +101,6 @@ class ServerSpec(BackendSpec):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The servers' addresses as the user gave them."""
         return self.endpoints or (self.base_url,)
 
     @property
@@ -121,13 +119,11 @@ class ServerSpec(BackendSpec):
 
     @property
     def title(self) -> str:
-        """Name in tables."""
         name = self.label or self.path.rstrip("/").rpartition("/")[2]
         return f"{name} ({self.dialect}{' chat' if self.chat else ''})"
 
     @property
     def mark(self) -> str:
-        """Remark in the signature."""
         marks = ("chat" if self.chat else "", "" if self.probe else "not probed", "" if self.seeded else "no seeds")
         return ", ".join(filter(None, marks))
 
@@ -138,11 +134,9 @@ class ServerSpec(BackendSpec):
 
     @property
     def dtype(self) -> str:
-        """Precision of the weights, which the server chooses."""
         return "as served"
 
     def tokenizer_spec(self) -> ModelSpec | None:
-        """Return the model whose tokenizer is used for the texts."""
         if self.tokenizer is None:
             return None
         spec = ModelSpec(path=self.tokenizer)
@@ -172,24 +166,20 @@ class ServerSpec(BackendSpec):
         return fetch_info_for_plan(self.roots, self.api_key_env, self.dialect, self.path)
 
     def describe_service(self) -> ModelService:
-        """Return the servers and their product and version, if one answers."""
         info = self.fetch_info()
         return ModelService(self.dialect, self.roots, info.title if info is not None else None)
 
     def context_length(self) -> int | None:
-        """Return the context length if the server answers and reports it, else None."""
         info = self.fetch_info()
         return info.context if info is not None else None
 
     def check_ready(self) -> None:
-        """Raise `DataError` if the tokenizer is missing; the server is contacted when it is needed."""
         require_package("httpx", "servers")
         tokenizer = self.tokenizer_spec()
         if tokenizer is not None:
             tokenizer_digest(tokenizer)
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
-        """Return why the model cannot do this; no server is asked."""
         if ability in ("score", "q_statistics"):
             if not self.server_dialect.echoes or self.chat:
                 chat = " at its chat endpoint" if self.chat else ""
@@ -209,11 +199,6 @@ class ServerSpec(BackendSpec):
         )
 
     def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
-        """Refuse, at planning, lengths that the dialect has no parameter for.
-
-        Raises:
-            SpecError: Names the option.
-        """
         del decoder
         if reason := explain_min_tokens_refusal(self.server_dialect, min_new_tokens, max_new_tokens):
             raise SpecError(f"{self.error_name} {self.title}: {reason}")

@@ -128,7 +128,6 @@ class EndpointTrust:
             raise DataError(f"model {self.spec.title}: expected server {self.spec.server!r}, {titles[0]!r} answers")
 
     def provenance(self, encoded: int) -> dict[str, Any]:
-        """Return the facts about the endpoints for a manifest."""
         if not self.infos:
             return {}
         s, facts = self.spec, self.infos[min(self.infos)]

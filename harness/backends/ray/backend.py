@@ -62,7 +62,6 @@ class RayBackend(TransformersBackend):
 
     @property
     def start_id(self) -> int:
-        """The token that precedes an empty prompt."""
         return self.info.start_id
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
@@ -110,7 +109,6 @@ class RayBackend(TransformersBackend):
                 advance(len(part))
 
     def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
-        """Sketch the gradients of the losses of texts, each on the worker that its chunk is sent to."""
         count = len(request.continuations)
         parts = cut_chunks(count, unit=1, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
         rows = [list(range(count))[part] for part in parts]

@@ -70,7 +70,6 @@ class Worker:
         self._verified: set[RemoteModelRef] = set()
 
     def ready(self) -> int:
-        """Return the process id once the worker has started."""
         return os.getpid()
 
     def do(self, task: str, arguments: Sequence[Any]) -> WorkerAnswer:
@@ -83,7 +82,6 @@ class Worker:
         return WorkerAnswer(value, tuple(remarks))
 
     def describe_model(self, model: RemoteModelRef) -> RemoteModelInfo:
-        """Load a model and return its properties."""
         lm = self._load(model)
         before, after = (tuple(getattr(lm.model, f"openended_{side}", ())) for side in ("before", "after"))
         dtype = str(lm.dtype).removeprefix("torch.")
@@ -116,12 +114,10 @@ class Worker:
         return ([] if worker_pool is None else worker_pool.vectors), nll
 
     def sketch_gradients(self, model: RemoteModelRef, request: GradientRequest) -> Floats:
-        """Sketch the gradients of the losses of texts."""
         sketches: Floats = self._load(model).sketch_gradients(request)
         return sketches
 
     def q_statistics(self, model: RemoteModelRef, request: QStatisticsRequest) -> list[NextToken]:
-        """Compute the statistics of each decoder's Q on continuations."""
         statistics: list[NextToken] = self._load(model).q_statistics(request)
         return statistics
 
@@ -147,7 +143,6 @@ class _WarningCollector(logging.Handler):
         self.remarks: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one warning."""
         self.remarks.append(record.getMessage())
 
 

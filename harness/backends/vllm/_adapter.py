@@ -29,7 +29,6 @@ class V1Processor(LogitsProcessor):  # type: ignore[misc] # vLLM need not be ins
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follow the rows of the batch."""
         if batch_update is None:
             return
         for index in batch_update.removed:
@@ -43,7 +42,6 @@ class V1Processor(LogitsProcessor):  # type: ignore[misc] # vLLM need not be ins
                 self.rows.move(source, target)
 
     def apply(self, logits: Tensor) -> Tensor:
-        """Mask each row except for the chosen token."""
         return self.rows.choose_tokens(logits)
 
 

@@ -66,20 +66,16 @@ class VllmBackend:
 
     @property
     def start_id(self) -> int:
-        """The token before an empty prompt: the beginning-of-text token, else the end-of-text token, else 0."""
         bos = self.engine.start_id
         return int(bos) if isinstance(bos, int) else next(iter(self.eos_ids), 0)
 
     def bos_prefix(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
-        """Return the beginning-of-text token, unless a text has it already or the model reads none."""
         return get_bos_prefix(self.tokenizer.bos_prefix, ids)
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        """Return the text that `ids` add after `prompt`."""
         return decode_continuation(self.tokenizer, prompt, ids)
 
     def provenance(self) -> dict[str, Any]:
-        """Return how vLLM computed, and the share of texts that equal the reference backend's."""
         if self._last is None:
             return {}
         s = self.spec

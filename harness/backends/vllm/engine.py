@@ -94,7 +94,6 @@ class Engine:
         self._asleep = False
 
     def describe(self) -> dict[str, str]:
-        """Return how the engine computes."""
         worker: dict[str, str] = self.inner.collective_rpc("describe_openended_worker")[0]
         return worker
 
@@ -136,7 +135,6 @@ class Engine:
             log.warning("%s: vLLM did not end cleanly (%s)", self._spec.title, shorten_error(err))
 
     def _build_options(self, names: set[str]) -> dict[str, Any]:
-        """Return the engine's options; see `build_engine_options`."""
         return build_engine_options(self._spec, names) | {
             "logits_processors": [f"{_ADAPTER}:V1Processor"], "enable_prefix_caching": True,
         }  # fmt: skip

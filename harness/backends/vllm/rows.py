@@ -240,7 +240,6 @@ class BatchRows:
             self._rows[target] = self._rows.pop(source)
 
     def swap(self, a: int, b: int) -> None:
-        """Exchange two indices."""
         rows = {b: self._rows.pop(a, None), a: self._rows.pop(b, None)}
         self._rows.update({index: row for index, row in rows.items() if row is not None})
 

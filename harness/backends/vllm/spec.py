@@ -57,7 +57,6 @@ class VllmSpec(ModelSpec):
     """Prompts whose texts are compared with those of `model=transformers` before a run generates; 0: none."""
 
     def check(self) -> None:
-        """Refuse engine options that the harness sets or that draft tokens."""
         super().check()
         for name in self.engine:
             if name.startswith(_DRAFTS):
@@ -72,12 +71,10 @@ class VllmSpec(ModelSpec):
 
     @property
     def title(self) -> str:
-        """Name in tables."""
         return f"{super().title} (vLLM)"
 
     @property
     def mark(self) -> str:
-        """Remark in the signature: which engine computed the logits."""
         return " ".join(filter(None, ("vLLM", find_version(), self.quantization)))
 
     def tokenizer_spec(self) -> ModelSpec:
@@ -101,17 +98,14 @@ class VllmSpec(ModelSpec):
         }
 
     def context_length(self) -> int | None:
-        """Number of positions, at most `max_model_len`."""
         lengths = [n for n in (super().context_length(), self.max_model_len) if n is not None]
         return min(lengths, default=None)
 
     def check_ready(self) -> None:
-        """Raise if files are missing or vLLM is not installed."""
         super().check_ready()
         require_package("vllm", "vllm")
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
-        """Return why the model cannot do this: decoders without a Q, and models that vLLM cannot run."""
         if decoder is not None and not isinstance(decoder, QDecoder):
             return f"{decoder.name} does not draw each token from a Q, as vLLM needs it; use model=transformers"
         return super().cannot(ability, decoder)
