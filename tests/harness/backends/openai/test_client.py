@@ -1,128 +1,373 @@
-"""Requests over a real socket: again after an overload, elsewhere after a death, and never a key in a message."""
+"""Requests over real sockets: overloads, deaths, outages and hostile replies; and never a key in a message."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import time
+from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
-from openended.harness.backends.openai import client as module, trust
+from openended.harness.backends.openai import client as module, identity, trust
 from openended.harness.backends.openai.backend import ServerBackend
+from openended.harness.backends.openai.bodies import Body, clean_line, read_body
 from openended.harness.backends.openai.client import Client, read_key
-from openended.harness.backends.openai.identity import fetch_info_for_plan
 from openended.harness.backends.openai.spec import ServerSpec
+from openended.harness.core import REDACTED
 from openended.harness.core.errors import DataError
 from openended.harness.core.types import Generation
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Greedy
 from tests.harness.backends.openai.fake import ID, KEY, Fake, Fault, served, within
+from tests.harness.backends.openai.hostile import ENDLESS, TOO_LARGE, listening, reply_bytes, send
 from tests.helpers import generation
 
 PROMPTS = [Prompt(f"t/{i:02d}", 0, (10 + i, 20, 30)) for i in range(12)]
+PATIENCE = 1.5
+GOOD: dict[str, Any] = {
+    "model": ID,
+    "choices": [{"index": 0, "finish_reason": "length", "text": " a b", "token_ids": [10, 11, 12]}],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 3},
+}
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
+    monkeypatch.setattr(module, "_outages", {})
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(trust, "FIRST_PAUSE", 0.01)
 
 
-def texts(*addresses: str, transport: Any = None, **options: Any) -> dict[str, tuple[int, ...]]:
-    """Greedy texts of all prompts, three tokens each."""
-    spec = ServerSpec(path=ID, endpoints=tuple(addresses), tokenizer=f"bundled:{ID}", **{"probe": False} | options)
-    made: list[Generation] = []
-    ServerBackend(spec, transport=transport).generate(
-        generation(PROMPTS, Greedy(), seed=0, max_new_tokens=3, batch_size=1), made.extend
-    )
-    assert len({g.example_id for g in made}) == len(made) == len(PROMPTS)
-    return {g.example_id: g.token_ids for g in made}
+def write(
+    *addresses: str, transport: Any = None, prompts: list[Prompt] = PROMPTS, emit: Any = None, **options: Any
+) -> dict[str, tuple[int, ...]]:
+    """Greedy texts of prompts, three tokens each."""
+    chosen = {"endpoints": tuple(addresses or ["http://fake"]), "tokenizer": f"bundled:{ID}", "probe": False} | options
+    texts: list[Generation] = []
+    request = generation(prompts, Greedy(), seed=0, max_new_tokens=3, batch_size=1)
+    ServerBackend(ServerSpec(path=ID, **chosen), transport=transport).generate(request, emit or texts.extend)
+    return {g.example_id: g.token_ids for g in texts}
+
+
+def write_one(transport: Any, *addresses: str, **options: Any) -> tuple[int, ...]:
+    return write(*addresses, transport=transport, prompts=[Prompt("t/0", 0, (10, 20, 30))], **{"retries": 0} | options)[
+        "t/0"
+    ]
+
+
+def post(address: str, transport: Any = None, **options: Any) -> Any:
+    async def work() -> Any:
+        async with Client([address], transport=transport, **options) as client:
+            return await client.post("/v1/completions", {"prompt": "a"}, [0])
+
+    return asyncio.run(work())
 
 
 @pytest.fixture(scope="module")
 def right() -> dict[str, tuple[int, ...]]:
-    return texts("http://fake", transport=within(Fake()))
+    texts = write(transport=within(Fake()))
+    assert len(texts) == len(PROMPTS)
+    return texts
 
 
-def test_an_overload_is_waited_for(right):
-    fake = Fake(Fault(fail=3, busy=3, retry_after="0.02"))
+@pytest.mark.parametrize("fault", [{"fail": 3, "busy": 3, "retry_after": "0.02"}, {"hang": 1}], ids=str)
+def test_an_overload_is_waited_for_and_a_lost_reply_asked_for_again(right, fault):
+    fake = Fake(Fault(**fault))
     with served(fake) as urls:
-        assert texts(*urls) == right
-    assert len(fake.bodies) == len(PROMPTS) + 6
+        assert write(*urls, timeout=0.5) == right
+    assert len(fake.bodies) == len(PROMPTS) + fault.get("fail", 0) + fault.get("busy", 0) + fault.get("hang", 0)
 
 
 def test_a_date_and_a_long_pause_in_retry_after():
-    stays = Fault(busy=1, retry_after="Wed, 21 Oct 2015 07:28:00 GMT")
-    texts("http://fake", transport=within(Fake(stays)))
+    write(transport=within(Fake(Fault(busy=1, retry_after="Wed, 21 Oct 2015 07:28:00 GMT"))))
     with pytest.raises(DataError, match=r"429: overloaded \(wait 7200 s\); finished texts are kept"):
-        texts("http://fake", transport=within(Fake(Fault(busy=1, retry_after="7200"))))
+        write(transport=within(Fake(Fault(busy=1, retry_after="7200"))))
 
 
 def test_retries_end_with_what_to_do():
     with pytest.raises(DataError, match=r"answers 500: overloaded; finished texts are kept; repeat the command to"):
-        texts("http://fake", transport=within(Fake(Fault(fail=99))), retries=2)
+        write(transport=within(Fake(Fault(fail=99))), retries=2)
+    with pytest.raises(TypeError, match="not open"):
+        asyncio.run(Client(["http://fake"]).get(0, "/v1/models"))
 
 
 def test_an_endpoint_that_stays_overloaded_gives_its_texts_to_the_others(right):
     with served(Fake(Fault(fail=10**6)), Fake()) as urls:
-        assert texts(*urls, retries=1) == right
-
-
-def test_a_reply_that_never_comes_is_asked_for_again(right):
-    fake = Fake(Fault(hang=1))
-    with served(fake) as urls:
-        assert texts(*urls, timeout=0.5) == right
-    assert len(fake.bodies) == len(PROMPTS) + 1
+        assert write(*urls, retries=1) == right
 
 
 def test_one_of_three_endpoints_dies_in_the_middle(right, caplog):
     fakes = [Fake(), Fake(Fault(dies_after=1)), Fake()]
     with served(*fakes) as urls:
-        assert texts(*urls, timeout=5.0) == right
+        assert write(*urls, timeout=5.0) == right
     assert fakes[1].answered == 1
     assert sum(f.answered for f in fakes) == len(PROMPTS)
     assert "its texts go to the other endpoints" in caplog.text
 
 
-def test_who_serves_whom_depends_on_no_order(right):
+def test_who_serves_whom_depends_on_no_order():
     """Each text goes to the same endpoint whatever else is asked for, and all endpoints have some."""
     fakes = [Fake() for _ in range(3)]
+    sent = []
     with served(*fakes) as urls:
-        texts(*urls)
-        first = [{tuple(b["prompt"]) for b in f.bodies} for f in fakes]
-        for fake in fakes:
-            fake.bodies.clear()
-        PROMPTS.reverse()
-        texts(*urls)
-        assert [{tuple(b["prompt"]) for b in f.bodies} for f in fakes] == first
-        assert all(first)
+        for prompts in (PROMPTS, PROMPTS[::-1]):
+            write(*urls, prompts=prompts)
+            sent.append([{tuple(b["prompt"]) for b in f.bodies} for f in fakes])
+            for fake in fakes:
+                fake.bodies.clear()
+    assert sent[0] == sent[1]
+    assert all(sent[0])
 
 
 def test_an_endpoint_that_is_not_there_is_left_out_and_none_at_all_is_an_error(right, caplog):
     with served(Fake()) as urls:
-        assert texts("http://127.0.0.1:9", *urls) == right
+        assert write("http://127.0.0.1:9", *urls) == right
     assert "127.0.0.1:9: does not answer" in caplog.text
     with pytest.raises(DataError, match=r"server http://127.0.0.1:9: does not answer"):
-        texts("http://127.0.0.1:9", retries=1)
+        write("http://127.0.0.1:9", retries=1)
 
 
 def test_endpoints_of_two_versions_and_another_model_are_refused():
     with served(Fake(), Fake(version="0.34.0")) as urls, pytest.raises(DataError, match=r"vllm 0.33.0 and vllm 0.34.0"):
-        texts(*urls)
+        write(*urls)
     with served(Fake(), Fake(Fault(other_id=True))) as urls, pytest.raises(DataError, match="it serves another-model"):
-        texts(*urls)
+        write(*urls)
     with pytest.raises(DataError, match=r"expected server 'vllm 0.1', 'vllm 0.33.0' answers"):
-        texts("http://fake", transport=within(Fake()), server="vllm 0.1")
+        write(transport=within(Fake()), server="vllm 0.1")
+
+
+class OtherModel(Fake):
+    """Another model under the same name: it reads one more token than it shows."""
+
+    def known(self, ids: list[int], body: dict[str, Any], step: int) -> Any:
+        return super().known([77, *ids], body, step)
+
+    def prompt_logprobs(self, ids: list[int], most: int, body: dict[str, Any]) -> list[dict[str, Any] | None]:
+        return [None, *super().prompt_logprobs([77, *ids], most, body)[2:]]
+
+
+def test_two_models_under_one_name_are_refused():
+    with served(Fake(), Fake()) as urls:
+        assert write_one(None, *urls, probe=True)
+    with served(Fake(), OtherModel()) as urls, pytest.raises(DataError, match="different log-probabilities for the"):
+        write_one(None, *urls, probe=True)
+
+
+class Restarting(httpx.AsyncBaseTransport):
+    """Loses one completion; `version` answers afterwards."""
+
+    def __init__(self, version: str) -> None:
+        self.fake, self.version, self.lost = Fake(), version, False
+        self.inner = within(self.fake)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/completions" and not self.lost:
+            self.lost, self.fake.told = True, self.version
+            raise httpx.ConnectError("connection refused")
+        return await self.inner.handle_async_request(request)
+
+
+def test_an_endpoint_that_returns_is_asked_for_its_identity_again():
+    assert write_one(Restarting("0.33.0"), retries=2)
+    with pytest.raises(DataError, match=r"vllm 0\.33\.0 stopped answering, and another server answers now \(vllm 0\."):
+        write_one(Restarting("0.34.0"), retries=2)
+
+
+def test_a_plan_asks_once_and_does_without_an_answer():
+    with served(Fake(context=77)) as urls:
+        info = identity.fetch_info_for_plan(tuple(urls), None, "vllm", ID)
+    assert info is not None
+    assert (info.title, info.context, info.models) == ("vllm 0.33.0", 77, (ID,))
+    assert identity.fetch_info_for_plan(("http://127.0.0.1:9",), None, "vllm", ID) is None
+
+
+# Servers that refuse connections.
+
+
+def wait_for(call: Callable[[], object]) -> float:
+    """Return how long a call waited for a dead server, which its error tells."""
+    began = time.monotonic()
+    with pytest.raises(DataError, match=r"refused since \d\d:\d\d:\d\d, retried for 1.5 s \(model.patience\)") as error:
+        call()
+    assert "\n" not in str(error.value)
+    return time.monotonic() - began
+
+
+@pytest.fixture
+def dead() -> str:
+    """The address of a server that has ended."""
+    with served(Fake()) as (address,):
+        pass
+    return address
+
+
+def test_the_first_job_waits_and_the_others_fail_at_once_until_a_server_answers(dead):
+    seconds = [wait_for(lambda: write_one(None, dead, retries=30, patience=PATIENCE)) for _ in range(3)]
+    assert PATIENCE <= seconds[0] < 4 * PATIENCE
+    assert max(seconds[1:]) < PATIENCE
+    with served(Fake()) as (address,):
+        assert write_one(None, dead, address)  # another endpoint takes over
+        module.note_refusal(address, PATIENCE)
+        assert write_one(None, address)
+        assert address not in module._outages
+
+
+def test_a_request_under_way_is_retried_no_longer_than_the_patience():
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("connection refused", request=request)
+
+    seconds = wait_for(lambda: post("http://fake", httpx.MockTransport(refuse), patience=PATIENCE))
+    assert PATIENCE <= seconds < 4 * PATIENCE
+
+
+def test_a_server_that_dies_in_the_middle_is_waited_for_no_longer_than_the_patience():
+    fake, kept = Fake(), list[Generation]()
+
+    def emit(texts: list[Generation]) -> None:
+        kept.extend(texts)
+        fake.stop()
+
+    prompts = [Prompt(f"t/{i}", 0, (10, 20)) for i in range(400)]
+    with served(fake) as (address,):
+        options = {"patience": PATIENCE, "concurrency": 1}
+        seconds = wait_for(lambda: write(address, prompts=prompts, emit=emit, **options))
+    assert seconds < 10 * PATIENCE  # eight retries with growing pauses would be two minutes
+    assert 0 < len(kept) < 400
+
+
+def test_seconds_count_from_the_first_refusal(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    left = []
+    for seconds, root in ((100, "http://a"), (150, "http://a"), (150, "http://b"), (161, "http://a")):
+        now[0] = seconds
+        left.append(module.note_refusal(root, 60)[0])
+    assert left == [60, 10, 60, 0]
+    assert "retried for 60 s" in module.note_refusal("http://a", 60)[1]
+
+
+# Hostile servers.
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_one_deadline_covers_the_whole_request(name):
+    start = time.monotonic()
+    with listening(ENDLESS[name]) as address, pytest.raises(DataError, match=r"no answer in 0\.4 s|does not answer"):
+        post(address, timeout=0.4, retries=0)
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_a_reply_is_bounded(name, monkeypatch):
+    monkeypatch.setattr(module, "MAX_REPLY", 1 << 20)
+    message = r"larger than|content-encoding gzip|in 0\.4"
+    with listening(TOO_LARGE[name]) as address, pytest.raises(DataError, match=message):
+        post(address, timeout=0.4, retries=0)
+
+
+@pytest.mark.parametrize("name", ENDLESS | TOO_LARGE)
+def test_a_plan_does_not_wait_for_a_sick_server(name, monkeypatch):
+    monkeypatch.setattr(identity, "_PLAN_TIMEOUT", 0.3)
+    start = time.monotonic()
+    with listening((ENDLESS | TOO_LARGE)[name]) as address:
+        info = identity.fetch_info_for_plan((address,), None, "vllm", ID)
+    assert info is None or info.version is None
+    assert time.monotonic() - start < 5
+
+
+def answering(body: bytes, content_type: str = "application/json") -> httpx.MockTransport:
+    """Answer completions with these bytes."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/completions":
+            return httpx.Response(200, content=body, headers={"Content-Type": content_type})
+        about = {"version": "0.33.0"} if request.url.path == "/version" else {"data": [{"id": ID}]}
+        return httpx.Response(200, json=about)
+
+    return httpx.MockTransport(answer)
+
+
+def changed(**choice: Any) -> bytes:
+    return json.dumps(GOOD | {"choices": [GOOD["choices"][0] | choice]}).encode()
+
+
+END = ServerBackend(ServerSpec(path=ID, tokenizer=f"bundled:{ID}")).served.end_ids[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (changed(text=None), r"choices\[0\]: field text: expected text, got null"),
+        (changed(text=["a"]), r"field text: expected text, got list"),
+        (changed(message={"content": None}), r"field message\.content: expected text, got null"),
+        (json.dumps(GOOD | {"model": "another"}).encode(), r"field model: it answers for 'another', 'docs-s' was"),
+        (json.dumps(GOOD | {"choices": GOOD["choices"] * 2}).encode(), r"field choices: 2 texts, 1 requested"),
+        (changed(token_ids=[10] * 10_000), r"field token_ids: it wrote 10000 tokens where 3 were asked for"),
+        (changed(token_ids=[10, 10**6, 12]), r"field token_ids: expected token ids from 0 to \d+.*got 1000000"),
+        (changed(token_ids=[10, -1, 12]), r"got -1"),
+        (changed(token_ids=[10, True, 12]), r"got True"),
+        (changed(token_ids=[10, 1.5, 12]), r"got 1\.5"),
+        (changed(token_ids="10"), r"field token_ids: expected a list of token ids, got str"),
+        (changed(token_ids=[10, 10**30, 12]), r"got 1000000"),
+        (changed(token_ids=[10, END, 12]), r"field token_ids: the end token comes before the end of the text"),
+        (b"[" * 100_000, r"nested too deep"),
+        (b"\xff\xfe" + json.dumps(GOOD).encode(), r"no JSON in UTF-8"),
+        (json.dumps(GOOD).encode("utf-16"), r"no JSON in UTF-8"),
+        (changed(text=" \ud800"), r"half of a surrogate pair"),
+        (b"9" * 5000, r"no JSON in UTF-8|expected a JSON object"),
+        (b"null", r"expected a JSON object, got 'None'"),
+        (changed(finish_reason=None), r"finish_reason None"),
+    ],
+)
+def test_a_wrong_reply_names_endpoint_and_field(body, message):
+    with pytest.raises(DataError, match=message) as caught:
+        write_one(answering(body))
+    assert "\n" not in str(caught.value)
+    assert "http://fake" in str(caught.value)
+
+
+def test_an_odd_charset_changes_nothing():
+    for charset in ("application/json; charset=utf-7", "text/plain; charset=nonsense", ""):
+        assert write_one(answering(json.dumps(GOOD).encode(), charset)) == (10, 11, 12)
+
+
+def test_the_bound_of_a_body_and_its_coding():
+    def read(reply: httpx.Response) -> str:
+        return asyncio.run(read_body(reply, None, 1000)).text
+
+    assert read(httpx.Response(200, content=b"x" * 1000)) == "x" * 1000
+    with pytest.raises(DataError, match="larger than 1,000 bytes"):
+        read(httpx.Response(200, content=b"x" * 1001))
+    with pytest.raises(DataError, match="content-encoding gzip; expected none"):
+        read(httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"x")))
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b'{"error": {"message": "too long\\nmore"}}', "too long"),
+        (b'{"detail": "not found"}', "not found"),
+        (b"<html>\n\n oops", "<html>"),
+        (b"  \n", "no reason given"),
+        (b"a\x1b[31m" + b"b" * 1000, "a\\x1b[31m" + "b" * 191),
+    ],
+)
+def test_the_first_line_of_an_error_is_short_and_has_no_control_characters(content, line):
+    assert Body(200, {}, content).error_line() == line
 
 
 def test_no_message_holds_the_key(monkeypatch):
     monkeypatch.setenv("FAKE_API_KEY", KEY)
     fake = Fake(Fault(refuses=True))
     with pytest.raises(DataError) as caught:
-        texts("http://fake", transport=within(fake), api_key_env="FAKE_API_KEY")
+        write(transport=within(fake), api_key_env="FAKE_API_KEY")
     assert fake.keys == {f"Bearer {KEY}"}
     assert "400 for /v1/completions: no: Bearer [redacted]" in str(caught.value)
     assert KEY not in repr(caught.getrepr())
+    assert clean_line(f"a {KEY}", KEY) == f"a {REDACTED}"
     monkeypatch.setenv("FAKE_API_KEY", f"{KEY}\nmore")
     with pytest.raises(DataError, match="holds is no key") as wrong:
         read_key("FAKE_API_KEY")
@@ -131,14 +376,15 @@ def test_no_message_holds_the_key(monkeypatch):
         read_key("ABSENT_KEY")
 
 
-def test_a_plan_asks_once_and_does_without_an_answer():
-    with served(Fake(context=77)) as urls:
-        told = fetch_info_for_plan(tuple(urls), None, "vllm", ID)
-        assert told is not None
-        assert (told.title, told.context, told.models) == ("vllm 0.33.0", 77, (ID,))
-    assert fetch_info_for_plan(("http://127.0.0.1:9",), None, "vllm", ID) is None
-
-
-def test_a_client_must_be_open():
-    with pytest.raises(TypeError, match="not open"):
-        asyncio.run(Client(["http://fake"]).get(0, "/v1/models"))
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request"])
+@pytest.mark.parametrize("key", [KEY, "".join(f"\\u{ord(c):04x}" for c in KEY)], ids=["plain", "escaped"])
+def test_the_key_is_removed_before_a_reply_is_parsed(monkeypatch, key, status):
+    monkeypatch.setenv("SERVER_KEY", KEY)
+    with listening(send(reply_bytes(f'{{"text": "a {key} b", "{key}": ["{key}"]}}'.encode(), status))) as address:
+        try:
+            value = str(post(address, timeout=0.4, retries=0, key_name="SERVER_KEY"))
+        except DataError as err:
+            value = str(err)
+    assert "redacted" in value
+    assert KEY not in value
+    assert key not in value
