@@ -23,7 +23,7 @@ from openended.harness.core.types import Ragged
 from openended.harness.decoders.base import Decoder, GenerationRequest, Prompt, QDecoder
 from openended.harness.models.backend import EmbeddingRequest, QStatisticsRequest, ScoringRequest, TextVectors
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.score import embed
+from openended.harness.models.score import embed_rows
 from openended.harness.models.spec import ModelSpec
 
 ROOT = Path(__file__).parents[1]
@@ -209,5 +209,5 @@ def embed_one(
     lm: Any, embedder: EmbedderSpec, prompts: Ragged, continuations: Ragged, *, batch_size: int, advance: Any = None
 ) -> TextVectors:
     """Embed texts at the one maximum length of an embedder."""
-    (made,) = embed(lm, embedding(prompts, continuations, embedder, batch_size=batch_size), advance).values()
+    (made,) = embed_rows(lm, embedding(prompts, continuations, embedder, batch_size=batch_size), advance).values()
     return made

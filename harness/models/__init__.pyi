@@ -18,9 +18,12 @@ from .forward import ForwardRow as ForwardRow, Pool as Pool, Pooling as Pooling,
 from .gradients import sketch_gradients as sketch_gradients
 from .loading.hub import OFFLINE_VARIABLES as OFFLINE_VARIABLES, is_switched_off as is_switched_off
 from .loading.isolated_process import limit_memory as limit_memory
-from .loading.placement import has_many_devices as has_many_devices
 from .loading.tokenizer_checks import check_ids as check_ids
-from .loading.weights import check_weights as check_weights, hide_loading_report as hide_loading_report
+from .loading.weights import (
+    check_weights as check_weights,
+    has_many_devices as has_many_devices,
+    hide_loading_report as hide_loading_report,
+)
 from .memory import free_memory as free_memory, is_out_of_memory as is_out_of_memory
 from .model_cache import ModelCache as ModelCache, pick_device as pick_device
 from .score import (

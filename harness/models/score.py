@@ -67,7 +67,7 @@ def embed_and_score(
     ranks: bool = False,
     advance: Advance | None = None,
 ) -> tuple[TextVectors, Ragged]:
-    """Do what `embed` and `token_nll` do in one pass, where scorer and embedder are one causal model.
+    """Do what `embed_rows` and `token_nll` do in one pass, where scorer and embedder are one causal model.
 
     Raises:
         SpecError: If the embedder is not causal.
@@ -144,7 +144,9 @@ def _split_into_windows(
     return jobs
 
 
-def embed(lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
+def embed_rows(
+    lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None
+) -> dict[int | None, TextVectors]:
     """Embed prompt + continuation, cut on the right, at every maximum length that the embedder lists.
 
     One pass gives all lengths where the model is causal, for its states do not see what follows.

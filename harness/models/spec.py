@@ -105,7 +105,7 @@ class BackendSpec(Spec):
         return False
 
     @property
-    def mark(self) -> str:
+    def signature_note(self) -> str:
         """A remark about the model for the signature of every number; empty for most models."""
         return ""
 

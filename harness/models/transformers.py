@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import F64, Advance, DataError, DeviceMap, ExtraNotInstalled, shorten_error
-from openended.harness.models.backend import EmbeddingRequest, TextVectors
+from openended.harness.core import DataError, DeviceMap, ExtraNotInstalled, shorten_error
 from openended.harness.models.chat import load_template
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.families import choose_attention
-from openended.harness.models.forward import ForwardRow, Pool, run_forward
-from openended.harness.models.loading.placement import gather_outputs, require_accelerate
+from openended.harness.models.forward import run_forward
 from openended.harness.models.loading.tokenizer_checks import check_ids
-from openended.harness.models.loading.weights import check_weights, hide_loading_report
-from openended.harness.models.score import embed
+from openended.harness.models.loading.weights import (
+    check_weights,
+    gather_outputs,
+    hide_loading_report,
+    require_accelerate,
+)
+from openended.harness.models.score import embed_rows
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import (
     TextTokenizer,
@@ -60,20 +63,8 @@ class LanguageModel:
         """Return the tokens that precede a text of these ids: the beginning-of-text token, unless the text has it."""
         return get_bos_prefix(self.tokenizer.bos_prefix, ids)
 
-    def forward(
-        self,
-        jobs: Sequence[ForwardRow],
-        *,
-        rows: int,
-        pool: Pool | None,
-        nll: F64 | None,
-        batch_size: int,
-        advance: Advance | None = None,
-    ) -> None:
-        run_forward(self, jobs, rows=rows, pool=pool, nll=nll, batch_size=batch_size, advance=advance)
-
-    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
-        return embed(self, request, advance)
+    forward = run_forward
+    embed = embed_rows
 
     @property
     def start_id(self) -> int:

@@ -50,7 +50,7 @@ def collect_facts(
         layer = f"{embedder.pooling}/{embedder.layer}/{embedder.max_length or 'full'}"
         out["embedder"] = f"{_name_model(embedder)}/{layer}{_mark_domain(embedder, settings.task)}"
     if "scorer" in roles and scorer is not None:
-        mark = f" ({scorer.mark})" if scorer.mark else ""
+        mark = f" ({scorer.signature_note})" if scorer.signature_note else ""
         out["scorer"] = f"{_name_model(scorer)}{_mark_domain(scorer, settings.task)}{mark}"
     elif counts_tokens(metric):
         out["tokens"] = describe_tokens(settings.counter)
@@ -68,8 +68,8 @@ def collect_facts(
     out["length"] = f"{settings.max_new_tokens}{' words' if settings.cut_by_words else ''}"
     if settings.model is not None and any(map(reads_q, needs)):
         out["min_new_tokens"] = str(settings.least_length)  # Q gives the end of text no probability before
-    if settings.model is not None and settings.model.mark:
-        out["model"] = settings.model.mark  # values from unchecked servers get their own column
+    if settings.model is not None and settings.model.signature_note:
+        out["model"] = settings.model.signature_note  # values from unchecked servers get their own column
     out["task"] = f"{settings.task.name}@{digest([canonicalize(settings.task), fingerprint])[:_SHORT]}"
     out["texts"] = (digest_texts(human.entry) or "?")[:_SHORT]
     return out

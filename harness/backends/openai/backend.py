@@ -13,15 +13,9 @@ import numpy as np
 from anyio.from_thread import start_blocking_portal
 
 from openended.harness.backends.openai.client import Client, run_concurrently
-from openended.harness.backends.openai.replies import CompletedText, read_completion
+from openended.harness.backends.openai.replies import CompletedText, PromptLogProbs, read_completion
 from openended.harness.backends.openai.requests import CompletionRequest, Sampling, ServedModel, make_sampling
-from openended.harness.backends.openai.scoring import (
-    CertifiedQ,
-    count_listed_tokens,
-    make_certified_writer,
-    make_loss_writer,
-    read_rows,
-)
+from openended.harness.backends.openai.scoring import CertifiedQ, count_listed_tokens, read_rows
 from openended.harness.backends.openai.session import ServerSession
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.backends.openai.trust import EndpointTrust
@@ -149,11 +143,12 @@ class ServerBackend:
 
         async def work(server: ServerSession) -> None:
             jobs, out = plan_scoring(self, request)
-            put = make_loss_writer(jobs, out.values)
 
-            def record_row(number: int, read: Any) -> None:  # noqa: ANN401
-                put(number, read)
-                if advance is not None and jobs[number].row >= 0:
+            def record_row(number: int, read: PromptLogProbs) -> None:
+                job = jobs[number]
+                scored = -read.log_probs[job.first :]
+                out.values[job.out : job.out + len(scored)] = scored
+                if advance is not None and job.row >= 0:
                     advance(1)
 
             rows = [tuple(job.ids.tolist()) for job in jobs]
@@ -171,16 +166,16 @@ class ServerBackend:
         rows = [(*head, *tail.tolist()) for head, tail in zip(heads, continuations, strict=True)]
         size = len(continuations.values)
         tables = [CertifiedQ(d, size, self.vocab_size, self.served.end_ids, least) for d in request.decoders]
-        put = make_certified_writer(tables, continuations.offsets, [len(head) for head in heads], rows)
+        spare = len(self.served.end_ids) if least else 0
+        listed = count_listed_tokens(request.decoders, self.served.listed, spare)
 
         async def work(server: ServerSession) -> None:
-            def record_row(number: int, read: Any) -> None:  # noqa: ANN401
-                put(number, read)
+            def record_row(number: int, read: PromptLogProbs) -> None:
+                for table in tables:
+                    table.add_text(int(continuations.offsets[number]), rows[number], len(heads[number]), read)
                 if advance is not None:
                     advance(1)
 
-            spare = len(self.served.end_ids) if least else 0
-            listed = count_listed_tokens(request.decoders, self.served.listed, spare)
             await read_rows(server, rows, lambda i: self._order_endpoints(server, f"score {i}"), record_row, listed)
 
         self._run_with_server(None, work)

@@ -11,9 +11,8 @@ from openended.harness.backends.openai.listed_q import compute_listed_q
 from openended.harness.backends.openai.replies import Listing, PromptLogProbs
 from openended.harness.backends.openai.requests import CompletionRequest
 from openended.harness.backends.openai.session import ServerSession
-from openended.harness.core import F64, I64, DataError, UndefinedMetric
+from openended.harness.core import DataError, UndefinedMetric
 from openended.harness.decoders import QDecoder, QTable
-from openended.harness.models import ForwardRow
 
 EndpointOrder = Callable[[int], Sequence[int]]
 """Number of a row → the endpoints that it may go to, its own first."""
@@ -41,17 +40,6 @@ async def read_rows(
     await run_concurrently(range(len(rows)), read_row, server.workers)
 
 
-def make_loss_writer(jobs: Sequence[ForwardRow], out: F64) -> Callable[[int, PromptLogProbs], None]:
-    """Return a function that writes the losses of a row's scored tokens, in nats, into the flat array `out`."""
-
-    def write(number: int, read: PromptLogProbs) -> None:
-        job = jobs[number]
-        scored = -read.log_probs[job.first :]
-        out[job.out : job.out + len(scored)] = scored
-
-    return write
-
-
 class CertifiedQ:
     """Statistics of one decoder's Q, filled as rows come in."""
 
@@ -62,8 +50,12 @@ class CertifiedQ:
         self.missing = 0
         """Positions that the lists do not certify."""
 
-    def add(self, at: int, step: int, gold: int, log_prob: float, top: Listing | None) -> None:
-        """Add one position: its place in the table, its step in the text, the true token and the listed tokens."""
+    def add_text(self, start: int, ids: Sequence[int], first: int, read: PromptLogProbs) -> None:
+        """Add the positions of a text from `first` on; `start` is the first one's index in the table."""
+        for step, position in enumerate(range(first, len(ids))):
+            self._add(start + step, step, ids[position], float(read.log_probs[position]), read.tops[position])
+
+    def _add(self, at: int, step: int, gold: int, log_prob: float, top: Listing | None) -> None:
         banned = self.end_ids if step < self.least else frozenset[int]()
         statistics = self._compute(gold, log_prob, top, banned) if top is not None else None
         if statistics is None:
@@ -106,18 +98,3 @@ def count_listed_tokens(decoders: Sequence[QDecoder], most: int, spare: int = 0)
     """Return how many tokens to ask for at each position; `spare` of them may be forbidden."""
     needed = [1 if d.one_hot or d.untruncated else getattr(d, "k", most) for d in decoders]
     return max(1, min(most, max(needed, default=1) + spare))
-
-
-def make_certified_writer(
-    tables: Sequence[CertifiedQ], starts: I64, firsts: Sequence[int], rows: Sequence[tuple[int, ...]]
-) -> Callable[[int, PromptLogProbs], None]:
-    """Return a function that adds a row's positions to each decoder's statistics."""
-
-    def write(number: int, read: PromptLogProbs) -> None:
-        ids, first = rows[number], firsts[number]
-        for step, position in enumerate(range(first, len(ids))):
-            for table in tables:
-                at = int(starts[number]) + step
-                table.add(at, step, ids[position], float(read.log_probs[position]), read.tops[position])
-
-    return write

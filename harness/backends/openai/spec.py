@@ -123,7 +123,7 @@ class ServerSpec(BackendSpec):
         return f"{name} ({self.dialect}{' chat' if self.chat else ''})"
 
     @property
-    def mark(self) -> str:
+    def signature_note(self) -> str:
         marks = ("chat" if self.chat else "", "" if self.probe else "not probed", "" if self.seeded else "no seeds")
         return ", ".join(filter(None, marks))
 

@@ -112,19 +112,8 @@ class RayBackend(TransformersBackend):
         count = len(request.continuations)
         parts = cut_chunks(count, unit=1, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
         rows = [list(range(count))[part] for part in parts]
-        chunks = [
-            (
-                self.source,
-                replace(
-                    request,
-                    prompts=select_rows(request.prompts, part),
-                    continuations=select_rows(request.continuations, part),
-                ),
-            )
-            for part in rows
-        ]
         out = np.zeros((count, request.size), dtype=np.float32)
-        for number, sketches in self.workers.map("sketch_gradients", chunks):
+        for number, sketches in self._map_rows("sketch_gradients", request, rows):
             out[rows[number]] = sketches
             if advance is not None:
                 advance(len(sketches))
@@ -136,29 +125,28 @@ class RayBackend(TransformersBackend):
         read = np.array([len(self.bos_prefix(row)) for row in prompts], dtype=np.int64) + prompts.lengths
         check_rows(self.context_length, read, continuations)
         batches = list(iterate_batches(read, continuations.lengths, request.batch_size))
-        groups = [
-            batches[part]
-            for part in cut_chunks(len(batches), unit=1, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
-        ]
-        rows = [[row for batch in group for row in batch] for group in groups] or [[]]
-        chunks = [
-            (
-                self.source,
-                replace(request, prompts=select_rows(prompts, part), continuations=select_rows(continuations, part)),
-            )
-            for part in rows
-        ]
-        answers: list[list[NextToken]] = [[] for _ in chunks]
-        for number, statistics in self.workers.map("q_statistics", chunks):
+        parts = cut_chunks(len(batches), unit=1, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
+        rows = [[row for batch in batches[part] for row in batch] for part in parts] or [[]]
+        answers: list[list[NextToken]] = [[] for _ in rows]
+        for number, statistics in self._map_rows("q_statistics", request, rows):
             answers[number] = statistics
             if advance is not None:
                 advance(int(continuations.lengths[rows[number]].sum()))
         return [
-            gather_statistics(
-                [(part, statistics[i]) for part, statistics in zip(rows, answers, strict=True)], prompts, continuations
-            )
-            for i in range(len(request.decoders))
+            gather_statistics(list(zip(rows, statistics, strict=True)), prompts, continuations)
+            for statistics in zip(*answers, strict=True)
         ]
+
+    def _map_rows(
+        self, method: str, request: GradientRequest | QStatisticsRequest, rows: Sequence[Sequence[int]]
+    ) -> Iterator[tuple[int, Any]]:
+        """Call a method of the model on parts of the rows; yield (number of the part, answer) as they finish."""
+        prompts, continuations = request.prompts, request.continuations
+        parts = (
+            replace(request, prompts=select_rows(prompts, part), continuations=select_rows(continuations, part))
+            for part in rows
+        )
+        return self.workers.map("call", [(self.source, method, part) for part in parts])
 
 
 def make_model_ref(source: AnyModel) -> RemoteModelRef:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openended.harness.core import F64, DataError, Floats, Generation, HarnessError, NextToken, Runtime, digest
+from openended.harness.core import F64, DataError, Floats, Generation, HarnessError, Runtime, digest
 from openended.harness.decoders import GenerationRequest
 from openended.harness.models import (
     EmbedderSpec,
@@ -113,13 +113,9 @@ class Worker:
         self._load(model).forward(jobs, rows=rows, pool=worker_pool, nll=nll, batch_size=batch_size)
         return ([] if worker_pool is None else worker_pool.vectors), nll
 
-    def sketch_gradients(self, model: RemoteModelRef, request: GradientRequest) -> Floats:
-        sketches: Floats = self._load(model).sketch_gradients(request)
-        return sketches
-
-    def q_statistics(self, model: RemoteModelRef, request: QStatisticsRequest) -> list[NextToken]:
-        statistics: list[NextToken] = self._load(model).q_statistics(request)
-        return statistics
+    def call(self, model: RemoteModelRef, method: str, request: GradientRequest | QStatisticsRequest) -> Any:  # noqa: ANN401
+        """Call a method of a model with a request."""
+        return getattr(self._load(model), method)(request)
 
     def _load(self, model: RemoteModelRef) -> Any:  # noqa: ANN401 - a language model, of either kind
         if model not in self._verified:

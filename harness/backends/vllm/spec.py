@@ -74,7 +74,7 @@ class VllmSpec(ModelSpec):
         return f"{super().title} (vLLM)"
 
     @property
-    def mark(self) -> str:
+    def signature_note(self) -> str:
         return " ".join(filter(None, ("vLLM", find_version(), self.quantization)))
 
     def tokenizer_spec(self) -> ModelSpec:

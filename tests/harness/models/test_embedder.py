@@ -204,7 +204,7 @@ def test_several_lengths_are_those_of_one_at_a_time(lm: Any, masked: Any, kind: 
     model = lm if kind == "causal" else masked
     prompts, texts = rows(10, 4, 1, 4), rows(11, 4, 3, 25)
     several = spec(kind=kind, max_length=30, lengths=(4, 9, 30))
-    got = score.embed(model, embedding(prompts, texts, several, batch_size=2))
+    got = score.embed_rows(model, embedding(prompts, texts, several, batch_size=2))
     assert list(got) == [4, 9, 30]
     for length, made in got.items():
         want = embed_one(model, spec(kind=kind, max_length=length), prompts, texts, batch_size=3)

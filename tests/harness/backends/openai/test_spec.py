@@ -29,8 +29,8 @@ def test_it_is_a_model_and_says_what_it_is():
     assert with_(label="mine", dialect="sglang", chat=True).title == "mine (sglang chat)"
     assert SPEC.roots == ("http://127.0.0.1:9",)
     assert with_(endpoints=("http://a/", "https://b/v1")).roots == ("http://a", "https://b")
-    assert with_(probe=False, chat=True, seeded=False).mark == "chat, not probed, no seeds"
-    assert SPEC.mark == ""
+    assert with_(probe=False, chat=True, seeded=False).signature_note == "chat, not probed, no seeds"
+    assert SPEC.signature_note == ""
     assert (SPEC.chat_template, SPEC.dtype) == (False, "as served")
     assert SPEC.context_length() is None  # nobody is there, which no plan minds
     SPEC.check_ready()

@@ -256,7 +256,7 @@ def test_what_can_move_a_logit_is_in_the_identity(monkeypatch):
     before = base.identity()
     monkeypatch.setattr(spec_module, "find_version", lambda: "9.9")
     assert base.identity() != before
-    assert base.mark == "vLLM 9.9"
+    assert base.signature_note == "vLLM 9.9"
     assert base.tokenizer_spec().identity().items() <= base.identity().items()
 
 

@@ -18,7 +18,7 @@ from openended.harness.decoders.base import Decoder
 from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.loading.placement import gather_outputs, has_many_devices
+from openended.harness.models.loading.weights import gather_outputs, has_many_devices
 from openended.harness.models.score import embed_and_score
 from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.models.transformers import LanguageModel, load_model
