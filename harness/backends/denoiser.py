@@ -120,9 +120,8 @@ class DenoiserSpec(ModelSpec):
                 "it has code of its own; to run it, set model.trust_remote_code=true and model.revision=COMMIT "
                 "(SECURITY.md)"
             )
-        return self._explain_mask_refusal() if self.noise == "mask" else None
-
-    def _explain_mask_refusal(self) -> str | None:
+        if self.noise != "mask":
+            return None
         mask, size = find_mask_id(self), self.config().get("vocab_size")
         if mask is None:
             return "no mask token in its config.json or tokenizer; set model.mask_id, or model.noise=uniform"
@@ -155,7 +154,8 @@ class DenoiserBackend:
         self.spec, self.model, self.device = spec, model, torch.device(device)
         self.tokenizer = load_tokenizer(spec.tokenizer_spec())
         self.eos_ids = find_eos_ids(spec.tokenizer_spec(), self.tokenizer)
-        self.vocab_size = self._count_logits()
+        head = model.get_output_embeddings()
+        self.vocab_size = int(model.config.vocab_size if head is None else head.weight.shape[0])
         self.block_size = spec.block_size
         self.context_length = spec.context_length()
         mask = find_mask_id(spec) if spec.noise == "mask" else None
@@ -167,10 +167,6 @@ class DenoiserBackend:
         if spec.time_input == "sigma" and not self._takes_time:
             raise SpecError(f"model {spec.title}: time_input=sigma, but its forward pass takes no `timesteps`")
         check_ids(spec.path, self.tokenizer.vocabulary(), self.vocab_size)
-
-    def _count_logits(self) -> int:
-        head = self.model.get_output_embeddings()
-        return int(self.model.config.vocab_size if head is None else head.weight.shape[0])
 
     def bos_prefix(self, ids: Sequence[int]) -> tuple[int, ...]:
         return get_bos_prefix(self.tokenizer.bos_prefix, ids)
@@ -242,10 +238,6 @@ def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: Device
             )  # fmt: skip
     except Exception as err:
         raise DataError(f"model {spec.path}: cannot be loaded as a masked model ({shorten_error(err)})") from err
-    check_weights(spec.title, info, unused=_is_other_head)
+    # Heads that predict no tokens.
+    check_weights(spec.title, info, unused=lambda name: "pooler." in name or "seq_relationship" in name)
     return DenoiserBackend(spec, model.to(device).eval().requires_grad_(requires_grad=False), device)
-
-
-def _is_other_head(name: str) -> bool:
-    """Return whether weights belong to a head that predicts no tokens."""
-    return "pooler." in name or "seq_relationship" in name

@@ -172,13 +172,10 @@ def _score(
         if nll.ndim == 1:
             nll[where[part]] = losses.cpu().numpy()
         else:
+            # Equal scores share the best rank.
+            ranks = 1 + (scores > scores.gather(1, gold[part][:, None])).sum(dim=1)
             nll[where[part], 0] = losses.cpu().numpy()
-            nll[where[part], 1] = _rank(scores, gold[part]).cpu().numpy()
-
-
-def _rank(scores: torch.Tensor, gold: torch.Tensor) -> torch.Tensor:
-    """Return the rank of each row's gold token, from 1; equal scores share the best rank."""
-    return 1 + (scores > scores.gather(1, gold[:, None])).sum(dim=1)
+            nll[where[part], 1] = ranks.cpu().numpy()
 
 
 def _head_is_plain(lm: CausalModel) -> bool:

@@ -53,9 +53,12 @@ def sketch_gradients(lm: CausalModel, request: GradientRequest, advance: Advance
         for i, ids in enumerate(rows):
             read_ids = ids[: lm.context_length]
             if firsts[i] < len(read_ids):
-                loss = _compute_mean_loss(
-                    lm, torch.from_numpy(np.asarray(read_ids, dtype=np.int64)).to(lm.device), int(firsts[i])
-                )
+                row = torch.from_numpy(np.asarray(read_ids, dtype=np.int64)).to(lm.device)
+                with torch.enable_grad():
+                    mask = torch.ones_like(row)[None]
+                    logits = lm.model(input_ids=row[None], attention_mask=mask, use_cache=False).logits[0]
+                    scored = logits[int(firsts[i]) - 1 : -1].float()
+                    loss = torch.nn.functional.cross_entropy(scored, row[int(firsts[i]) :])
                 gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
                 out[i] = _sketch(gradients, parameters, request.size).cpu().numpy()
             if advance is not None:
@@ -66,14 +69,6 @@ def sketch_gradients(lm: CausalModel, request: GradientRequest, advance: Advance
     if not np.isfinite(out).all():
         raise DataError(f"gradients of {lm.spec.title}: NaN or infinity; try dtype float32")
     return out
-
-
-def _compute_mean_loss(lm: CausalModel, ids: torch.Tensor, first: int) -> torch.Tensor:
-    import torch
-
-    with torch.enable_grad():
-        logits = lm.model(input_ids=ids[None], attention_mask=torch.ones_like(ids)[None], use_cache=False).logits[0]
-        return torch.nn.functional.cross_entropy(logits[first - 1 : -1].float(), ids[first:])
 
 
 def _sketch(gradients: tuple[torch.Tensor | None, ...], parameters: list[torch.Tensor], size: int) -> torch.Tensor:

@@ -95,7 +95,11 @@ def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[ForwardRow],
     first = rows.lengths - continuations.lengths - (prompts.lengths if request.include_prompt else 0)
     first = np.maximum(first, 1)
     offsets = np.concatenate([[0], np.cumsum(np.maximum(rows.lengths - first, 0))]).astype(np.int64)
-    context, stride = _check_window(lm.context_length, request)
+    context, stride = lm.context_length, None
+    if request.window is not None:
+        if context is not None and request.window > context:
+            raise DataError(f"window: expected at most {context}, the scorer's context, got {request.window}")
+        context, stride = request.window, request.stride
     jobs: list[ForwardRow] = []
     for i, ids in enumerate(rows):
         read = ids if len(ids) else np.array([lm.start_id])
@@ -111,15 +115,6 @@ def split_columns(scores: Ragged) -> tuple[Ragged, Ragged]:
         return scores, Ragged(np.zeros(0, dtype=np.int64), np.zeros_like(scores.offsets))
     nll, rank = np.ascontiguousarray(scores.values.T)
     return Ragged(nll, scores.offsets), Ragged(rank.astype(np.int64), scores.offsets)
-
-
-def _check_window(context: int | None, request: ScoringRequest) -> tuple[int | None, int | None]:
-    """Return the tokens that are read at once and the tokens that each later window scores."""
-    if request.window is None:
-        return context, None
-    if context is not None and request.window > context:
-        raise DataError(f"window: expected at most {context}, the scorer's context, got {request.window}")
-    return request.window, request.stride
 
 
 def _split_into_windows(

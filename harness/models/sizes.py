@@ -36,7 +36,13 @@ class ModelSize:
 @lru_cache
 def describe_model_size(path: str, folder: Path | None, revision: str | None, dtype: str) -> ModelSize:
     """Return a model's size from its weights' header, else from the hub, else from `conf/model`."""
-    header = _count_in_folder(folder) if folder is not None else _count_in_cache(path, revision)
+    weights = folder
+    if folder is None:
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = (try_to_load_from_cache(path, name, revision=revision) for name in WEIGHTS)
+        weights = next((Path(file).parent for file in cached if isinstance(file, str)), None)
+    header = _count_in_folder(weights) if weights is not None else None
     here = header is not None
     parameters, gated = header, None
     if folder is None and not here:
@@ -59,14 +65,6 @@ def _count_in_folder(folder: Path) -> int | None:
     shards = sorted(set(read_json(index).get("weight_map", {}).values()))
     counts = [_count_parameters(folder / name) for name in shards if (folder / name).is_file()]
     return sum(counts) if len(counts) == len(shards) else None
-
-
-def _count_in_cache(path: str, revision: str | None) -> int | None:
-    from huggingface_hub import try_to_load_from_cache
-
-    cached = (try_to_load_from_cache(path, name, revision=revision) for name in WEIGHTS)
-    weights = next((Path(file) for file in cached if isinstance(file, str)), None)
-    return _count_in_folder(weights.parent) if weights is not None else None
 
 
 def _count_parameters(path: Path) -> int:

@@ -222,8 +222,8 @@ def find_bos_prefix(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: AN
         return ()
     name = config.get("bos_token")
     name = name.get("content") if isinstance(name, dict) else name
-    token_id = _find_id(inner, name) if isinstance(name, str) else None
-    bos_id = token_id if token_id is not None else spec.config().get("bos_token_id")
+    token_id = inner.get_vocab().get(name) if isinstance(name, str) else None
+    bos_id = int(token_id) if token_id is not None else spec.config().get("bos_token_id")
     if isinstance(bos_id, int):
         return (bos_id,)
     raise DataError(f"model {spec.title}: bos=true, but neither its tokenizer nor its config.json names such a token")
@@ -231,20 +231,10 @@ def find_bos_prefix(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: AN
 
 def find_added_ids(inner: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401
     """Return the special tokens that a tokenizer puts before a text, and behind it."""
-    bare, full = (_encode_ids(inner, _PROBE, special=special) for special in (False, True))
+    encodings = [inner.encode(_PROBE, add_special_tokens=special) for special in (False, True)]
+    bare, full = (list(encoding if isinstance(encoding, list) else encoding.ids) for encoding in encodings)
     at = next((i for i in range(len(full)) if full[i : i + len(bare)] == bare), 0)
     return full[:at], full[at + len(bare) :]
-
-
-def _encode_ids(inner: Any, text: str, *, special: bool) -> list[int]:  # noqa: ANN401
-    encoding = inner.encode(text, add_special_tokens=special)
-    return list(encoding if isinstance(encoding, list) else encoding.ids)
-
-
-def _find_id(inner: Any, name: str) -> int | None:  # noqa: ANN401
-    ids = inner.get_vocab()
-    token_id = ids.get(name)
-    return None if token_id is None else int(token_id)
 
 
 def _find_end_ids(spec: ModelSpec, token_to_id: Callable[[str], int | None]) -> tuple[int, ...]:
@@ -253,4 +243,4 @@ def _find_end_ids(spec: ModelSpec, token_to_id: Callable[[str], int | None]) -> 
     if named:
         return named
     candidates = (token_to_id(name) for name in _USUAL_ENDS)
-    return tuple(i for i in [next((i for i in candidates if i is not None), None)] if i is not None)
+    return tuple(i for i in candidates if i is not None)[:1]

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_HEADS = ("cls.", "lm_head.", "classifier.", "predictions.", "generator_", "head.", "decoder.")
+
+
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
     """A model in memory, ready to score and to generate."""
@@ -197,7 +200,10 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
         slow = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
     except Exception as err:
         raise DataError(f"embedder {spec.path}: cannot be loaded ({shorten_error(err)})") from err
-    check_weights(spec.title, info, unused=_is_head_weight)
+    # Heads, which are not read, and the pooler, which masked models do not train.
+    check_weights(spec.title, info, unused=lambda name: name.startswith(_HEADS) or "pooler." in name)
+    # RoBERTa's config counts two positions that no text can use.
+    limits = [n for n in (spec.context_length(), slow.model_max_length) if n is not None and n < 10**9]
     model = model.to(device).eval().requires_grad_(requires_grad=False)
     model.openended_before, model.openended_after = find_added_ids(slow)
     tokenizer = load_tokenizer(spec)
@@ -209,21 +215,9 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
         dtype=dtype,
         eos_ids=tokenizer.eos_ids,
         vocab_size=int(model.config.vocab_size),
-        context_length=_find_masked_context_length(spec, slow.model_max_length),
+        context_length=min(limits, default=None),
         spec=spec,
     )
-
-
-def _is_head_weight(name: str) -> bool:
-    """Return whether a weight is of a head, which is not read, or of the pooler, which masked models do not train."""
-    heads = ("cls.", "lm_head.", "classifier.", "predictions.", "generator_", "head.", "decoder.")
-    return name.startswith(heads) or "pooler." in name
-
-
-def _find_masked_context_length(spec: ModelSpec, tokenizer_limit: int) -> int | None:
-    """Return the smaller of the two limits: RoBERTa's config counts two positions that no text can use."""
-    limits = [n for n in (spec.context_length(), tokenizer_limit) if n is not None and n < 10**9]
-    return min(limits) if limits else None
 
 
 __all__ = ["LanguageModel", "find_eos_ids", "load_embedder", "load_model"]

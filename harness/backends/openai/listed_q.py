@@ -47,7 +47,9 @@ def compute_listed_q(decoder: QDecoder, listing: Listing, vocab_size: int, banne
         temperature = decoder.temperature_and_order()[0]
         whole = float(np.exp(logs).sum()) if temperature == 1 and not banned else None
         share = (0.0, 1.0) if whole is None else (whole, whole)
-        return ListedQ(tokens, _normalize_shares(logs / temperature), decided=False, share=share)
+        scaled = logs / temperature
+        weights: F64 = np.exp(scaled - scaled.max()) if tokens else scaled
+        return ListedQ(tokens, weights / weights.sum() if tokens else weights, decided=False, share=share)
     unseen = len(set(banned)) - (len(listing.tokens) - len(allowed))
     seen = np.delete(listing.log_probs, allowed)
     cuts = [_cut(decoder, logs, z, vocab_size) for z in _bound_normalizers(decoder, logs, seen, unseen, vocab_size)]
@@ -101,8 +103,3 @@ def _cut(decoder: QDecoder, logs: F64, log_z: float, vocab_size: int) -> tuple[i
         decided = not bool(truncated.undecided)
     weights = truncated.weights[0, :hi].numpy()
     return hi, weights / weights.sum(), decided
-
-
-def _normalize_shares(logs: F64) -> F64:
-    weights: F64 = np.exp(logs - logs.max()) if len(logs) else logs
-    return weights / weights.sum() if len(logs) else weights

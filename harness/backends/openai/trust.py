@@ -48,7 +48,11 @@ class EndpointTrust:
         """Return the endpoints that answer and pass the probe with this decoder."""
         if not self.infos:
             self.infos = await self._fetch_infos(client)
-            self._compare()
+            titles = sorted({info.title for info in self.infos.values()})
+            if len(titles) > 1:  # their texts would be those of two systems
+                raise DataError(f"model {self.spec.title}: its endpoints are not one system: {' and '.join(titles)}")
+            if self.spec.server is not None and titles != [self.spec.server]:
+                raise DataError(f"model {self.spec.title}: expected server {self.spec.server!r}, {titles[0]!r} answers")
         client.check_identity = partial(self._check_return, client)
         endpoints = sorted(self.infos)
         name = self._last = digest(canonicalize(decoder)) if decoder is not None else _SCORES
@@ -118,14 +122,6 @@ class EndpointTrust:
                 )
         if len(endpoints) > 1:
             reports[0].passed.append("one model at all endpoints")
-
-    def _compare(self) -> None:
-        """Refuse endpoints of two products or versions: their texts would be those of two systems."""
-        titles = sorted({facts.title for facts in self.infos.values()})
-        if len(titles) > 1:
-            raise DataError(f"model {self.spec.title}: its endpoints are not one system: {' and '.join(titles)}")
-        if self.spec.server is not None and titles != [self.spec.server]:
-            raise DataError(f"model {self.spec.title}: expected server {self.spec.server!r}, {titles[0]!r} answers")
 
     def provenance(self, encoded: int) -> dict[str, Any]:
         if not self.infos:

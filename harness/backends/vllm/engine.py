@@ -99,7 +99,9 @@ class Engine:
 
     def run(self, requests: Iterable[EngineRequest], finish: Callable[[int, EngineResult], None]) -> None:
         """Run sequences with vLLM's own scheduling; `finish` gets the number of each as soon as it is done."""
-        self._wake()
+        if self._asleep:
+            self.inner.wake_up()
+            self._asleep = False
         pending: dict[str, tuple[int, EngineRequest]] = {}
         with self._explain_errors("vLLM stopped"):
             for number, request in enumerate(requests):
@@ -149,11 +151,6 @@ class Engine:
             extra_args=None if request.order is None else {KEY: request.order},
         )  # fmt: skip
 
-    def _wake(self) -> None:
-        if self._asleep:
-            self.inner.wake_up()
-            self._asleep = False
-
     def _read_results(self, outputs: list[tuple[EngineRequest, Any]]) -> list[EngineResult]:
         """Read finished sequences, together with the logits processor's results for them."""
         completions = [output.outputs[0] for _, output in outputs]
@@ -174,7 +171,8 @@ class Engine:
         for i, (request, output) in enumerate(outputs):
             ended = completions[i].finish_reason == "stop"
             ids = tuple(int(token) for token in completions[i].token_ids)
-            read = list(_read_log_probs(request.ids, output.prompt_logprobs)) if request.score else []
+            rows = zip(request.ids[1:], list(output.prompt_logprobs)[1:], strict=True) if request.score else ()
+            read = [float(row[token].logprob) for token, row in rows]
             results.append(EngineResult(ids[: len(ids) - ended], ended, read, noted.get(i)))
         return results
 
@@ -251,9 +249,3 @@ def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
     if spec.max_num_seqs is not None:
         options["max_num_seqs"] = spec.max_num_seqs
     return options | dict(spec.engine)
-
-
-def _read_log_probs(ids: tuple[int, ...], listed: Any) -> Iterator[float]:  # noqa: ANN401 - vLLM's own class
-    """Yield the log-probability of each token from the second on."""
-    for token, at in zip(ids[1:], list(listed)[1:], strict=True):
-        yield float(at[token].logprob)

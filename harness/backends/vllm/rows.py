@@ -64,7 +64,8 @@ class TextSampler:
             uniforms = row_uniforms(self._group["seed"], *key, self._columns)
             self._uniforms[slot] = torch.from_numpy(uniforms)
         if self._decoder.penalizes:
-            self._widen_history(len(order["prompt"]) + self._columns)
+            if (missing := len(order["prompt"]) + self._columns - self._history.shape[1]) > 0:
+                self._history = torch.nn.functional.pad(self._history, (0, missing))
             ids = torch.tensor(order["prompt"], dtype=torch.int64, device=self._history.device)
             self._history[slot, : len(ids)] = ids
         return slot
@@ -111,12 +112,6 @@ class TextSampler:
                 tensor = getattr(self, name)
                 setattr(self, name, torch.cat([tensor, torch.zeros_like(tensor)]))
         return len(self._slots)
-
-    def _widen_history(self, room: int) -> None:
-        import torch
-
-        if (missing := room - self._history.shape[1]) > 0:
-            self._history = torch.nn.functional.pad(self._history, (0, missing))
 
 
 class TeacherForcer:

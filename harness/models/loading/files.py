@@ -36,7 +36,11 @@ def list_sentence_files(folder: Path) -> list[Path]:
 
 def digest_files(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
     """Return path in the folder → SHA-256 (hex); cached while a file's size and time stay the same."""
-    return {p.relative_to(folder).as_posix(): _digest_cached(*_read_stat(p)) for p in files}
+    stats = ((path, path.stat()) for path in files)
+    return {
+        path.relative_to(folder).as_posix(): _digest_cached(str(path), stat.st_size, stat.st_mtime_ns)
+        for path, stat in stats
+    }
 
 
 def _list_weight_files(folder: Path) -> list[Path]:
@@ -53,11 +57,6 @@ def _list_weight_files(folder: Path) -> list[Path]:
     if missing is not None:
         raise DataError(f"{index}: names the shard {missing}, which is not in the folder")
     return [index, *files]
-
-
-def _read_stat(path: Path) -> tuple[str, int, int]:
-    stat = path.stat()
-    return str(path), stat.st_size, stat.st_mtime_ns
 
 
 @lru_cache(maxsize=256)
