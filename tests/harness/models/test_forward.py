@@ -1,8 +1,9 @@
-"""Tokens, embeddings and token losses: hand values, an oracle that runs one text at a time, and the edges."""
+"""Embeddings, token losses and gradients: hand values, an oracle that runs one text at a time, and the edges."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,22 @@ from hypothesis import given, settings, strategies as st
 from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
 from openended.harness.core.types import Ragged
 from openended.harness.models import embedder as f, score, tokenizer as tokenizers_
+from openended.harness.models.backend import GradientRequest, ScoringRequest
+from openended.harness.models.check_finite import check_finite, check_logits, describe_broken_weights
+from openended.harness.models.gradients import sketch_gradients
+from openended.harness.models.memory import run_in_batches
+from openended.harness.models.score import plan_scoring, split_columns
+from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_embedder
-from tests.helpers import embed_one, embedding, ragged, scoring
+from tests.harness.generation.models import gpt2
+from tests.helpers import embed_one, embedding, ragged, scoring, tiny_model
 
 torch = pytest.importorskip("torch")
+
+
 VOCAB, CONTEXT = 97, 32
+
+
 EMPTY: list[int] = []
 
 
@@ -342,3 +354,134 @@ def test_very_many_vectors_lie_in_a_file(monkeypatch, lm):
     made = embed_one(lm, spec(), none, texts, batch_size=4).vectors
     assert isinstance(made, np.memmap)
     assert np.array_equal(made, want)
+
+
+TEXTS = [[5, 6, 7, 8, 9], [9, 8, 7], [5], list(range(1, 40))]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return ModelSpec(path=str(tiny_model(tmp_path_factory.mktemp("tiny")))).load()
+
+
+def gradient(tiny, ids):
+    """The whole gradient of the mean loss of the tokens after the first."""
+    row = torch.tensor([ids])
+    logits = tiny.model(row).logits[0, :-1]
+    loss = torch.nn.functional.cross_entropy(logits, row[0, 1:])
+    tiny.model.requires_grad_(True)
+    tiny.model.zero_grad()
+    loss.backward()
+    return torch.cat([p.grad.reshape(-1) for p in tiny.model.parameters() if p.grad is not None]).numpy()
+
+
+def test_products_of_sketches_are_those_of_gradients(tiny):
+    request = GradientRequest(prompts=ragged([[]] * 4), continuations=ragged(TEXTS), size=1 << 16)
+    sketches = sketch_gradients(tiny, request)
+    assert not sketches[2].any()  # one token has no loss
+    tiny.model.requires_grad_(True)
+    full = [gradient(tiny, TEXTS[i]) for i in (0, 1, 3)]
+    tiny.model.requires_grad_(False)
+    kept = sketches[[0, 1, 3]]
+    norms = np.linalg.norm(np.array(full), axis=1)
+    # sqrt(2 / 65536) = 0.6 % of the norms; five times that
+    difference = (kept @ kept.T - np.array(full) @ np.array(full).T) / np.outer(norms, norms)
+    assert np.abs(difference).max() < 0.03
+    assert np.array_equal(sketches, sketch_gradients(tiny, request))
+
+
+def test_ranks_are_a_column_of_the_scores(tiny):
+    common = {"prompts": ragged([[]] * 4), "continuations": ragged(TEXTS), "batch_size": 2}
+    plain = tiny.score(ScoringRequest(**common))
+    nll, rank = split_columns(tiny.score(ScoringRequest(**common, ranks=True)))
+    assert np.array_equal(nll.values, plain.values)
+    with torch.inference_mode():
+        logits = tiny.model(torch.tensor([TEXTS[0]])).logits[0]
+    want = [1 + int((logits[i] > logits[i, gold]).sum()) for i, gold in enumerate(TEXTS[0][1:])]
+    assert rank[0].tolist() == want
+    assert rank.lengths.tolist() == [4, 2, 0, 38]
+    assert not len(split_columns(plain)[1].values)
+
+
+def test_windows_and_strides_score_each_token_once(tiny):
+    common = {"prompts": ragged([[]]), "continuations": ragged([list(range(1, 40))]), "batch_size": 4}
+    jobs, out = plan_scoring(tiny, ScoringRequest(**common, window=16, stride=4))
+    assert [len(job.ids) for job in jobs] == [16] * 7  # 15 tokens, then 4, 4, 4, 4, 4, 3
+    scored = [slice(job.out, job.out + len(job.ids) - job.first) for job in jobs]
+    assert [s.stop - s.start for s in scored] == [15, 4, 4, 4, 4, 4, 3]
+    assert [s.start for s in scored[1:]] == [s.stop for s in scored[:-1]]
+    assert len(out.values) == 38
+    whole, cut = (tiny.score(ScoringRequest(**common, window=w, stride=s)).values for w, s in ((None, None), (16, 4)))
+    assert np.allclose(whole[:15], cut[:15], atol=1e-5)
+    assert not np.allclose(whole[15:], cut[15:], atol=1e-5)
+    with pytest.raises(DataError, match="window: expected at most 64"):
+        plan_scoring(tiny, ScoringRequest(**common, window=100))
+
+
+def test_finite_logits_pass_as_they_are():
+    logits = torch.tensor([[[1.0, -3e38], [0.0, 2.0]]])
+    assert check_logits(logits, gpt2()) is logits
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("place", [(0, 0, 0), (1, 2, 3)])
+def test_one_number_that_is_none_anywhere_is_seen(value, place):
+    logits = torch.zeros(2, 3, 4)
+    logits[place] = value
+    with pytest.raises(DataError, match=r"^model gpt2: its logits are not finite in float32; its weights are broken$"):
+        check_logits(logits, gpt2())
+
+
+def test_finite_logits_whose_sum_overflows_are_of_no_use_either():
+    with pytest.raises(DataError, match="not finite"):
+        check_logits(torch.full((1, 8), 3e38), gpt2())
+
+
+def test_a_smaller_dtype_may_be_the_reason():
+    lm = gpt2()
+    half = replace(lm, spec=replace(lm.spec, dtype="float16"))
+    assert (
+        describe_broken_weights(half, "x") == "model gpt2: x in float16; its weights are broken, or try dtype=float32"
+    )
+
+
+def test_the_rows_that_are_no_numbers_are_counted():
+    values = np.zeros((5, 3), np.float32)
+    check_finite(values, "vectors of x")
+    check_finite(values[:0], "vectors of x")
+    values[1, :2], values[4, 0] = np.nan, -np.inf
+    with pytest.raises(DataError, match=r"^vectors of x: 2 of 5 are not finite; try dtype=float32$"):
+        check_finite(values, "vectors of x")
+    with pytest.raises(DataError, match="1 of 2"):
+        check_finite(np.array([0.0, np.inf]), "numbers of x")
+
+
+def test_out_of_memory_halves_the_batch_and_goes_on() -> None:
+    sizes: list[int] = []
+    done: list[int] = []
+
+    def step(part: Any) -> None:
+        sizes.append(len(part))
+        if len(part) > 2:
+            raise RuntimeError("CUDA out of memory. Tried to allocate")
+        done.extend(part.tolist())
+
+    run_in_batches(np.array([5, 9, 1, 7, 3]), 5, step)
+    assert sizes == [5, 2, 2, 1]
+    assert done == [1, 3, 0, 4, 2]  # longest first
+
+
+@pytest.mark.parametrize(
+    ("message", "sizes"),
+    [("DefaultCPUAllocator: not enough memory: you tried to allocate", [2, 1]), ("shapes do not agree", [2])],
+)
+def test_memory_for_no_text_and_other_errors_are_raised(message, sizes):
+    calls: list[int] = []
+
+    def step(part: Any) -> None:
+        calls.append(len(part))
+        raise RuntimeError(message)
+
+    with pytest.raises(RuntimeError, match=message):
+        run_in_batches(np.array([1, 2]), 2, step)
+    assert calls == sizes

@@ -1,0 +1,403 @@
+"""Loading a model: its files, their digests, weights that do not fit, untrusted code, and what is missing."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.runtime import Runtime
+from openended.harness.core.signature import digest
+from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
+from openended.harness.generation.adversarial import Adversarial
+from openended.harness.generation.beam_search import Beam, BeamSample
+from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
+from openended.harness.generation.generate import Prompt, generate_texts
+from openended.harness.generation.teacher_forcing import compute_q_statistics
+from openended.harness.models import families
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.loading.files import (
+    INDEX,
+    digest_files,
+    list_model_files,
+    list_sentence_files,
+    list_tokenizer_files,
+)
+from openended.harness.models.loading.isolated_process import run_isolated
+from openended.harness.models.loading.tokenizer_checks import check_ids, check_normalizer
+from openended.harness.models.model_cache import ModelCache, pick_device
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models.transformers import load_masked, load_model
+from tests.harness.generation.models import gpt2, wrap
+from tests.helpers import copy_without, generation, q_request, ragged, tiny_model
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def changed(original: Path, tmp_path: Path, weights: Any = None, **config: Any) -> ModelSpec:
+    """A copy with other weights and another config."""
+    folder = tmp_path / "copy"
+    shutil.copytree(original, folder)
+    if weights is not None:
+        save_file(weights(load_file(folder / "model.safetensors")), folder / "model.safetensors", {"format": "pt"})
+    told = json.loads((folder / "config.json").read_text()) | config
+    (folder / "config.json").write_text(json.dumps(told))
+    return ModelSpec(path=str(folder))
+
+
+def renamed(weights: dict[str, Any]) -> dict[str, Any]:
+    name = next(k for k in weights if k.endswith("h.0.mlp.c_fc.weight"))
+    return {("lost" if k == name else k): v for k, v in weights.items()}
+
+
+@pytest.mark.parametrize(
+    ("weights", "config", "message"),
+    [
+        (renamed, {}, r"1 missing: .*h\.0\.mlp\.c_fc\.weight; 1 that the model has no use for: lost"),
+        (None, {"n_layer": 2}, r"missing: .*h\.1\..*, …\)"),
+        (None, {"n_layer": 0}, r"that the model has no use for: .*h\."),
+        (None, {"n_positions": 32, "n_ctx": 32}, r"of another shape: .*wpe\.weight \(64x\d+ for 32x\d+\)"),
+        (
+            None,
+            {"model_type": "gptj", "rotary_dim": 4, "architectures": ["GPTJForCausalLM"]},
+            r"its weights do not fit its config\.json \(.* missing: .*no use for",
+        ),
+    ],
+    ids=["renamed", "more layers", "fewer layers", "another width", "another family"],
+)
+def test_weights_that_do_not_fit_are_refused_by_name(original, tmp_path, weights, config, message):
+    with pytest.raises(DataError, match=message) as caught:
+        load_model(changed(original, tmp_path, weights, **config))
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_of_another_masked_family_are_refused(original, tmp_path):
+    spec = changed(original, tmp_path, model_type="bert", architectures=["BertModel"])
+    with pytest.raises(DataError, match=r"its weights do not fit its config\.json \(.* missing: "):
+        load_masked(spec)
+
+
+def broken(value: float) -> Any:
+    """A model one number of whose output layer is none, as after an overflow."""
+    model = copy.deepcopy(gpt2(seed=7).model)
+    model.lm_head.weight.data[3, 0] = value
+    lm = wrap(model)
+    families.RUNNER_KINDS[model] = "fixed"  # the check at load would see it first: what counts here is a later overflow
+    return lm
+
+
+DECODERS = [
+    Greedy(), Ancestral(), Nucleus(), Beam(num_beams=2), BeamSample(num_beams=2), ContrastiveSearch(k=2),
+    ContrastiveDecoding(), Adversarial(human_ppl=30.0), Greedy(repetition_penalty=1.2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("decoder", DECODERS, ids=lambda d: d.name)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_logits_that_are_no_numbers_become_no_text(decoder, value):
+    lm = broken(value)
+    with pytest.raises(DataError, match=r"model gpt2: its logits are not finite in float32"):
+        generate_texts(lm, generation([Prompt("a", 0, (5, 6))], decoder, seed=0, max_new_tokens=4, batch_size=1, companions={"amateur": gpt2(seed=1)}), lambda _: None)  # fmt: skip
+
+
+def test_nor_do_they_become_a_statistic():
+    with pytest.raises(DataError, match="its logits are not finite"):
+        compute_q_statistics(
+            broken(float("nan")), q_request(ragged([[5]]), ragged([[6, 7]]), [Nucleus()], batch_size=1)
+        )
+
+
+def test_an_overflow_of_float16_is_seen_at_load(original, tmp_path):
+    def large(weights: dict[str, Any]) -> dict[str, Any]:
+        return {k: v * 1e6 if k.endswith("ln_f.weight") else v for k, v in weights.items()}
+
+    spec = changed(original, tmp_path, large)
+    spec.load()
+    half = ModelSpec(path=spec.path, dtype="float16")
+    with pytest.raises(DataError, match=r"not finite in float16; its weights are broken, or try dtype=float32"):
+        half.load()
+
+
+def sharded(original: Path, tmp_path: Path) -> tuple[ModelSpec, Path]:
+    """The weights in two shards of unusual names."""
+    folder = tmp_path / "shards"
+    shutil.copytree(original, folder)
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(weights)
+    parts = {"one.part": names[::2], "two.part": names[1::2]}
+    for file, keys in parts.items():
+        save_file({k: weights[k] for k in keys}, folder / file, {"format": "pt"})
+    where = {k: file for file, keys in parts.items() for k in keys}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": where}))
+    return ModelSpec(path=str(folder)), folder
+
+
+def test_shards_are_those_of_the_index_and_all_of_them_are_digested(original, tmp_path):
+    spec, folder = sharded(original, tmp_path)
+    before = spec.identity()["files"]
+    assert {"one.part", "two.part", "model.safetensors.index.json"} <= set(before)
+    weights = load_file(folder / "two.part")
+    save_file({k: v + 1 for k, v in weights.items()}, folder / "two.part", {"format": "pt"})
+    assert spec.identity()["files"] != before
+    index = folder / "model.safetensors.index.json"
+    same = digest(spec.identity())
+    index.write_text(index.read_text() + "\n")
+    assert digest(spec.identity()) != same
+    (folder / "one.part").unlink()
+    with pytest.raises(DataError, match=r"names the shard one\.part, which is not in the folder"):
+        spec.identity()
+
+
+SENTENCE = ["modules.json", "config_sentence_transformers.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors", "0_Transformer/model.safetensors"]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", SENTENCE)
+def test_all_that_a_sentence_model_loads_is_digested(tmp_path, file):
+    for name in [*SENTENCE, "README.md", ".cache/lock"]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    spec = EmbedderSpec(path=str(tmp_path), kind="sentence")
+    before = digest(spec.identity())
+    (tmp_path / "README.md").write_text("another")
+    (tmp_path / ".cache/lock").write_text("another")
+    assert digest(spec.identity()) == before
+    (tmp_path / file).write_text("{} ")
+    assert digest(spec.identity()) != before
+
+
+def test_a_folder_that_is_no_sentence_model_is_refused(original):
+    with pytest.raises(DataError, match=r"no modules\.json in the folder"):
+        EmbedderSpec(path=str(original), kind="sentence").identity()
+
+
+TOKENIZER = {"tokenizer.json", "merges.txt", "tokenizer_config.json"}
+
+
+CONFIGS = {"config.json", "generation_config.json"}
+
+
+UNREAD = {"README.md", "pytorch_model.bin", "training_args.json"}
+
+
+@pytest.fixture
+def listed_folder(tmp_path: Path) -> Path:
+    for name in (*TOKENIZER, *CONFIGS, *UNREAD, "chat_template.jinja", "a.part", "b.part", "c.part"):
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+def index(listed_folder: Path, **shards: str) -> None:
+    (listed_folder / INDEX).write_text(json.dumps({"weight_map": shards}))
+
+
+def names(files: list[Path]) -> set[str]:
+    assert files == sorted(files), "the order must not depend on the file system"
+    return {path.name for path in files}
+
+
+def test_the_template_counts_where_it_is_read(listed_folder: Path) -> None:
+    (listed_folder / "model.safetensors").write_text("w")
+    plain = TOKENIZER | CONFIGS | {"model.safetensors"}
+    assert names(list_model_files(listed_folder, chat=False)) == plain
+    assert names(list_model_files(listed_folder, chat=True)) == plain | {"chat_template.jinja"}
+    assert names(list_tokenizer_files(listed_folder)) == TOKENIZER
+
+
+def test_the_shards_are_those_of_the_index_and_the_one_file_comes_first(listed_folder: Path) -> None:
+    index(listed_folder, x="b.part", y="a.part", z="b.part")
+    assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | {INDEX, "a.part", "b.part"}
+    (listed_folder / "model.safetensors").write_text("w")
+    assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | {"model.safetensors"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *((text, "expected an object with a weight_map") for text in ("[]", "{}", '{"weight_map": ["a.part"]}')),
+        (
+            '{"weight_map": {"x": "a.part", "y": "lost.part"}}',
+            r"names the shard lost\.part, which is not in the folder",
+        ),
+    ],
+)
+def test_an_index_of_another_form_or_with_a_lost_shard_is_refused(listed_folder, text, message):
+    (listed_folder / INDEX).write_text(text)
+    with pytest.raises(DataError, match=rf"model\.safetensors\.index\.json: {message}"):
+        list_model_files(listed_folder, chat=False)
+
+
+def test_a_sentence_model_is_all_of_its_folder_but_what_nobody_loads(tmp_path: Path) -> None:
+    for name in ("modules.json", "1_Pooling/config.json", "README.md", ".cache/x.json", "1_Pooling/.git/x", "a.lock"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = [path.relative_to(tmp_path).as_posix() for path in list_sentence_files(tmp_path)]
+    assert found == ["1_Pooling/config.json", "modules.json"]
+
+
+def test_a_digest_is_of_the_bytes_and_follows_a_change_of_equal_size(tmp_path: Path) -> None:
+    path = tmp_path / "sub" / "x.json"
+    path.parent.mkdir()
+    for second, text in enumerate(("one", "two")):
+        path.write_text(text)
+        os.utime(path, (second, second))  # so that the clock's grain does not decide
+        assert digest_files(tmp_path, [path]) == {"sub/x.json": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def test_texts_come_back_as_they_were_made():
+    texts = ["", "a\nb", "ünï \U0001f642 \u2028", "x" * 300_000]
+    assert run_isolated(lambda: iter(texts), "it") == texts
+    assert run_isolated(lambda: iter([]), "it") == []
+
+
+def test_an_endless_loop_ends():
+    def loop():
+        while True:
+            pass
+        yield ""
+
+    with pytest.raises(DataError, match="it takes more than 1 s"):
+        run_isolated(loop, "it", seconds=1)
+
+
+def test_memory_has_a_bound():
+    with pytest.raises(DataError, match="more than 1 GiB of memory"):
+        run_isolated(lambda: iter(["x" * (1 << 35)]), "it")
+
+
+@pytest.mark.parametrize(
+    "error", [DataError("what is wrong"), ValueError("what is wrong"), RecursionError("what is wrong")]
+)
+def test_errors_come_back_as_one_of_ours(error):
+    def fail():
+        yield "one"
+        raise error
+
+    with pytest.raises(DataError, match="what is wrong"):
+        run_isolated(fail, "it")
+
+
+def test_nothing_is_left_behind():
+    children = {child.pid for child in psutil.Process().children()}
+    before = sorted(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else []
+    for _ in range(5):
+        run_isolated(lambda: iter(["x"]), "it")
+    after = sorted(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else []
+    assert len(before) == len(after)
+    assert {child.pid for child in psutil.Process().children()} <= children
+
+
+def save_tokenizer(path, steps):
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "<unk>": 1}, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("a", content) for content in steps])
+    tokenizer.save(str(path))
+    return {"normalizer": {"normalizers": [rewrite("a", content) for content in steps]}}
+
+
+def rewrite(pattern, content):
+    return {"type": "Replace", "pattern": {"String": pattern}, "content": content}
+
+
+def test_the_largest_id_must_have_an_embedding():
+    check_ids("m", {"a": 0, "b": 7}, 8)
+    check_ids("m", {}, 8)
+    with pytest.raises(DataError, match=r"model m: its tokenizer has the id 8 \('b'\), its weights have 8 embeddings"):
+        check_ids("m", {"a": 0, "b": 8}, 8)
+
+
+def test_rules_that_make_a_text_endless_are_refused_in_one_line(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    check_normalizer("m", path, save_tokenizer(path, ["aa", "aa"]))  # a little longer is fine
+    description = save_tokenizer(path, ["aa"] * 64)
+    with pytest.raises(DataError, match=r"model m: its tokenizer\.json") as caught:
+        check_normalizer("m", path, description)
+    assert "\n" not in str(caught.value)
+    # Without such rules it is not run.
+    check_normalizer("m", tmp_path / "no such file", {"normalizer": {"type": "NFC"}, "pre_tokenizer": None})
+
+
+def test_rules_that_make_far_more_tokens_than_characters_are_refused(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    rules = [("a", "b" * 3000), ("b", "c " * 40)]
+    tokenizer = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Replace(*rule) for rule in rules])
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(path))
+    with pytest.raises(DataError, match=r"tokenizer\.json makes \d+ tokens of \d+ characters"):
+        check_normalizer("m", path, {"normalizer": {"normalizers": [rewrite(*rule) for rule in rules]}})
+
+
+def test_load_encode_and_decode(original):
+    spec = ModelSpec(path=str(original))
+    lm = load_model(spec)
+    assert (lm.vocab_size, lm.context_length, lm.eos_ids) == (257, 64, (0,))
+    assert lm.model.generation_config.top_k != 7  # the model's own generation settings are put aside
+    assert not lm.model.training
+    for text in ("Hello, wörld  with\nlines", "", " leading"):
+        assert lm.decode(lm.encode(text)) == text
+        assert load_tokenizer(spec).encode(text) == lm.encode(text)
+    assert lm.continuation(lm.encode("a"), lm.encode(" b")) == " b"
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        (("model.safetensors",), "no weights"),
+        (("config.json",), "no config.json"),
+        (("tokenizer.json",), "no tokenizer"),
+    ],
+)
+def test_what_is_missing_is_named(original, tmp_path, missing, said):
+    spec = copy_without(original, tmp_path, *missing)
+    for call in (spec.check_ready, lambda: load_model(spec), spec.identity):
+        with pytest.raises(DataError, match=said) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+def test_broken_weights_are_one_line(original, tmp_path):
+    spec = copy_without(original, tmp_path)
+    (Path(spec.path) / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(DataError, match="cannot be loaded") as caught:
+        load_model(spec)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_that_is_not_there(original):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    with pytest.raises(DataError, match="CUDA"):
+        load_model(ModelSpec(path=str(original)), device="cuda")
+
+
+def test_the_least_recently_used_goes(tmp_path):
+    first, second = (ModelSpec(path=str(tiny_model(tmp_path / name))) for name in ("a", "b"))
+    (tmp_path / "b" / "generation_config.json").write_text("{}")
+    models, runtime = ModelCache(), Runtime(device="cpu", keep_models=1)
+    made = models.model(first, runtime)
+    assert models.model(first, runtime) is made
+    models.model(second, runtime)
+    assert models.model(first, runtime) is not made
+    assert models.loads == ["a", "b", "a"]
+
+
+def test_a_device_by_name_is_taken_as_it_is():
+    assert pick_device("cpu") == "cpu"
+    assert pick_device("auto") in ("cpu", "cuda", "mps")
