@@ -200,9 +200,9 @@ def q_request(
     return QStatisticsRequest(prompts=prompts, continuations=continuations, decoders=decoders, **options)
 
 
-def embedding(prompts: Ragged, continuations: Ragged, embedder: EmbedderSpec, *, batch_size: int) -> EmbeddingRequest:
+def embedding(prompts: Ragged, continuations: Ragged, embedder: EmbedderSpec, **options: Any) -> EmbeddingRequest:
     """Return what a backend is asked for to embed texts."""
-    return EmbeddingRequest(prompts=prompts, continuations=continuations, embedder=embedder, batch_size=batch_size)
+    return EmbeddingRequest(prompts=prompts, continuations=continuations, embedder=embedder, **options)
 
 
 def embed_one(

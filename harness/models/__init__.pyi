@@ -18,7 +18,6 @@ from .forward import ForwardRow as ForwardRow, Pool as Pool, Pooling as Pooling,
 from .gradients import sketch_gradients as sketch_gradients
 from .loading.hub import OFFLINE_VARIABLES as OFFLINE_VARIABLES, is_switched_off as is_switched_off
 from .loading.isolated_process import limit_memory as limit_memory
-from .loading.tokenizer_checks import check_ids as check_ids
 from .loading.weights import (
     check_weights as check_weights,
     has_many_devices as has_many_devices,
@@ -47,6 +46,7 @@ from .spec import (
 )
 from .tokenizer import (
     TextTokenizer as TextTokenizer,
+    check_ids as check_ids,
     cut_continuation as cut_continuation,
     decode_continuation as decode_continuation,
     find_added_ids as find_added_ids,

@@ -85,8 +85,19 @@ class EmbeddingRequest:
     """Token ids that follow, as many rows."""
     embedder: EmbedderSpec
     """Layer, pooling, and the maximum lengths at which texts are truncated on the right."""
+    include_prompt: bool = False
+    """Where tokens are scored in the same pass: score the prompt's too."""
+    ranks: bool = False
+    """Where tokens are scored in the same pass: give their ranks too."""
     batch_size: int
     """Batch size; affects only float noise (1e-5) and time."""
+
+    def make_scoring_request(self) -> ScoringRequest:
+        """Return the request that scores the tokens of the same texts."""
+        return ScoringRequest(
+            prompts=self.prompts, continuations=self.continuations, include_prompt=self.include_prompt,
+            ranks=self.ranks, batch_size=self.batch_size,
+        )  # fmt: skip
 
 
 class Backend(Protocol):
@@ -126,13 +137,6 @@ class Backend(Protocol):
         """Embed the texts: maximum length → vectors, for each length that the embedder lists."""
         ...
 
-    def embed_and_score(
-        self,
-        request: EmbeddingRequest,
-        *,
-        include_prompt: bool = False,
-        ranks: bool = False,
-        advance: Advance | None = None,
-    ) -> tuple[TextVectors, Ragged]:
+    def embed_and_score(self, request: EmbeddingRequest, advance: Advance | None = None) -> tuple[TextVectors, Ragged]:
         """Embed the texts and score their tokens in one pass, where this model is the embedder's too."""
         ...

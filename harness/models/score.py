@@ -60,12 +60,7 @@ def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance
 
 
 def embed_and_score(
-    lm: CausalModel,
-    request: EmbeddingRequest,
-    *,
-    include_prompt: bool = False,
-    ranks: bool = False,
-    advance: Advance | None = None,
+    lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None
 ) -> tuple[TextVectors, Ragged]:
     """Do what `embed_rows` and `token_nll` do in one pass, where scorer and embedder are one causal model.
 
@@ -76,10 +71,7 @@ def embed_and_score(
     if spec.kind != "causal":
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
     limit, size = spec.limit(lm.context_length), request.batch_size
-    scoring = ScoringRequest(
-        prompts=prompts, continuations=continuations, include_prompt=include_prompt, ranks=ranks, batch_size=size
-    )
-    jobs, out = plan_scoring(lm, scoring)
+    jobs, out = plan_scoring(lm, request.make_scoring_request())
     lengths = join_rows(prompts, continuations, lm.bos_prefix).lengths
     pool = Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
     lm.forward(jobs, rows=len(out), pool=pool, nll=out.values, batch_size=size, advance=advance)

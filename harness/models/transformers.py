@@ -11,7 +11,6 @@ from openended.harness.models.chat import load_template
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.families import choose_attention
 from openended.harness.models.forward import run_forward
-from openended.harness.models.loading.tokenizer_checks import check_ids
 from openended.harness.models.loading.weights import (
     check_weights,
     gather_outputs,
@@ -22,6 +21,7 @@ from openended.harness.models.score import embed_rows
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import (
     TextTokenizer,
+    check_ids,
     decode_continuation,
     find_added_ids,
     get_bos_prefix,

@@ -146,8 +146,11 @@ class ModelPasses:
         builds: dict[str, Build] = {}
         with self._show_progress(f"score {source.title}", len(texts)) as advance:
             if embedder is not None and "embed" in requested:
-                both = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=embedder, batch_size=batch)
-                vectors, scores = lm.embed_and_score(both, include_prompt=whole, ranks=ranks, advance=advance)
+                both = EmbeddingRequest(
+                    prompts=prompts, continuations=texts, embedder=embedder, include_prompt=whole, ranks=ranks,
+                    batch_size=batch,
+                )  # fmt: skip
+                vectors, scores = lm.embed_and_score(both, advance)
                 builds["embed"] = partial(_save_vectors, vectors, lm)
             else:
                 request = ScoringRequest(

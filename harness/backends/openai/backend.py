@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import httpx
 import numpy as np
@@ -26,7 +26,6 @@ from openended.harness.models import (
     QStatisticsRequest,
     ScoringRequest,
     TextTokenizer,
-    TextVectors,
     get_bos_prefix,
     load_tokenizer,
     plan_scoring,
@@ -188,15 +187,10 @@ class ServerBackend:
             for t in (table.finish() for table in tables)
         ]  # fmt: skip
 
-    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
-        del request, advance
+    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> NoReturn:  # noqa: ARG002
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
 
-    def embed_and_score(
-        self, request: EmbeddingRequest, *, include_prompt: bool = False, advance: Advance | None = None
-    ) -> tuple[TextVectors, Ragged]:
-        del request, include_prompt, advance
-        raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
+    embed_and_score = embed
 
     def _run_with_server(self, decoder: Decoder | None, work: Callable[[ServerSession], Awaitable[None]]) -> None:
         """Run `work` with the checked endpoints in a separate thread, because the caller may have an event loop."""

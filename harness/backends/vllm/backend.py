@@ -178,20 +178,9 @@ class VllmBackend:
             out[length] = collect_vectors(self.spec.title, arrays, rows.lengths, (limit,))[0]
         return out
 
-    def embed_and_score(
-        self,
-        request: EmbeddingRequest,
-        *,
-        include_prompt: bool = False,
-        ranks: bool = False,
-        advance: Advance | None = None,
-    ) -> tuple[TextVectors, Ragged]:
+    def embed_and_score(self, request: EmbeddingRequest, advance: Advance | None = None) -> tuple[TextVectors, Ragged]:
         """Embed the texts, then score their tokens: vLLM has an engine for either."""
-        scoring = ScoringRequest(
-            prompts=request.prompts, continuations=request.continuations, include_prompt=include_prompt, ranks=ranks,
-            batch_size=request.batch_size,
-        )  # fmt: skip
-        return self.embed(request)[request.embedder.max_length], self.score(scoring, advance)
+        return self.embed(request)[request.embedder.max_length], self.score(request.make_scoring_request(), advance)
 
     def _read_ids(self, ids: Sequence[int]) -> tuple[int, ...]:
         """Return the ids that the model reads for a prompt; an empty one becomes the start token."""

@@ -26,16 +26,44 @@ FIRST_SLOTS = 16
 """Texts that there is room for at first; doubled whenever it is used up."""
 
 
-class TextSampler:
+class _TextSlots:
+    """Slots of texts: a text that was preempted keeps its own, a finished one gives it back."""
+
+    def __init__(self) -> None:
+        self._slots: dict[tuple[str, int], int] = {}
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def add(self, order: TextOrder) -> int:
+        """Return the slot of a text."""
+        key = order["example_id"], order["sample"]
+        if key not in self._slots:
+            slot = self._free.pop() if self._free else len(self._slots)
+            self._slots[key] = slot
+            self._begin(slot, order)
+        return self._slots[key]
+
+    def _begin(self, slot: int, order: TextOrder) -> None:
+        """Make room for a text in its slot."""
+        raise NotImplementedError
+
+    def _end(self, example_id: str, sample: int) -> int:
+        slot = self._slots.pop((example_id, sample))
+        self._free.append(slot)
+        return slot
+
+
+class TextSampler(_TextSlots):
     """The texts of one generation request."""
 
     def __init__(self, group: TextGroup, device: str | torch.device) -> None:
         import torch
 
+        super().__init__()
         (self._decoder,) = build_decoders(group)
         self._group, self._device = group, device
-        self._slots: dict[tuple[str, int], int] = {}
-        self._free: list[int] = []
         # One column more than there are steps: a step beyond the last one, whose token nobody uses, may be asked for.
         self._columns = group["longest"] + 1
         wide, first = torch.float64, self._decoder.first_state()
@@ -46,29 +74,23 @@ class TextSampler:
         self._first = torch.tensor(first, dtype=wide, device=device)
         self._states = self._allocate(self._columns + 1, len(first), dtype=wide)
 
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def add(self, order: TextOrder) -> int:
-        """Return the slot of a text; a text that was preempted keeps its own."""
+    def _begin(self, slot: int, order: TextOrder) -> None:
         import torch
 
-        key = order["example_id"], order["sample"]
-        if key in self._slots:
-            return self._slots[key]
-        slot = self._take_slot()
-        self._slots[key] = slot
+        if slot == len(self._prompt_lengths):
+            for name in ("_uniforms", "_log_q", "_history", "_prompt_lengths", "_states"):
+                tensor = getattr(self, name)
+                setattr(self, name, torch.cat([tensor, torch.zeros_like(tensor)]))
         self._states[slot, 0] = self._first
         self._prompt_lengths[slot] = len(order["prompt"])
         if self._decoder.stochastic:
-            uniforms = row_uniforms(self._group["seed"], *key, self._columns)
+            uniforms = row_uniforms(self._group["seed"], order["example_id"], order["sample"], self._columns)
             self._uniforms[slot] = torch.from_numpy(uniforms)
         if self._decoder.penalizes:
             if (missing := len(order["prompt"]) + self._columns - self._history.shape[1]) > 0:
                 self._history = torch.nn.functional.pad(self._history, (0, missing))
             ids = torch.tensor(order["prompt"], dtype=torch.int64, device=self._history.device)
             self._history[slot, : len(ids)] = ids
-        return slot
 
     def choose(self, logits: Tensor, slots: Sequence[int], steps: Sequence[int]) -> Tensor:
         """Draw the next tokens (n,) from logits (n, V), which may be overwritten."""
@@ -93,8 +115,7 @@ class TextSampler:
 
     def take_result(self, example_id: str, sample: int, count: int) -> list[float]:
         """Return the log-probability of a finished text of `count` tokens, end included, and free its slot."""
-        slot = self._slots.pop((example_id, sample))
-        self._free.append(slot)
+        slot = self._end(example_id, sample)
         return [float(self._log_q[slot, :count].cumsum(0)[-1]) if count else 0.0]
 
     def _allocate(self, *columns: int, dtype: torch.dtype) -> Tensor:
@@ -102,47 +123,22 @@ class TextSampler:
 
         return torch.zeros((FIRST_SLOTS, *columns), dtype=dtype, device=self._device)
 
-    def _take_slot(self) -> int:
-        import torch
 
-        if self._free:
-            return self._free.pop()
-        if len(self._slots) == len(self._prompt_lengths):
-            for name in ("_uniforms", "_log_q", "_history", "_prompt_lengths", "_states"):
-                tensor = getattr(self, name)
-                setattr(self, name, torch.cat([tensor, torch.zeros_like(tensor)]))
-        return len(self._slots)
-
-
-class TeacherForcer:
+class TeacherForcer(_TextSlots):
     """The texts of one request for statistics of Q."""
 
     def __init__(self, group: TextGroup, device: str | torch.device) -> None:  # noqa: ARG002 - as a `TextSampler`
+        super().__init__()
         self._group, self._width = group, max(group["longest"], 1)
         self._decoders = build_decoders(group)
         self._tables = [QTable.empty(0) for _ in self._decoders]
-        self._orders: list[TextOrder] = []
-        self._slots: dict[tuple[str, int], int] = {}
-        self._free: list[int] = []
+        self._orders: dict[int, TextOrder] = {}
 
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def add(self, order: TextOrder) -> int:
-        """Return the slot of a text; a text that was preempted keeps its own."""
-        key = order["example_id"], order["sample"]
-        if key in self._slots:
-            return self._slots[key]
-        if self._free:
-            slot = self._free.pop()
-            self._orders[slot] = order
-        else:
-            slot = len(self._orders)
-            self._orders.append(order)
+    def _begin(self, slot: int, order: TextOrder) -> None:
+        if slot not in self._orders:
             for table in self._tables:
                 table.extend((slot + 1) * self._width)
-        self._slots[key] = slot
-        return slot
+        self._orders[slot] = order
 
     def choose(self, logits: Tensor, slots: Sequence[int], steps: Sequence[int]) -> Tensor:
         """Return the given tokens (n,) and keep the statistics of logits (n, V), which may be overwritten."""
@@ -170,8 +166,7 @@ class TeacherForcer:
 
         Each is a list of four: probability of the true token, sum of squares, support, most probable token.
         """
-        slot = self._slots.pop((example_id, sample))
-        self._free.append(slot)
+        slot = self._end(example_id, sample)
         part = slice(slot * self._width, slot * self._width + count)
         for table in self._tables:
             table.states.pop((slot, count), None)

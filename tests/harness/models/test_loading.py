@@ -34,10 +34,9 @@ from openended.harness.models.loading.files import (
     list_tokenizer_files,
 )
 from openended.harness.models.loading.isolated_process import run_isolated
-from openended.harness.models.loading.tokenizer_checks import check_ids, check_normalizer
 from openended.harness.models.model_cache import ModelCache, pick_device
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models.tokenizer import check_ids, check_normalizer, load_tokenizer
 from openended.harness.models.transformers import load_masked, load_model
 from tests.harness.generation.models import gpt2, wrap
 from tests.helpers import copy_without, generation, q_request, ragged, tiny_model

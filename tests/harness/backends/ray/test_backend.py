@@ -107,10 +107,10 @@ def test_windows_of_long_texts_fall_into_batches_without_regard_to_whose_they_ar
 @pytest.mark.parametrize("batch_size", [4, 7, 64])
 def test_scores_and_vectors(here, there, batch_size):
     embedder = EmbedderSpec(path=SPEC.path, max_length=20)
-    request = embedding(PROMPTS, TEXTS, embedder, batch_size=batch_size)
+    request = embedding(PROMPTS, TEXTS, embedder, include_prompt=True, batch_size=batch_size)
     done: list[int] = []
-    (vectors, cut), nll = there.embed_and_score(request, include_prompt=True, advance=done.append)
-    (want, want_cut), want_nll = here.embed_and_score(request, include_prompt=True)
+    (vectors, cut), nll = there.embed_and_score(request, done.append)
+    (want, want_cut), want_nll = here.embed_and_score(request)
     assert np.array_equal(vectors, want)
     assert np.array_equal(nll.values, want_nll.values)
     assert (cut, nll.offsets.tolist()) == (want_cut, want_nll.offsets.tolist())

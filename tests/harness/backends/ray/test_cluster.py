@@ -92,9 +92,8 @@ def generated(lm, then=None) -> list:
 
 
 def featurized(lm, then=None) -> list[bytes]:
-    (vectors, _), nll = lm.embed_and_score(
-        embedding(BEFORE, AFTER, EmbedderSpec(path="bundled:docs-s"), batch_size=2), include_prompt=True, advance=then
-    )
+    embedder = EmbedderSpec(path="bundled:docs-s")
+    (vectors, _), nll = lm.embed_and_score(embedding(BEFORE, AFTER, embedder, include_prompt=True, batch_size=2), then)
     return [vectors.tobytes(), nll.values.tobytes()]
 
 
