@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from openended.harness.core.errors import ExtraNotInstalled, SpecError
-from openended.harness.core.registry import build
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.base import Decoder
+from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
+from openended.harness.generation.beam_search import Beam
+from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.generation.generate import Prompt, generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
@@ -41,15 +42,9 @@ def spread(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     """The model with a part of its weights on disk, brought in when their module runs."""
     lm = load_model(SPEC)
     blocks = {f"transformer.h.{i}": "disk" if i % 2 else "cpu" for i in range(len(lm.model.transformer.h))}
-    places = {
-        "transformer.wte": "cpu",
-        "transformer.wpe": "cpu",
-        **blocks,
-        "transformer.ln_f": "disk",
-        "lm_head": "cpu",
-    }
+    ends = {"transformer.wte": "cpu", "transformer.wpe": "cpu", "transformer.ln_f": "disk", "lm_head": "cpu"}
     folder = str(tmp_path_factory.mktemp("offloaded"))
-    model = accelerate.dispatch_model(lm.model, device_map=places, offload_dir=folder, main_device="cpu")
+    model = accelerate.dispatch_model(lm.model, device_map=blocks | ends, offload_dir=folder, main_device="cpu")
     assert has_many_devices(model)
     return dataclasses.replace(lm, model=model, device=gather_outputs(model))
 
@@ -71,17 +66,9 @@ def generated(lm: LanguageModel, decoder: Decoder) -> dict[str, tuple[int, ...]]
     return {g.example_id: g.token_ids for g in made}
 
 
-@pytest.mark.parametrize("name", ["greedy", "nucleus", "beam", "contrastive_search"])
-def test_a_spread_model_generates_the_same(whole: LanguageModel, spread: LanguageModel, name: str) -> None:
-    decoder: Any = build("decoder", {"_target_": _target(name)}, "decoder")
+@pytest.mark.parametrize("decoder", [Greedy(), Nucleus(), Beam(), ContrastiveSearch()], ids=lambda d: d.name)
+def test_a_spread_model_generates_the_same(whole: LanguageModel, spread: LanguageModel, decoder: Decoder) -> None:
     assert generated(spread, decoder) == generated(whole, decoder)
-
-
-def _target(name: str) -> str:
-    from openended.harness.core.registry import load_members
-
-    cls = load_members("decoder")[name]
-    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def test_a_spread_model_scores_and_embeds_the_same(whole: LanguageModel, spread: LanguageModel) -> None:
@@ -92,9 +79,8 @@ def test_a_spread_model_scores_and_embeds_the_same(whole: LanguageModel, spread:
     )
     np.testing.assert_allclose(first.vectors, second.vectors, atol=1e-5)
     np.testing.assert_allclose(nll.values, other.values, atol=1e-5)
-    greedy: Any = build("decoder", {"_target_": _target("ancestral")}, "decoder")
     stats = [
-        compute_q_statistics(lm, q_request(prompts, rest, [greedy], batch_size=2))[0].gold_prob
+        compute_q_statistics(lm, q_request(prompts, rest, [Ancestral()], batch_size=2))[0].gold_prob
         for lm in (whole, spread)
     ]
     np.testing.assert_allclose(stats[0], stats[1], rtol=1e-4)
@@ -104,9 +90,8 @@ def test_auto_on_one_device_is_that_device(tmp_path: Path, whole: LanguageModel)
     session = Session(Store(tmp_path))
     lm = session.model(SPEC, Runtime(device_map="auto"))
     assert not has_many_devices(lm.model)
-    greedy: Any = build("decoder", {"_target_": _target("greedy")}, "decoder")
     if lm.device == whole.device:
-        assert generated(lm, greedy) == generated(whole, greedy)
+        assert generated(lm, Greedy()) == generated(whole, Greedy())
     assert session.model(SPEC, Runtime(device_map="auto")) is lm
     assert session.model(SPEC, Runtime(device="cpu")) is not lm
 

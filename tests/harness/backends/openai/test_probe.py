@@ -98,16 +98,8 @@ def test_every_fault_is_found_by_a_check(fault, decoder, check):
 
 
 HONEST = [
-    Ancestral(),
-    Nucleus(),
-    Nucleus(p=0.3),
-    TopK(),
-    TopK(k=5),
-    MinP(),
-    Temperature(temperature=0.7),
-    Greedy(),
-    None,
-]
+    Ancestral(), Nucleus(), Nucleus(p=0.3), TopK(), TopK(k=5), MinP(), Temperature(temperature=0.7), Greedy(), None,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("decoder", HONEST, ids=lambda d: d.title if d else "scores")
