@@ -228,21 +228,9 @@ pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="t
 
 # Letters that the tokenizer merges, every kind of whitespace, what Python alone takes for whitespace, a special token.
 ALPHABET = [
-    *"abe'st,.!1é",
-    "the",
-    " ",
-    "  ",
-    "\n",
-    "\r\n",
-    "\t",
-    "\x1c",
-    "\x85",
-    "\xa0",
-    "\u2003",
-    "\u3000",
-    "\u200b",
+    *"abe'st,.!1é", "the", " ", "  ", "\n", "\r\n", "\t", "\x1c", "\x85", "\xa0", "\u2003", "\u3000", "\u200b",
     "<|endoftext|>",
-]
+]  # fmt: skip
 
 
 def described() -> tuple[Tokenizer, dict[str, Any]]:
