@@ -32,13 +32,11 @@ class ModelCache:
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
         """Return a model, loading it if needed; the least recently used model is freed above `keep_models`."""
         device_map = runtime.device_map
-
-        def load(device: str) -> Any:  # noqa: ANN401
-            return spec.load(device=device, device_map=device_map)
-
         connection = {name: canonicalize(getattr(spec, name)) for name in sorted(spec.connection_fields)}
         identity: list[Any] = [spec.identity(), device_map, *([connection] if connection else [])]
-        backend: Backend = self._load(identity, spec.title, runtime, load)
+        backend: Backend = self._load(
+            identity, spec.title, runtime, lambda device: spec.load(device=device, device_map=device_map)
+        )
         return backend
 
     def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, CausalModel]:
@@ -60,7 +58,10 @@ class ModelCache:
             return self._models[key]
         while len(self._models) >= runtime.keep_models:
             self._models.popitem(last=False)
-        set_threads(runtime.threads)
+        if runtime.threads is not None:
+            import torch
+
+            torch.set_num_threads(runtime.threads)
         start = time.monotonic()
         with show_progress(f"loading {title}", enabled=runtime.progress):
             self._models[key] = load(device)
@@ -78,11 +79,3 @@ def pick_device(name: str) -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def set_threads(threads: int | None) -> None:
-    """Set the number of CPU threads of torch; None leaves it unchanged."""
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
