@@ -138,15 +138,15 @@ class RayBackend(TransformersBackend):
         ]
 
     def _map_rows(
-        self, method: str, request: GradientRequest | QStatisticsRequest, rows: Sequence[Sequence[int]]
+        self, task: str, request: GradientRequest | QStatisticsRequest, rows: Sequence[Sequence[int]]
     ) -> Iterator[tuple[int, Any]]:
-        """Call a method of the model on parts of the rows; yield (number of the part, answer) as they finish."""
+        """Run a task on parts of the rows; yield (number of the part, answer) as they finish."""
         prompts, continuations = request.prompts, request.continuations
         parts = (
             replace(request, prompts=select_rows(prompts, part), continuations=select_rows(continuations, part))
             for part in rows
         )
-        return self.workers.map("call", [(self.source, method, part) for part in parts])
+        return self.workers.map(task, [(self.source, part) for part in parts])
 
 
 def make_model_ref(source: AnyModel) -> RemoteModelRef:

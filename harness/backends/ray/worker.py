@@ -113,9 +113,11 @@ class Worker:
         self._load(model).forward(jobs, rows=rows, pool=worker_pool, nll=nll, batch_size=batch_size)
         return ([] if worker_pool is None else worker_pool.vectors), nll
 
-    def call(self, model: RemoteModelRef, method: str, request: GradientRequest | QStatisticsRequest) -> Any:  # noqa: ANN401
-        """Call a method of a model with a request."""
-        return getattr(self._load(model), method)(request)
+    def sketch_gradients(self, model: RemoteModelRef, request: GradientRequest) -> Any:  # noqa: ANN401
+        return self._load(model).sketch_gradients(request)
+
+    def q_statistics(self, model: RemoteModelRef, request: QStatisticsRequest) -> Any:  # noqa: ANN401
+        return self._load(model).q_statistics(request)
 
     def _load(self, model: RemoteModelRef) -> Any:  # noqa: ANN401 - a language model, of either kind
         if model not in self._verified:
