@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.intervals import estimate_interval
 from openended.harness.core.metric_spec import Features, Metric
 from openended.harness.core.registry import load_members
-from openended.harness.core.resampling import Interval, Plan, Replicates, combine_replicates
+from openended.harness.core.resampling import Interval, Plan, Replicates, combine_replicates, estimate_interval
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

@@ -33,7 +33,7 @@ from openended.harness.core import (
     construct,
     digest,
     digest_bytes,
-    list_names,
+    list_bundled_choices,
     load_members,
     open_for_replacement,
     read_node,
@@ -172,21 +172,21 @@ def _resolve_scoring(
     """Return scorer and embedder, each given by the name of a YAML file, a hub id or a folder."""
     only_embeds = (
         scoring is not None
-        and scoring in list_names("embedder")
-        and scoring not in (*list_names("scorer"), *list_names("model"))
+        and scoring in list_bundled_choices("embedder")
+        and scoring not in (*list_bundled_choices("scorer"), *list_bundled_choices("model"))
     )
     first = scorer if scorer is not None else None if only_embeds else scoring
     second = embedder if embedder is not None else scoring
     scorer_spec: BackendSpec | None = None
     if isinstance(first, str):
-        group = next((group for group in ("scorer", "model") if first in list_names(group)), None)
+        group = next((group for group in ("scorer", "model") if first in list_bundled_choices(group)), None)
         node = read_node(group, first) if group else {"path": first}
         scorer_spec = require_model(build("model", node, "scorer"), "scorer") if group else ModelSpec(path=first)
     elif first is not None:
         scorer_spec = require_model(first, "scorer")
     embedder_spec: EmbedderSpec | None = second if isinstance(second, EmbedderSpec) else None
     if isinstance(second, str):
-        if second in list_names("embedder"):
+        if second in list_bundled_choices("embedder"):
             embedder_spec = construct(EmbedderSpec, read_node("embedder", second), "embedder")
         elif scorer_spec is not None and second == scoring:
             fields = {name: getattr(scorer_spec, name) for name in ("path", "label", "revision", "dtype")}

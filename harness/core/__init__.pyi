@@ -1,5 +1,5 @@
 from . import errors as errors, temporary_files as temporary_files, terminal as terminal
-from .arguments import CommandParser as CommandParser, RenamedOption as RenamedOption, positive_int as positive_int
+from .arguments import CommandParser as CommandParser, positive_int as positive_int
 from .catalogue import (
     GROUPS as GROUPS,
     is_shared as is_shared,
@@ -7,8 +7,10 @@ from .catalogue import (
     list_choices as list_choices,
     list_options as list_options,
     read_full_yaml as read_full_yaml,
+    read_node as read_node,
     read_option_yaml as read_option_yaml,
     read_plugin_yaml as read_plugin_yaml,
+    resolve_metric_names as resolve_metric_names,
 )
 from .causal_model import CausalModel as CausalModel, ModelInfo as ModelInfo
 from .errors import (
@@ -35,17 +37,14 @@ from .exit_codes import (
     print_line as print_line,
     run_command as run_command,
 )
-from .input_files import (
+from .io import (
     MAX_JSON as MAX_JSON,
     MAX_LINE as MAX_LINE,
     check_regular_file as check_regular_file,
     describe_read_errors as describe_read_errors,
-    open_text as open_text,
-)
-from .intervals import WILSON as WILSON, estimate_interval as estimate_interval
-from .io import (
     digest_file as digest_file,
     open_for_replacement as open_for_replacement,
+    open_text as open_text,
     read_csv as read_csv,
     read_json as read_json,
     read_jsonl as read_jsonl,
@@ -65,8 +64,6 @@ from .metric_spec import (
     Side as Side,
     Unit as Unit,
 )
-from .names import list_names as list_names, read_node as read_node, resolve_metric_names as resolve_metric_names
-from .options import check_options as check_options, coerce as coerce, read_options as read_options
 from .permutation import permutation_p_value as permutation_p_value, relabel_rows as relabel_rows
 from .progress import Advance as Advance, format_duration as format_duration, show_progress as show_progress
 from .registry import (
@@ -87,10 +84,12 @@ from .resampling import (
     LEVEL as LEVEL,
     MOST as MOST,
     SHARE as SHARE,
+    WILSON as WILSON,
     Interval as Interval,
     Plan as Plan,
     Replicates as Replicates,
     combine_replicates as combine_replicates,
+    estimate_interval as estimate_interval,
 )
 from .rng import derive_seed as derive_seed, make_random_stream as make_random_stream, row_uniforms as row_uniforms
 from .runtime import DeviceMap as DeviceMap, Runtime as Runtime
@@ -107,7 +106,15 @@ from .signature import (
     parse_signature as parse_signature,
     render_option as render_option,
 )
-from .spec import REQUIRED as REQUIRED, Spec as Spec, option as option, ranged as ranged
+from .spec import (
+    REQUIRED as REQUIRED,
+    Spec as Spec,
+    check_options as check_options,
+    coerce as coerce,
+    option as option,
+    ranged as ranged,
+    read_options as read_options,
+)
 from .task_spec import Task as Task, Tokenizer as Tokenizer
 from .terminal import escape_log_records as escape_log_records
 from .text import (

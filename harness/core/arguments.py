@@ -6,7 +6,6 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from openended.harness.core.exit_codes import BAD_INPUT, print_error
@@ -81,21 +80,6 @@ def _explain_value(message: str) -> str:
     if wrong := _TYPE.fullmatch(message):
         return f"expected {_TYPES.get(wrong[1], wrong[1])}, got {wrong[2]}"
     return message
-
-
-class RenamedOption(argparse.Action):
-    """The old name of an option: prints the new one, `--DEST`, and sets it."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        """Set the option."""
-        print_error(parser.prog, f"{option_string} is now --{self.dest}")
-        setattr(namespace, self.dest, values)
 
 
 def positive_int(text: str) -> int:

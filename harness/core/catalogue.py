@@ -5,12 +5,17 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import resources
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
+
+from openended.harness.core.errors import SpecError, suggest
+from openended.harness.core.registry import find_broken_plugin, load_members
 
 GROUPS = (
     "task",
@@ -115,17 +120,10 @@ def _split_blocks(text: str) -> dict[str, list[str]]:
 
 def extract_summary(text: str) -> str:
     """Return the first sentence of the comment at the top of a YAML text, or an empty string."""
-    comment = " ".join(_comment(text))
+    lines = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    comment = " ".join(line.removeprefix("#").strip() for line in lines if not line.startswith("# @package"))
     end = _END.search(comment)
     return textwrap.shorten(comment[: end.start()] if end else comment, LONGEST, placeholder=" …")
-
-
-def _comment(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            return
-        if not line.startswith("# @package"):
-            yield line.removeprefix("#").strip()
 
 
 def list_options() -> list[str]:
@@ -133,3 +131,40 @@ def list_options() -> list[str]:
     lines = (resources.files(_CONF) / "config.yaml").read_text(encoding="utf-8").splitlines()
     options = [line for line in lines if line and line[0].isalpha() and ": " in line]
     return [line for line in options if line.split(":", 1)[0] not in ("defaults", "hydra")]
+
+
+@lru_cache
+def read_node(group: str, name: str) -> Mapping[str, Any]:
+    """Return the YAML node of an option, without interpolation.
+
+    Raises:
+        SpecError: If the name is unknown.
+    """
+    import yaml
+
+    names = list_bundled_choices(group)
+    if name not in names:
+        raise SpecError(f"no {group} {name!r}{suggest(name, names)}")
+    node = yaml.safe_load(read_full_yaml(group, name))
+    return node if isinstance(node, Mapping) else {}
+
+
+def resolve_metric_names(requested: Iterable[str]) -> list[str]:
+    """Expand names of metrics (plug-ins included) and of sets into a sorted list of metrics.
+
+    Raises:
+        SpecError: If a name is neither a metric nor a set.
+    """
+    metrics, sets = load_members("metric"), list_bundled_choices("metric")
+    names: set[str] = set()
+    for name in requested:
+        if name in metrics:
+            names.add(name)
+        elif name in sets:
+            names.update(resolve_metric_names(read_node("metric", name)["defaults"]))
+        else:
+            broken = find_broken_plugin("metric", name)
+            if broken:
+                raise SpecError(f"metric {name!r} is a plug-in that cannot be imported: {broken}")
+            raise SpecError(f"no metric {name!r}{suggest(name, [*sets, *metrics])}")
+    return sorted(names)

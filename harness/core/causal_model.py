@@ -15,17 +15,15 @@ if TYPE_CHECKING:
 
 
 class ModelInfo(Protocol):
-    """Facts about a model that are available before its weights are loaded."""
+    """Facts about a model that are available before its weights are loaded.
+
+    `title`: name in tables and messages; `dtype`: precision of the weights.
+    """
 
     @property
-    def title(self) -> str:
-        """Name in tables and messages."""
-        ...
-
+    def title(self) -> str: ...
     @property
-    def dtype(self) -> str:
-        """Precision of the weights."""
-        ...
+    def dtype(self) -> str: ...
 
     def identity(self) -> dict[str, Json]:
         """Return the facts that identify the model, independent of its path."""
@@ -33,52 +31,32 @@ class ModelInfo(Protocol):
 
 
 class CausalModel(Protocol):
-    """A loaded causal language model."""
+    """A loaded causal language model.
+
+    `model`: the PyTorch module, in eval mode; `device`: of inputs and outputs; `eos_ids`: ids of the end-of-text
+    tokens, may be empty; `vocab_size`: size of the logits, which may exceed the tokenizer's; `context_length`: number
+    of positions, None if unlimited; `spec`: the options that it was loaded with; `start_id`: the token that
+    precedes an empty prompt.
+    """
 
     @property
-    def model(self) -> Any:  # noqa: ANN401 - a transformers module
-        """The PyTorch module, in eval mode."""
-        ...
-
+    def model(self) -> Any: ...  # noqa: ANN401 - a transformers module
     @property
-    def tokenizer(self) -> Tokenizer:
-        """Its tokenizer."""
-        ...
-
+    def tokenizer(self) -> Tokenizer: ...
     @property
-    def device(self) -> torch.device:
-        """Device of inputs and outputs."""
-        ...
-
+    def device(self) -> torch.device: ...
     @property
-    def dtype(self) -> torch.dtype:
-        """Precision of the weights."""
-        ...
-
+    def dtype(self) -> torch.dtype: ...
     @property
-    def eos_ids(self) -> tuple[int, ...]:
-        """Ids of the end-of-text tokens; may be empty."""
-        ...
-
+    def eos_ids(self) -> tuple[int, ...]: ...
     @property
-    def vocab_size(self) -> int:
-        """Size of the logits, which may exceed the tokenizer's."""
-        ...
-
+    def vocab_size(self) -> int: ...
     @property
-    def context_length(self) -> int | None:
-        """Number of positions; None if unlimited."""
-        ...
-
+    def context_length(self) -> int | None: ...
     @property
-    def spec(self) -> ModelInfo:
-        """The options that it was loaded with."""
-        ...
-
+    def spec(self) -> ModelInfo: ...
     @property
-    def start_id(self) -> int:
-        """The token that precedes an empty prompt."""
-        ...
+    def start_id(self) -> int: ...
 
     def encode(self, text: str) -> list[int]:
         """Return token ids of `text`; without special tokens."""

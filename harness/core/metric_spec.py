@@ -33,12 +33,12 @@ Unit = Literal["tokens", "words"]
 class Need:
     """One kind of feature that a metric asks for.
 
-    `tokens` → `Ragged` of integers; `end_tokens` → ids that end a text, integers; `texts` → list of str; `stops` → bool
-    array, true where the length limit was hit; `embeddings` → float32 (n, d); `token_nll` → `Ragged` float64, nats;
-    `token_rank` → `Ragged` int64, 1 for the most probable token; `gradients` → float32 (n, d), sketches of the gradient
-    of each text's loss; `log_prob` → float64 (n,), log Q of the texts as they were drawn, nats; `next_token` →
-    `NextToken`; `judgments` → `openended.metrics.judgments.Judgments`; `corpus` → list of str, the texts of a file that
-    the option `file` names.
+    `tokens` → `Ragged` of integers (ids of tokens or of words); `end_tokens` → ids that end a text, integers; `texts` →
+    list of str; `stops` → bool array, true where the length limit was hit; `embeddings` → float32 (n, d); `token_nll` →
+    `Ragged` float64, nats; `token_rank` → `Ragged` int64, 1 for the most probable token; `gradients` → float32 (n, d),
+    sketches of the gradient of each text's loss; `log_prob` → float64 (n,), log Q of the texts as they were drawn,
+    nats; `next_token` → `NextToken`; `judgments` → `openended.metrics.judgments.Judgments`; `corpus` → list of str, the
+    texts of a file that the option `file` names.
     """
 
     kind: NeedKind
@@ -64,43 +64,33 @@ class Side:
         return len(self.ids)
 
     def tokens(self, need: Need) -> Ragged:
-        """Token ids (or ids of whitespace words), integers."""
         return self._get(need, Ragged)
 
     def token_nll(self, need: Need) -> Ragged:
-        """Negative log-likelihood of each token, nats, float64."""
         return self._get(need, Ragged)
 
     def texts(self, need: Need) -> list[str]:
-        """Texts of the needed scope."""
         return self._get(need, list)
 
     def embeddings(self, need: Need) -> NDArray[np.float32]:
-        """Embeddings, shape (n, d); may be a memory map."""
         return self._get(need, np.ndarray)
 
     def end_tokens(self, need: Need) -> I64:
-        """Ids of the tokens that end a text."""
         return self._get(need, np.ndarray)
 
     def token_rank(self, need: Need) -> Ragged:
-        """Rank of each token under the scorer, from 1."""
         return self._get(need, Ragged)
 
     def gradients(self, need: Need) -> NDArray[np.float32]:
-        """Sketches of the gradients of the losses of texts, shape (n, d)."""
         return self._get(need, np.ndarray)
 
     def log_prob(self, need: Need) -> F64:
-        """Log-probability of each text under the distribution that it was drawn from, nats; NaN where there is none."""
         return self._get(need, np.ndarray)
 
     def stops(self, need: Need) -> NDArray[np.bool_]:
-        """True where the text hit the length limit, shape (n,)."""
         return self._get(need, np.ndarray)
 
     def next_token(self, need: Need) -> NextToken:
-        """Statistics of Q on human text."""
         return self._get(need, NextToken)
 
     def compute_once(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
@@ -139,7 +129,7 @@ class Features:
 
 
 class Metric(Spec):
-    """A frozen dataclass of options with a pure `compute`; the mathematics lives in functions beside it.
+    """A frozen dataclass of options with a pure `compute`; the mathematics is in functions of its module.
 
     `sides`: `one` reads `features.model` alone (and so has a human row of its own); `two` compares the sides (its human
     row is the human ceiling where `ceiling` is true); `human` reads statistics of Q on human text.

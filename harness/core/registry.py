@@ -13,8 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar, dataclass_transform
 
 from openended.harness.core.errors import SpecError, format_last_frame, shorten_error, suggest
-from openended.harness.core.options import check_options
-from openended.harness.core.spec import Spec
+from openended.harness.core.spec import Spec, check_options
 
 log = logging.getLogger(__name__)
 C = TypeVar("C")

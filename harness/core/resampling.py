@@ -16,9 +16,15 @@ Prompts are the units of resampling: all samples of a prompt and its human text 
 Membership and weights depend only on the prompt's id and the replicate's number. Systems on the same prompts are
 therefore resampled alike, and replicates of their difference are the differences of their replicates.
 
+A share of 0 or 1 has replicates that are all equal, although other texts would give other shares. Wilson's interval
+inverts the score test and covers such shares too. Its number of independent texts is the one that gives the variance of
+the replicates, so that several samples of a prompt count for less than as many prompts; without variation it is the
+number of prompts. For other values no size of the error is known if the replicates do not vary.
+
 Source: Efron and Tibshirani 1993, "An introduction to the bootstrap"; Politis, Romano and Wolf 1999, "Subsampling";
 Shao and Wu 1989 (deleting many); the covariance of halves is the unbiased variance of a complete U-statistic whose
-kernel is the half's value (Hoeffding 1948).
+kernel is the half's value (Hoeffding 1948). Wilson 1927; Brown, Cai and DasGupta 2001, "Interval estimation for a
+binomial proportion"; Korn and Graubard 1998 (the effective number of clustered observations).
 """
 
 from __future__ import annotations
@@ -44,6 +50,7 @@ LEVEL = 0.95
 LEAST = 10  # minimum number of prompts for an interval
 MOST = 200_000  # maximum number of texts: the (replicates × texts) tables must fit into memory
 METHODS = {1: "bootstrap", 2: "halves"}  # number of rows of `draws` → method
+WILSON = "wilson"
 SHARE = 0.9  # share of the prompts in a subset
 _FLOOR = 0.25  # lower bound of the variance, as a share of the variance of the halves' difference
 _POISSON = np.cumsum(np.exp(-1.0) / np.array([math.factorial(k) for k in range(12)]))
@@ -285,3 +292,53 @@ def _derive_numbers(hashes: NDArray[np.uint64], draw: int) -> NDArray[np.uint64]
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return state ^ (state >> np.uint64(31))
+
+
+def estimate_interval(
+    replicates: Replicates,
+    value: float,
+    bounds: Sequence[float] = (-math.inf, math.inf),
+    rows: F64 | None = None,
+    prompts: I64 | None = None,
+    level: float = LEVEL,
+) -> Interval | None:
+    """Return the interval of a value; None if its replicates do not vary and it is not a share.
+
+    Args:
+        replicates: Of the value.
+        value: The value.
+        bounds: Least and greatest value of the metric.
+        rows: The rows whose mean the value is, if it is one.
+        prompts: The prompt of each row; None if each has its own.
+        level: Confidence level.
+    """
+    if rows is not None and replicates.method == "bootstrap" and _is_share(rows, value):
+        count = len(np.unique(prompts)) if prompts is not None else int(np.isfinite(rows).sum())
+        if replicates.varies and 0 < value < 1:
+            return wilson_interval(value, value * (1 - value) / replicates.std_error() ** 2, replicates, level)
+        return wilson_interval(value, count, replicates, level)
+    return replicates.interval(value, bounds, level) if replicates.varies else None
+
+
+def wilson_interval(share: float, count: float, replicates: Replicates, level: float = LEVEL) -> Interval:
+    """Return Wilson's interval of a share of `count` independent texts.
+
+    >>> made = wilson_interval(0.0, 100, Replicates(np.zeros((1, 8))))
+    >>> made.low, round(made.high, 4)
+    (0.0, 0.037)
+    """
+    from scipy.special import ndtri
+
+    z = float(ndtri(0.5 + level / 2))
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    away = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) / (1 + z * z / count)
+    low, high = (0.0 if share == 0 else max(middle - away, 0.0)), (1.0 if share == 1 else min(middle + away, 1.0))
+    return Interval(low, high, replicates.std_error(), level, WILSON, replicates.draws.size)
+
+
+def _is_share(rows: F64, value: float) -> bool:
+    """Check whether a value is the mean of rows that are 0 or 1."""
+    finite = rows[np.isfinite(rows)]
+    return bool(len(finite) and np.isin(finite, (0.0, 1.0)).all()) and math.isclose(
+        float(finite.mean()), value, rel_tol=1e-6, abs_tol=1e-12
+    )

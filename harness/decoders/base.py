@@ -44,11 +44,10 @@ class GenerationRequest:
     """Prompts to continue, with everything that decides the texts beside the model."""
 
     prompts: Sequence[Prompt]
-    """The texts to generate, in any order."""
+    """In any order."""
     decoder: Decoder
     """Chooses the tokens; resolved (`Decoder.resolve`)."""
     seed: int
-    """The run's seed."""
     max_new_tokens: int
     """Length limit of each text, in tokens."""
     min_new_tokens: int = 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ SORT_ALL = 8192
 """Up to this vocabulary a whole row is sorted faster than its head is selected."""
 
 
-@dataclass(slots=True)
+@dataclass
 class DescendingLogits:
     """Rows in descending order, whole or only their head."""
 
@@ -28,8 +29,6 @@ class DescendingLogits:
     """The full rows in token order, shape (n, V), float32."""
     state: Tensor | None = None
     """State of decoders that have one, shape (n, s), float64."""
-    memo: dict[str, Tensor] = field(default_factory=dict)
-    """Values that rules derive from the rows, computed once."""
 
     @property
     def complete(self) -> bool:
@@ -38,42 +37,32 @@ class DescendingLogits:
 
     @property
     def vocab_size(self) -> int:
-        """Size of the logits."""
         return self.logits.shape[1]
 
-    @property
+    @cached_property
     def surprisal(self) -> Tensor:
         """-log p in nats, ascending, shape (n, k)."""
-        if "surprisal" not in self.memo:
-            self.memo["surprisal"] = self.log_z - self.z
-        return self.memo["surprisal"]
+        return self.log_z - self.z
 
-    @property
+    @cached_property
     def squares_above(self) -> Tensor:
         """Sum of p squared strictly before each position, shape (n, k + 1)."""
-        if "squares_above" not in self.memo:
-            self.memo["squares_above"] = sum_before(self.p * self.p)
-        return self.memo["squares_above"]
+        return sum_before(self.p * self.p)
 
+    @cached_property
     def entropy(self) -> Tensor:
         """Entropy of the full softmax in nats, shape (n, 1), float64."""
-        if "entropy" not in self.memo:
-            if self.complete:
-                terms = self.p * self.surprisal.clamp(max=1e30)
-            else:
-                surprisal = (self.log_z - self.logits.double()).clamp_(max=1e30)
-                terms = (-surprisal).exp_().mul_(surprisal)
-            self.memo["entropy"] = terms.sum(-1, keepdim=True)
-        return self.memo["entropy"]
+        if self.complete:
+            return (self.p * self.surprisal.clamp(max=1e30)).sum(-1, keepdim=True)
+        surprisal = (self.log_z - self.logits.double()).clamp_(max=1e30)
+        return (-surprisal).exp_().mul_(surprisal).sum(-1, keepdim=True)
 
+    @cached_property
     def collision(self) -> Tensor:
         """Sum of the squares of the full softmax, shape (n, 1), float64: the chance that two draws agree."""
-        if "collision" not in self.memo:
-            if self.complete:
-                self.memo["collision"] = self.squares_above[:, -1:]
-            else:
-                self.memo["collision"] = (2 * (self.logits.double() - self.log_z)).exp_().sum(-1, keepdim=True)
-        return self.memo["collision"]
+        if self.complete:
+            return self.squares_above[:, -1:]
+        return (2 * (self.logits.double() - self.log_z)).exp_().sum(-1, keepdim=True)
 
     def lowest(self) -> Tensor:
         """Return the smallest finite logit of the full row, shape (n, 1), float64."""

@@ -10,21 +10,13 @@ if TYPE_CHECKING:
 
 
 class PenalizingDecoder(Protocol):
-    """A decoder with options that change the logits of tokens seen before."""
+    """A decoder with options that change the logits of tokens seen before; see `Decoder` and `QDecoder`."""
 
     @property
-    def repetition_penalty(self) -> float:
-        """Logits of tokens already seen are divided by it if positive, else multiplied."""
-        ...
-
+    def repetition_penalty(self) -> float: ...
     @property
-    def no_repeat_ngram_size(self) -> int:
-        """No n-gram of this order comes twice; 0 is off."""
-        ...
-
-    def apply_extra_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:
-        """Return logits (n, V) changed by a penalty of the decoder's own."""
-        ...
+    def no_repeat_ngram_size(self) -> int: ...
+    def apply_extra_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor: ...
 
 
 def apply_penalties(

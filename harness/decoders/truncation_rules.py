@@ -60,7 +60,7 @@ def eta(ranked: DescendingLogits, eps: float) -> Truncation:
     """Keep tokens with probability at least min(eps, sqrt(eps) exp(-entropy)) (Hewitt et al. 2022)."""
     import torch
 
-    limit = torch.clamp(ranked.entropy() - 0.5 * math.log(eps), min=-math.log(eps))
+    limit = torch.clamp(ranked.entropy - 0.5 * math.log(eps), min=-math.log(eps))
     return Truncation(None, ranked.count_within(torch.maximum(limit, ranked.surprisal[:, :1])))
 
 
@@ -90,7 +90,7 @@ def p_less(ranked: DescendingLogits, *, norm: bool) -> Truncation:
     """
     import torch
 
-    chance = ranked.collision()
+    chance = ranked.collision
     if norm:
         chance = ((ranked.vocab_size * chance - 1) / (ranked.vocab_size - 1)).clamp_min_(0.0)
     return Truncation(None, ranked.count_within(torch.maximum(-chance.log(), ranked.surprisal[:, :1])))
@@ -143,7 +143,7 @@ def typical(ranked: DescendingLogits, mass: float) -> Truncation:
 
     if mass >= 1:
         return Truncation(None, None)
-    surprisal, entropy = ranked.surprisal, ranked.entropy()
+    surprisal, entropy = ranked.surprisal, ranked.entropy
     last = surprisal[:, -1:].clamp(max=1e6)
     low = torch.zeros_like(entropy)
     high = torch.maximum((last - entropy).abs(), (entropy - surprisal[:, :1]).abs()) + 1.0

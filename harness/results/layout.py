@@ -12,7 +12,7 @@ from openended.harness.core import (
     Spec,
     SpecError,
     construct,
-    list_names,
+    list_bundled_choices,
     read_full_yaml,
     read_options,
     shorten_error,
@@ -90,7 +90,7 @@ class Layout(Spec):
 
 def list_layouts() -> list[str]:
     """Return the names of the built-in layouts."""
-    return list_names("report")
+    return list(list_bundled_choices("report"))
 
 
 def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: ANN401

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from openended.harness.core.catalogue import list_bundled_choices, read_full_yaml
-from openended.harness.core.names import resolve_metric_names
+from openended.harness.core.catalogue import list_bundled_choices, read_full_yaml, resolve_metric_names
 from openended.harness.core.registry import load_members
 from openended.harness.core.signature import canonicalize
 from openended.harness.results.layout import Layout

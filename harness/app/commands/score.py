@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from openended.harness.core import FAILED, OK, CommandParser, RenamedOption, SpecError, print_error, run_command
+from openended.harness.core import FAILED, OK, CommandParser, SpecError, print_error, run_command
 
 COMMAND = "openended score"
 EPILOG = """\
@@ -44,7 +44,6 @@ def make_parser() -> CommandParser:
     parser.add_argument(
         "--scoring", metavar="MODEL", help="scores and embeds: gpt2-large, docs-m, a hub id or a folder"
     )
-    parser.add_argument("--judge", dest="scoring", action=RenamedOption, help=argparse.SUPPRESS)
     parser.add_argument("--scorer", metavar="MODEL", help="likelihood and tokens by this model instead")
     parser.add_argument("--embedder", metavar="MODEL", help="vectors by this model instead")
     parser.add_argument("--metrics", metavar="NAMES", help="metrics or sets (text, two_sample, paper, all)")

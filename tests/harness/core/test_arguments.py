@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.core.arguments import CommandParser, RenamedOption, positive_int
+from openended.harness.core.arguments import CommandParser, positive_int
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,3 @@ def test_argparse_speaks_as_we_do(words, said, capsys):
     with pytest.raises(SystemExit):
         parser.parse_args(words)
     assert capsys.readouterr().err == f"openended test: {said}; see openended test --help\n"
-
-
-def test_a_renamed_option_works_and_prints_its_new_name(capsys):
-    parser = CommandParser(prog="openended test")
-    parser.add_argument("--scoring")
-    parser.add_argument("--judge", dest="scoring", action=RenamedOption)
-    assert parser.parse_args(["--judge", "gpt2"]).scoring == "gpt2"
-    assert capsys.readouterr().err == "openended test: --judge is now --scoring\n"

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from openended.harness.core.intervals import estimate_interval, wilson_interval
-from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.resampling import Plan, Replicates, estimate_interval, wilson_interval
 
 FLAT = Replicates(np.zeros((1, 200)))
 

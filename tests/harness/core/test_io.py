@@ -11,7 +11,7 @@ import pytest
 from openended.harness.core import (
     DataError,
     StoreError,
-    input_files,
+    io,
     open_for_replacement,
     open_text,
     read_csv,
@@ -68,7 +68,7 @@ def test_a_line_of_2_gb_is_one_line_and_little_memory(tmp_path):
 
 
 def test_lines_of_text_are_complete(tmp_path, monkeypatch):
-    monkeypatch.setattr(input_files, "MAX_LINE", 8)
+    monkeypatch.setattr(io, "MAX_LINE", 8)
     (tmp_path / "a.txt").write_text("\ufeffone\n\n12345678\nend", encoding="utf-8")
     with open_text(tmp_path / "a.txt") as handle:
         assert [next(handle), next(handle)] == ["one\n", "\n"]

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import pytest
 
 from openended.harness.core.errors import SpecError
-from openended.harness.core.options import coerce
+from openended.harness.core.spec import coerce
 
 
 @pytest.mark.parametrize(

@@ -81,14 +81,14 @@ def edge_rows(decoder: Any, rows: torch.Tensor) -> torch.Tensor:
     if isinstance(decoder, Nucleus):
         return near_boundary(ranked.above, decoder.p)
     if isinstance(decoder, Typical):
-        deviation = (ranked.surprisal - ranked.entropy()).abs().sort(-1)
+        deviation = (ranked.surprisal - ranked.entropy).abs().sort(-1)
         cumulative = ranked.p.gather(1, deviation.indices).cumsum(-1)
         ties = (deviation.values.diff(dim=-1) < 1e-5).any(-1)
         return near_boundary(cumulative, decoder.mass) | ties
     if isinstance(decoder, Epsilon):
         return near_boundary(p, decoder.eps, 1e-7)
     if isinstance(decoder, Eta):
-        edge = torch.minimum(torch.tensor(decoder.eps), math.sqrt(decoder.eps) * (-ranked.entropy()).exp())
+        edge = torch.minimum(torch.tensor(decoder.eps), math.sqrt(decoder.eps) * (-ranked.entropy).exp())
         return near_boundary(p / edge, 1.0)
     if isinstance(decoder, MinP):
         return near_boundary(p / p.amax(-1, keepdim=True), decoder.p)
