@@ -1,4 +1,4 @@
-"""Published generations as systems: every form, the pairing, hostile and broken files, and real texts."""
+"""Imported texts as systems: the pairing with examples, texts without prompts, token ids and real texts."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ import hashlib
 import json
 import pickle
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import Generation
-from openended.harness.imported import generations as sources, pairing as g
-from openended.harness.imported.pickles import load_plain_pickle
+from openended.harness.core import DataError, Generation
+from openended.harness.imported import generations, import_rows, import_unpaired, pairing
+from openended.harness.imported.generations import ImportedText, compute_fingerprint
+from openended.harness.imported.pairing import decode_text, find_ids, load_within_memory, measure_free_memory
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.storage.rows import Row, write_rows
 from tests.helpers import write_jsonl
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 NAN = float("nan")
+NAME = "texts/{:06d}".format
+TOKENIZER = load_tokenizer(ModelSpec(path="bundled:docs-s"))
 
 
 class Codes:
-    """One token a character; the end token is 50256."""
+    """One token per character; the end token is 50256."""
 
     def encode(self, text: str) -> list[int]:
         return [ord(c) for c in text]
 
     def decode(self, ids: Any) -> str:
         return "".join(map(chr, ids))
-
-
-def read_plain_pickle(path: Path) -> Any:
-    with path.open("rb") as handle:
-        return load_plain_pickle(handle, path)
 
 
 def prompts_file(tmp_path: Path, prompts: dict[str, str]) -> Path:
@@ -52,13 +53,12 @@ def prompts(tmp_path: Path) -> Path:
 
 
 def lines(tmp_path: Path, rows: list[Any], name: str = "g.jsonl") -> Path:
-    path = tmp_path / name
-    return write_jsonl(path, rows)
+    return write_jsonl(tmp_path / name, rows)
 
 
-def taken(*asked: Any) -> tuple[list[Row], list[str]]:
-    made = g.import_rows(*asked)
-    return list(made), made.notes
+def take(path: Path, prompts: Path, tokenizer: Any = None, limit: int | None = None) -> tuple[list[Row], list[str]]:
+    imported = import_rows(path, prompts, tokenizer, limit)
+    return list(imported), imported.notes
 
 
 def texts(rows: list[Row]) -> list[str]:
@@ -66,9 +66,8 @@ def texts(rows: list[Row]) -> list[str]:
 
 
 @pytest.mark.parametrize("field", ["text", "generation", "generated_text", "gen_text", "completion", "continuation"])
-def test_texts_are_paired_by_id(tmp_path: Path, prompts: Path, field: str) -> None:
-    path = lines(tmp_path, [{"id": i, field: f" g{i}"} for i in (2, 0, 1)])
-    rows, notes = taken(path, prompts, None, None)
+def test_texts_are_paired_by_id(tmp_path, prompts, field):
+    rows, notes = take(lines(tmp_path, [{"id": i, field: f" g{i}"} for i in (2, 0, 1)]), prompts)
     assert texts(rows) == [" g0", " g1", " g2"]
     assert [r.prompt for r in rows] == ["P0", "P1", "P2"]
     assert notes == [
@@ -78,28 +77,27 @@ def test_texts_are_paired_by_id(tmp_path: Path, prompts: Path, field: str) -> No
 
 
 @pytest.mark.parametrize("identity", ["jsonl/000001", "000001", "1", 1])
-def test_ids_may_be_long_or_short(tmp_path: Path, identity: Any) -> None:
+def test_ids_may_be_long_or_short(tmp_path, identity):
     prompts = prompts_file(tmp_path, {"jsonl/000001": "P"})
-    rows, _ = taken(lines(tmp_path, [{"id": identity, "text": " x"}]), prompts, None, None)
+    rows, _ = take(lines(tmp_path, [{"id": identity, "text": " x"}]), prompts)
     assert rows[0].generation.example_id == "jsonl/000001"
 
 
-def test_ids_that_count_from_one_do_not_pair_where_prompts_disagree(tmp_path: Path, prompts: Path) -> None:
+def test_ids_that_count_from_one_do_not_pair_if_prompts_disagree(tmp_path, prompts):
     path = lines(tmp_path, [{"id": i + 1, "prompt": f"P{i}", "text": f" g{i}"} for i in range(3)])
-    assert texts(taken(path, prompts, None, None)[0]) == [" g0", " g1", " g2"]
+    assert texts(take(path, prompts)[0]) == [" g0", " g1", " g2"]
 
 
-def test_texts_are_paired_by_prompt_and_the_rest_counted(tmp_path: Path, prompts: Path) -> None:
+def test_texts_are_paired_by_prompt_and_the_rest_is_counted(tmp_path, prompts):
     path = lines(tmp_path, [{"prompt": f"P{i}", "text": f" g{i}"} for i in (7, 2, 1, 0)])
-    rows, notes = taken(path, prompts, None, None)
+    rows, notes = take(path, prompts)
     assert texts(rows) == [" g0", " g1", " g2"]
     assert "1 texts of the file answer no example of this run" in notes
 
 
-def test_texts_are_paired_by_order_where_neither_side_has_ids(tmp_path: Path) -> None:
+def test_texts_are_paired_by_order_if_neither_side_has_ids(tmp_path):
     prompts = prompts_file(tmp_path, {f"webtext/{i:06d}": "P" for i in (0, 2)})
-    path = lines(tmp_path, [{"text": f" g{i}"} for i in range(4)])
-    rows, notes = taken(path, prompts, None, None)
+    rows, notes = take(lines(tmp_path, [{"text": f" g{i}"} for i in range(4)]), prompts)
     assert texts(rows) == [" g0", " g2"]
     assert notes[:2] == [
         "paired by order: neither file has ids, so line i answers record i",
@@ -107,244 +105,138 @@ def test_texts_are_paired_by_order_where_neither_side_has_ids(tmp_path: Path) ->
     ]
 
 
-def test_examples_with_ids_are_not_paired_by_order(tmp_path: Path) -> None:
-    prompts = prompts_file(tmp_path, {"jsonl/a": "P", "jsonl/b": "Q"})
-    with pytest.raises(DataError, match=r"the examples have ids \('jsonl/a', 'jsonl/b'\), its lines have neither"):
-        taken(lines(tmp_path, [{"text": "x"}, {"text": "y"}]), prompts, None, None)
+IDS = {f"jsonl/{i}": "P" for i in "abcde"}
+TWO = {"jsonl/a": "P", "jsonl/b": "P"}
+THREE = {f"jsonl/{i:06d}": f"P{i}" for i in range(3)}
+REFUSED: list[tuple[dict[str, str], list[Any], str]] = [
+    (TWO, [{"text": "x"}, {"text": "y"}], r"the examples have ids \('jsonl/a', 'jsonl/b'\), its lines have neither"),
+    (IDS, [{"id": i, "text": "x"} for i in "avwyz"], "no text for 4 of 5 .*'jsonl/b', .* none of the task: 'v', 'w', 'y', …"),
+    (THREE, [{"id": f"x{i}", "text": f" g{i}"} for i in range(3)], "no text for 3 of 3 examples"),
+    (THREE, [{"id": 0, "text": "a"}, {"text": "b"}, {"id": 2, "text": "c"}], r"g\.jsonl:2: no id, though other lines have"),
+    (TWO, [{"id": "a", "prompt": "P", "text": "x"}, {"id": "b", "prompt": "other", "text": "y"}],
+     r"g\.jsonl:2: its prompt is not that of jsonl/b"),
+    (THREE, [{"id": 0, "text": "a"}, {"id": 0, "text": "b"}], "no text for 2 of 3 examples"),
+    ({"jsonl/000000": "P"}, [{"id": 0, "text": "a"}, {"id": 0, "text": "b"}],
+     r"g\.jsonl:1: duplicate id: a second text for 'jsonl/000000'"),
+    (THREE, [{"id": 0, "txt": "a", "lang": "en"}], r":1: no field with the text; expected one of text, .*got id, txt, lang"),
+    (THREE, [{"id": 0, "text": None}], r":1: field 'text': expected text, got null"),
+    (THREE, [{"id": 0, "text": 5}], r":1: field 'text': expected text, got int"),
+    (THREE, [{"id": 0, "text": "\ud800"}], r":1: .*surrogate"),
+    (THREE, [{"id": 1.5, "text": "a"}], r":1: expected an id"),
+    (THREE, [{"id": 0, "text": "a", "sample": -1}], r":1: field 'sample'"),
+    (THREE, [{"id": 0, "text": "a", "stop": "bored"}], r":1: field 'stop': expected eos or length"),
+    (THREE, [{"id": 0, "text": "a"}], r"no text for 2 of 3 examples: 'jsonl/000001', 'jsonl/000002'"),
+    (THREE, [{"prompt": "none of them", "text": "a"}], r"neither its ids nor its prompts"),
+    (THREE, [{"text": "a"}], r"holds 1 texts for 3 examples; set num_examples=1"),
+    (THREE, [{"gens_article": "x"}], r"expected a list of texts"),
+    (THREE, [["x", "y"]], r":1: expected a JSON object, got list"),
+    (THREE, [], r"holds no generation"),
+]  # fmt: skip
 
 
-def test_a_partial_match_of_ids_names_the_first_that_fail(tmp_path: Path) -> None:
-    prompts = prompts_file(tmp_path, {f"jsonl/{i}": "P" for i in "abcde"})
-    rows = [{"id": i, "text": "x"} for i in ("a", "v", "w", "y", "z")]
-    with pytest.raises(DataError) as told:
-        taken(lines(tmp_path, rows), prompts, None, None)
-    assert "no text for 4 of 5 examples: 'jsonl/b', 'jsonl/c', 'jsonl/d', …" in str(told.value)
-    assert "ids of the file that are none of the task: 'v', 'w', 'y', …" in str(told.value)
+@pytest.mark.parametrize(("examples", "rows", "message"), REFUSED)
+def test_what_cannot_be_paired_is_refused_in_one_line(tmp_path, examples, rows, message):
+    with pytest.raises(DataError, match=message) as caught:
+        take(lines(tmp_path, rows), prompts_file(tmp_path, examples))
+    assert "\n" not in str(caught.value)
 
 
-def test_ids_that_match_nothing_never_fall_back_to_order(tmp_path: Path, prompts: Path) -> None:
-    rows = [{"id": f"x{i}", "text": f" g{i}"} for i in range(3)]
-    with pytest.raises(DataError, match="no text for 3 of 3 examples"):
-        taken(lines(tmp_path, rows), prompts, None, None)
-
-
-def test_every_line_has_an_id_or_none_has(tmp_path: Path, prompts: Path) -> None:
-    rows = [{"id": 0, "text": "a"}, {"text": "b"}, {"id": 2, "text": "c"}]
-    with pytest.raises(DataError, match=r"g\.jsonl:2: no id, though other lines have one"):
-        taken(lines(tmp_path, rows), prompts, None, None)
-
-
-def test_prompts_that_disagree_with_the_ids_are_an_error_where_they_cannot_pair(tmp_path: Path) -> None:
-    prompts = prompts_file(tmp_path, {"jsonl/a": "P", "jsonl/b": "P"})
-    rows = [{"id": "a", "prompt": "P", "text": "x"}, {"id": "b", "prompt": "other", "text": "y"}]
-    with pytest.raises(DataError, match=r"g\.jsonl:2: its prompt is not that of jsonl/b"):
-        taken(lines(tmp_path, rows), prompts, None, None)
-
-
-def test_a_prompt_that_begins_every_text_is_cut_off(tmp_path: Path, prompts: Path) -> None:
+def test_a_prompt_at_the_start_of_every_text_is_removed(tmp_path, prompts):
     rows = [[{"prompt": f"P{i}", "gen_text": f"P{i} g{i}", "gold_ref": f"P{i} h"}] for i in range(3)]
-    made, notes = taken(lines(tmp_path, rows), prompts, None, None)
-    assert texts(made) == [" g0", " g1", " g2"]
+    imported, notes = take(lines(tmp_path, rows), prompts)
+    assert texts(imported) == [" g0", " g1", " g2"]
     assert "every text began with its prompt, which was cut off" in notes
     path = lines(tmp_path, [{"id": 0, "text": "P0 x"}, {"id": 1, "text": "y"}, {"id": 2, "text": "z"}])
-    assert texts(taken(path, prompts, None, None)[0]) == ["P0 x", "y", "z"]
+    assert texts(take(path, prompts)[0]) == ["P0 x", "y", "z"]
 
 
-def test_tokens_and_the_cut(tmp_path: Path, prompts: Path) -> None:
+def test_tokens_and_the_length_limit(tmp_path, prompts):
     path = lines(tmp_path, [{"id": i, "text": "abcdef"[: 2 * i], "stop": "eos"} for i in range(3)])
-    rows, notes = taken(path, prompts, Codes(), 3)
+    rows, notes = take(path, prompts, Codes(), 3)
     assert texts(rows) == ["", "ab", "abc"]
     assert [r.generation.stop for r in rows] == ["eos", "eos", "length"]
     assert rows[2].generation.token_ids == (97, 98, 99)
     assert notes[1:] == ["1 of 3 generations are empty"]
 
 
-def test_draws_of_one_prompt_are_numbered(tmp_path: Path) -> None:
+def test_several_texts_of_one_prompt_are_numbered(tmp_path):
     prompts = prompts_file(tmp_path, {"jsonl/000000": "P"})
     path = lines(tmp_path, [{"id": 0, "sample": s, "text": f"s{s}"} for s in (1, 0)])
-    assert texts(taken(path, prompts, None, None)[0]) == ["s0", "s1"]
-    path = lines(tmp_path, [{"id": 0, "text": "a"}, {"id": 0, "text": "b"}])
-    with pytest.raises(DataError, match=r"g\.jsonl:1: duplicate id: a second text for 'jsonl/000000'"):
-        taken(path, prompts, None, None)
+    assert texts(take(path, prompts)[0]) == ["s0", "s1"]
 
 
-def test_gpt2_output_samples_answer_no_prompt(tmp_path: Path, prompts: Path) -> None:
+def test_gpt2_output_samples_answer_no_prompt(tmp_path, prompts):
     rows = [{"id": 255000 + i, "ended": i != 1, "length": 3, "text": f"doc {i}"} for i in range(5)]
-    made, notes = taken(lines(tmp_path, rows, "xl-1542M-k40.test.jsonl"), prompts, None, None)
-    assert texts(made) == ["doc 0", "doc 1", "doc 2"]
-    assert [r.prompt for r in made] == ["", "", ""]
-    assert [r.generation.stop for r in made] == ["eos", "length", "eos"]
+    imported, notes = take(lines(tmp_path, rows, "xl-1542M-k40.test.jsonl"), prompts)
+    assert texts(imported) == ["doc 0", "doc 1", "doc 2"]
+    assert [r.prompt for r in imported] == ["", "", ""]
+    assert [r.generation.stop for r in imported] == ["eos", "length", "eos"]
     assert "answer no prompt" in notes[0]
 
 
-def test_grover_machine_articles(tmp_path: Path) -> None:
+def test_grover_machine_articles(tmp_path):
     prompts = prompts_file(tmp_path, {"realnews/000007": "Title: T\n\n"})
     rows = [
         {"article": "human text", "label": "human", "ind30k": 7, "split": "test"},
         {"article": "machine text", "label": "machine", "ind30k": 7, "split": "test", "top_p": 0.94},
         {"article": "other", "label": "machine", "ind30k": 8, "split": "val"},
     ]
-    made, _ = taken(lines(tmp_path, rows), prompts, None, None)
-    assert texts(made) == ["machine text"]
+    assert texts(take(lines(tmp_path, rows), prompts)[0]) == ["machine text"]
     rows = [{"title": "T", "text": "h", "inst_index": 7, "gens_article": ["a", "b"], "top_ps": [0.9, 0.9]}]
-    made, _ = taken(lines(tmp_path, rows), prompts, None, None)
-    assert [(r.generation.sample, r.generation.text) for r in made] == [(0, "a"), (1, "b")]
+    imported, _ = take(lines(tmp_path, rows), prompts)
+    assert [(r.generation.sample, r.generation.text) for r in imported] == [(0, "a"), (1, "b")]
 
 
-def archive_of(tmp_path: Path, value: Any) -> Path:
+MAUVE_IDS = [[80, 48, 97, 98, 50256, 50256], [80, 49, 99, 100, 101, 102], [80, 50, 50256]]
+
+
+def pickle_file(tmp_path: Path, value: Any, protocol: int | None = None) -> Path:
     path = tmp_path / "sample_test_p0.95_k0_t1.0_seed1.p"
-    path.write_bytes(pickle.dumps(value))
+    path.write_bytes(pickle.dumps(value, protocol=protocol))
     return path
 
 
-IDS = [[80, 48, 97, 98, 50256, 50256], [80, 49, 99, 100, 101, 102], [80, 50, 50256]]
-
-
 @pytest.mark.parametrize("protocol", range(6))
-def test_the_mauve_archive(tmp_path: Path, prompts: Path, protocol: int) -> None:
-    path = tmp_path / "a.p"
-    path.write_bytes(pickle.dumps([IDS, [True, False, True], 0.5, "x"], protocol=protocol))
-    rows, notes = taken(path, prompts, Codes(), 1024)
+def test_the_mauve_archive(tmp_path, prompts, protocol):
+    path = pickle_file(tmp_path, [MAUVE_IDS, [True, False, True], 0.5, "x"], protocol)
+    rows, notes = take(path, prompts, Codes(), 1024)
     assert texts(rows) == ["ab", "cdef", ""]
     assert rows[1].generation.token_ids == (99, 100, 101, 102)
     assert [r.generation.stop for r in rows] == ["eos", "length", "eos"]
     assert notes[1:] == ["1 of 3 generations are empty"]
 
 
-def test_the_mauve_archive_needs_a_tokenizer_and_the_official_prompts(tmp_path: Path, prompts: Path) -> None:
-    path = archive_of(tmp_path, [IDS])
+def test_the_mauve_archive_needs_a_tokenizer_and_the_official_prompts(tmp_path, prompts):
+    path = pickle_file(tmp_path, [MAUVE_IDS])
     with pytest.raises(DataError, match="GPT-2 tokenizer"):
-        taken(path, prompts, None, None)
+        take(path, prompts)
     other = prompts_file(tmp_path, {f"webtext/{i:06d}": "Q" for i in range(3)})
     with pytest.raises(DataError, match="do not begin with the prompts"):
-        taken(path, other, Codes(), None)
-
-
-def test_a_member_is_read_from_the_verified_archive(
-    tmp_path: Path, prompts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inner = archive_of(tmp_path, [IDS])
-    packed = tmp_path / "mauve_generations.tgz"
-    with tarfile.open(packed, "w:gz") as archive:
-        archive.add(inner, f"mauve_generations/webtext_gpt2/{inner.name}")
-    path = Path(f"{packed}#webtext_gpt2/{inner.name}")
-    with pytest.raises(DataError, match=r"its MD5 is .* its authors state 63bae977e3ce5f3c86d9e35188c1b8e6"):
-        sources.compute_fingerprint(path)
-    md5 = hashlib.md5(packed.read_bytes()).hexdigest()
-    monkeypatch.setattr(sources, "MAUVE_MD5", md5)
-    assert sources.compute_fingerprint(path) != sources.compute_fingerprint(Path(f"{packed}#other.p"))
-    assert texts(taken(path, prompts, Codes(), None)[0]) == ["ab", "cdef", ""]
-    with pytest.raises(DataError, match=r"holds no other\.p"):
-        taken(Path(f"{packed}#other.p"), prompts, Codes(), None)
-    packed.write_bytes(packed.read_bytes()[:-30])
-    with pytest.raises(DataError):
-        taken(path, prompts, Codes(), None)
-
-
-class Hostile:
-    def __init__(self, *call: Any) -> None:
-        self.call = call
-
-    def __reduce__(self) -> Any:
-        return self.call[0], self.call[1:]
-
-
-def _touch(path: str) -> None:
-    Path(path).touch()
-
-
-@pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_a_hostile_pickle_runs_nothing(tmp_path: Path, protocol: int) -> None:
-    import os
-    import subprocess
-
-    victim = tmp_path / "victim"
-    for evil in (
-        Hostile(os.system, f"touch {victim}"),
-        Hostile(eval, f"open({str(victim)!r}, 'w')"),
-        Hostile(subprocess.Popen, ["touch", str(victim)]),
-        [[1, 2, Hostile(_touch, str(victim))]],
-        Hostile(getattr, "x", "upper"),
-        Path("x"),
-        {1, 2},
-        bytearray(b"x"),
-        range(3),
-        1j,
-    ):
-        path = tmp_path / "evil.p"
-        path.write_bytes(pickle.dumps(evil, protocol=protocol))
-        with pytest.raises(DataError, match="refused"):
-            read_plain_pickle(path)
-    assert not victim.exists()
-
-
-@pytest.mark.parametrize(
-    "stream",
-    [
-        b"cos\nsystem\n(S'true'\ntR.",  # GLOBAL and REDUCE
-        b"(S'true'\nios\nsystem\n.",  # INST
-        b"\x80\x04\x8c\x02os\x8c\x06system\x93.",  # STACK_GLOBAL
-        b"\x80\x02\x82\x01.",  # EXT1
-        b"Pid\n.",  # PERSID
-        b"\x80\x05\x97.",  # NEXT_BUFFER
-        b"",
-        b"no pickle at all",
-        b"\x80\x04]\x94(K\x01",  # cut short
-        b"\x80\x04N.",  # None
-        b"\x80\x04}.",  # a dict
-        b"\x80\x04).",  # a tuple
-        b"\x80\x04C\x01a.",  # bytes
-        b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7fa.",  # a string of absurd size
-        b"\x80\x04e.",
-        b"\x80\x04h\x05.",
-    ],
-)
-def test_streams_that_are_no_plain_lists_are_refused(tmp_path: Path, stream: bytes) -> None:
-    path = tmp_path / "x.p"
-    path.write_bytes(stream)
-    with pytest.raises(DataError, match=r"x\.p"):
-        read_plain_pickle(path)
-
-
-def test_plain_data_is_read_even_if_a_list_holds_itself(tmp_path: Path) -> None:
-    value: list[Any] = [1, 2.5, "s", True, [[3]]]
-    value.append(value)
-    path = tmp_path / "x.p"
-    path.write_bytes(pickle.dumps(value))
-    assert read_plain_pickle(path)[:5] == value[:5]
+        take(path, other, Codes())
 
 
 @pytest.mark.parametrize("value", [[], "text", [1], [["x"]], [[[1, 60000]]], [[[True]]], [[1]]])
-def test_pickles_of_another_shape_are_refused(tmp_path: Path, prompts: Path, value: Any) -> None:
+def test_pickles_of_another_shape_are_refused(tmp_path, prompts, value):
     with pytest.raises(DataError, match="expected a list"):
-        taken(archive_of(tmp_path, value), prompts, Codes(), None)
+        take(pickle_file(tmp_path, value), prompts, Codes())
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (
-            [{"id": 0, "txt": "a", "lang": "en"}],
-            r":1: no field with the text; expected one of text, .*got id, txt, lang",
-        ),
-        ([{"id": 0, "text": None}], r":1: field 'text': expected text, got null"),
-        ([{"id": 0, "text": 5}], r":1: field 'text': expected text, got int"),
-        ([{"id": 0, "text": "\ud800"}], r":1: .*surrogate"),
-        ([{"id": 1.5, "text": "a"}], r":1: expected an id"),
-        ([{"id": 0, "text": "a", "sample": -1}], r":1: field 'sample'"),
-        ([{"id": 0, "text": "a", "stop": "bored"}], r":1: field 'stop': expected eos or length"),
-        ([{"id": 0, "text": "a"}], r"no text for 2 of 3 examples: 'jsonl/000001', 'jsonl/000002'"),
-        ([{"prompt": "none of them", "text": "a"}], r"neither its ids nor its prompts"),
-        ([{"text": "a"}], r"holds 1 texts for 3 examples; set num_examples=1"),
-        ([{"gens_article": "x"}], r"expected a list of texts"),
-        ([["x", "y"]], r":1: expected a JSON object, got list"),
-        ([], r"holds no generation"),
-    ],
-)
-def test_wrong_records_are_one_line_errors(tmp_path: Path, prompts: Path, rows: list[Any], message: str) -> None:
-    with pytest.raises(DataError, match=message) as caught:
-        taken(lines(tmp_path, rows), prompts, None, None)
-    assert "\n" not in str(caught.value)
+def test_a_member_is_read_from_the_verified_archive(tmp_path, prompts, monkeypatch):
+    inner = pickle_file(tmp_path, [MAUVE_IDS])
+    packed = tmp_path / "mauve_generations.tgz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(inner, f"mauve_generations/webtext_gpt2/{inner.name}")
+    path, other = Path(f"{packed}#webtext_gpt2/{inner.name}"), Path(f"{packed}#other.p")
+    with pytest.raises(DataError, match=r"its MD5 is .* its authors state 63bae977e3ce5f3c86d9e35188c1b8e6"):
+        compute_fingerprint(path)
+    monkeypatch.setattr(generations, "MAUVE_MD5", hashlib.md5(packed.read_bytes()).hexdigest())
+    assert compute_fingerprint(path) != compute_fingerprint(other)
+    assert texts(take(path, prompts, Codes())[0]) == ["ab", "cdef", ""]
+    with pytest.raises(DataError, match=r"holds no other\.p"):
+        take(other, prompts, Codes())
+    packed.write_bytes(packed.read_bytes()[:-30])
+    with pytest.raises(DataError):
+        take(path, prompts, Codes())
 
 
 # The published forms, three texts each, all for the prompts of the fixture.
@@ -370,46 +262,38 @@ FORMS = {
     ],
     ids=["truncated gz", "encoding", "empty", "50 MB line", "fewer", "mixed types", "null"],
 )
-def test_malformed_files(tmp_path: Path, prompts: Path, form: str, change: Any, message: str) -> None:
-    data = lines(tmp_path, FORMS[form]).read_bytes()
+def test_malformed_files(tmp_path, prompts, form, change, message):
     path = tmp_path / ("g.jsonl.gz" if "gz" in message else "g.jsonl")
-    path.write_bytes(change(data))
+    path.write_bytes(change(lines(tmp_path, FORMS[form]).read_bytes()))
     with pytest.raises(DataError, match=message) as caught:
-        taken(path, prompts, None, None)
+        take(path, prompts)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("form", ["own", "grover"])
-def test_an_id_twice_is_an_error(tmp_path: Path, prompts: Path, form: str) -> None:
+def test_an_id_twice_is_an_error(tmp_path, prompts, form):
     with pytest.raises(DataError, match=r"g\.jsonl:\d: duplicate id: a second text for 'jsonl/000001'"):
-        taken(lines(tmp_path, [*FORMS[form], FORMS[form][1]]), prompts, None, None)
+        take(lines(tmp_path, [*FORMS[form], FORMS[form][1]]), prompts)
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("oddity", ["crlf", "bom", "gz"])
-def test_harmless_oddities(tmp_path: Path, prompts: Path, form: str, oddity: str) -> None:
+def test_line_ends_byte_order_marks_and_compression_change_nothing(tmp_path, prompts, form):
     plain = lines(tmp_path, FORMS[form])
     data = plain.read_bytes()
-    odd = tmp_path / ("odd.jsonl.gz" if oddity == "gz" else "odd.jsonl")
-    changed = {"crlf": data.replace(b"\n", b"\r\n"), "bom": b"\xef\xbb\xbf" + data, "gz": gzip.compress(data)}
-    odd.write_bytes(changed[oddity])
-    assert texts(taken(odd, prompts, None, None)[0]) == texts(taken(plain, prompts, None, None)[0])
-
-
-def test_missing_files(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        sources.compute_fingerprint(tmp_path / "none.jsonl")
-    with pytest.raises(DataError, match="no file of texts in this folder"):
-        sources.compute_fingerprint(tmp_path)
-    with pytest.raises(DataError, match="no such file"):
-        list(sources.read_generations(tmp_path / "none.p"))
+    for name, odd in (
+        ("odd.jsonl", data.replace(b"\n", b"\r\n")),
+        ("odd.jsonl", b"\xef\xbb\xbf" + data),
+        ("odd.jsonl.gz", gzip.compress(data)),
+    ):
+        (tmp_path / name).write_bytes(odd)
+        assert texts(take(tmp_path / name, prompts)[0]) == texts(take(plain, prompts)[0])
 
 
 @pytest.mark.reference
 @pytest.mark.parametrize(
     "name", ["webtext/gpt2-large-greedy", "webtext/gpt2-large-nucleus", "wikitext/gpt2-xl-contrastive"]
 )
-def test_real_generations_have_their_stored_lengths(tmp_path: Path, name: str) -> None:
+def test_real_generations_have_their_stored_lengths(tmp_path, name):
     path = SHARED / "generations" / f"{name}.jsonl"
     if not path.is_file():
         pytest.skip(f"{path} is not there")
@@ -420,9 +304,123 @@ def test_real_generations_have_their_stored_lengths(tmp_path: Path, name: str) -
     task = JsonLines(path=str(path), human_field="reference")
     examples = list(task.examples(None, Counter()))
     prompts = prompts_file(tmp_path, {e.id: e.prompt for e in examples})
-    rows, _ = taken(path, prompts, None, None)
+    rows, _ = take(path, prompts)
     expected = json.loads((SHARED / "generations" / "expected.json").read_text())
     stored = next(e for e in expected["files"] if e["file"] == f"{name}.jsonl")["stored"]["gen_length_words"]
     mean = sum(len(t.split()) for t in texts(rows)) / len(rows)
     assert round(mean, 2) == pytest.approx(round(stored, 2), abs=0.011)
     assert {r.generation.example_id: r.prompt for r in rows} == {e.id: e.prompt for e in examples}
+
+
+def take_unpaired(path: Path, tokenizer: Any = None, count: int | None = None, name: Any = NAME) -> tuple[Any, Any]:
+    imported = import_unpaired(path, name, tokenizer, None, count=count)
+    return [row.generation for row in imported], imported
+
+
+def test_unpaired_texts_are_all_taken_whatever_their_ids(tmp_path):
+    path = lines(tmp_path, [{"id": "same", "text": f"t{i}"} for i in range(3)])
+    assert [(g.example_id, g.text) for g in take_unpaired(path)[0]] == [(NAME(i), f"t{i}") for i in range(3)]
+    assert len(take_unpaired(path, count=2)[0]) == 2
+    with pytest.raises(DataError, match="holds 3 texts, got num_examples=4; num_examples=all"):
+        take_unpaired(path, count=4)
+
+
+def test_the_own_prompt_of_every_unpaired_text_is_removed(tmp_path):
+    path = lines(tmp_path, [{"prompt": "P", "text": "P one"}, {"prompt": "Q", "text": "Q two"}])
+    found, imported = take_unpaired(path)
+    assert [g.text for g in found] == [" one", " two"]
+    assert "every text began with its prompt, which was cut off" in imported.notes
+    found, _ = take_unpaired(lines(tmp_path, [{"prompt": "P", "text": "P"}, {"text": ""}]))
+    assert [g.text for g in found] == ["P", ""]
+
+
+@pytest.mark.parametrize(
+    "rows", [[{"text": ""}, {"text": " "}], [{"prompt": "P", "text": "P"}, {"prompt": "Q", "text": "Q "}]]
+)
+def test_a_file_of_empty_texts_is_refused(tmp_path, rows):
+    with pytest.raises(DataError, match="all 2 texts of the file are empty"):
+        take_unpaired(lines(tmp_path, rows))
+
+
+def test_rows_are_in_the_order_of_their_names_if_those_grow_longer(tmp_path):
+    """As from the millionth text on, whose number has one digit more than the names have room for."""
+    path = lines(tmp_path, [{"text": f"t{i}"} for i in range(11)])
+    assert [g.text for g in take_unpaired(path, name="x/{}".format)[0]] == [
+        "t0",
+        "t1",
+        "t10",
+        *(f"t{i}" for i in range(2, 10)),
+    ]
+
+
+WORDS = ["The first text.\nIt has two lines.", "The second text."]
+WORD_IDS = [TOKENIZER.encode(text) for text in WORDS]
+
+
+def test_token_ids_without_texts_are_decoded_and_kept(tmp_path):
+    size = min(map(len, WORD_IDS))
+    rows = [ids[:size] for ids in WORD_IDS]
+    np.savez(tmp_path / "a.npz", samples=np.array(rows))
+    found, imported = take_unpaired(tmp_path / "a.npz", TOKENIZER)
+    assert [list(g.token_ids) for g in found] == rows
+    assert [g.text for g in found] == [TOKENIZER.decode(ids) for ids in rows]
+    assert imported.id_source == "generated"
+
+
+def test_token_ids_of_another_vocabulary_are_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", samples=np.array([[1, 50256]]))
+    with pytest.raises(DataError, match="token id 50256 is not in the scorer's vocabulary"):
+        take_unpaired(tmp_path / "a.npz", TOKENIZER)
+    with pytest.raises(DataError, match="token ids need a GPT-2 tokenizer"):
+        take_unpaired(tmp_path / "a.npz")
+
+
+def test_token_ids_are_kept_only_if_they_are_those_of_the_text(tmp_path):
+    # Ids that spell the text in another way than the tokenizer would, as a model may generate it.
+    spelled = [i for character in WORDS[1] for i in TOKENIZER.encode(character)]
+    assert spelled != WORD_IDS[1]
+    first = {"text": WORDS[0], "token_ids": [0, *WORD_IDS[0], 0]}
+    found, imported = take_unpaired(lines(tmp_path, [first, {"text": WORDS[1], "token_ids": spelled}]), TOKENIZER)
+    assert [list(g.token_ids) for g in found] == [[0, *WORD_IDS[0], 0], spelled]
+    assert [g.text for g in found] == WORDS
+    assert imported.id_source == "generated"
+    assert "token ids as generated for 2 of 2 texts, else re-tokenized text" in imported.notes
+    found, imported = take_unpaired(lines(tmp_path, [first, {"text": WORDS[1], "token_ids": [5, 6, 7]}]), TOKENIZER)
+    assert list(found[1].token_ids) == WORD_IDS[1]
+    assert imported.id_source == "mixed"
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"generated_seqs": WORDS}))
+    found, imported = take_unpaired(path, TOKENIZER)
+    assert [g.text for g in found] == WORDS
+    assert imported.id_source == "retokenized"
+    assert "format: JSON, texts under 'generated_seqs'" in imported.notes
+
+
+def test_notes_name_the_framework_and_say_nothing_about_token_ids(tmp_path):
+    body = {"choices": [{"message": {"content": "A"}, "finish_reason": "length"}]}
+    row = {"custom_id": "1", "error": None, "response": {"status_code": 200, "body": body}}
+    found, imported = take_unpaired(lines(tmp_path, [row]), TOKENIZER)
+    assert [g.text for g in found] == ["A"]
+    assert imported.id_source is None
+    assert imported.notes == ["format: batch output (OpenAI, vLLM)"]
+
+
+def test_ids_of_a_continuation_or_of_prompt_and_continuation_are_found():
+    prompt, ids = tuple(TOKENIZER.encode("Return the number")), tuple(TOKENIZER.encode(" of rows."))
+    example = Row("Return the number", prompt, Generation("t/0", 0, "", (), "length", 0.0))
+    item = ImportedText("a:1", 0, " of rows.", token_ids=ids)
+    assert find_ids(example, decode_text(item, TOKENIZER), TOKENIZER) == ids
+    assert find_ids(example, replace(item, token_ids=prompt + ids), TOKENIZER) == ids
+    assert find_ids(example, item, None) is None
+    assert decode_text(item, None).token_ids is None
+
+
+def test_texts_are_limited_by_memory_and_not_by_number(monkeypatch):
+    def items(count: int) -> Any:
+        return (ImportedText(f"x:{i}", i, "a text") for i in range(count))
+
+    assert measure_free_memory() > 1 << 20
+    assert len(load_within_memory(items(600_000), Path("x.jsonl"))) == 600_000
+    monkeypatch.setattr(pairing, "measure_free_memory", lambda: 1 << 20)
+    with pytest.raises(DataError, match=r"x\.jsonl: its texts are more than the memory .* holds \(stopped after \d+\)"):
+        load_within_memory(items(10_000), Path("x.jsonl"))

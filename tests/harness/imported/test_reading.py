@@ -1,0 +1,387 @@
+"""Files of texts and the formats of papers and frameworks: what is read from each, and what is refused in one line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import pickle
+import resource
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openended.harness.core import DataError, SpecError
+from openended.harness.imported import (
+    HUMAN_TEXTS,
+    OUTPUT_TITLES,
+    TEXTS,
+    choose_text_field,
+    compute_fingerprint,
+    read_generations,
+    read_records,
+    recognize_format,
+    split_member,
+)
+from openended.harness.imported.pickles import load_plain_pickle
+from tests.helpers import write_jsonl
+
+ROWS = [{"id": "a", "text": 'one, "two"\nthree; four'}, {"id": "b", "text": "fünf"}]
+LM_EVAL = {
+    "doc_id": 4, "doc": {"prompt": "Once"}, "target": " upon a time", "resps": [[" more", " again"]],
+    "arguments": {"gen_args_0": {"arg_0": "Once", "arg_1": {"until": []}}}, "filtered_resps": [" more"],
+    "filter": "none", "metrics": ["mauve"], "doc_hash": "a", "prompt_hash": "b", "target_hash": "c",
+}  # fmt: skip
+ALPACA = {"instruction": "Say hi.", "output": "Hi!", "generator": "some-model", "dataset": "helpful_base"}
+MT_BENCH = {
+    "question_id": 81, "answer_id": "x", "model_id": "m", "tstamp": 1.5,
+    "choices": [{"index": 0, "turns": ["First answer.", "Second answer."]}],
+}  # fmt: skip
+ARENA_HARD = {
+    "question_id": "ab1", "answer_id": "x", "model_id": "m", "tstamp": 1.5,
+    "choices": [{"index": 0, "turns": [{"content": "An answer.", "token_len": 3}]}],
+}  # fmt: skip
+ARENA_HARD_2 = {
+    "uid": "ab2", "ans_id": "x", "model": "m", "metadata": {},
+    "messages": [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": {"answer": "Because."}}],
+}  # fmt: skip
+CHAT = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "A"}, "finish_reason": "length"}]}
+BATCH = {"id": "vllm-1", "custom_id": "request-1", "error": None, "response": {"status_code": 200, "body": CHAT}}
+RESPONSES = {
+    "status": "completed",
+    "output": [
+        {"type": "reasoning", "content": None},
+        {"type": "message", "content": [{"type": "output_text", "text": "C"}]},
+    ],
+}
+HEADER = {"version": 2, "status": "success", "eval": {"dataset": {"samples": 2, "sample_ids": ["b", "a"]}}}
+BLOCKS = "=" * 10 + "\nThe first.\nIt has two lines.\n\n" + "=" * 10 + "\nThe second.\n"
+BATCH_TITLE = "batch output (OpenAI, vLLM)"
+ANSWERS_TITLE = "MT-Bench or Arena-Hard answers"
+
+
+def batch(body: Any, **response: Any) -> dict[str, Any]:
+    return {**BATCH, "response": {"status_code": 200, "body": body, **response}}
+
+
+def sample(name: str, epoch: int = 1, **fields: Any) -> dict[str, Any]:
+    """A sample of an Inspect log."""
+    choice = {"message": {"role": "assistant", "content": f"text {name}{epoch}"}, "stop_reason": "max_tokens"}
+    output = {"model": "mockllm/model", "choices": [choice], "completion": f"text {name}{epoch}"}
+    return {"id": name, "epoch": epoch, "input": f"say {name}", "target": f"human {name}", "output": output, **fields}
+
+
+def write(path: Path, content: Any) -> Path:
+    """Write a file in the form that its name asks for; text and bytes as they are."""
+    if isinstance(content, (str, bytes)):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    elif path.suffix == ".npz":
+        np.savez(path, **content)
+    elif path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.Table.from_pylist(content), path)
+    elif path.suffix in (".csv", ".tsv"):
+        with path.open("w", newline="", encoding="utf-8-sig") as handle:
+            rows = csv.DictWriter(handle, content[0], delimiter="\t" if path.suffix == ".tsv" else ";")
+            rows.writeheader()
+            rows.writerows(content)
+    elif path.suffix == ".eval":
+        samples, header = content
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for one in samples:
+                archive.writestr(f"samples/{one['id']}_epoch_{one['epoch']}.json", json.dumps(one))
+            if header is not None:
+                archive.writestr("header.json", json.dumps(header))
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress(b"".join(json.dumps(row).encode() + b"\n" for row in content)))
+    else:
+        write_jsonl(path, content)
+    return path
+
+
+def read(path: Path) -> list[tuple[Any, ...]]:
+    return [(t.identity, t.sample, t.prompt, t.text, t.stop) for t in read_generations(path)]
+
+
+def text(words: str, identity: str | None = None) -> tuple[Any, ...]:
+    return identity, None, None, words, None
+
+
+PLAIN = [text(ROWS[0]["text"], "a"), text("fünf", "b")]
+READ: list[tuple[str, Any, str | None, list[tuple[Any, ...]]]] = [
+    ("a.jsonl", ROWS, None, PLAIN),
+    ("a.jsonl.gz", ROWS, None, PLAIN),
+    ("a.csv", ROWS, None, PLAIN),
+    ("a.tsv", ROWS, None, PLAIN),
+    ("a.parquet", ROWS, None, PLAIN),
+    ("a.txt", "one\n\ntwo\n", None, [text("one"), text("two")]),
+    ("a.txt", "one\n---\ntwo\n", None, [text("one"), text("---"), text("two")]),
+    ("a.txt", BLOCKS, "plain text in blocks", [text("The first.\nIt has two lines."), text("The second.")]),
+    ("a.json", '{"text": "one"}\n{"text": "two"}\n', None, [text("one"), text("two")]),
+    ("a.json", '[{"text": "x"}]\n[{"text": "y"}]\n', None, [text("x"), text("y")]),
+    ("a.json", {"gen_ppl": 32.1, "generated_seqs": ["x", "y"]}, "JSON, texts under 'generated_seqs'",
+     [text("x"), text("y")]),
+    ("a.json", {"text_samples": ["x"], "entropy": 5.4}, "JSON, texts under 'text_samples'", [text("x")]),
+    ("a.json", [ALPACA, {**ALPACA, "output": "Hello."}], "AlpacaEval outputs",
+     [(None, None, "Say hi.", "Hi!", None), (None, None, "Say hi.", "Hello.", None)]),
+    ("a.npz", {"samples": np.array([[5, 6]]), "metadata": np.array([1.0])}, "NPZ, token ids under 'samples'",
+     [(None, None, None, None, None)]),
+    ("a.jsonl", [{"text": "x", "token_ids": [5]}], "JSON lines, texts with 'token_ids'", [text("x")]),
+    ("a.jsonl", [{"custom_id": "1", "response": "x"}], None, [text("x")]),
+    ("a.jsonl", [{"question_id": 1, "choices": ["a", "b"], "text": "x"}], None, [text("x")]),
+    ("a.jsonl", [LM_EVAL, {**LM_EVAL, "filter": "strict"}, {**LM_EVAL, "doc_id": 5}], "lm-evaluation-harness samples",
+     [(i, n, "Once", words, None) for i in "45" for n, words in enumerate([" more", " again"])]),
+    ("a.jsonl", [MT_BENCH], ANSWERS_TITLE,
+     [("81/1", 0, None, "First answer.", None), ("81/2", 0, None, "Second answer.", None)]),
+    ("a.jsonl", [ARENA_HARD], ANSWERS_TITLE, [("ab1", 0, None, "An answer.", None)]),
+    ("a.jsonl", [ARENA_HARD_2], "Arena-Hard 2 answers", [("ab2", None, "Why?", "Because.", None)]),
+    ("a.jsonl", [BATCH], BATCH_TITLE, [("request-1", 0, None, "A", "length")]),
+    ("a.jsonl", [batch({"choices": [{"text": "B", "index": 0}]})], BATCH_TITLE, [("request-1", 0, None, "B", None)]),
+    ("a.jsonl", [batch(RESPONSES)], BATCH_TITLE, [("request-1", None, None, "C", None)]),
+    ("a.eval", ([sample("a", 2), sample("a"), sample("b"), sample("b", 2)], HEADER), "Inspect log",
+     [(i, n, f"say {i}", f"text {i}{n + 1}", "length") for n in (0, 1) for i in "ba"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "title", "rows"), READ)
+def test_every_format_is_recognized_and_read(tmp_path, name, content, title, rows):
+    path = write(tmp_path / name, content)
+    assert recognize_format(path) == title
+    assert read(path) == rows
+    assert len({t.where for t in read_generations(path)}) <= len(rows)
+    assert [t.line for t in read_generations(path)] == list(range(len(rows)))
+
+
+def test_titles_of_frameworks_are_those_of_the_table():
+    assert {title for _, _, title, _ in READ} > OUTPUT_TITLES
+
+
+@pytest.mark.parametrize("field", ["text", "generation", "gen_text", "completion"])
+def test_a_text_has_one_of_several_names(tmp_path, field):
+    path = write(tmp_path / "texts.jsonl", [{"id": "a/1", "prompt": "p", field: " t", "stop": "stop"}])
+    (found,) = read_generations(path)
+    assert (found.identity, found.prompt, found.text, found.stop) == ("a/1", "p", " t", "eos")
+    assert found.where == f"{path}:1"
+
+
+def test_blocks_and_lines_are_numbered_by_their_first_line(tmp_path):
+    path = write(tmp_path / "a.txt", BLOCKS)
+    assert [r.where for r in read_records(path)] == [f"{path}:2", f"{path}:6"]
+
+
+def test_a_folder_is_read_in_the_order_of_names_and_lines_are_counted_on(tmp_path):
+    write(tmp_path / "b.jsonl", ROWS)
+    write(tmp_path / "a.parquet", ROWS)
+    (tmp_path / "notes.md").write_text("no texts")
+    found = list(read_records(tmp_path))
+    assert [r.line for r in found] == [0, 1, 2, 3]
+    assert [r.where for r in found[1:3]] == [f"{tmp_path}/a.parquet:2", f"{tmp_path}/b.jsonl:1"]
+    assert recognize_format(tmp_path) is None
+
+
+def test_a_text_file_of_a_folder_is_one_text(tmp_path):
+    write(tmp_path / "a.txt", "one\n\ntwo\n")
+    assert [r.cells["text"] for r in read_records(tmp_path)] == ["one\n\ntwo\n"]
+    write(tmp_path / "b.csv", ROWS)
+    with pytest.raises(DataError, match="beside other files"):
+        list(read_records(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "names", "field"),
+    [
+        ("a.jsonl", [{"completion": "x", "story": "y"}], TEXTS, "completion"),
+        ("a.jsonl", [{"id": "1", "story": "x", "score": 3}], TEXTS, "story"),
+        ("a.jsonl", [LM_EVAL], HUMAN_TEXTS, "human"),
+        ("a.json", {"text_samples": ["x"]}, HUMAN_TEXTS, "text_samples"),
+    ],
+)
+def test_the_field_is_a_usual_name_or_the_only_text(tmp_path, name, content, names, field):
+    assert choose_text_field(write(tmp_path / name, content), names, None, "--field ") == field
+
+
+def test_a_field_that_cannot_be_guessed_is_asked_for(tmp_path):
+    path = write(tmp_path / "a.jsonl", [{"one": "x", "two": "y"}])
+    with pytest.raises(DataError, match=r"a\.jsonl:1: no field with the text; .*got one, two"):
+        choose_text_field(path, TEXTS, None, "--field ")
+    with pytest.raises(SpecError, match="no field 'tow'; did you mean 'two'"):
+        choose_text_field(path, TEXTS, "tow", "--field ")
+
+
+def test_human_texts_and_own_fields_of_frameworks(tmp_path):
+    path = write(tmp_path / "samples_x.jsonl", [LM_EVAL])
+    assert next(read_records(path)).cells["human"] == " upon a time"
+    assert [t.text for t in read_generations(path, "target")] == [" upon a time"] * 2
+    log = write(tmp_path / "x.eval", ([sample("a"), sample("b")], HEADER))
+    assert [r.cells["human"] for r in read_records(log)] == ["human b", "human a"]
+
+
+def test_json_logs_of_inspect_and_their_messages(tmp_path):
+    chat = [{"role": "user", "content": "hello"}]
+    both = [*chat, {"role": "user", "content": "again"}]
+    samples = [sample("a", input=chat, target=["human a"]), sample("b", input=both, target=["x", "y"])]
+    path = write(tmp_path / "x.json", {**HEADER, "samples": samples})
+    assert recognize_format(path) == "Inspect log"
+    first, second = (r.cells for r in read_records(path))
+    assert (first["prompt"], first["human"], first["text"]) == ("hello", "human a", "text a1")
+    assert not {"prompt", "human"} & set(second)
+
+
+def test_members_of_archives():
+    assert split_member(Path("all.tar.gz#x/p.p")) == (Path("all.tar.gz"), "x/p.p")
+    assert split_member(Path("texts.jsonl")) == (Path("texts.jsonl"), None)
+
+
+FAILED = batch({"error": {"message": "rate limited"}}, status_code=429)
+EXPIRED = {**BATCH, "response": None, "error": {"code": "batch_expired", "message": "not executed in time"}}
+FILTERED = batch({"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]})
+REFUSED: list[tuple[str, Any, str]] = [
+    ("a.jsonl", [{"text": "a"}, {"words": "b"}], r"a\.jsonl:2: no field 'text'"),
+    ("a.jsonl", [{"text": "t", "stop": []}], "field 'stop': expected eos or length"),
+    ("a.jsonl", [{"text": "t", "stop": {}}], "field 'stop': expected eos or length"),
+    ("a.jsonl", [{"text": "t", "ended": "NaN"}], "field 'ended': expected true or false, got 'NaN'"),
+    ("a.jsonl", [{"text": "t", "ended": 1, "length": 2}], "field 'ended': expected true or false"),
+    ("a.jsonl", [{"text": "t", "sample": 2**31}], "field 'sample': expected 0, 1"),
+    ("a.jsonl", [{"text": "t", "token_ids": ["a"]}], "field 'token_ids': expected a list of token ids"),
+    ("a.jsonl", [BATCH, FAILED], r"a.jsonl:2: request 'request-1' failed \(status 429: rate limited\); send it again"),
+    ("a.jsonl", [BATCH, EXPIRED], r"request 'request-1' failed \(no response: not executed in time\)"),
+    ("a.jsonl", [BATCH, batch(None)], "a.jsonl:2: field 'response.body': expected an object, got null"),
+    ("a.jsonl", [BATCH, batch({"data": [{"embedding": [0.5]}]})], "field 'choices': expected a list, got null or nothing"),
+    ("a.jsonl", [BATCH, FILTERED], r"request 'request-1' has no text \(finish_reason: content_filter\)"),
+    ("a.jsonl", [BATCH, batch({"output": [], "status": "failed"})], "holds no text .status: failed"),
+    ("a.jsonl", [LM_EVAL, {**LM_EVAL, "resps": [[[-3.5, False]]]}], "'resps': expected generated texts, got .*generate_until"),
+    ("a.jsonl", [LM_EVAL, {**LM_EVAL, "resps": None}], "field 'resps': expected a list, got null"),
+    ("a.jsonl", [MT_BENCH, {**MT_BENCH, "choices": [{"turns": ["$ERROR$"]}]}], r"turn 1 of question 81: its request failed"),
+    ("a.jsonl", [ARENA_HARD, {**ARENA_HARD, "choices": ["x"]}], "field 'choices.turns': expected a list, got null"),
+    ("a.jsonl", [ARENA_HARD_2, {**ARENA_HARD_2, "messages": []}], "expected an answer with the role 'assistant'"),
+    ("a.json", [ALPACA, 3], "a.json:2: expected an object"),
+    ("a.json", [{**ALPACA, "output": None}], "a.json:1: field 'output': expected a text, got null"),
+    ("a.json", json.dumps([ALPACA], indent=1)[:-9], "a.json:1: not JSON"),
+    ("a.json", {"instruction": "x"}, "a.json:1: not JSON"),
+    ("a.json", "[1, 2]", "a.json:1: expected a JSON object, got list"),
+    ("a.json", {"generated_seqs": "text"}, "field 'generated_seqs': expected a list of texts"),
+    ("a.npz", {"samples": np.array([{"a": 1}], dtype=object)}, r"a\.npz: not a readable \.npz of plain numbers"),
+    ("a.npz", pickle.dumps([1]), "not a readable"),
+    ("a.npz", {"texts": np.zeros((1, 2))}, "expected an array 'samples' of token ids, got texts"),
+    ("a.npz", {"samples": np.zeros((1, 2))}, "expected whole numbers of shape"),
+    ("a.parquet", b"no parquet", r"a\.parquet: not a readable Parquet file"),
+    ("a.csv", "text,id\nx\n", r"a\.csv:2: expected 2 cells"),
+    ("a.txt", b"text\nf\xe9\n", r"a\.txt: cannot be read to its end"),
+    ("a.eval", ([sample("a", error={"message": "no connection"})], HEADER), "sample 'a' failed .no connection.; finish it"),
+    ("a.eval", ([sample("a", output={"choices": [], "completion": ""})], HEADER), "sample 'a' has no output"),
+    ("a.eval", ([sample("a", output=None)], HEADER), "expected a sample with an output"),
+    ("a.eval", ([sample("a")], {**HEADER, "status": "cancelled"}), "has the status 'cancelled', expected 'success'"),
+    ("a.eval", ([sample("a")], None), "no header.json in this archive"),
+    ("a.eval", ([], HEADER), "this log holds no samples"),
+    ("a.eval", b"hello", "not a readable Inspect log"),
+    ("a.p", b"", "not a readable pickle"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "message"), REFUSED)
+def test_broken_and_failed_records_are_refused_in_one_line(tmp_path, name, content, message):
+    path = write(tmp_path / name, content)
+    with pytest.raises(DataError, match=message) as caught:
+        list(read_generations(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_archive_packed_with_zstandard_names_the_package(tmp_path, monkeypatch):
+    packed = bytearray(write(tmp_path / "a.eval", ([sample("a")], HEADER)).read_bytes())
+    for mark, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):  # the method of every member becomes Zstandard
+        start = 0
+        while (start := packed.find(mark, start)) >= 0:
+            packed[start + place] = 93
+            start += 4
+    path = write(tmp_path / "zstd.eval", bytes(packed))
+    monkeypatch.setitem(sys.modules, "zipfile_zstd", None)
+    with pytest.raises(
+        DataError, match="packed with Zstandard, which Python cannot read alone; pip install zipfile-zstd"
+    ):
+        list(read_generations(path))
+
+
+def test_missing_files(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        compute_fingerprint(tmp_path / "none.jsonl")
+    with pytest.raises(DataError, match="no file of texts in this folder"):
+        compute_fingerprint(tmp_path)
+    with pytest.raises(DataError, match="no such file"):
+        list(read_generations(tmp_path / "none.p"))
+
+
+def load(path: Path) -> Any:
+    with path.open("rb") as handle:
+        return load_plain_pickle(handle, path)
+
+
+class Hostile:
+    def __init__(self, *call: Any) -> None:
+        self.call = call
+
+    def __reduce__(self) -> Any:
+        return self.call[0], self.call[1:]
+
+
+def _touch(path: str) -> None:
+    Path(path).touch()
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_hostile_pickle_runs_nothing(tmp_path, protocol):
+    victim = tmp_path / "victim"
+    for evil in (
+        Hostile(os.system, f"touch {victim}"), Hostile(eval, f"open({str(victim)!r}, 'w')"),
+        Hostile(subprocess.Popen, ["touch", str(victim)]), [[1, 2, Hostile(_touch, str(victim))]],
+        Hostile(getattr, "x", "upper"), Path("x"), {1, 2}, bytearray(b"x"), range(3), 1j,
+    ):  # fmt: skip
+        with pytest.raises(DataError, match="refused"):
+            load(write(tmp_path / "evil.p", pickle.dumps(evil, protocol=protocol)))
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"cos\nsystem\n(S'true'\ntR.",  # GLOBAL and REDUCE
+        b"(S'true'\nios\nsystem\n.",  # INST
+        b"\x80\x04\x8c\x02os\x8c\x06system\x93.",  # STACK_GLOBAL
+        b"\x80\x02\x82\x01.",  # EXT1
+        b"Pid\n.",  # PERSID
+        b"\x80\x05\x97.",  # NEXT_BUFFER
+        b"",
+        b"no pickle at all",
+        b"\x80\x04]\x94(K\x01",  # cut short
+        b"\x80\x04N.",  # None
+        b"\x80\x04}.",  # a dict
+        b"\x80\x04).",  # a tuple
+        b"\x80\x04C\x01a.",  # bytes
+        b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7fa.",  # a string of absurd size
+        b"\x80\x04e.",
+        b"\x80\x04h\x05.",
+    ],
+)
+def test_streams_that_are_no_plain_lists_are_refused(tmp_path, stream):
+    with pytest.raises(DataError, match=r"x\.p"):
+        load(write(tmp_path / "x.p", stream))
+
+
+def test_a_small_pickle_takes_no_gigabytes_and_a_large_one_is_read(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(DataError, match="refused, a pickle of absurd size"):
+        load(write(tmp_path / "x.p", b"Nr\xff\xff\xff\x7f."))  # the memo's index two billion
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    value: list[Any] = [[[1, 2, 50256] * 1000 for _ in range(100)], [0.5], 1, 2.5, "s", True]
+    assert load(write(tmp_path / "x.p", pickle.dumps(value))) == value
+    value.append(value)  # a list that contains itself
+    assert load(write(tmp_path / "x.p", pickle.dumps(value)))[:6] == value[:6]

@@ -1,0 +1,256 @@
+"""Naive systems and damaged human texts: what their texts are, and that they depend on seed and example alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openended.harness.core import DataError, Generation, SpecError
+from openended.harness.imported.damage import (
+    FUNCTION_WORDS,
+    TEXT_DAMAGES,
+    Damage,
+    HumanTexts,
+    Source,
+    damage_texts,
+    digest_source,
+    is_built_in_system,
+    list_damages,
+    parse_damage,
+    split_words,
+)
+from openended.harness.imported.naive import KINDS, NaiveSystem, NaiveTexts, parse_naive_system
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.storage.rows import Row
+
+TOKENIZER = load_tokenizer(ModelSpec(path="bundled:docs-s"))
+TRAINING = [
+    "The first sentence of a text. The second sentence follows it.",
+    "Another text has one long sentence that does not end before the last word of it.",
+    "The first sentence of a text. It comes twice in the training texts.",
+]
+LENGTHS = [12, 9, 20]
+
+
+def examples(prompt: str = "") -> list[Row]:
+    ids = tuple(TOKENIZER.encode(prompt))
+    return [Row(prompt, ids, Generation(f"t/{i}", 0, "x", (), "eos", 0.0)) for i in range(len(LENGTHS))]
+
+
+def make(name: str, *, seed: int = 0, training: list[str] = TRAINING, prompt: str = "") -> list[Generation]:
+    system: Any = parse_naive_system(name)
+    texts = NaiveTexts(system, [TOKENIZER.encode(text) for text in training], seed, TOKENIZER)
+    rows = texts.rows(examples(prompt), LENGTHS)
+    return [replace(row.generation, log_prob=0.0) for row in rows]  # NaN is not equal to itself
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_depends_on_seed_and_example(kind: str) -> None:
+    texts = make(f"naive:{kind}")
+    assert texts == make(f"naive:{kind}")
+    assert any(make(f"naive:{kind}", seed=seed) != texts for seed in range(1, 9))
+    assert [g.example_id for g in texts] == ["t/0", "t/1", "t/2"]
+    for text, length in zip(texts, LENGTHS, strict=True):
+        assert 0 < len(text.token_ids) <= length
+        assert text.text == TOKENIZER.decode(text.token_ids)
+        if kind not in ("memorizer", "repeated"):
+            assert len(text.token_ids) == length
+
+
+def test_unigrams_are_the_most_frequent_tokens_by_their_frequency() -> None:
+    system = NaiveTexts(NaiveSystem("unigram", 2), [[5] * 6 + [7] * 3 + [8] * 2], 0, TOKENIZER)
+    ids = [i for row in system.rows(examples() * 200, LENGTHS * 200) for i in row.generation.token_ids]
+    assert set(ids) == {5, 7}
+    # 41 tokens, three distinct examples: the 200 copies of an example are the same text.
+    assert 0.4 < ids.count(5) / len(ids) < 0.95
+
+
+def test_a_periodic_text_repeats_its_block_and_a_mirrored_one_its_half() -> None:
+    for text, length in zip(make("naive:periodic:4"), LENGTHS, strict=True):
+        ids = list(text.token_ids)
+        assert ids == [ids[i % 4] for i in range(length)]
+    for text, length in zip(make("naive:mirror"), LENGTHS, strict=True):
+        half = (length + 1) // 2
+        assert text.token_ids[half:] == text.token_ids[: length - half]
+
+
+def test_phrases_are_the_most_frequent_sequences_of_five_tokens() -> None:
+    shared = TOKENIZER.encode("The first sentence of a text.")
+    for text in make("naive:phrases:1"):
+        assert [text.token_ids[i] for i in range(5, 9)] == list(text.token_ids[:4])
+        assert list(text.token_ids[:5]) in [shared[i : i + 5] for i in range(len(shared) - 4)]
+    with pytest.raises(DataError, match="expected training texts of 5 tokens"):
+        make("naive:phrases", training=["a b"])
+
+
+def test_copies_and_shuffled_sentences() -> None:
+    copies = make("naive:memorizer")
+    assert all(any(text.startswith(g.text) for text in TRAINING) for g in copies)
+    assert len({g.text[:9] for g in copies}) > 1
+    assert len({g.text[:20] for g in make("naive:repeated")}) == 1
+    starts = tuple(f" {s.strip()}"[:8] for text in TRAINING for s in text.replace(". ", ".|").split("|"))
+    assert all(g.text.startswith(starts) for g in make("naive:shuffled"))
+
+
+def test_without_a_tokenizer_the_tokens_are_words() -> None:
+    texts = NaiveTexts(NaiveSystem("memorizer", None), [[0, 1, 0]], 0, None, ["red", "blue"])
+    rows = list(texts.rows(examples(), [3, 2, 1]))
+    assert [r.generation.text for r in rows] == ["red blue red", "red blue", "red"]
+    assert all(not r.generation.token_ids for r in rows)
+
+
+def test_prompts_are_kept() -> None:
+    texts = NaiveTexts(NaiveSystem("unigram", 64), [[5, 6]], 0, TOKENIZER)
+    assert {row.prompt for row in texts.rows(examples("A prompt"), LENGTHS)} == {"A prompt"}
+
+
+def test_names_of_naive_systems() -> None:
+    assert parse_naive_system("naive:unigram:32") == NaiveSystem("unigram", 32)
+    assert parse_naive_system("naive:shuffled") == NaiveSystem("shuffled", None)
+    assert parse_naive_system("samples.json") is None
+    with pytest.raises(SpecError, match="no naive system 'unigrams'; did you mean 'unigram'"):
+        parse_naive_system("naive:unigrams")
+    with pytest.raises(SpecError, match="expected a whole number from 1 after naive:periodic, got '0'"):
+        parse_naive_system("naive:periodic:0")
+    with pytest.raises(SpecError, match="expected no number after naive:shuffled"):
+        parse_naive_system("naive:shuffled:3")
+
+
+TOPICS = [
+    ["sea", "ship", "sail"], ["stock", "bank", "loan"], ["goal", "match", "team"], ["cell", "gene", "virus"],
+    ["star", "moon", "orbit"], ["oven", "flour", "bread"],
+]  # fmt: skip
+
+
+def make_texts(n=60):
+    rng = np.random.default_rng(0)
+    texts = [
+        " The "
+        + " ".join(f"{rng.choice(TOPICS[i % 6])} is near the {rng.choice(TOPICS[i % 6])}." for _ in range(5))
+        + f" {i}"
+        for i in range(n)
+    ]
+    return HumanTexts([f"t/{i:06d}" for i in range(n)], [f"Prompt {i}" for i in range(n)], texts)
+
+
+HUMAN = make_texts()
+
+
+def damage(kind, percent=50, human=HUMAN, seed=0):
+    return damage_texts(Damage(kind, percent), human, seed)
+
+
+@pytest.mark.parametrize("kind", list_damages())
+def test_every_damage_is_deterministic_and_keeps_the_number_of_texts(kind):
+    texts = damage(kind)
+    assert texts == damage(kind)
+    assert len(texts) == len(HUMAN.texts)
+    assert texts != HUMAN.texts
+
+
+def test_shares_of_texts():
+    for kind in ("duplicates", "other_text", "naive_unigram", "naive_periodic", "naive_shuffled"):
+        changed = sum(a != b for a, b in zip(damage(kind, 30), HUMAN.texts, strict=True))
+        assert changed == 18, kind  # 30 % of 60
+    assert len(set(damage("duplicates", 100))) == 1
+    assert len(set(damage("duplicates", 50))) == 30
+    assert damage("none", 0) == HUMAN.texts
+
+
+def test_a_dropped_topic_is_gone_and_an_invented_one_is_new():
+    def count_topics(texts):
+        return [sum(any(word in text for word in words) for text in texts) for words in TOPICS]
+
+    assert count_topics(HUMAN.texts) == [10] * 6
+    assert 0 in count_topics(damage("dropped_topic", 100))
+    invented = damage("invented_topic", 100)
+    changed = [(a, b) for a, b in zip(HUMAN.texts, invented, strict=True) if a != b]
+    assert 3 <= len(changed) < 60
+    assert all(len(a.split()) == len(b.split()) for a, b in changed)
+
+
+def test_names_of_damages():
+    assert parse_damage("damage:truncation:25") == Damage("truncation", 25)
+    assert parse_damage("damage:none") == Damage("none", 0)
+    assert parse_damage("samples.json") is None
+    assert is_built_in_system("naive:shuffled")
+    assert is_built_in_system("damage:negation:5")
+    assert not is_built_in_system("samples.json")
+    assert digest_source(Damage("truncation", 5)) is None
+    assert digest_source(Damage("other_text", 5))
+    with pytest.raises(SpecError, match="no damage 'truncated'; did you mean 'truncation'"):
+        parse_damage("damage:truncated:5")
+    for wrong in ("damage:truncation", "damage:truncation:0", "damage:truncation:200", "damage:truncation:0.5"):
+        with pytest.raises(SpecError, match="in percent, 1 to 100"):
+            parse_damage(wrong)
+    with pytest.raises(SpecError, match="no strength"):
+        parse_damage("damage:none:5")
+
+
+def test_prompts_are_needed_to_copy_them():
+    with pytest.raises(SpecError, match="no prompts"):
+        damage("copied_prompt", human=HumanTexts(["a"], [""], ["text"]))
+
+
+TEXT = " The ship is in the harbor. It was not late, and nobody on the pier had to wait for it at all."
+SOURCE = Source(" Read this prompt.", " Another text begins here and goes on.", split_words(" x y z"))
+
+
+def damage_text(kind, strength, text=TEXT):
+    words = TEXT_DAMAGES[kind](split_words(text), strength, np.random.default_rng(0), SOURCE)
+    return "".join(words)
+
+
+@pytest.mark.parametrize("kind", TEXT_DAMAGES)
+def test_pure_and_nothing_at_strength_zero(kind):
+    assert damage_text(kind, 0.0) == TEXT
+    assert damage_text(kind, 0.5) == damage_text(kind, 0.5)
+    assert damage_text(kind, 1.0) != TEXT
+    assert damage_text(kind, 1.0, text=" One.") is not None
+    assert damage_text(kind, 1.0, text="") == ""
+
+
+def test_by_hand():
+    assert damage_text("truncation", 0.75) == " The ship is in the harbor."
+    assert damage_text("truncation", 1.0) == " The"
+    assert damage_text("longer", 0.25) == TEXT + " Another text begins here and goes"
+    assert damage_text("repeated_words", 1.0).startswith(" The The ship ship is is")
+    assert damage_text("repeated_sentence", 1.0).startswith(
+        " The ship is in the harbor. The ship is in the harbor. The"
+    )
+    assert damage_text("copied_prompt", 0.2).startswith(" Read this prompt. Read the harbor. It")
+    assert damage_text("negation", 1.0).startswith(
+        " The ship is not in the harbor. It was late, and nobody on the pier had not"
+    )
+    assert damage_text("no_function_words", 1.0) == " ship harbor. late, nobody pier wait all."
+
+
+@pytest.mark.parametrize("part", ["begin", "middle", "end"])
+@pytest.mark.parametrize("kind", ["swaps", "random"])
+def test_only_one_third_changes(kind, part):
+    words = split_words(TEXT)
+    changed = split_words(damage_text(f"{kind}_{part}", 1.0))
+    assert len(changed) == len(words)
+    bounds = [len(words) * i // 3 for i in range(4)]
+    at = ["begin", "middle", "end"].index(part)
+    inside = slice(bounds[at], bounds[at + 1])
+    assert changed[inside] != words[inside]
+    assert changed[: inside.start] + changed[inside.stop :] == words[: inside.start] + words[inside.stop :]
+    if kind == "swaps":
+        assert sorted(w.strip() for w in changed) == sorted(w.strip() for w in words)
+    else:
+        assert {w.strip() for w in changed[inside]} <= {"x", "y", "z"}
+
+
+def test_a_stronger_damage_includes_a_weaker_one():
+    weak, strong = (damage_text("no_function_words", s).split() for s in (0.3, 0.8))
+    assert len(strong) < len(weak)
+    weak, strong = (split_words(damage_text("random_middle", s)) for s in (0.3, 0.8))
+    words = split_words(TEXT)
+    changed = [{i for i, w in enumerate(x) if w != words[i]} for x in (weak, strong)]
+    assert changed[0] < changed[1]
+    assert "the" in FUNCTION_WORDS
