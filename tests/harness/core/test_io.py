@@ -1,11 +1,13 @@
-"""Reading and writing touch regular files only, with bounded memory."""
+"""Reading and writing: regular files only, bounded memory, errors that name file and line."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import resource
 import socket
 
+import numpy as np
 import pytest
 
 from openended.harness.core import (
@@ -17,6 +19,8 @@ from openended.harness.core import (
     read_csv,
     read_json,
     read_jsonl,
+    to_json,
+    write_json,
     write_text,
 )
 from openended.harness.storage import read_record
@@ -80,3 +84,93 @@ def test_a_file_without_sync_is_written_too(tmp_path):
     with open_for_replacement(tmp_path / "a", sync=False) as handle:
         handle.write("text")
     assert (tmp_path / "a").read_text() == "text"
+
+
+def test_json_is_strict(tmp_path):
+    write_json(tmp_path / "a.json", {"x": float("nan"), "y": np.float64(2), "z": (1,)})
+    assert read_json(tmp_path / "a.json") == {"x": None, "y": 2.0, "z": [1]}
+    assert to_json(np.arange(2)) == [0, 1]
+
+
+def test_write_is_atomic(tmp_path, monkeypatch):
+    target = tmp_path / "a.txt"
+    write_text(target, "old")
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(StoreError, match="No space left"):
+        write_text(target, "new")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"a": 1}\n{"a": \n', r"x.jsonl:2: not JSON"),
+        (b'{"a": 1}\n[1]\n', r"x.jsonl:2: expected a JSON object, got list"),
+        (b'{"a": "\xff"}\n', r"x.jsonl:1: not UTF-8"),
+    ],
+)
+def test_jsonl_errors_name_file_and_line(tmp_path, data, message):
+    (tmp_path / "x.jsonl").write_bytes(data)
+    with pytest.raises(DataError, match=message):
+        list(read_jsonl(tmp_path / "x.jsonl"))
+
+
+def test_jsonl_reads_gzip_bom_crlf_and_blank_lines(tmp_path):
+    with gzip.open(tmp_path / "x.jsonl.gz", "wb") as handle:
+        handle.write(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\r\n')
+    assert list(read_jsonl(tmp_path / "x.jsonl.gz")) == [(1, {"a": 1}), (3, {"a": 2})]
+
+
+def test_truncated_gzip_names_the_line(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    with gzip.open(path, "wb") as handle:
+        handle.write(b'{"a": 1}\n' * 10000)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match="cannot be read to its end"):
+        list(read_jsonl(path))
+
+
+def test_a_gzip_bomb_is_refused_early(tmp_path):
+    path = tmp_path / "bomb.jsonl.gz"
+    with gzip.open(path, "wb") as handle:
+        for _ in range(40):
+            handle.write(b'{"id": "%s"}\n' % (b"1" * 990) * 1000)  # 40 MB of 100 kB
+    assert path.stat().st_size < 200_000
+    count = 0
+
+    def counted():
+        nonlocal count
+        for _ in read_jsonl(path):
+            count += 1
+
+    with pytest.raises(DataError, match="unpacks to more than 50 times its size"):
+        counted()
+    assert count < 20_000
+    with open_text(path) as handle, pytest.raises(DataError, match="unpacks"):
+        list(handle)
+
+
+def test_a_small_file_may_be_as_dull_as_it_likes(tmp_path):
+    path = tmp_path / "x.jsonl.gz"
+    with gzip.open(path, "wb") as handle:
+        handle.write(b'{"id": 1}\n' * 100_000)
+    assert sum(1 for _ in read_jsonl(path)) == 100_000
+
+
+@pytest.mark.parametrize("data", [b'{"a": ' + b"9" * 5000 + b"}", b"[" * 100_000])
+def test_json_that_python_cannot_hold_is_one_line(data, tmp_path):
+    (tmp_path / "x.jsonl").write_bytes(data)
+    with pytest.raises(DataError, match=r"x\.jsonl:1: "):
+        list(read_jsonl(tmp_path / "x.jsonl"))
+    with pytest.raises(DataError, match=r"x\.jsonl: "):
+        read_json(tmp_path / "x.jsonl")
+
+
+def test_a_key_that_comes_twice_is_refused(tmp_path):
+    (tmp_path / "x.json").write_text('{"a": {"b": 1, "b": 2}}')
+    with pytest.raises(DataError, match=r"x\.json: not JSON \(the key 'b' appears twice"):
+        read_json(tmp_path / "x.json")
+    (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
+    with pytest.raises(DataError, match=r"x\.jsonl:2: not JSON \(the key 'a' appears twice"):
+        list(read_jsonl(tmp_path / "x.jsonl"))

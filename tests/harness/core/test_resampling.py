@@ -1,4 +1,4 @@
-"""Draws, their standard errors and p-values against what is known of them in closed form."""
+"""Random streams, replicates, intervals and permutation tests against what is known of them in closed form."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from openended.harness.core.resampling import SHARE, Plan, Replicates, combine_replicates
+from openended.harness.core import derive_seed, permutation_p_value, relabel_rows, row_uniforms
+from openended.harness.core.resampling import (
+    SHARE,
+    Plan,
+    Replicates,
+    combine_replicates,
+    estimate_interval,
+    wilson_interval,
+)
 
+FLAT = Replicates(np.zeros((1, 200)))
 IDS = [f"t/{i:04d}" for i in range(300)]
 
 
@@ -121,3 +130,96 @@ def test_a_value_is_drawn_from_the_influence_of_its_texts(plan):
     drawn = plan.linear(float(values.mean()), (IDS, values))
     assert drawn.std_error() == pytest.approx(values.std() / math.sqrt(300), rel=0.2)
     assert drawn.draws.mean() == pytest.approx(values.mean(), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("events", "n", "low", "high"),
+    # Brown, Cai and DasGupta's formula by hand: z = 1.95996; 0 of 10: z^2 / (n + z^2) = 3.8415 / 13.8415
+    [(0, 10, 0.0, 0.277533), (10, 10, 0.722467, 1.0), (5, 10, 0.236593, 0.763407), (1, 100, 0.001767, 0.054486)],
+)
+def test_wilson_interval(events, n, low, high):
+    made = wilson_interval(events / n, n, FLAT)
+    assert (made.low, made.high) == pytest.approx((low, high), abs=2e-6)
+    assert made.method == "wilson"
+
+
+@pytest.mark.parametrize(("p", "n"), [(0.003, 100), (0.02, 100), (0.3, 60), (0.995, 200)])
+def test_the_interval_of_a_share_covers_it(p, n):
+    """By bootstrap and t alone, 28 % at p = 0.003 and n = 100."""
+    plan, ids, held = Plan(200), [f"t/{i}" for i in range(n)], 0
+    for world in range(300):
+        rows = (np.random.default_rng([7, world]).random(n) < p).astype(np.float64)
+        made = estimate_interval(plan.mean(ids, rows), float(rows.mean()), (0.0, math.inf), rows)
+        assert made.low < made.high
+        held += made.low <= p <= made.high
+    assert held / 300 > 0.91
+
+
+def test_samples_of_a_prompt_count_for_less_than_prompts():
+    prompts = np.repeat(np.arange(50), 8)
+    ids = [f"t/{i}" for i in prompts]
+    rows = np.repeat(np.random.default_rng(0).random(50) < 0.2, 8).astype(np.float64)  # all samples of a prompt agree
+    share = float(rows.mean())
+    made = estimate_interval(Plan(200).mean(ids, rows), share, rows=rows, prompts=prompts)
+    independent = wilson_interval(share, 50, FLAT)
+    assert made.high - made.low == pytest.approx(independent.high - independent.low, rel=0.2)
+    none = estimate_interval(FLAT, 0.0, rows=np.zeros(400), prompts=prompts)
+    assert none.high == pytest.approx(wilson_interval(0.0, 50, FLAT).high), "prompts are counted, not samples"
+
+
+def test_without_variation_only_a_share_has_an_interval():
+    assert estimate_interval(FLAT, 0.0) is None
+    same = Replicates(np.full((1, 200), 0.1) + 1e-17)
+    assert not same.varies
+    assert estimate_interval(same, 0.1, rows=np.full(30, 0.1)) is None
+    assert math.isnan(same.p_value(0.1))
+    halves = Replicates(np.zeros((2, 100)))
+    assert estimate_interval(halves, 0.0, rows=np.zeros(30)) is None, "rows that depend on each other are no share"
+
+
+def test_texts_of_one_prompt_are_exchanged_and_others_are_drawn():
+    ids = ["a", "b", "c"]
+    labels = relabel_rows(ids, ids, 200)
+    assert labels is not None
+    assert (labels[:, :3] != labels[:, 3:]).all()  # of each prompt one text stands on each side
+    assert 0.4 < labels[:, :3].mean() < 0.6
+    loose = relabel_rows(ids, ["d", "e"], 200)
+    assert loose is not None
+    assert set(loose.sum(axis=1)) == {3}
+    assert len({row.tobytes() for row in loose}) == 10  # all choices of 3 of 5
+    assert relabel_rows(["a", "b"], ["a", "a", "b"], 5) is None
+
+
+def test_p_value_counts_the_observed_labels():
+    assert permutation_p_value(2.0, np.array([0.0, 1.0, 3.0])) == 0.5
+    assert permutation_p_value(-1.0, np.array([-1.0, -2.0, -3.0])) == 0.5
+    assert permutation_p_value(9.0, np.zeros(99)) == 0.01
+
+
+def test_p_values_are_uniform_where_both_sides_are_alike():
+    rng = np.random.default_rng(0)
+    ids = [f"{i}" for i in range(20)]
+    labels = relabel_rows(ids, [f"x{i}" for i in range(20)], 199)
+    found = []
+    for _ in range(200):
+        rows = rng.normal(size=40)
+        permuted = np.array([abs(rows[mark].mean() - rows[~mark].mean()) for mark in labels])
+        found.append(permutation_p_value(abs(rows[:20].mean() - rows[20:].mean()), permuted))
+    # 200 p-values know the share below 5 % to 1.5 points
+    assert np.mean(np.array(found) <= 0.05) == pytest.approx(0.05, abs=0.04)
+
+
+def test_streams_depend_on_names_alone_and_extend():
+    a = row_uniforms(0, "x", 0, 5)
+    assert np.array_equal(a, row_uniforms(0, "x", 0, 9)[:5])
+    assert not np.array_equal(a, row_uniforms(1, "x", 0, 5))
+    assert not np.array_equal(a, row_uniforms(0, "y", 0, 5))
+    assert not np.array_equal(a, row_uniforms(0, "x", 1, 5))
+    assert derive_seed(0, "a", "b") != derive_seed(0, "ab")
+
+
+def test_uniforms_are_uniform():
+    draws = np.concatenate([row_uniforms(7, str(i), 0, 8) for i in range(2000)])
+    counts = np.histogram(draws, bins=20, range=(0, 1))[0]
+    # 16,000 draws, 20 bins of 800: chi-square with 19 degrees of freedom is below 43.8 with probability 0.999.
+    assert ((counts - 800) ** 2 / 800).sum() < 43.8

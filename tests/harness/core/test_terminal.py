@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -9,6 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from openended.harness.core import (
+    DataError,
+    format_duration,
+    progress as live,
+    run_command,
+    shorten_error,
+    show_progress,
+)
 
 ROOT = Path(__file__).parents[3]
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -90,3 +100,83 @@ def test_sigterm_says_what_ctrl_c_says():
             _, said = process.communicate(timeout=60)
         assert process.returncode == expected
         assert said == "\nit: interrupted; everything is kept\n"
+
+
+def raising(err: BaseException):
+    def work() -> None:
+        raise err
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("work", "code", "said"),
+    [
+        (lambda: 7, 0, ""),
+        (raising(DataError("two\n  lines")), 2, "c: two lines\n"),
+        (raising(PermissionError(13, "Permission denied", "/proc/x")), 2, "c: /proc/x: Permission denied\n"),
+        (raising(KeyboardInterrupt()), 130, "\nc: interrupted; all is kept\n"),
+    ],
+)
+def test_expected_errors_are_one_line_and_an_exit_code(work, code, said, capsys):
+    assert run_command("c", work, after_interrupt="all is kept") == code
+    assert capsys.readouterr().err == said
+
+
+def test_what_nobody_foresaw_is_not_hidden():
+    with pytest.raises(ZeroDivisionError):
+        run_command("c", raising(ZeroDivisionError()), after_interrupt="")
+
+
+def test_the_first_line_of_an_error_is_short_and_never_empty():
+    assert shorten_error(ValueError("\n one\ntwo")) == "one"
+    assert shorten_error(KeyError()) == "KeyError"
+    assert len(shorten_error(ValueError("x" * 999))) == 200
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(monkeypatch) -> Terminal:
+    """Put a terminal in the place of standard error; in the test itself, for pytest puts its own before each."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    made = Terminal()
+    monkeypatch.setattr("sys.stderr", made)
+    return made
+
+
+def test_no_terminal_no_line(monkeypatch):
+    monkeypatch.setattr("sys.stderr", quiet := io.StringIO())
+    with show_progress("a step", 10, unit="tokens", enabled=True) as advance:
+        advance(5)
+    assert quiet.getvalue() == ""
+
+
+def test_switched_off(monkeypatch):
+    screen = terminal(monkeypatch)
+    with show_progress("a step", 10, unit="tokens", enabled=False) as advance:
+        advance(5)
+    assert screen.getvalue() == ""
+
+
+def test_the_innermost_step_has_the_line(monkeypatch):
+    screen = terminal(monkeypatch)
+    with show_progress("the job [3/4]", enabled=True):
+        with show_progress("generate", 10, unit="tokens", enabled=True) as advance:
+            advance(5)
+        with show_progress("score", 8, unit="texts", enabled=True) as advance:
+            advance(8)
+            (bar,) = live._shown
+            assert [task.description for task in bar.tasks if task.visible] == ["the job [3/4] › score"]
+            bar.refresh()
+    said = screen.getvalue()
+    assert "8 of 8 texts" in said
+    assert not live._shown, "the next job has a display of its own"
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (59, "59 s"), (150, "2 min"), (9000, "2.5 h")])
+def test_duration(seconds, said):
+    assert format_duration(seconds) == said

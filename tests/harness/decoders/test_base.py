@@ -54,7 +54,7 @@ REFUSED = [
     ("contrastive_decoding", {"amateur_temperature": 0.0}), ("adversarial", {"random_share": 1.0}),
     ("adversarial", {"human_ppl": 0.5}), ("greedy", {"temperature": 0.7}), ("min_k", {"tau": -1.0}), ("xtc", {"threshold": 0.6}), ("xtc", {"probability": 1.1}),
     ("dry", {"multiplier": -0.1}), ("dry", {"base": 0.9}), ("dry", {"allowed_length": 0}), ("dry", {"window": -1}), ("dry", {"breakers": [-1]}),
-    ("dry", {"p": 0.0}),
+    ("dry", {"p": 0.0}), *(("temperature", {"temperature": t}) for t in (1e-7, 1.1e6, 1e10, float("inf"))),
 ]  # fmt: skip
 
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from openended.harness.core.errors import SpecError
 from openended.harness.decoders.descending_logits import sort_logits, take_largest
 from openended.harness.decoders.dry import Dry
 from openended.harness.decoders.mirostat import Mirostat
@@ -70,6 +69,12 @@ PARITY = [
     (TopH(h=0.4, candidates=40), [("TopHLogitsWarper", 0.4)]),
     (TopK(k=5, temperature=2.0), [("TemperatureLogitsWarper", 2.0), ("TopKLogitsWarper", 5)]),
     (Epsilon(eps=0.02, temperature=0.5), [("TemperatureLogitsWarper", 0.5), ("EpsilonLogitsWarper", 0.02)]),
+    *((Nucleus(p=p), [("TopPLogitsWarper", p)]) for p in (0.1, 0.5, 0.9, 0.95)),
+    *(
+        (Nucleus(p=p, temperature=0.7), [("TemperatureLogitsWarper", 0.7), ("TopPLogitsWarper", p)])
+        for p in (0.5, 0.95)
+    ),
+    *((Typical(mass=mass), [("TypicalLogitsWarper", mass)]) for mass in (0.2, 0.9)),
 ]
 
 
@@ -115,23 +120,7 @@ def compare(decoder: Any, theirs: Any, rows: torch.Tensor, *, by_position: bool 
 @settings(max_examples=20, deadline=None)
 @given(rows=logits())
 def test_equals_transformers(decoder, theirs, rows):
-    compare(decoder, theirs, rows, by_position=isinstance(decoder, TopH))
-
-
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.9, 0.95])
-@settings(max_examples=20, deadline=None)
-@given(rows=logits())
-def test_nucleus_equals_transformers(p, rows):
-    compare(Nucleus(p=p), [("TopPLogitsWarper", p)], rows, by_position=True)
-    hot = [("TemperatureLogitsWarper", 0.7), ("TopPLogitsWarper", p)]
-    compare(Nucleus(p=p, temperature=0.7), hot, rows, by_position=True)
-
-
-@pytest.mark.parametrize("mass", [0.2, 0.9])
-@settings(max_examples=20, deadline=None)
-@given(rows=logits())
-def test_typical_equals_transformers(mass, rows):
-    compare(Typical(mass=mass), [("TypicalLogitsWarper", mass)], rows)
+    compare(decoder, theirs, rows, by_position=isinstance(decoder, (TopH, Nucleus)))
 
 
 @settings(max_examples=20, deadline=None)
@@ -157,18 +146,6 @@ def support(decoder: Any, rows: torch.Tensor) -> list[int]:
     return (compute_dense_q(decoder, rows)[0] > 0).nonzero().squeeze(1).tolist()
 
 
-def test_boundary_of_the_nucleus():
-    row = log(0.5, 0.3, 0.2)
-    # mass before each token: 0, .5, .8; kept where it is below p (float32 logits: 1e-7 around it)
-    assert support(Nucleus(p=0.4), row) == [0]
-    assert support(Nucleus(p=0.5 - 1e-6), row) == [0]
-    assert support(Nucleus(p=0.5 + 1e-6), row) == [0, 1]
-    assert support(Nucleus(p=0.8 - 1e-6), row) == [0, 1]
-    assert support(Nucleus(p=0.8 + 1e-6), row) == [0, 1, 2]
-    assert support(Nucleus(p=1.0), row) == [0, 1, 2]
-    assert support(Nucleus(p=1e-9), row) == [0]
-
-
 def test_ties():
     row = log(0.25, 0.25, 0.25, 0.25)
     assert support(Nucleus(p=0.4), row) == [0, 1]  # by position: the lower ids stay
@@ -182,35 +159,17 @@ def test_at_least_one_token_and_extremes():
     for gap in (1e3, 1e30):
         row = torch.tensor([[0.0, gap, -gap]])
         for decoder in (
-            TopK(k=2),
-            Nucleus(),
-            MinP(),
-            Typical(mass=0.2),
-            Epsilon(),
-            Eta(),
-            TopNSigma(),
-            TopH(),
-            Entmax(),
-            PLess(),
-            MinK(),
+            TopK(k=2), Nucleus(), MinP(), Typical(mass=0.2), Epsilon(), Eta(), TopNSigma(), TopH(), Entmax(), PLess(), MinK(),
             Xtc(),
-        ):
+        ):  # fmt: skip
             q = compute_dense_q(decoder, row)
             assert q[0, 1] == 1, decoder.title
             assert torch.isfinite(q).all()
     banned = torch.tensor([[1.0, float("-inf"), 0.5, 0.2]])
     for decoder in (
-        Ancestral(),
-        Nucleus(p=0.99),
-        Eta(),
-        TopNSigma(n=9.0),
-        Typical(),
-        TopH(h=1.0, candidates=4),
-        Entmax(),
-        PLess(norm=True),
-        MinK(tau=99.0),
-        Xtc(),
-    ):
+        Ancestral(), Nucleus(p=0.99), Eta(), TopNSigma(n=9.0), Typical(), TopH(h=1.0, candidates=4), Entmax(),
+        PLess(norm=True), MinK(tau=99.0), Xtc(),
+    ):  # fmt: skip
         assert compute_dense_q(decoder, banned)[0, 1] == 0, decoder.title
         assert torch.isfinite(compute_dense_q(decoder, banned)).all(), decoder.title
 
@@ -259,31 +218,12 @@ def test_temperature_after_truncation_keeps_the_set():
     np.testing.assert_allclose(after, want / want.sum(-1, keepdim=True), atol=1e-12)
 
 
-def test_top_n_sigma_by_hand():
-    rows = torch.tensor([[4.0, 2.0, 0.0, -2.0]])  # sd with n - 1: sqrt(20 / 3) = 2.58
-    assert support(TopNSigma(n=1.0), rows) == [0, 1]  # 4 - 2.58 = 1.42
-    assert support(TopNSigma(n=1.6), rows) == [0, 1, 2]  # 4 - 4.13
-
-
-def test_mirostat_by_hand():
-    rows = log(0.4, 0.3, 0.2, 0.1)
-    state = torch.tensor([[2.0]], dtype=torch.float64)  # bits: p >= 1/4
+def test_the_limit_of_mirostat_moves_against_the_error():
+    moved = Mirostat(tau=3.0, learning_rate=0.5).next_state(torch.tensor([[6.0]]), torch.tensor([5 * math.log(2)]))
+    assert moved.item() == pytest.approx(6 - 0.5 * (5 - 3), abs=1e-6)
+    rows, state = log(0.4, 0.3, 0.2, 0.1), torch.tensor([[2.0]], dtype=torch.float64)  # bits: p >= 1/4
     q = compute_dense_q(Mirostat(algorithm="threshold"), rows, state)
     np.testing.assert_allclose(q[0], [4 / 7, 3 / 7, 0, 0], atol=1e-6)
-    # Zipf's law p_i ~ i^-s is met exactly: s is recovered, and k = (eps 2^mu / (1 - V^-eps))^(1/s)
-    size, s, mu = 50, 1.5, 3.0
-    zipf = (torch.arange(1, size + 1, dtype=torch.float64) ** -s)[None]
-    rows = (zipf / zipf.sum()).log().float()
-    k = ((s - 1) * 2**mu / (1 - size ** -(s - 1))) ** (1 / s)
-    assert len(support_with(Mirostat(candidates=50), rows, mu)) == round(k)
-    moved = Mirostat(tau=3.0, learning_rate=0.5).next_state(torch.tensor([[6.0]]), torch.tensor([5 * math.log(2)]))
-    assert moved is not None
-    assert moved.item() == pytest.approx(6 - 0.5 * (5 - 3), abs=1e-6)
-
-
-def support_with(decoder: Any, rows: torch.Tensor, mu: float) -> list[int]:
-    q = compute_dense_q(decoder, rows, torch.tensor([[mu]], dtype=torch.float64))
-    return (q[0] > 0).nonzero().squeeze(1).tolist()
 
 
 SAMPLED = [*EVERY[1:], Mirostat(tau=2.0, candidates=12), Mirostat(tau=2.0, algorithm="threshold")]
@@ -369,12 +309,6 @@ def test_a_temperature_after_a_cut_that_cuts_nothing_counts(decoder):
     for order in ("before", "after"):
         q = compute_dense_q(decoder(temperature=0.5, temperature_order=order, **nothing), scores)
         torch.testing.assert_close(q, softmax(scores / 0.5), rtol=1e-5, atol=1e-9)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1e-7, 1.1e6, 1e10, float("inf")])
-def test_temperatures_that_float32_cannot_carry_are_refused(temperature):
-    with pytest.raises(SpecError, match=r"temperature: expected a number from 1e-6 .* to 1e6"):
-        Temperature(temperature=temperature)
 
 
 def test_the_hottest_temperature_is_uniform():

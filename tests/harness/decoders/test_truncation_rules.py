@@ -1,15 +1,20 @@
-"""Each truncation rule on rows small enough to be cut by hand, and what a rule says of a head that is too short."""
+"""Each truncation rule on rows small enough to be cut by hand, against its definition in NumPy, and on short heads."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 
-from openended.harness.decoders import truncation_rules
+from openended.harness.decoders import truncation_rules as rules
+from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.decoders.descending_logits import DescendingLogits, Truncation, sort_logits
+from openended.harness.decoders.q import compute_dense_q, draw_tokens
+from openended.harness.decoders.sampling import MinK, PLess, Xtc
+from tests.oracles import decoders as oracle
 
 HALVES = [0.5, 0.25, 0.125, 0.0625, 0.0625]  # surprisals of 1, 2, 3, 4, 4 bits; entropy 1.875 bits
 Rule = Callable[[DescendingLogits], Truncation]
@@ -29,43 +34,37 @@ def part(cut: Truncation) -> tuple[int, int | None]:
 
 
 KEPT: dict[str, tuple[Rule, tuple[int, int | None]]] = {
-    "all": (truncation_rules.keep_all, (0, None)),
-    "top_k": (lambda v: truncation_rules.top_k(v, 2), (0, 2)),
-    "top_k keeps all that equal the k-th": (lambda v: truncation_rules.top_k(v, 4), (0, 5)),
-    "top_k of more than there are": (lambda v: truncation_rules.top_k(v, 9), (0, 5)),
-    "nucleus reaches p": (lambda v: truncation_rules.nucleus(v, 0.7), (0, 2)),
-    "nucleus goes one further": (lambda v: truncation_rules.nucleus(v, 0.8), (0, 3)),
-    "nucleus cuts between equal ones": (lambda v: truncation_rules.nucleus(v, 0.9), (0, 4)),
-    "nucleus keeps the best": (lambda v: truncation_rules.nucleus(v, 0.01), (0, 1)),
-    "nucleus of everything": (lambda v: truncation_rules.nucleus(v, 1.0), (0, None)),
-    "min_p": (lambda v: truncation_rules.min_p(v, 0.24), (0, 3)),
-    "min_p 1": (lambda v: truncation_rules.min_p(v, 1.0), (0, 1)),
-    "min_p 0": (lambda v: truncation_rules.min_p(v, 0.0), (0, None)),
-    "epsilon": (lambda v: truncation_rules.epsilon(v, 0.2), (0, 2)),
-    "epsilon keeps equal ones together": (lambda v: truncation_rules.epsilon(v, 0.06), (0, 5)),
-    "epsilon keeps the best": (lambda v: truncation_rules.epsilon(v, 0.9), (0, 1)),
-    "eta lowers epsilon by the entropy": (lambda v: truncation_rules.eta(v, 0.2), (0, 3)),  # sqrt(0.2) 2^-1.875 = 0.122
-    "eta where epsilon is lower": (lambda v: truncation_rules.eta(v, 0.01), (0, 5)),
-    "eta keeps the best": (lambda v: truncation_rules.eta(v, 1.0), (0, 1)),
-    "top_h": (
-        lambda v: truncation_rules.top_h(v, 0.6, 5),
-        (0, 2),
-    ),  # of 1.875 bits 1.125: the terms are 0.5, 0.5, 0.375, …
-    "top_h of two candidates": (lambda v: truncation_rules.top_h(v, 0.6, 2), (0, 1)),  # 0.39 and 0.53 bits
-    "top_h keeps the best": (lambda v: truncation_rules.top_h(v, 0.1, 5), (0, 1)),
-    "typical may leave the best out": (lambda v: truncation_rules.typical(v, 0.2), (1, 2)),
-    "typical then takes the next nearest": (lambda v: truncation_rules.typical(v, 0.3), (0, 2)),
-    "typical goes on on the other side": (lambda v: truncation_rules.typical(v, 0.8), (0, 3)),
-    "typical of everything": (lambda v: truncation_rules.typical(v, 1.0), (0, None)),
-    "p_less": (lambda v: truncation_rules.p_less(v, norm=False), (0, 1)),  # Σp² = 0.336
-    "p_less norm": (lambda v: truncation_rules.p_less(v, norm=True), (0, 2)),  # (5 · 0.336 - 1) / 4 = 0.170
-    "min_k": (lambda v: truncation_rules.min_k(v, 0.0), (0, 1)),  # steps of one bit each: the first counts most
-    "min_k keeps what tau asks for": (
-        lambda v: truncation_rules.min_k(v, 4.2),
-        (0, 2),
-    ),  # a range of 3 bits: 4.2 / 2.08 = 2.02
-    "min_k keeps all that equal the last": (lambda v: truncation_rules.min_k(v, 8.4), (0, 5)),
-    "min_k of more than there are": (lambda v: truncation_rules.min_k(v, 99.0), (0, 5)),
+    "all": (rules.keep_all, (0, None)),
+    "top_k": (lambda v: rules.top_k(v, 2), (0, 2)),
+    "top_k keeps all that equal the k-th": (lambda v: rules.top_k(v, 4), (0, 5)),
+    "top_k of more than there are": (lambda v: rules.top_k(v, 9), (0, 5)),
+    "nucleus reaches p": (lambda v: rules.nucleus(v, 0.7), (0, 2)),
+    "nucleus goes one further": (lambda v: rules.nucleus(v, 0.8), (0, 3)),
+    "nucleus cuts between equal ones": (lambda v: rules.nucleus(v, 0.9), (0, 4)),
+    "nucleus keeps the best": (lambda v: rules.nucleus(v, 0.01), (0, 1)),
+    "nucleus of everything": (lambda v: rules.nucleus(v, 1.0), (0, None)),
+    "min_p": (lambda v: rules.min_p(v, 0.24), (0, 3)),
+    "min_p 1": (lambda v: rules.min_p(v, 1.0), (0, 1)),
+    "min_p 0": (lambda v: rules.min_p(v, 0.0), (0, None)),
+    "epsilon": (lambda v: rules.epsilon(v, 0.2), (0, 2)),
+    "epsilon keeps equal ones together": (lambda v: rules.epsilon(v, 0.06), (0, 5)),
+    "epsilon keeps the best": (lambda v: rules.epsilon(v, 0.9), (0, 1)),
+    "eta lowers epsilon by the entropy": (lambda v: rules.eta(v, 0.2), (0, 3)),  # sqrt(0.2) 2^-1.875 = 0.122
+    "eta where epsilon is lower": (lambda v: rules.eta(v, 0.01), (0, 5)),
+    "eta keeps the best": (lambda v: rules.eta(v, 1.0), (0, 1)),
+    "top_h": (lambda v: rules.top_h(v, 0.6, 5), (0, 2)),  # of 1.875 bits 1.125: the terms are 0.5, 0.5, 0.375, …
+    "top_h of two candidates": (lambda v: rules.top_h(v, 0.6, 2), (0, 1)),  # 0.39 and 0.53 bits
+    "top_h keeps the best": (lambda v: rules.top_h(v, 0.1, 5), (0, 1)),
+    "typical may leave the best out": (lambda v: rules.typical(v, 0.2), (1, 2)),
+    "typical then takes the next nearest": (lambda v: rules.typical(v, 0.3), (0, 2)),
+    "typical goes on on the other side": (lambda v: rules.typical(v, 0.8), (0, 3)),
+    "typical of everything": (lambda v: rules.typical(v, 1.0), (0, None)),
+    "p_less": (lambda v: rules.p_less(v, norm=False), (0, 1)),  # Σp² = 0.336
+    "p_less norm": (lambda v: rules.p_less(v, norm=True), (0, 2)),  # (5 · 0.336 - 1) / 4 = 0.170
+    "min_k": (lambda v: rules.min_k(v, 0.0), (0, 1)),  # steps of one bit each: the first counts most
+    "min_k keeps what tau asks for": (lambda v: rules.min_k(v, 4.2), (0, 2)),  # a range of 3 bits: 4.2 / 2.08 = 2.02
+    "min_k keeps all that equal the last": (lambda v: rules.min_k(v, 8.4), (0, 5)),
+    "min_k of more than there are": (lambda v: rules.min_k(v, 99.0), (0, 5)),
 }
 
 
@@ -77,17 +76,12 @@ def test_what_is_kept(case):
 
 def test_top_n_sigma_counts_in_deviations_of_the_finite_logits():
     row = view(4.0, 3.0, 0.0, float("-inf"))  # their standard deviation is 2.08
-    assert [part(truncation_rules.top_n_sigma(row, n)) for n in (0.1, 1.0, 2.0, 50.0)] == [
-        (0, 1),
-        (0, 2),
-        (0, 3),
-        (0, 3),
-    ]
+    assert [part(rules.top_n_sigma(row, n))[1] for n in (0.1, 1.0, 2.0, 50.0)] == [1, 2, 3, 3]
 
 
 @pytest.mark.parametrize(("bits", "kept"), [(0.1, 1), (2.5, 2), (3.5, 3), (4.5, 5)])
 def test_the_threshold_of_mirostat_is_in_bits(bits, kept):
-    assert part(truncation_rules.mirostat_threshold(halves(bits))) == (0, kept)
+    assert part(rules.mirostat_threshold(halves(bits))) == (0, kept)
 
 
 @pytest.mark.parametrize(
@@ -99,35 +93,35 @@ def test_mirostat_fits_the_exponent_of_a_zipf_law(s, scale):
     for bits in (1.0, 3.0, 4.0, 4.9):
         expected = min(max(round((scale * 2**bits) ** (1 / s)), 1), 50)
         for candidates in (10, 100):
-            assert part(truncation_rules.mirostat_top_k(view(*row, bits=bits), candidates)) == (0, expected)
+            assert part(rules.mirostat_top_k(view(*row, bits=bits), candidates)) == (0, expected)
 
 
 def test_sparsemax_and_entmax_by_hand():
-    cut = truncation_rules.entmax(view(1.0, 0.5, -1.0), 2.0)  # tau = 0.25
+    cut = rules.entmax(view(1.0, 0.5, -1.0), 2.0)  # tau = 0.25
     assert part(cut) == (0, 2)
     torch.testing.assert_close(cut.weights[0, :2], torch.tensor([0.75, 0.25], dtype=torch.float64))
-    cut = truncation_rules.entmax(view(3.0, 3.0, -9.0), 1.5)
+    cut = rules.entmax(view(3.0, 3.0, -9.0), 1.5)
     assert part(cut) == (0, 2)
     torch.testing.assert_close(cut.weights[0, :2], torch.tensor([0.5, 0.5], dtype=torch.float64))
-    cut = truncation_rules.entmax(view(1.0, 0.6, 0.2), 1.5)  # halved and shifted: roots that sum to 1 when squared
+    cut = rules.entmax(view(1.0, 0.6, 0.2), 1.5)  # halved and shifted: roots that sum to 1 when squared
     roots = cut.weights[0].sqrt()
     assert float(cut.weights.sum()) == pytest.approx(1)
     assert (roots[0] - roots[1], roots[1] - roots[2]) == (pytest.approx(0.2), pytest.approx(0.2))
 
 
 HEADS: dict[str, Rule] = {
-    "top_k": lambda v: truncation_rules.top_k(v, 2),
-    "nucleus": lambda v: truncation_rules.nucleus(v, 0.6),
-    "min_p": lambda v: truncation_rules.min_p(v, 0.2),
-    "epsilon": lambda v: truncation_rules.epsilon(v, 0.05),
-    "eta": lambda v: truncation_rules.eta(v, 0.05),
-    "top_n_sigma": lambda v: truncation_rules.top_n_sigma(v, 1.0),
-    "typical": lambda v: truncation_rules.typical(v, 0.4),
-    "entmax": lambda v: truncation_rules.entmax(v, 1.5),
-    "p_less": lambda v: truncation_rules.p_less(v, norm=False),
-    "p_less norm": lambda v: truncation_rules.p_less(v, norm=True),
-    "min_k": lambda v: truncation_rules.min_k(v, 3.0),
-    "min_k of a wide floor": lambda v: truncation_rules.min_k(v, 70.0),
+    "top_k": lambda v: rules.top_k(v, 2),
+    "nucleus": lambda v: rules.nucleus(v, 0.6),
+    "min_p": lambda v: rules.min_p(v, 0.2),
+    "epsilon": lambda v: rules.epsilon(v, 0.05),
+    "eta": lambda v: rules.eta(v, 0.05),
+    "top_n_sigma": lambda v: rules.top_n_sigma(v, 1.0),
+    "typical": lambda v: rules.typical(v, 0.4),
+    "entmax": lambda v: rules.entmax(v, 1.5),
+    "p_less": lambda v: rules.p_less(v, norm=False),
+    "p_less norm": lambda v: rules.p_less(v, norm=True),
+    "min_k": lambda v: rules.min_k(v, 3.0),
+    "min_k of a wide floor": lambda v: rules.min_k(v, 70.0),
 }
 
 
@@ -143,3 +137,103 @@ def test_a_head_says_what_the_whole_row_says_or_that_it_is_too_short(name):
     assert (short.hi[whole.hi > head] >= head).all(), "a cut beyond the head must not look decided"
     if whole.lo is not None:
         assert torch.equal(short.lo[decided], whole.lo[decided])
+
+
+def log(*p: float) -> torch.Tensor:
+    return torch.tensor([p], dtype=torch.float64).log().float()
+
+
+def support(decoder: SamplingDecoder, rows: torch.Tensor) -> list[int]:
+    return (compute_dense_q(decoder, rows)[0] > 0).nonzero().squeeze(1).tolist()
+
+
+@pytest.mark.parametrize("size", [2, 3, 7, 50, 4099])
+def test_p_less_keeps_everything_of_a_uniform_row(size):
+    for norm in (False, True):
+        assert len(support(PLess(norm=norm), torch.zeros(1, size))) == size
+    assert support(PLess(), log(1.0, 0.0, 0.0)) == [0]
+
+
+def test_p_less_keeps_fewer_where_it_is_colder():
+    rows = torch.randn(20, 60, generator=torch.Generator().manual_seed(0)) * 2
+    sizes = [(compute_dense_q(PLess(temperature=t), rows) > 0).sum(-1) for t in (0.5, 1.0, 2.0)]
+    assert (sizes[0] <= sizes[1]).all()
+    assert (sizes[1] <= sizes[2]).all()
+    assert (compute_dense_q(PLess(), rows) > 0).sum() < (compute_dense_q(PLess(norm=True), rows) > 0).sum()
+
+
+def test_min_k_by_hand():
+    flat = torch.tensor([[0.3, 0.2, 0.1, 0.0]])  # equal drops: the first counts most; 3 / 0.3 asks for all
+    assert support(MinK(tau=0.0), flat) == [0]
+    assert support(MinK(tau=0.7), flat) == [0, 1]
+    assert support(MinK(), flat) == [0, 1, 2, 3]
+    assert support(MinK(tau=0.0), torch.zeros(1, 6)) == list(range(6))  # equal ones stay together
+    banned = torch.tensor([[5.0, 4.5, 4.0, 0.0, float("-inf")]])
+    assert support(MinK(), banned) == [0, 1, 2], "a forbidden token is no cliff"
+
+
+def test_min_k_does_not_move_with_temperature():
+    rows = torch.randn(50, 80, generator=torch.Generator().manual_seed(2)) * 3
+    kept = [compute_dense_q(MinK(tau=20.0, temperature=t), rows) > 0 for t in (0.5, 1.0, 8.0)]
+    assert (kept[0] == kept[1]).all()
+    assert (kept[1] == kept[2]).all()
+    before = compute_dense_q(MinK(tau=20.0, temperature=8.0, temperature_order="before"), rows) > 0
+    assert (before.sum(-1) >= kept[1].sum(-1)).all()
+    assert before.sum() > kept[1].sum(), "the floor counts in the logits that it sees"
+
+
+def test_xtc_by_hand():
+    row = log(0.6, 0.2, 0.1, 0.1)
+    np.testing.assert_allclose(
+        compute_dense_q(Xtc(threshold=0.15, probability=1.0), row)[0], [0, 0.5, 0.25, 0.25], atol=1e-6
+    )
+    np.testing.assert_allclose(
+        compute_dense_q(Xtc(threshold=0.15, probability=0.0), row)[0], [0.6, 0.2, 0.1, 0.1], atol=1e-6
+    )
+    half = [0.3, 0.35, 0.175, 0.175]  # the mean of both
+    np.testing.assert_allclose(compute_dense_q(Xtc(threshold=0.15), row)[0], half, atol=1e-6)
+    np.testing.assert_allclose(
+        compute_dense_q(Xtc(threshold=0.3), row)[0], [0.6, 0.2, 0.1, 0.1], atol=1e-6
+    )  # one alone reaches it
+    equal = compute_dense_q(Xtc(threshold=0.2, probability=1.0), log(0.25, 0.25, 0.25, 0.25))[0]
+    np.testing.assert_allclose(equal, [0, 0, 0, 1], atol=1e-6)  # of equal ones the last stays
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_xtc_of_probability_zero_applies_the_temperature_once(order):
+    row = log(0.6, 0.2, 0.1, 0.1)
+    decoder = Xtc(probability=0.0, temperature=0.5, temperature_order=order)
+    expected = np.array([36, 4, 1, 1]) / 42
+    np.testing.assert_allclose(compute_dense_q(decoder, row)[0], expected, atol=1e-6)
+    uniforms = (torch.arange(4200, dtype=torch.float64) + 0.5) / 4200
+    tokens, _, _ = draw_tokens(decoder, row.expand(4200, -1).contiguous(), uniforms)
+    np.testing.assert_allclose(np.bincount(tokens.numpy()) / 4200, expected, atol=1e-3)
+
+
+CASES = [
+    (PLess(), lambda z: oracle.p_less(z, norm=False)),
+    (PLess(norm=True), lambda z: oracle.p_less(z, norm=True)),
+    (PLess(temperature=2.0), lambda z: oracle.p_less(z / 2, norm=False)),
+    (MinK(), lambda z: oracle.min_k(z, 3.0)),
+    (MinK(tau=37.0), lambda z: oracle.min_k(z, 37.0)),
+    (MinK(tau=17.0, temperature=2.0, temperature_order="before"), lambda z: oracle.min_k(z / 2, 17.0)),
+    (Xtc(threshold=0.04), lambda z: oracle.xtc(z, 0.04, 0.5)),
+    (Xtc(threshold=0.01, probability=1.0), lambda z: oracle.xtc(z, 0.01, 1.0)),
+    (Xtc(threshold=0.03, probability=0.3, temperature=0.7), lambda z: oracle.xtc(z / 0.7, 0.03, 0.3)),
+    (
+        Xtc(threshold=0.03, temperature=0.7, temperature_order="after"),
+        lambda z: oracle.xtc(z, 0.03, 0.5, temperature=0.7),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("decoder", "by_hand"), CASES, ids=lambda c: getattr(c, "title", ""))
+def test_equals_the_definition(decoder, by_hand):
+    generator = torch.Generator().manual_seed(5)
+    for scale, ties in ((0.2, False), (1.0, False), (3.0, False), (2.0, True)):
+        rows = torch.randn(40, 50, generator=generator) * scale
+        if ties:
+            rows = rows.mul(2).round().div(2)
+            rows[:, 9] = float("-inf")
+        want = np.stack([by_hand(row) for row in rows.double().numpy()])
+        np.testing.assert_allclose(compute_dense_q(decoder, rows), want, atol=3e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from openended.harness.core.errors import DataError
 from openended.harness.core.io import write_json
 from openended.harness.core.metric_spec import Metric
 from openended.harness.core.types import MetricResult
-from openended.harness.report.cli import main
 from openended.harness.storage.record import RECORD, ResultRow, RunRecord, read_record, save_record
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
 from openended.metrics.distinct_n import DistinctN
@@ -151,13 +151,8 @@ def test_keys_and_homes_stay_out_of_a_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"schema": 3, "results": 3}', "\x00", "null", "[" * 900, '{"a":' * 300 + "1" + "}" * 300]
 )
-def test_the_report_of_a_damaged_record_ends_with_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
-) -> None:
+def test_a_file_that_is_no_record_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / RECORD).write_text(text)
-    assert main([str(tmp_path), "--out", str(tmp_path / "report")]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert said.err.startswith("openended report: ")
-    assert str(tmp_path / RECORD) in said.err
+    with pytest.raises(DataError, match=re.escape(str(tmp_path / RECORD))) as caught:
+        read_record(tmp_path)
+    assert "\n" not in str(caught.value)

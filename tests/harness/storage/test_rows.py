@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from openended.harness.core import signature
-from openended.harness.core.types import Example, Generation
+from openended.harness.core.types import Example, Generation, Ragged
 from openended.harness.storage import rows
-from openended.harness.storage.rows import Row, RowFile, write_examples, write_in_order, write_rows
+from openended.harness.storage.rows import Row, RowFile, join_ragged, write_examples, write_in_order, write_rows
 
 
 @pytest.fixture(autouse=True)
@@ -35,18 +36,12 @@ def test_the_bytes_are_those_of_rows_written_in_that_order_at_once(tmp_path):
         assert (tmp_path / "made").read_bytes() == (tmp_path / "want").read_bytes()
 
 
-def test_examples_too(tmp_path):
+def test_examples_are_written_in_a_new_order_too(tmp_path):
     made = [Example(str(i), "p", "h" * i, {"n": i}) for i in range(5)]
     write_examples(tmp_path / "a", made)
     write_in_order(tmp_path / "made", [tmp_path / "a"], [4, 0, 2, 1])
     write_examples(tmp_path / "want", [made[i] for i in (4, 0, 2, 1)])
     assert (tmp_path / "made").read_bytes() == (tmp_path / "want").read_bytes()
-
-
-def test_no_row_at_all(tmp_path):
-    write_rows(tmp_path / "a", [])
-    assert write_in_order(tmp_path / "made", [tmp_path / "a"], []) == 0
-    assert (tmp_path / "made").read_bytes() == (tmp_path / "a").read_bytes()
 
 
 def test_rows_are_read_a_few_at_a_time(tmp_path: Path):
@@ -71,3 +66,13 @@ def test_a_row_is_cut_where_it_stopped_at_the_length(tmp_path):
         tmp_path / "a", [replace(row(i), generation=replace(row(i).generation, stop=e)) for i, e in enumerate(ends)]
     )
     assert RowFile(tmp_path / "a").stops.tolist() == [False, True, False, True]
+
+
+rows_of_ints = st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=6)
+
+
+@given(rows_of_ints, rows_of_ints)
+def test_join_ragged_joins_rows(left, right):
+    n = min(len(left), len(right))
+    joined = join_ragged(Ragged.from_rows(left[:n], np.int32), Ragged.from_rows(right[:n], np.int32))
+    assert [row.tolist() for row in joined] == [a + b for a, b in zip(left[:n], right[:n], strict=True)]

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.core import temporary_files
-from openended.harness.core.errors import DataError, StoreError
-from openended.harness.core.io import write_text
+from openended.harness.core import DataError, StoreError, temporary_files, write_text
 from openended.harness.storage.folders import check_writable
 from openended.harness.storage.recipe import Recipe
 from openended.harness.storage.store import MANIFEST, Store, read_entry
@@ -33,55 +31,63 @@ def write(text: str):
     return build
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"stage": "t"},
-        {"version": 2},
-        {"spec": {"a": 2, "b": None}},
-        {"spec": {"a": 1, "b": 0}},
-        {"inputs": {"x": "01"}},
-    ],
-)
-def test_everything_in_the_recipe_moves_the_key(change):
-    assert recipe(**change).key != recipe().key
-
-
-def test_order_of_options_does_not_move_the_key():
+def test_the_key_depends_on_everything_in_the_recipe_but_the_order_of_options():
+    spec, inputs = [{"a": 2, "b": None}, {"a": 1, "b": 0}], [{"x": "01"}]
+    changed = [
+        recipe(stage="t"),
+        recipe(version=2),
+        *(recipe(spec=s) for s in spec),
+        *(recipe(inputs=i) for i in inputs),
+    ]
+    assert len({recipe().key, *(r.key for r in changed)}) == 6
     assert recipe(spec={"b": None, "a": 1}).key == recipe().key
 
 
-def test_made_once_then_found(tmp_path):
-    store = Store(tmp_path)
-    first = store.make(recipe(), write("one"))
+def test_an_entry_is_computed_once_and_equal_bytes_have_equal_content(tmp_path):
+    first = Store(tmp_path).make(recipe(), write("one"))
     second = Store(tmp_path).make(recipe(), write("another"))
     assert (first.computed, second.computed) == (True, False)
     assert second.content == first.content
     assert (second.path / "data.txt").read_text() == "one"
+    other = Store(tmp_path).make(recipe(version=2), write("one"))
+    assert other.key != first.key
+    assert other.content == first.content
 
 
-def test_equal_bytes_have_equal_content_whatever_made_them(tmp_path):
-    store = Store(tmp_path)
-    a = store.make(recipe(), write("same"))
-    b = store.make(recipe(version=2), write("same"))
-    assert a.key != b.key
-    assert a.content == b.content
+def edit_manifest(change):
+    def harm(folder: Path):
+        manifest = json.loads((folder / MANIFEST).read_text())
+        (folder / MANIFEST).write_text(json.dumps(manifest | change))
+
+    return harm
 
 
-def test_damaged_bytes_are_moved_aside_and_made_again(tmp_path, caplog):
+def write_manifest_bytes(text: str):
+    return lambda folder: (folder / MANIFEST).write_bytes(text.encode("latin1"))
+
+
+HARMS = {
+    "bytes": lambda folder: (folder / "data.txt").write_text("wrong"),
+    "no manifest": lambda folder: (folder / MANIFEST).unlink(),
+    **{f"manifest {text!r:.9}": write_manifest_bytes(text)
+       for text in ("{", "[]", "null", "3", '"x"', "[" * 100000, "9" * 5000, '{"digest": null}', "\xff")},
+    **{f"manifest with another {next(iter(change))}": edit_manifest(change)
+       for change in ({"meta": {"n": 2}}, {"key": "0" * 64}, {"files": {}}, {"recipe": {"stage": "s"}}, {"seconds": 9}, {"more": 1})},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
+def test_a_damaged_entry_is_moved_aside_and_computed_again(harm, tmp_path, caplog):
     entry = Store(tmp_path).make(recipe(), write("right"))
-    (entry.path / "data.txt").write_text("wrong")
+    harm(entry.path)
+    assert Store(tmp_path).find(recipe()) is None
+    assert [p.name for p in entry.path.parent.iterdir()] == [entry.key], "planning moves nothing"
     again = Store(tmp_path).make(recipe(), write("right"))
     assert again.computed
     assert (again.path / "data.txt").read_text() == "right"
-    assert (entry.path.with_name(entry.path.name + ".damaged-1") / "data.txt").read_text() == "wrong"
+    assert not Store(tmp_path).make(recipe(), write("right")).computed
+    assert sorted(p.name for p in entry.path.parent.iterdir()) == [entry.key, f"{entry.key}.damaged-1"]
     assert "damaged" in caplog.text
-
-
-def test_damaged_manifest_is_a_damaged_entry(tmp_path):
-    entry = Store(tmp_path).make(recipe(), write("right"))
-    (entry.path / MANIFEST).write_text("{")
-    assert Store(tmp_path).make(recipe(), write("right")).computed
 
 
 def test_failed_build_leaves_nothing(tmp_path):
@@ -111,23 +117,6 @@ def test_resumable_build_gets_its_folder_back(tmp_path):
     assert list(entry.files) == ["data.txt"]
 
 
-def test_a_deleted_manifest_heals_and_leaves_one_copy(tmp_path, caplog):
-    entry = Store(tmp_path).make(recipe(), write("x"))
-    (entry.path / MANIFEST).unlink()
-    assert Store(tmp_path).find(recipe()) is None
-    assert Store(tmp_path).make(recipe(), write("x")).computed
-    assert not Store(tmp_path).make(recipe(), write("x")).computed
-    assert sorted(p.name for p in entry.path.parent.iterdir()) == [entry.key, f"{entry.key}.damaged-1"]
-    assert "damaged" in caplog.text
-
-
-def test_planning_moves_nothing(tmp_path):
-    entry = Store(tmp_path).make(recipe(), write("right"))
-    (entry.path / "data.txt").write_text("wrong")
-    assert Store(tmp_path).find(recipe()) is None
-    assert [p.name for p in entry.path.parent.iterdir()] == [entry.key]
-
-
 def test_swapped_entries_are_not_believed(tmp_path, caplog):
     """Every byte agrees with its manifest, and each is the other's."""
     one = Store(tmp_path).make(recipe(), write("one"))
@@ -148,25 +137,6 @@ def test_an_entry_of_another_stage_is_not_believed(tmp_path):
     one.path.rename(place)
     with pytest.raises(DataError, match="in the wrong folder"):
         read_entry(place)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"meta": {"n": 2}}, {"key": "0" * 64}, {"files": {}}, {"recipe": {"stage": "s"}}, {"seconds": 9}, {"more": 1}],
-)
-def test_an_edited_manifest_is_not_believed(change, tmp_path):
-    entry = Store(tmp_path).make(recipe(), write("x"))
-    manifest = json.loads((entry.path / MANIFEST).read_text())
-    (entry.path / MANIFEST).write_text(json.dumps(manifest | change))
-    assert Store(tmp_path).find(recipe()) is None
-    assert Store(tmp_path).make(recipe(), write("x")).computed
-
-
-@pytest.mark.parametrize("text", ["[]", "null", "3", '"x"', "[" * 100000, "9" * 5000, '{"digest": null}', "\xff"])
-def test_a_manifest_of_another_shape_is_damage(text, tmp_path):
-    entry = Store(tmp_path).make(recipe(), write("x"))
-    (entry.path / MANIFEST).write_bytes(text.encode("latin1"))
-    assert Store(tmp_path).make(recipe(), write("x")).computed
 
 
 def test_a_partial_folder_that_is_a_link_is_refused_and_its_target_stays(tmp_path):

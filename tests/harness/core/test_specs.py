@@ -1,0 +1,177 @@
+"""Specs, the registry, names of options and signatures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import pytest
+
+from openended.harness.core import (
+    Metric,
+    Spec,
+    SpecError,
+    build,
+    build_signature,
+    canonicalize,
+    coerce,
+    compare_signatures,
+    construct,
+    load_members,
+    option,
+    parse_signature,
+    ranged,
+    read_node,
+    register,
+    resolve_metric_names,
+)
+from openended.harness.core.spec import REQUIRED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toy(Spec):
+    group: ClassVar[str] = "toy"
+    name: ClassVar[str] = "toy"
+    version: ClassVar[int] = 3
+
+    p: float = ranged(0.5, "(0, 1]", "a number in (0, 1]")
+    kind: Literal["a", "b"] = "a"
+    orders: tuple[int, ...] = ranged((1, 2), "[1, inf)", "numbers of at least 1")
+    limit: int | None = ranged(None, "[2, 9)", "2 to 8, or null")
+    on: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Small(Toy):
+    """A subclass that changes a default keeps the rule of the option."""
+
+    p: float = 0.1
+    path: str = option(REQUIRED, str.strip, "a path")
+
+
+def test_spec_fits_yaml_values_to_its_annotations():
+    made = Toy(p=1, orders=[3], limit=None)
+    assert made.p == 1.0
+    assert isinstance(made.p, float)
+    assert made.orders == (3,)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"p": "x"}, "toy.p: expected float, got 'x'"),
+        ({"p": True}, "toy.p: expected float"),
+        ({"p": 1.5}, r"toy.p: expected a number in \(0, 1\], got 1.5"),
+        ({"p": 0}, r"toy.p: expected a number in \(0, 1\], got 0.0"),
+        ({"p": float("nan")}, r"toy.p: expected a number in \(0, 1\], got nan"),
+        ({"orders": [1, 0]}, r"toy.orders: expected numbers of at least 1, got \(1, 0\)"),
+        ({"limit": 1}, "toy.limit: expected 2 to 8, or null, got 1"),
+        ({"limit": 9}, "toy.limit: expected 2 to 8, or null, got 9"),
+        ({"kind": "c"}, "toy.kind: expected one of a, b, got 'c'"),
+        ({"orders": ["x"]}, r"toy.orders\[0\]: expected int"),
+        ({"limit": 1.5}, "toy.limit: expected int or null"),
+        ({"on": 1}, "toy.on: expected bool"),
+    ],
+)
+def test_spec_refuses_by_name_value_and_what_is_accepted(options, message):
+    with pytest.raises(SpecError, match=message):
+        Toy(**options)
+
+
+def test_declared_rules_accept_both_closed_ends_and_null():
+    assert Toy(p=1, orders=[1], limit=2).limit == 2
+    assert Toy(limit=8).limit == 8
+    assert Toy(orders=[]).limit is None
+
+
+@pytest.mark.parametrize("options", [{"p": 2, "path": "a"}, {"path": " "}])
+def test_a_subclass_keeps_declared_rules_and_adds_its_own(options):
+    assert Small(path="a").p == 0.1
+    with pytest.raises(SpecError):
+        Small(**options)
+    with pytest.raises(TypeError, match="path"):
+        Small()
+
+
+def test_construct_suggests_the_nearest_option():
+    with pytest.raises(SpecError, match="no option 'limt'; did you mean 'limit'"):
+        construct(Toy, {"limt": 3}, "toy")
+
+
+def test_build_refuses_targets_that_are_not_registered():
+    with pytest.raises(SpecError, match="is not a registered metric"):
+        build("metric", {"_target_": "os.system"})
+    with pytest.raises(SpecError, match="no module"):
+        build("metric", {"_target_": "openended.metrics.nothing.Nothing"})
+
+
+def test_a_name_is_held_by_one_class():
+    held = next(iter(load_members("metric").values()))
+    with pytest.raises(SpecError, match="taken by"):
+        register("metric")(type("Other", (Metric,), {"name": held.name}))
+
+
+def test_signature_holds_every_field_and_fact():
+    text = build_signature(Toy(limit=4), {"n": "5/5"})
+    assert text == "toy|v:3|p:0.5|kind:a|orders:1+2|limit:4|on:no|n:5/5"
+    assert parse_signature(text)["orders"] == "1+2"
+    assert compare_signatures(text, build_signature(Toy(), {"n": "5/5"})) == ["limit"]
+
+
+def test_canonical_writes_defaults_out_and_refuses_what_json_cannot_say():
+    assert canonicalize(Toy()) == {"group": "toy", "name": "toy", "version": 3, "p": 0.5, "kind": "a", "orders": [1, 2],
+                                "limit": None, "on": False}  # fmt: skip
+    with pytest.raises(TypeError, match="no canonical form"):
+        canonicalize(float("nan"))
+    with pytest.raises(TypeError, match="no canonical form"):
+        canonicalize(object())
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "made"),
+    [
+        (3, float, 3.0),
+        ([1, 2], tuple[float, ...], (1.0, 2.0)),
+        (None, int | None, None),
+        ("auto", int | Literal["auto"], "auto"),
+        ({"a": 1}, Any, {"a": 1}),
+    ],
+)
+def test_fits(value, hint, made):
+    found = coerce(value, hint, "x.y")
+    assert found == made
+    assert type(found) is type(made)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "message"),
+    [
+        (True, int, "x.y: expected int, got True"),
+        ("a", Literal["b", "c"], "x.y: expected one of b, c, got 'a'"),
+        (True, Literal[1, 2], "x.y: expected one of 1, 2, got True"),
+        ("a", int | None, "x.y: expected int or null, got 'a'"),
+        ([1, "b"], tuple[int, ...], r"x.y\[1\]: expected int, got 'b'"),
+    ],
+)
+def test_refuses(value, hint, message):
+    with pytest.raises(SpecError, match=message):
+        coerce(value, hint, "x.y")
+
+
+def test_a_set_stands_for_its_metrics_each_once_and_sorted():
+    assert resolve_metric_names(["text", "zipf", "mauve"]) == [
+        "compression_ratio", "distinct_n", "entropy", "length", "mauve", "repetition", "self_bleu", "zipf",
+    ]  # fmt: skip
+    assert set(resolve_metric_names(["text", "two_sample"])) < set(resolve_metric_names(["all"]))
+
+
+def test_a_node_is_what_the_yaml_says():
+    assert read_node("scorer", "docs-m")["path"] == "bundled:docs-m"
+    assert read_node("scorer", "none") == {}
+
+
+def test_unknown_names_are_refused_with_the_nearest():
+    with pytest.raises(SpecError, match="no metric 'tex'; did you mean 'text'"):
+        resolve_metric_names(["tex"])
+    with pytest.raises(SpecError, match="no scorer 'docs-k'; did you mean"):
+        read_node("scorer", "docs-k")
