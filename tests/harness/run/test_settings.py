@@ -11,9 +11,8 @@ from dataclasses import replace
 import pytest
 
 from openended.harness.app.commands.score import convert_preset
-from openended.harness.core.catalogue import list_bundled_choices
+from openended.harness.core.catalogue import list_bundled_choices, read_node
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.names import read_node
 from openended.harness.core.registry import load_members
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.dataset import NO_TOKENIZER, load_dataset
