@@ -32,7 +32,7 @@ class Mirostat(SamplingDecoder):
     candidates: int = ranged(100, "[2, 512]", "an integer from 2 to 512")
     algorithm: Literal["top_k", "threshold"] = "top_k"  # the paper's; "threshold" is llama.cpp's second form
     temperature_order: Literal["before", "after"] = option(
-        "before", "before".__eq__, "'before' for a steered truncation"
+        "before", lambda order: order == "before", "'before' for a steered truncation"
     )
 
     def truncate(self, ranked: DescendingLogits) -> Truncation:

@@ -177,7 +177,7 @@ class Entmax(SamplingDecoder):
     # Martins et al. 2020: 1.2 for language modeling on WikiText
     alpha: float = ranged(1.2, "[1.01, 4]", "a number in [1.01, 4]; 1 is `ancestral`")
     temperature_order: Literal["before", "after"] = option(
-        "before", "before".__eq__, "'before': entmax has no cut to follow"
+        "before", lambda order: order == "before", "'before': entmax has no cut to follow"
     )
 
 
