@@ -1,143 +1,237 @@
-"""The docs task on made-up passages; the extraction itself is tested in test_docstrings."""
+"""The docs task: what the corpus keeps and drops, that nothing leaks between splits, and how passages become examples."""
 
-from __future__ import annotations
-
-from collections import Counter
-from pathlib import Path
-from typing import Any
+import dataclasses
+import sys
+from itertools import combinations
 
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.tasks import _docstrings
+from openended.tasks import _docstrings, docs
+from openended.tasks._docstrings import (
+    DEFAULT_PACKAGES,
+    TEST_SHARE,
+    VALID_SHARE,
+    Passage,
+    fingerprint,
+    load_passages,
+    package_versions,
+    split_of,
+)
+from openended.tasks._prose import prose_paragraphs
 from openended.tasks.docs import Docs
+from tests.tasks.reading import read, read_counted
 
-LONG = " ".join(f"w{i}" for i in range(70)) + "."
-
-
-def passage(identity: str, text: str, split: Any = "test") -> _docstrings.Passage:
-    return _docstrings.Passage(identity, "numpy", "numpy.linalg", text, split)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path))
-    return tmp_path / "docs"
+NUMPY_STYLE = '''
+"""Mixing of colours, as painters do it."""
+# Not a docstring.
+"""Nor is this string one, although it is a sentence."""
 
 
-def words(**change: Any) -> Docs:
-    return Docs(**{"prompt_unit": "words", "prompt_length": 12} | change)
+def mix(a, b):
+    """Mix two colours of the same *family*.
+
+    The result of `a` and ``b`` is computed in linear light [1]_, which
+    is what :func:`~paint.blend` and :class:`the palette <paint.Palette>`
+    do as well. It is written as::
+
+        mix(red, blue)
+
+    Parameters
+    ----------
+    a : Colour
+        The first colour of the mixture.
+    b : Colour
+        The second colour of the mixture.
+
+    Notes
+    -----
+    Light is additive, pigments are not.
+
+    ====== =====
+    Colour Shade
+    ====== =====
+    Red.   Dark.
+    ====== =====
+
+    .. versionadded:: 1.2
+       The function was new in this version.
+
+    .. note::
+       Old screens need a correction before they show this.
+
+    Examples
+    --------
+    The simplest mixture has two primary colours:
+
+    >>> mix(red, blue)
+    The doctest prints a sentence.
+
+    References
+    ----------
+    .. [1] Somebody wrote a book about it.
+    """
+
+    def helper():
+        """Convert one colour to linear light."""
+
+
+class Palette:
+    if True:
+        def take(self):
+            """Take a colour from the palette."""
+    else:
+        def take(self):
+            """Take any colour that is left over."""
+'''
+
+GOOGLE_STYLE = '''
+def dry(paint):
+    r"""Wait until the paint is dry.
+
+    Args:
+        paint: This is the paint that has to dry.
+
+    Returns:
+        How long it took in hours.
+
+    https://example.org/paint
+
+    this paragraph starts like a fragment of code.
+
+    The volume is \\\\(x^2\\\\) for a square of paint.
+
+    - The first item is a sentence.
+    - So is the second one of them.
+    """
+'''
 
 
 @pytest.fixture
-def corpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    passages = [passage(f"docs/m/f{i}/0", f"P{i} {LONG}") for i in range(9)]
-    passages += [passage("docs/m/short/0", "Too short."), passage("docs/m/train/0", LONG, "train")]
-    monkeypatch.setattr(_docstrings, "load_passages", lambda **_: passages)
+def tree(tmp_path, monkeypatch):
+    """A package `hues` of a dozen modules, importable and yet failing if it is imported."""
+    files = {
+        "__init__.py": 'raise RuntimeError("imported")\n',
+        "mixing.py": NUMPY_STYLE,
+        "drying.py": GOOGLE_STYLE,
+        "broken.py": 'def f(:\n    """This file is not valid Python."""\n',
+        "tests/test_mixing.py": '"""Tests are never part of the corpus."""\n',
+        "test_alone.py": '"""Tests are never part of the corpus at all."""\n',
+        "a_copy.py": '"""Mixing of Colours as painters do it!"""\n',
+    }
+    for number in range(40):
+        text = f"Shade number {'x' * number} is one of many. Everybody likes it."
+        files[f"shades/s{number:02}.py"] = f'"""{text}\n\nAll shades are sold in tins.\n"""\n'
+    root = tmp_path / "site"
+    for name, content in files.items():
+        path = root / "hues" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    monkeypatch.syspath_prepend(str(root))
+    return root / "hues"
 
 
-@pytest.mark.usefixtures("corpus")
-def test_prompt_and_human_are_the_passage() -> None:
-    skipped: Counter[str] = Counter()
-    examples = list(words().examples(None, skipped))
-    assert len(examples) == 9
-    assert skipped == {"shorter than 60 words": 1}
-    for example in examples:
-        assert len(example.prompt.split()) == 12
-        assert example.human.startswith(" w11")
-        assert (example.prompt + example.human).endswith(LONG)
-        assert example.meta["package"] == "numpy"
+@pytest.fixture
+def passages(tree):
+    return {p.id: p for p in load_passages(packages=("hues",))}
 
 
-@pytest.mark.usefixtures("corpus")
-def test_order_depends_on_ids_alone() -> None:
-    ids = [e.id for e in words().examples(None, Counter())]
-    assert ids != sorted(ids)
-    assert ids == [e.id for e in words(prompt_length=3).examples(None, Counter())]
-    fewer = [e.id for e in words(min_words=71).examples(None, Counter())]
-    assert fewer == ids
+def test_prose_is_kept_under_the_name_of_its_definition(passages):
+    assert passages["docs/hues.mixing/mix/0"].text == (
+        "Mix two colours of the same family. "
+        "The result of a and b is computed in linear light, which is what paint.blend and "
+        "the palette do as well. "
+        "Light is additive, pigments are not. "
+        "Old screens need a correction before they show this."
+    )
+    assert passages["docs/hues.drying/dry/0"].text == "Wait until the paint is dry."
+    assert passages["docs/hues.mixing/mix.helper/0"].text == "Convert one colour to linear light."
+    assert passages["docs/hues.mixing/Palette.take/0"].text == "Take a colour from the palette."
+    assert passages["docs/hues.mixing/Palette.take/1"].text == "Take any colour that is left over."
+    assert not [p for p in passages.values() if "test" in p.module or "broken" in p.module]
+    assert "hues" not in sys.modules
 
 
-@pytest.mark.usefixtures("corpus")
-def test_splits_are_kept_apart() -> None:
-    assert [e.id for e in words(split="train").examples(None, Counter())] == ["docs/m/train/0"]
+def test_a_paragraph_is_kept_once_and_the_first_module_wins(passages):
+    # `a_copy` differs in case and punctuation only, and comes first by name.
+    assert "docs/hues.a_copy/__doc__/0" in passages
+    assert "docs/hues.mixing/__doc__/0" not in passages
+    holders = [p.id for p in passages.values() if "sold in tins" in p.text]
+    assert holders == ["docs/hues.shades.s00/__doc__/0"]
 
 
-@pytest.mark.usefixtures("corpus")
-def test_the_passages_are_kept_and_verified(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = list(words().examples(None, Counter()))
-    (kept,) = cache.iterdir()
-    parsed = _docstrings.load_passages()
-    calls: list[int] = []
-
-    def load(**_: Any) -> list[_docstrings.Passage]:
-        calls.append(1)
-        return parsed
-
-    monkeypatch.setattr(_docstrings, "load_passages", load)
-    assert list(words().examples(None, Counter())) == first
-    assert not calls
-    for broken in (kept.read_text().replace("w1 ", "x1 ", 1), "", "no json", "[1]\n[2]\n"):
-        kept.write_text(broken)
-        assert list(words().examples(None, Counter())) == first
-    assert len(calls) == 4
+def test_no_sentence_is_in_two_splits(passages):
+    sentences = {"train": set(), "valid": set(), "test": set()}
+    for passage in passages.values():
+        assert passage.split == split_of(passage.package, passage.module)
+        sentences[passage.split].add(passage.text.split(". ")[0])
+    assert all(sentences[split] for split in ("train", "test"))
+    for one, other in combinations(sentences.values(), 2):
+        assert not one & other
 
 
-@pytest.mark.usefixtures("corpus")
-def test_a_cache_that_cannot_be_written_does_no_harm(cache: Path) -> None:
-    cache.write_text("a file where a folder should be")
-    assert len(list(words().examples(None, Counter()))) == 9
+def test_split_is_stable_and_has_its_shares():
+    splits = [split_of("package", f"package.module{number}") for number in range(4000)]
+    # Three standard deviations of a share near a quarter over 4,000 draws: 0.02.
+    assert splits.count("test") / 4000 == pytest.approx(TEST_SHARE, abs=0.022)
+    assert splits.count("valid") / 4000 == pytest.approx(VALID_SHARE, abs=0.011)
+    # Frozen: the bundled models were trained on the split that this hash gives.
+    assert [split_of("scipy", f"scipy.{name}") for name in "abcd"] == ["test", "train", "test", "train"]
 
 
-def test_fingerprint_is_cheap_and_moves_with_the_installed_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: Any) -> Any:
-        raise AssertionError("planning must not parse the corpus")
+def test_the_fingerprint_is_that_of_the_content_and_workers_change_nothing(tree):
+    before = load_passages(packages=("hues",))
+    assert load_passages(packages=("hues",), workers=2) == before
+    assert len({p.id for p in before}) == len(before)
+    assert fingerprint(before) == fingerprint(before[::-1])
+    moved = [dataclasses.replace(before[0], split="valid"), *before[1:]]
+    assert fingerprint(moved) != fingerprint(before)
+    (tree / "drying.py").write_text('"""Wait until the paint is very dry."""\n')
+    assert fingerprint(load_passages(packages=("hues",))) != fingerprint(before)
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        load_passages(packages=("no_such_package",))
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        load_passages(workers=0)
+    assert set(package_versions(("python", "numpy"))) == {"python", "numpy"}
+    assert "python" in DEFAULT_PACKAGES
 
-    monkeypatch.setattr(_docstrings, "load_passages", refuse)
-    first = Docs().fingerprint()
-    assert first == Docs(min_words=80).fingerprint()
-    assert len(first) == 64
-    from openended.tasks import docs
 
-    monkeypatch.setattr(docs, "_describe_installed", lambda package: f"{package} 0.0.0")
-    assert Docs().fingerprint() != first
-
-
-def test_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_docstrings, "DEFAULT_PACKAGES", ("no_such_package_here",))
-    with pytest.raises(DataError, match="no_such_package_here is not installed"):
-        Docs().fingerprint()
+def test_attached_docstrings_are_read(tree):
+    (tree / "drying.py").write_text(
+        'add_docstr(hues.dry, r"""dry(paint)\n\nDries the paint of a wall.""")\n'
+        'add_newdoc("hues.core", "wet", """Wets the paint of a wall.""")\n'
+        'print("""Prints are no documentation at all.""")\n'
+    )
+    attached = {p.id: p.text for p in load_passages(packages=("hues",)) if p.module == "hues.drying"}
+    assert attached == {
+        "docs/hues.drying/hues.dry/0": "Dries the paint of a wall.",
+        "docs/hues.drying/wet/0": "Wets the paint of a wall.",
+    }
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("docstring", "expected"),
     [
-        ({"prompt_length": 0}, "prompt_length"),
-        ({"min_words": 12}, "more than prompt_length"),
-        ({"split": "dev"}, "split"),
+        ("", []),
+        ("Too short here.", []),
+        ("No full stop at the end", []),
+        ("A line that leads to code:\n\n    x = f(y)", []),
+        ("One whole sentence stays. The next one leads to code::\n\n    x = f(y)", ["One whole sentence stays."]),
+        ("A\nheading of a text\n=================\n\nThe text below is kept.",
+         ["The text below is kept."]),
+        ("x : int\n    A parameter without any section.\n\nAfter it the prose goes on.",
+         ["After it the prose goes on."]),
+        ("Some prose stands first.\n>>> f(x)\nThe output is a sentence.\n\nSome prose stands last.",
+         ["Some prose stands first.", "Some prose stands last."]),
+        ("See [`Model`] and [the guide](https://example.org/guide) for more.",
+         ["See Model and the guide for more."]),
+        ("Note:\n    An indented note is prose.\n\nBack at the old margin now.",
+         ["An indented note is prose.", "Back at the old margin now."]),
+        ("```python\nThis is a comment.\n```", []),
     ],
-)
-def test_wrong_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        Docs(**options)
-
-
-class Letters:
-    """A tokenizer of four letters a token."""
-
-    def encode(self, text: str) -> list[int]:
-        return [int.from_bytes(text[i : i + 4].encode(), "big") for i in range(0, len(text), 4)]
-
-    def decode(self, ids: Any) -> str:
-        return b"".join(i.to_bytes(4, "big").lstrip(b"\0") for i in ids).decode()
-
-
-@pytest.mark.usefixtures("corpus")
-def test_prompts_of_the_models_tokens_have_one_length() -> None:
-    assert Docs().needs_tokenizer()
-    examples = list(Docs().examples(Letters(), Counter()))
-    assert {len(Letters().encode(e.prompt)) for e in examples} == {20}
-    assert all((e.prompt + e.human).endswith(LONG) for e in examples)
+)  # fmt: skip
+def test_prose_of_one_docstring(docstring, expected):
+    assert prose_paragraphs(docstring) == expected
 
 
 # A small package whose passages are written out, so that a change of the extraction shows.
@@ -184,13 +278,112 @@ PASSAGES = [
 ]
 
 
-def test_the_extraction_of_this_version_gives_these_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_extraction_of_this_version_gives_these_passages(tmp_path, monkeypatch):
     """If it gives others, `docs.EXTRACTION` must change, and with it the keys of all runs on the task."""
     package = tmp_path / "made_up"
     package.mkdir()
     (package / "__init__.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
-    passages = _docstrings.load_passages(packages=("made_up",))
-    assert [(p.id, p.text) for p in passages] == PASSAGES
-    assert {p.split for p in passages} == {"test"}
-    assert _docstrings.fingerprint(passages)[:16] == "7fd026503a77a120"
+    extracted = load_passages(packages=("made_up",))
+    assert [(p.id, p.text) for p in extracted] == PASSAGES
+    assert {p.split for p in extracted} == {"test"}
+    assert fingerprint(extracted)[:16] == "7fd026503a77a120"
+
+
+# the task
+
+LONG = " ".join(f"w{i}" for i in range(70)) + "."
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    """Made-up passages in place of the installed ones; returns how often they were parsed."""
+    monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path))
+    texts = {f"f{i}": f"P{i} {LONG}" for i in range(9)} | {"short": "Too short.", "train": LONG}
+    made_up = [
+        Passage(f"docs/m/{name}/0", "numpy", "numpy.linalg", text, "train" if name == "train" else "test")
+        for name, text in texts.items()
+    ]
+    calls = []
+
+    def load(**_):
+        calls.append(1)
+        return made_up
+
+    monkeypatch.setattr(_docstrings, "load_passages", load)
+    return calls
+
+
+def by_words(**change):
+    return Docs(**{"prompt_unit": "words", "prompt_length": 12} | change)
+
+
+@pytest.mark.usefixtures("corpus")
+def test_prompt_and_human_are_the_passage():
+    examples, skipped = read_counted(by_words())
+    assert len(examples) == 9
+    assert skipped == {"shorter than 60 words": 1}
+    for example in examples:
+        assert len(example.prompt.split()) == 12
+        assert example.human.startswith(" w11")
+        assert (example.prompt + example.human).endswith(LONG)
+        assert example.meta == {"package": "numpy", "words": 71}
+    ids = [e.id for e in examples]
+    assert ids != sorted(ids)
+    assert ids == [e.id for e in read(by_words(prompt_length=3))] == [e.id for e in read(by_words(min_words=71))]
+    assert [e.id for e in read(by_words(split="train"))] == ["docs/m/train/0"]
+    assert {text for _, text in by_words().documents(skipped)} == {e.prompt + e.human for e in examples}
+
+
+def test_the_passages_are_cached_and_verified(tmp_path, corpus):
+    first = read(by_words())
+    (cached,) = (tmp_path / "docs").iterdir()
+    assert read(by_words()) == first
+    assert len(corpus) == 1
+    for broken in (cached.read_text().replace("w1 ", "x1 ", 1), "", "no json", "[1]\n[2]\n"):
+        cached.write_text(broken)
+        assert read(by_words()) == first
+    assert len(corpus) == 5
+
+
+@pytest.mark.usefixtures("corpus")
+def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path):
+    (tmp_path / "docs").write_text("a file where a folder should be")
+    assert len(read(by_words())) == 9
+
+
+def test_the_tasks_fingerprint_is_cheap_and_moves_with_the_installed_versions(corpus, monkeypatch):
+    first = Docs().fingerprint()
+    assert first == Docs(min_words=80).fingerprint()
+    assert len(first) == 64
+    assert not corpus, "planning must not parse the corpus"
+    monkeypatch.setattr(docs, "_describe_installed", lambda package: f"{package} 0.0.0")
+    assert Docs().fingerprint() != first
+    monkeypatch.undo()
+    monkeypatch.setattr(_docstrings, "DEFAULT_PACKAGES", ("no_such_package_here",))
+    with pytest.raises(DataError, match="no_such_package_here is not installed"):
+        Docs().fingerprint()
+
+
+@pytest.mark.parametrize("options", [{"prompt_length": 0}, {"min_words": 12}, {"split": "dev"}])
+def test_wrong_options(options):
+    with pytest.raises(SpecError, match=next(iter(options))):
+        Docs(**options)
+
+
+class Letters:
+    """A tokenizer of four letters per token."""
+
+    def encode(self, text):
+        return [int.from_bytes(text[i : i + 4].encode(), "big") for i in range(0, len(text), 4)]
+
+    def decode(self, ids):
+        return b"".join(i.to_bytes(4, "big").lstrip(b"\0") for i in ids).decode()
+
+
+@pytest.mark.usefixtures("corpus")
+def test_prompts_of_the_models_tokens_have_one_length():
+    assert Docs().needs_tokenizer()
+    examples = read(Docs(), Letters())
+    assert {len(Letters().encode(e.prompt)) for e in examples} == {20}
+    assert all((e.prompt + e.human).endswith(LONG) for e in examples)

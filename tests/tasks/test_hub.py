@@ -1,102 +1,101 @@
 """Datasets of the hub: a local folder for the reading, a stand-in for the hub's answers."""
 
-from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.tasks.hub import Hub
 from tests.helpers import write_jsonl
+from tests.tasks.reading import read, read_counted
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    place = tmp_path / "set"
-    place.mkdir()
+def folder(tmp_path):
     rows = [{"key": f"k{i}", "text": f"one two three four {i}", "q": f"Q{i}", "a": f" A{i}"} for i in range(20)]
     rows += [{"key": "k20", "text": None, "q": "Q", "a": None}, {"key": "k21", "text": "one", "q": None, "a": "A"}]
-    write_jsonl(place / "test.jsonl", rows)
-    return str(place)
-
-
-def hub(folder: str, **options: Any) -> Hub:
-    return Hub(**{"path": folder, "prompt_unit": "words", "prompt_length": 2, "max_length": None, **options})
+    (tmp_path / "set").mkdir()
+    write_jsonl(tmp_path / "set" / "test.jsonl", rows)
+    return tmp_path / "set"
 
 
 @pytest.fixture
-def quiet(monkeypatch: pytest.MonkeyPatch, folder: str) -> Any:
-    """Reads the folder without the cache of the real home."""
+def dataset(folder, monkeypatch):
+    """The folder, read without the cache of the real home."""
     datasets = pytest.importorskip("datasets")
-    load = datasets.load_dataset
-    cache = str(Path(folder).parent / "cache")
+    load, cache = datasets.load_dataset, str(folder.parent / "cache")
     datasets.disable_progress_bars()
-
-    def loaded(*args: Any, **kwargs: Any) -> Any:
-        return load(*args, cache_dir=cache, **kwargs)
-
-    monkeypatch.setattr(datasets, "load_dataset", loaded)
-    return loaded
+    monkeypatch.setenv("HF_DATASETS_CACHE", cache)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *args, **more: load(*args, cache_dir=cache, **more))
+    return folder
 
 
-@pytest.mark.usefixtures("quiet")
-def test_a_text_field_is_cut(folder: str) -> None:
-    skipped: Counter[str] = Counter()
-    made = list(hub(folder).examples(None, skipped))
-    assert len(made) == 20
-    assert all(e.prompt == "one two" and e.human.startswith(" three four") for e in made)
-    assert skipped == {"text is null": 1, "no longer than 2 words": 1}
-    by_file = list(hub(folder, order="file", id_field="key").examples(None, Counter()))
-    assert [e.id for e in by_file] == [f"hub/k{i}" for i in range(20)]
-    assert [e.human for e in by_file] != [e.human for e in made]
-
-
-@pytest.mark.usefixtures("quiet")
-def test_two_fields(folder: str) -> None:
-    skipped: Counter[str] = Counter()
-    task = hub(folder, text_field=None, prompt_field="q", human_field="a", order="file")
-    made = list(task.examples(None, skipped))
-    assert not task.needs_tokenizer()
-    assert (made[3].prompt, made[3].human) == ("Q3", " A3")
-    assert skipped == {"a is null": 1, "q is no text": 1}
-
-
-@pytest.mark.usefixtures("quiet")
-def test_what_is_not_there_is_a_one_line_error(folder: str) -> None:
-    with pytest.raises(DataError, match="no field 'txt'; did you mean 'text'"):
-        list(hub(folder, text_field="txt").examples(None, Counter()))
-    with pytest.raises(DataError, match="split dev: cannot be loaded") as caught:
-        list(hub(folder, split="dev").examples(None, Counter()))
-    assert "\n" not in str(caught.value)
-
-
-def test_a_folders_fingerprint_is_its_content(folder: str) -> None:
-    first = hub(folder).fingerprint()
-    assert first != hub(folder, split="train").fingerprint()
-    with (Path(folder) / "test.jsonl").open("a") as handle:
-        handle.write("{}\n")
-    assert hub(folder).fingerprint() != first
-
-
-def test_a_revision_is_resolved_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def answers(monkeypatch):
+    """What the hub answers when it is asked for a commit, in order: a commit, None or an error."""
     import huggingface_hub
 
     for name in ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
-    answers = [COMMIT, "f" * 40]
+    planned = []
 
     class Api:
-        def dataset_info(self, dataset: str, revision: str | None) -> Any:
-            return type("Info", (), {"sha": answers.pop(0)})
+        def dataset_info(self, dataset, revision):
+            answer = planned.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return SimpleNamespace(sha=answer)
 
-    loaded: list[Any] = []
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    return planned
+
+
+def hub(folder, **options):
+    return Hub(**{"path": str(folder), "prompt_unit": "words", "prompt_length": 2, "max_length": None, **options})
+
+
+def test_a_text_field_is_cut(dataset):
+    examples, skipped = read_counted(hub(dataset))
+    assert len(examples) == 20
+    assert all(e.prompt == "one two" and e.human.startswith(" three four") for e in examples)
+    assert skipped == {"text is null": 1, "no longer than 2 words": 1}
+    by_file = read(hub(dataset, order="file", id_field="key"))
+    assert [e.id for e in by_file] == [f"hub/k{i}" for i in range(20)]
+    assert [e.human for e in by_file] != [e.human for e in examples]
+    assert dict(hub(dataset).documents(Counter()))["000021"] == "one"
+
+
+def test_two_fields(dataset):
+    task = hub(dataset, text_field=None, prompt_field="q", human_field="a", order="file")
+    examples, skipped = read_counted(task)
+    assert not task.needs_tokenizer()
+    assert Hub(path="x/y").needs_tokenizer()
+    assert (examples[3].prompt, examples[3].human) == ("Q3", " A3")
+    assert skipped == {"a is null": 1, "q is no text": 1}
+
+
+def test_what_is_missing_is_a_one_line_error(dataset):
+    with pytest.raises(DataError, match="no field 'txt'; did you mean 'text'"):
+        read(hub(dataset, text_field="txt"))
+    with pytest.raises(DataError, match="split dev: cannot be loaded") as caught:
+        read(hub(dataset, split="dev"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folders_fingerprint_is_its_content(folder):
+    first = hub(folder).fingerprint()
+    assert first != hub(folder, split="train").fingerprint()
+    with (folder / "test.jsonl").open("a") as handle:
+        handle.write("{}\n")
+    assert hub(folder).fingerprint() != first
+
+
+def test_a_revision_is_resolved_once_and_kept(tmp_path, monkeypatch, answers):
+    answers += [COMMIT, "f" * 40]
+    loaded = []
     monkeypatch.setattr(Hub, "_load", lambda self, commit: loaded.append(commit))
     task = Hub(path="some/set", cache_dir=str(tmp_path))
     with pytest.raises(DataError, match=r"some/set was never fetched here.*https://huggingface\.co/datasets/some/set"):
@@ -113,18 +112,11 @@ def test_a_revision_is_resolved_once_and_kept(tmp_path: Path, monkeypatch: pytes
         Hub(path="some/set", revision="v2", cache_dir=str(tmp_path), offline=True).fetch()
 
 
-def test_a_hub_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-
-    class Api:
-        def dataset_info(self, *_: Any, **__: Any) -> Any:
-            raise ConnectionError("no route\nto host")
-
-    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    for name in ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(DataError, match=r"does not answer for it \(no route\)"):
-        Hub(path="some/set", cache_dir=str(tmp_path)).fetch()
+def test_a_hub_that_does_not_answer(tmp_path, answers):
+    answers += [ConnectionError("no route\nto host"), None]
+    for message in (r"does not answer for it \(no route\)", r"names no commit; set task\.revision"):
+        with pytest.raises(DataError, match=message):
+            Hub(path="some/set", cache_dir=str(tmp_path)).fetch()
 
 
 @pytest.mark.parametrize(
@@ -137,6 +129,6 @@ def test_a_hub_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         {"max_length": 35},
     ],
 )
-def test_wrong_options(options: dict[str, Any]) -> None:
+def test_wrong_options(options):
     with pytest.raises(SpecError):
         Hub(**{"path": "x/y", **options})

@@ -1,3 +1,5 @@
+"""Files of ratings and of comparisons: layouts, wins, and what is refused."""
+
 import gzip
 import json
 import subprocess
@@ -21,209 +23,58 @@ LONG = (
 )
 
 
-def file(folder, text, name="ratings.csv"):
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return path
+@pytest.fixture
+def write(tmp_path):
+    def write_file(text, name="ratings.csv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write_file
 
 
 # ratings
 
 
-def test_wide_and_long_files_hold_the_same(tmp_path):
+def test_wide_and_long_files_hold_the_same(write):
     """Rows come sorted by example, human first: a human, a model, b human, b model."""
-    wide, long = read_judgments(file(tmp_path, WIDE)), read_judgments(file(tmp_path, LONG, "long.csv"))
+    wide, long = read_judgments(write(WIDE)), read_judgments(write(LONG, "long.csv"))
     assert wide.example_ids == long.example_ids == ("a", "a", "b", "b")
     assert wide.systems == ("human", "model", "human", "model")
     assert long.systems == ("human", "nucleus", "human", "nucleus")
-    for made in (wide, long):
-        np.testing.assert_array_equal(made.ratings, [[1, 2], [5, np.nan], [4, 4], [3, 3]])
-        assert made.log_probs.tolist() == [-3.5, -np.inf, -2.0, -1.0]
-        assert made.lengths.tolist() == [2, 4, 2, 1]
+    for judgments in (wide, long):
+        np.testing.assert_array_equal(judgments.ratings, [[1, 2], [5, np.nan], [4, 4], [3, 3]])
+        assert judgments.log_probs.tolist() == [-3.5, -np.inf, -2.0, -1.0]
+        assert judgments.lengths.tolist() == [2, 4, 2, 1]
     assert (wide.raters, long.raters) == (("rating_1", "rating_2"), ("r1", "r2"))
     assert wide.source.startswith("ratings.csv@")
     assert len(wide.source) == len("ratings.csv@") + 6
+    np.testing.assert_array_equal(
+        read_judgments(write(WIDE.replace(",", "\t"), "r.tsv")).ratings,
+        read_judgments(write(gzip.compress(WIDE.replace("\n", "\r\n").encode()), "r.csv.gz")).ratings,
+    )
 
 
-def test_json_lines_tsv_gzip_and_lists(tmp_path):
+def test_lists_in_json_lines(write):
     rows = [
         {"example_id": "a", "is_model": False, "ratings": [2, 1]},
         {"example_id": "a", "is_model": True, "ratings": [5]},
         {"example_id": 7, "is_model": 1, "ratings": [3, None, 3.5]},
     ]
-    made = read_judgments(file(tmp_path, "\n".join(map(json.dumps, rows)), "r.jsonl"))
-    assert made.example_ids == ("7", "a", "a")
-    np.testing.assert_array_equal(np.nanmean(made.ratings, axis=1), [3.25, 1.5, 5])
-    assert (made.log_probs, made.raters) == (None, ())
-    tsv = read_judgments(file(tmp_path, WIDE.replace(",", "\t"), "r.tsv"))
-    packed = tmp_path / "r.csv.gz"
-    packed.write_bytes(gzip.compress(WIDE.replace("\n", "\r\n").encode()))
-    np.testing.assert_array_equal(tsv.ratings, read_judgments(packed).ratings)
+    judgments = read_judgments(write("\n".join(map(json.dumps, rows)), "r.jsonl"))
+    assert judgments.example_ids == ("7", "a", "a")
+    np.testing.assert_array_equal(np.nanmean(judgments.ratings, axis=1), [3.25, 1.5, 5])
+    assert (judgments.log_probs, judgments.raters) == (None, ())
 
 
-def test_anonymous_ratings_do_not_depend_on_their_order(tmp_path):
-    lines = ["a,0,1", "a,0,3", "a,0,2", "a,1,4"]
-    made = [
-        read_judgments(file(tmp_path, "\n".join(["example_id,is_model,rating", *order]), "r.csv"))
-        for order in (lines, lines[::-1])
-    ]
-    np.testing.assert_array_equal(made[0].ratings, made[1].ratings)
-    assert made[0].raters == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "no rows"),
-        ("example_id,is_model,rating\n", "no rows"),
-        ("example_id,is_model\na,1\n", "expected a column 'rating'"),
-        ("is_model,rating\n1,1\n", "expected a column 'example_id'"),
-        ("example_id,rating\na,1\n", "expected a column 'is_model' or 'system'"),
-        ("example_id,rating,rating\na,1,1\n", ":1: column 'rating' appears more than once"),
-        ("example_id,is_model,rating\na,1\n", ":2: expected 3 cells as in the header, got 2"),
-        ("example_id,is_model,rating\na,1,good\n", ":2: column 'rating': expected a number, got 'good'"),
-        ("example_id,is_model,rating\na,1,inf\n", ":2: column 'rating': expected a finite number"),
-        ("example_id,is_model,rating\na,2,1\n", ":2: column 'is_model': expected 1 or 0, got '2'"),
-        ("example_id,is_model,rating\n,1,1\n", ":2: column 'example_id' is empty"),
-        ("example_id,is_model,rating\na,1,7\n", r":2: example a \(model\): rating 7 is outside the scale 1 to 6"),
-        ("example_id,is_model,rating\na,1,\n", r":2: example a \(model\) has no rating"),
-        ("example_id,is_model,rating_1,rating_2\na,0,1,1\na,1,,NA\n", r":3: example a \(model\) has no rating"),
-        ("example_id,is_model,rating_1\na,0,1\na,0,1\n", r":3: example a \(human\) is there twice; first at .*:2"),
-        ("example_id,is_model,rating,rater\na,0,1,x\na,0,2,x\n", r":3: example a \(human\) by rater x is there twice"),
-        ("example_id,is_model,rating,rater\na,0,1,\n", ":2: column 'rater' is empty"),
-        (
-            "example_id,is_model,rating,length\na,0,1,3\na,0,1,4\n",
-            r":3: example a \(human\): length was 3.0 before, now 4",
-        ),
-        ("example_id,is_model,system,rating\na,1,human,1\n", ":2: is_model is 1 but system is 'human'"),
-        ('example_id,is_model,rating\n"a"b,1,1\n', "not CSV"),
-    ],
-)
-def test_bad_files(tmp_path, text, message):
-    with pytest.raises(DataError, match=message):
-        read_judgments(file(tmp_path, text), scale=(1, 6))
-
-
-def test_unreadable_files(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
-        read_judgments(tmp_path / "none.csv")
-    with pytest.raises(DataError, match=r"expected a \.csv, \.tsv or \.jsonl file"):
-        read_judgments(file(tmp_path, WIDE, "ratings.xlsx"))
-    with pytest.raises(DataError, match="expected a list of numbers"):
-        read_judgments(file(tmp_path, '{"example_id": "a", "is_model": 1, "ratings": 3}', "r.jsonl"))
-    binary = tmp_path / "r.csv"
-    binary.write_bytes(b"example_id,is_model,rating\n\xff\xfe,1,1\n")
-    with pytest.raises(DataError, match="not UTF-8"):
-        read_judgments(binary)
-
-
-def test_sides(tmp_path):
-    text = "example_id,system,rating\na,human,1\na,greedy,2\na,nucleus,3\n"
-    made = read_judgments(file(tmp_path, text))
-    with pytest.raises(DataError, match="ratings of greedy, nucleus; say which"):
-        made.model_system(None)
-    with pytest.raises(DataError, match="no ratings of system 'beam'"):
-        made.model_system("beam")
-    assert made.model_system("nucleus") == "nucleus"
-    assert made.rows_of("nucleus") == {"a": 2}
-    for side in ("human", "greedy"):
-        alone = read_judgments(file(tmp_path, f"example_id,system,rating\na,{side},1\n"))
-        with pytest.raises(DataError, match="expected ratings of human and of model texts"):
-            alone.model_system(None)
-
-
-# comparisons
-
-PAIRS = (
-    "item,system_a,system_b,outcome,criterion,rater,seconds\n"
-    "1,x,y,a,fun,r1,30\n1,x,y,tie,fun,r2,26\n1,y,x,a,fun,r3,10\n1,x,y,b,sense,r1,\n2,x,z,a,fun,r1,25\n"
-)
-
-
-def test_counts_wins(tmp_path):
-    """fun: x beat y once and tied once, y beat x once (in 10 s), x beat z once."""
-    made = read_comparisons(file(tmp_path, PAIRS))
-    assert (made.players, made.criteria) == (("x", "y", "z"), ("fun", "sense"))
-    half = count_wins(made, criterion="fun")
-    assert half.matrix.tolist() == [[0, 1.5, 1], [1.5, 0, 0], [0, 0, 0]]
-    assert (half.compared, half.ties, half.too_fast) == (4, 1, 0)
-    drop = count_wins(made, criterion="fun", ties="drop", min_seconds=25)
-    assert drop.matrix.tolist() == [[0, 1, 1], [0, 0, 0], [0, 0, 0]]
-    assert (drop.compared, drop.ties, drop.too_fast) == (2, 1, 1)
-    assert count_wins(made, min_seconds=25).matrix[1, 0] == 1.5  # a judgment of unknown time stays
-    draws = {tuple(count_wins(made, criterion="fun", ties="random", seed=s).matrix[0]) for s in range(20)}
-    assert draws == {(0, 2, 1), (0, 1, 1)}
-
-
-def test_a_matrix_of_wins_is_read_as_it_stands(tmp_path):
-    back = read_comparisons(file(tmp_path, "winner,y,x\ny,,2.5\nx,1,\n"))
-    assert back.players == ("y", "x")
-    np.testing.assert_array_equal(count_wins(back).matrix, [[0, 2.5], [1, 0]])
-    with pytest.raises(DataError, match="knows no criterion"):
-        count_wins(back, criterion="fun")
-    with pytest.raises(DataError, match="expected a count of wins, got '-1'"):
-        read_comparisons(file(tmp_path, "w,x,y\nx,,-1\ny,2,\n"))
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("1,x,x,a,fun,r1,30", "'x' is compared with itself"),
-        ("1,x,y,c,fun,r1,30", "outcome: expected a, b or tie, 1 or 2, 'x' or 'y', got 'c'"),
-        ("1,x,y,a,fun,r1,soon", "column 'seconds': expected a number"),
-        ("1,x,y,a,fun,r1,-1", "seconds: expected a number of at least 0"),
-        ("1,x,,a,fun,r1,1", "column 'system_b' is empty"),
-        ("1,y,x,a,fun,r1,30", "item 1, rater r1: the pair is there twice"),
-    ],
-)
-def test_bad_comparisons(tmp_path, row, message):
-    with pytest.raises(DataError, match=message):
-        read_comparisons(file(tmp_path, PAIRS + row + "\n"))
-
-
-def test_options_that_the_file_cannot_serve(tmp_path):
-    made = read_comparisons(file(tmp_path, "item,system_a,system_b,outcome\n1,x,y,a\n"))
-    with pytest.raises(DataError, match="no criterion 'fun'; it has none"):
-        count_wins(made, criterion="fun")
-    with pytest.raises(DataError, match="no column 'seconds'"):
-        count_wins(made, min_seconds=25)
-    with pytest.raises(DataError, match="expected a column 'outcome'"):
-        read_comparisons(file(tmp_path, "item,system_a,system_b\n1,x,y\n"))
-
-
-def test_the_shipped_examples_come_from_their_script(tmp_path):
-    subprocess.run([sys.executable, ROOT / "scripts/make_example_judgments.py", tmp_path], check=True, timeout=240)
-    for name in ("example_ratings.csv", "example_pairs.csv"):
-        assert (tmp_path / name).read_bytes() == (ROOT / "tasks/data" / name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("cell", "message"),
-    [
-        ("1e308,-3", "expected a number of at most 1e"),
-        ("9" * 5000 + ",-3", "expected a"),
-        ("3,0.5", "expected a log-probability, 0 or less, got 0.5"),
-        ("3,-1e300", "expected a number of at most 1e"),
-    ],
-)
-def test_absurd_numbers_are_refused_in_one_line(cell, message, tmp_path):
-    path = tmp_path / "j.csv"
-    path.write_text(f"example_id,is_model,rating,log_prob\na,0,3,-1\na,1,{cell}\n")
-    with pytest.raises(DataError, match=message) as caught:
-        read_judgments(path)
-    assert len(str(caught.value)) < 300
-
-
-@pytest.mark.parametrize("how", ["cut", "flip"])
-def test_a_damaged_gzip_file_is_told_in_one_line(how, tmp_path):
-    path = tmp_path / "j.csv.gz"
-    rows = "".join(f"{i},{i % 2},{i % 5}\n" for i in range(5000))
-    data = bytearray(gzip.compress(f"example_id,is_model,rating\n{rows}".encode(), mtime=0))
-    if how == "flip":
-        data[len(data) // 2] ^= 255
-    path.write_bytes(data[: len(data) // 2] if how == "cut" else data)
-    with pytest.raises(DataError, match=r"j\.csv\.gz"):
-        read_judgments(path)
+def test_anonymous_ratings_do_not_depend_on_their_order(write):
+    lines = ["a,0,1", "a,0,3", "a,0,2", "a,1,4", "a,1,4"]
+    one, other = (
+        read_judgments(write("\n".join(["example_id,is_model,rating", *order]))) for order in (lines, lines[::-1])
+    )
+    np.testing.assert_array_equal(one.ratings, other.ratings)
+    np.testing.assert_array_equal(one.ratings, [[1, 2, 3], [4, 4, np.nan]])
+    assert one.raters == ()
 
 
 @pytest.mark.parametrize(
@@ -239,28 +90,145 @@ def test_a_damaged_gzip_file_is_told_in_one_line(how, tmp_path):
          "1,m,5,b,,,\n1,,,a,human,m,b\n"), {}),
     ],
 )  # fmt: skip
-def test_one_study_in_many_layouts(tmp_path, name, text, renamed):
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8", newline="")
-    made = read_judgments(path, renamed=renamed)
-    assert made.systems == ("human", "m")
-    assert [sorted(row) for row in made.ratings] == [[2.0, 3.0], [4.0, 5.0]]
+def test_one_study_in_many_layouts(write, name, text, renamed):
+    judgments = read_judgments(write(text, name), renamed=renamed)
+    assert judgments.systems == ("human", "m")
+    assert [sorted(row) for row in judgments.ratings] == [[2.0, 3.0], [4.0, 5.0]]
+
+
+HEAD = "example_id,is_model,rating"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        (b"example_id,system,score_given\n1,human,3\n", r"expected a column 'rating' or 'rating_1'.*judgment_columns=\{rating: THEIRS\}"),
-        (b"example_id;system;rating\n1;human;3,5\n", "expected a number, got '3,5'; write decimals with a point"),
+        ("", "no rows"),
+        (f"{HEAD}\n", "no rows"),
+        ("example_id,is_model\na,1\n", "expected a column 'rating'"),
+        ("is_model,rating\n1,1\n", "expected a column 'example_id'"),
+        ("example_id,rating\na,1\n", "expected a column 'is_model' or 'system'"),
+        ("example_id,system,score_given\n1,human,3\n",
+         r"expected a column 'rating' or 'rating_1'.*judgment_columns=\{rating: THEIRS\}"),
+        ("example_id,rating,rating\na,1,1\n", ":1: column 'rating' appears more than once"),
+        (f"{HEAD}\na,1\n", ":2: expected 3 cells as in the header, got 2"),
+        (f"{HEAD}\na,1,good\n", ":2: column 'rating': expected a number, got 'good'"),
+        ("example_id;system;rating\n1;human;3,5\n", "expected a number, got '3,5'; write decimals with a point"),
+        (f"{HEAD}\na,1,inf\n", ":2: column 'rating': expected a finite number"),
+        (f"{HEAD}\na,1,1e308\n", "expected a number of at most 1e"),
+        (f"{HEAD}\na,1,{'9' * 5000}\n", "expected a"),
+        (f"{HEAD},log_prob\na,1,3,0.5\n", "expected a log-probability, 0 or less, got 0.5"),
+        (f"{HEAD},log_prob\na,1,3,-1e300\n", "expected a number of at most 1e"),
+        (f"{HEAD}\na,2,1\n", ":2: column 'is_model': expected 1 or 0, got '2'"),
+        (f"{HEAD}\n,1,1\n", ":2: column 'example_id' is empty"),
+        (f"{HEAD}\na,1,7\n", r":2: example a \(model\): rating 7 is outside the scale 1 to 6"),
+        (f"{HEAD}\na,1,\n", r":2: example a \(model\) has no rating"),
+        ("example_id,is_model,rating_1,rating_2\na,0,1,1\na,1,,NA\n", r":3: example a \(model\) has no rating"),
+        ("example_id,is_model,rating_1\na,0,1\na,0,1\n", r":3: example a \(human\) is there twice; first at .*:2"),
+        (f"{HEAD},rater\na,0,1,x\na,0,2,x\n", r":3: example a \(human\) by rater x is there twice"),
+        (f"{HEAD},rater\na,0,1,\n", ":2: column 'rater' is empty"),
+        (f"{HEAD},length\na,0,1,3\na,0,1,4\n", r":3: example a \(human\): length was 3.0 before, now 4"),
+        ("example_id,is_model,system,rating\na,1,human,1\n", ":2: is_model is 1 but system is 'human'"),
+        (f'{HEAD}\n"a"b,1,1\n', "not CSV"),
+        (f"{HEAD}\n".encode() + b"\xff\xfe,1,1\n", "not UTF-8"),
         ("example_id,system,rating\n1,human,3\n".encode("utf-16"), "save it as CSV in UTF-8"),
-        (b"example_id,system,rating\n1,human,3\n1,human,3\n", None),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_says_what_to_type(tmp_path, text, said):
-    (tmp_path / "own.csv").write_bytes(text)
-    if said is None:  # two anonymous ratings of one text are two ratings
-        assert read_judgments(tmp_path / "own.csv").ratings.tolist() == [[3.0, 3.0]]
-        return
-    with pytest.raises(DataError, match=said) as told:
-        read_judgments(tmp_path / "own.csv")
-    assert "\n" not in str(told.value)
+def test_bad_files(write, text, message):
+    with pytest.raises(DataError, match=message) as caught:
+        read_judgments(write(text), scale=(1, 6))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_unreadable_files(write, tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        read_judgments(tmp_path / "none.csv")
+    with pytest.raises(DataError, match=r"expected a \.csv, \.tsv or \.jsonl file"):
+        read_judgments(write(WIDE, "ratings.xlsx"))
+    with pytest.raises(DataError, match="expected a list of numbers"):
+        read_judgments(write('{"example_id": "a", "is_model": 1, "ratings": 3}', "r.jsonl"))
+    rows = "".join(f"{i},{i % 2},{i % 5}\n" for i in range(5000))
+    data = gzip.compress(f"{HEAD}\n{rows}".encode(), mtime=0)
+    middle = len(data) // 2
+    for damaged in (data[:middle], data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :]):
+        with pytest.raises(DataError, match=r"j\.csv\.gz"):
+            read_judgments(write(damaged, "j.csv.gz"))
+
+
+def test_sides(write):
+    judgments = read_judgments(write("example_id,system,rating\na,human,1\na,greedy,2\na,nucleus,3\n"))
+    with pytest.raises(DataError, match="ratings of greedy, nucleus; say which"):
+        judgments.model_system(None)
+    with pytest.raises(DataError, match="no ratings of system 'beam'"):
+        judgments.model_system("beam")
+    assert judgments.model_system("nucleus") == "nucleus"
+    assert judgments.rows_of("nucleus") == {"a": 2}
+    for side in ("human", "greedy"):
+        alone = read_judgments(write(f"example_id,system,rating\na,{side},1\n"))
+        with pytest.raises(DataError, match="expected ratings of human and of model texts"):
+            alone.model_system(None)
+
+
+# comparisons
+
+PAIRS = (
+    "item,system_a,system_b,outcome,criterion,rater,seconds\n"
+    "1,x,y,a,fun,r1,30\n1,x,y,tie,fun,r2,26\n1,y,x,a,fun,r3,10\n1,x,y,b,sense,r1,\n2,x,z,a,fun,r1,25\n"
+)
+
+
+def test_counts_wins(write):
+    """fun: x beat y once and tied once, y beat x once (in 10 s), x beat z once."""
+    comparisons = read_comparisons(write(PAIRS))
+    assert (comparisons.players, comparisons.criteria) == (("x", "y", "z"), ("fun", "sense"))
+    half = count_wins(comparisons, criterion="fun")
+    assert half.matrix.tolist() == [[0, 1.5, 1], [1.5, 0, 0], [0, 0, 0]]
+    assert (half.compared, half.ties, half.too_fast) == (4, 1, 0)
+    drop = count_wins(comparisons, criterion="fun", ties="drop", min_seconds=25)
+    assert drop.matrix.tolist() == [[0, 1, 1], [0, 0, 0], [0, 0, 0]]
+    assert (drop.compared, drop.ties, drop.too_fast) == (2, 1, 1)
+    assert count_wins(comparisons, min_seconds=25).matrix[1, 0] == 1.5  # a judgment of unknown time stays
+    rows = {tuple(count_wins(comparisons, criterion="fun", ties="random", seed=s).matrix[0]) for s in range(20)}
+    assert rows == {(0, 2, 1), (0, 1, 1)}
+
+
+def test_a_matrix_of_wins_is_read_as_it_is(write):
+    comparisons = read_comparisons(write("winner,y,x\ny,,2.5\nx,1,\n"))
+    assert comparisons.players == ("y", "x")
+    np.testing.assert_array_equal(count_wins(comparisons).matrix, [[0, 2.5], [1, 0]])
+    with pytest.raises(DataError, match="knows no criterion"):
+        count_wins(comparisons, criterion="fun")
+    with pytest.raises(DataError, match="expected a count of wins, got '-1'"):
+        read_comparisons(write("w,x,y\nx,,-1\ny,2,\n"))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("1,x,x,a,fun,r1,30", "'x' is compared with itself"),
+        ("1,x,y,c,fun,r1,30", "outcome: expected a, b or tie, 1 or 2, 'x' or 'y', got 'c'"),
+        ("1,x,y,a,fun,r1,soon", "column 'seconds': expected a number"),
+        ("1,x,y,a,fun,r1,-1", "seconds: expected a number of at least 0"),
+        ("1,x,,a,fun,r1,1", "column 'system_b' is empty"),
+        ("1,y,x,a,fun,r1,30", "item 1, rater r1: the pair is there twice"),
+    ],
+)
+def test_bad_comparisons(write, row, message):
+    with pytest.raises(DataError, match=message):
+        read_comparisons(write(PAIRS + row + "\n"))
+
+
+def test_options_that_the_file_cannot_serve(write):
+    comparisons = read_comparisons(write("item,system_a,system_b,outcome\n1,x,y,a\n"))
+    with pytest.raises(DataError, match="no criterion 'fun'; it has none"):
+        count_wins(comparisons, criterion="fun")
+    with pytest.raises(DataError, match="no column 'seconds'"):
+        count_wins(comparisons, min_seconds=25)
+    with pytest.raises(DataError, match="expected a column 'outcome'"):
+        read_comparisons(write("item,system_a,system_b\n1,x,y\n"))
+
+
+def test_the_shipped_examples_come_from_their_script(tmp_path):
+    subprocess.run([sys.executable, ROOT / "scripts/make_example_judgments.py", tmp_path], check=True, timeout=240)
+    for name in ("example_ratings.csv", "example_pairs.csv"):
+        assert (tmp_path / name).read_bytes() == (ROOT / "tasks/data" / name).read_bytes()
