@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Floats, UndefinedMetric, make_random_stream
-from openended.metrics._embeddings.blocks import limit_magnitude
+from openended.metrics._embeddings.blocks import blocks, limit_magnitude
 from openended.metrics._embeddings.pca import fit_pca
 
 EstimatorName = Literal["cells", "knn", "kde", "classifier", "gaussian"]
@@ -139,7 +139,11 @@ def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     own_counts = [np.bincount(group[side], minlength=int(group.max()) + 1)[group] for side in both.sides]
     others = np.log([side.stop - side.start - count for side, count in zip(both.sides, own_counts, strict=True)])
     is_human = judged < both.n_human
-    losses = [_compute_loss(_compute_kernel_odds(gaps, both, others[:, judged], width), is_human) for width in _WIDTHS]
+    losses = []
+    for width in _WIDTHS:
+        odds = _compute_kernel_odds(gaps, both, others[:, judged], width)
+        loss = np.logaddexp(0, np.where(is_human, -odds, odds))
+        losses.append(sum(loss[side].mean() for side in (is_human, ~is_human) if side.any()))
     width = float(_WIDTHS[int(np.argmin(losses))])
     ratios = np.empty(len(both.rows))
     for start, table in _iterate_distances(both.rows, group):
@@ -153,21 +157,12 @@ def _compute_kernel_odds(squares: F64, both: SidePair, others: F64, width: float
 
     `others` is the log of the number of texts of other prompts on each side, shape (2, rows).
     """
-    p, q = (_sum_kernels(squares[:, side], width) - count for side, count in zip(both.sides, others, strict=True))
-    return np.asarray(p - q)
-
-
-def _compute_loss(odds: F64, is_human: NDArray[np.bool_]) -> float:
-    """Return the mean log-loss of classifying sides by these log-odds; both sides have equal weight."""
-    losses = np.logaddexp(0, np.where(is_human, -odds, odds))
-    return float(sum(losses[side].mean() for side in (is_human, ~is_human) if side.any()))
-
-
-def _sum_kernels(squares: F64, width: float) -> F64:
-    """Return the log of the sum of kernels along each row."""
-    exponents = squares * (-0.5 / width**2)
-    most = exponents.max(axis=1)
-    return np.asarray(most + np.log(np.exp(exponents - most[:, None]).sum(axis=1)))
+    logs = []
+    for side, count in zip(both.sides, others, strict=True):
+        exponents = squares[:, side] * (-0.5 / width**2)
+        most = exponents.max(axis=1)
+        logs.append(most + np.log(np.exp(exponents - most[:, None]).sum(axis=1)) - count)
+    return np.asarray(logs[0] - logs[1])
 
 
 def classifier_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
@@ -217,15 +212,9 @@ def _compute_log_density(fit: F64, at: F64) -> F64:
 def _project(human: Floats, model: Floats, share: float, *, most: int | None) -> SidePair:
     """Project unscaled rows by a joint PCA, in float64."""
     projection = fit_pca([human, model], share=share, rows="none")
-    rows = np.empty((len(human) + len(model), min(projection.axes.shape[1], most or projection.axes.shape[1])))
-    axes = projection.axes[:, : rows.shape[1]]
-    at = 0
-    for side in (human, model):
-        for start in range(0, len(side), _BLOCK):
-            block = np.asarray(side[start : start + _BLOCK], dtype=np.float64) - projection.mean
-            rows[at + start : at + start + len(block)] = block @ axes
-        at += len(side)
-    return SidePair(rows, len(human))
+    axes = projection.axes[:, :most]
+    rows = [(block - projection.mean) @ axes for side in (human, model) for _, block in blocks(side, "none", _BLOCK)]
+    return SidePair(np.vstack(rows), len(human))
 
 
 def _iterate_distances(rows: F64, group: I64) -> Iterator[tuple[int, F64]]:
@@ -254,29 +243,24 @@ def _iterate_folds(
     both: SidePair, folds: int, settings: RatioSettings
 ) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
     """Yield (training rows, test rows); independent of the order of rows and of sides."""
-    fold = _assign_folds(both, folds, settings)
+    if settings.groups is not None:
+        group = _number_groups(both, settings)
+        stream = make_random_stream(settings.seed, "mauve folds")
+        fold = (stream.permutation(int(group.max()) + 1) % folds)[group]
+    else:
+        fold = np.empty(len(both.rows), dtype=np.int64)
+        center = both.rows.mean(axis=0)
+        for side in both.sides:
+            away = np.sum((both.rows[side] - center) ** 2, axis=1)
+            shuffled = make_random_stream(settings.seed, "mauve folds").permutation(len(away)) % folds
+            # By the distance from the center, which no rotation or order changes.
+            fold[np.arange(side.start, side.stop)[np.argsort(away, kind="stable")]] = shuffled
     is_human = np.arange(len(fold)) < both.n_human
     for i in range(folds):
         test = fold == i
         if min(np.sum(is_human & ~test), np.sum(~is_human & ~test)) < 2:
             raise UndefinedMetric(f"{folds} folds need more texts (or prompts) on each side")
         yield ~test, test
-
-
-def _assign_folds(both: SidePair, folds: int, settings: RatioSettings) -> I64:
-    fold = np.empty(len(both.rows), dtype=np.int64)
-    if settings.groups is not None:
-        group = _number_groups(both, settings)
-        return np.asarray(
-            (make_random_stream(settings.seed, "mauve folds").permutation(int(group.max()) + 1) % folds)[group]
-        )
-    center = both.rows.mean(axis=0)
-    for side in both.sides:
-        away = np.sum((both.rows[side] - center) ** 2, axis=1)
-        shuffled = make_random_stream(settings.seed, "mauve folds").permutation(len(away)) % folds
-        # By the distance from the center, which no rotation or order changes.
-        fold[np.arange(side.start, side.stop)[np.argsort(away, kind="stable")]] = shuffled
-    return fold
 
 
 ESTIMATORS: Mapping[str, Callable[[Floats, Floats, RatioSettings], F64]] = {
