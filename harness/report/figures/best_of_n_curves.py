@@ -8,68 +8,45 @@ from typing import TYPE_CHECKING
 
 from openended.harness.core import escape_mathtext
 from openended.harness.report.analysis.decoder_sweeps import compute_curves, describe_printed_value, group_sweeps
-from openended.harness.report.figures.drawing import (
-    COLUMN,
-    MOST,
-    PAGE,
-    compute_legend_height,
-    create_figure,
-    draw_legend_below,
-    hide_unused_axes,
-)
-from openended.harness.report.figures.naming import FigureKey, name_figures
-from openended.harness.report.figures.styles import SystemStyles, read_styles
+from openended.harness.report.figures.drawing import MOST, SystemStyles, create_panels, draw_legend_below, facet
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.report.tables.table import arrow
-from openended.harness.results import Layout, Results, SystemValue, group_by_data, select_values
+from openended.harness.results import Layout, SystemValue, group_by_data, select_values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PER_ROW = 3
 
-
-def best_of_n(results: Results, items: Sequence[SystemValue], metrics: Sequence[str] = ()) -> Mapping[str, Figure]:
+def best_of_n(items: Sequence[SystemValue], styles: SystemStyles, metrics: Sequence[str] = ()) -> Mapping[str, Figure]:
     """Draw the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
-    figures: dict[FigureKey, Figure | None] = {}
-    for task, part in group_by_data(items).items():
-        figures[task, ""] = _draw_figure(part, metrics, read_styles(results))
-    return name_figures("best_of_n", {key: figure for key, figure in figures.items() if figure is not None})
-
-
-def _draw_figure(items: Sequence[SystemValue], metrics: Sequence[str], system_styles: SystemStyles) -> Figure | None:
     from matplotlib.ticker import MaxNLocator
 
-    pairs = [
-        (pair, decoder_curves)
-        for pair in select_pairs(items, Layout(metrics=tuple(metrics)))
-        if (decoder_curves := compute_curves(items, pair)[0])
-    ]
-    if not pairs:
-        return None
-    names = list(dict.fromkeys(c.name for _, decoder_curves in pairs for c in decoder_curves))[:MOST]
-    first_settings = {sweep.name: sweep.systems[0].items[0] for sweep in group_sweeps(items)}
-    styles = dict(zip(names, system_styles.choose([first_settings[name] for name in names]), strict=True))
-    columns = min(PER_ROW, len(pairs))
-    rows = math.ceil(len(pairs) / columns)
-    width = COLUMN if columns == 1 else PAGE
-    figure, axes = create_figure(width, 2.0 * rows + 0.1 + compute_legend_height(names, width, 4), rows, columns)
-    for panel, (pair, curves) in zip(axes, pairs, strict=False):
-        most = min(c.settings for c in curves)
-        for curve in (c for c in curves if c.name in names):
-            style, x = styles[curve.name], list(range(1, most + 1))
-            if math.isfinite(curve.fresh[0]):
-                low = [v - h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]
-                high = [v + h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]
-                panel.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
-                panel.plot(x, curve.seen[:most], color=style["color"], linestyle=":", linewidth=0.7)
-            values = curve.fresh if math.isfinite(curve.fresh[0]) else curve.seen
-            panel.plot(x, values[:most], label=escape_mathtext(curve.name), **style)
-        first = select_values(items, *pair)[0]
-        title, direction = describe_printed_value(first)
-        panel.set_title(escape_mathtext(f"{title} {arrow(direction)}"))
-        panel.set_xlabel("settings tried (N)")
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    hide_unused_axes(axes, len(pairs))
-    draw_legend_below(figure, axes[0], columns=4)
-    return figure
+    def draw(part: Sequence[SystemValue]) -> Figure | None:
+        by_pair = {pair: compute_curves(part, pair)[0] for pair in select_pairs(part, Layout(metrics=tuple(metrics)))}
+        by_pair = {pair: curves for pair, curves in by_pair.items() if curves}
+        if not by_pair:
+            return None
+        names = list(dict.fromkeys(curve.name for curves in by_pair.values() for curve in curves))[:MOST]
+        first = {sweep.name: sweep.systems[0].items[0] for sweep in group_sweeps(part)}
+        chosen = dict(zip(names, styles.choose([first[name] for name in names]), strict=True))
+        figure, axes = create_panels(len(by_pair), 2.0, legend=names, most=4)
+        for panel, (pair, curves) in zip(axes, by_pair.items(), strict=True):
+            most = min(c.settings for c in curves)
+            for curve in (c for c in curves if c.name in names):
+                style, x = chosen[curve.name], list(range(1, most + 1))
+                has_fresh = math.isfinite(curve.fresh[0])
+                if has_fresh:
+                    low = [v - h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]
+                    high = [v + h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]
+                    panel.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
+                    panel.plot(x, curve.seen[:most], color=style["color"], linestyle=":", linewidth=0.7)
+                values = curve.fresh if has_fresh else curve.seen
+                panel.plot(x, values[:most], label=escape_mathtext(curve.name), **style)
+            title, direction = describe_printed_value(select_values(part, *pair)[0])
+            panel.set_title(escape_mathtext(f"{title} {arrow(direction)}"))
+            panel.set_xlabel("settings tried (N)")
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        draw_legend_below(figure, axes[0], 4)
+        return figure
+
+    return facet("best_of_n", {(task,): part for task, part in group_by_data(items).items()}, draw)

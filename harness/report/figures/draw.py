@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from openended.harness.report.figures.drawing import apply_style, save
+from openended.harness.report.figures.best_of_n_curves import best_of_n
+from openended.harness.report.figures.curves import divergence_curves, rank_frequency
+from openended.harness.report.figures.drawing import SystemStyles, apply_style, save
+from openended.harness.report.figures.generative_frontier import generative_frontier, steps_at_equal_entropy
+from openended.harness.report.figures.heat_maps import damage_heat_map, metric_agreement, system_similarity
+from openended.harness.report.figures.panels import metric_panels
+from openended.harness.report.figures.people import huse_figures
+from openended.harness.report.figures.scatter import precision_recall, quality_diversity
+from openended.harness.report.figures.sweep_curves import sweeps
 from openended.harness.report.figures.trace import trace_figure
-from openended.harness.results import Layout, Results
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-log = logging.getLogger(__name__)
-
-Draw = Callable[[Results], "Mapping[str, Figure]"]
+from openended.harness.results import Layout, Results, fold_seeds
 
 
 def draw_all(
@@ -27,45 +27,37 @@ def draw_all(
     fair: Layout | None = None,
     kinds: Collection[str] = (),
 ) -> list[Path]:
-    """Draw every figure that the runs have data for; returns the files."""
-    from openended.harness.report.figures.best_of_n_curves import best_of_n
-    from openended.harness.report.figures.damage_heat_map import damage_heat_map
-    from openended.harness.report.figures.generative_frontier import generative_frontier
-    from openended.harness.report.figures.steps_at_equal_entropy import steps_at_equal_entropy
+    """Draw every figure that the runs have data for; returns the files.
 
-    items = results.values
-    paths: list[Path] = []
+    Args:
+        results: What is drawn.
+        folder: Of the files.
+        traces: Filled with name → content of the figure as plain data, where that is possible.
+        fair: Draw also the curves of this layout, which stay pictures.
+        kinds: Kinds of layouts that have figures of their own: `frontier`, `stress`.
+    """
+    items = fold_seeds(results)
+    styles = SystemStyles(items)
     with apply_style():
-        if fair is not None:
-            for name, figure in best_of_n(results, items, fair.metrics).items():
-                paths += save(figure, folder, name)
-        by_kind = {"frontier": [generative_frontier, steps_at_equal_entropy], "stress": [damage_heat_map]}
-        extra = [draw for kind, makers in by_kind.items() if kind in kinds for draw in makers]
-        for draw in [*_list_drawing_functions(), *extra]:
-            for name, figure in draw(results, items).items():
-                paths += save(figure, folder, name)
-                if traces is not None and (trace := trace_figure(figure)) is not None:
-                    traces[name] = trace
+        pictures = best_of_n(items, styles, fair.metrics) if fair is not None else {}
+        figures = {
+            **divergence_curves(results, items, styles),
+            **metric_panels(items, styles),
+            **sweeps(items, styles),
+            **precision_recall(items, styles),
+            **quality_diversity(items, styles),
+            **rank_frequency(results, items, styles),
+            **system_similarity(results, items),
+            **huse_figures(results, items, styles),
+            **metric_agreement(items),
+        }
+        if "frontier" in kinds:
+            figures |= generative_frontier(results, items) | steps_at_equal_entropy(results, items)
+        if "stress" in kinds:
+            figures |= damage_heat_map(results, items)
+        paths: list[Path] = []
+        for name, figure in (pictures | figures).items():
+            paths += save(figure, folder, name)
+            if traces is not None and name in figures and (trace := trace_figure(figure)) is not None:
+                traces[name] = trace
     return paths
-
-
-def _list_drawing_functions() -> list[Callable[..., Mapping[str, Figure]]]:
-    from openended.harness.report.figures import (
-        curves,
-        frontiers,
-        panels,
-        people as people_figures,
-        similarity,
-        sweep_curves,
-    )
-
-    return [
-        curves.divergence_curves,
-        panels.metric_panels,
-        sweep_curves.sweeps,
-        frontiers.precision_recall,
-        frontiers.quality_diversity,
-        curves.rank_frequency,
-        similarity.system_similarity,
-        people_figures.people_figures,
-    ]

@@ -1,14 +1,18 @@
-"""Shared by all figures: style, colors, sizes, legends, and reproducible files."""
+"""Shared by all figures: sizes, styles of systems, panels, legends, file names, and reproducible files."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from openended.harness.core import open_for_replacement
+import numpy as np
+
+from openended.harness.core import F64, open_for_replacement
+from openended.harness.report.tables.selection import DATA_AXES, name_files
+from openended.harness.results import SystemValue, get_parent_axis, group_systems
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +26,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.")
 STYLES = len(COLORS) * len(DASHES)  # different styles; the two counts have no common divisor
 HUMAN_COLOR = "#222222"
-RESOLUTION = 200  # dots an inch of the PNG
+RESOLUTION = 200  # dots per inch of the PNG
 LINE, LETTER, HANDLE = 0.14, 0.066, 0.42  # inches of a legend: a line, a letter, the mark with its spaces
 CHARACTERS = 42  # of a label in a legend: what one column of a paper holds
 MARKERS_PER_CURVE = 6
@@ -37,16 +41,9 @@ STYLE: dict[str, Any] = {
     "axes.formatter.useoffset": False,
 }  # fmt: skip
 
-
-def create_figure(
-    width: float, height: float, rows: int = 1, columns: int = 1, *, sharey: bool = False
-) -> tuple[Figure, list[Axes]]:
-    """Return a figure of a size in inches and its axes, row by row; no global state is touched."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, sharey=sharey)
-    return figure, list(axes.flat)
+T = TypeVar("T")
+FigureKey = tuple[str, ...]
+SystemKey = tuple[tuple[str, str], ...]
 
 
 @contextmanager
@@ -60,12 +57,6 @@ def apply_style() -> Iterator[None]:
         yield
 
 
-def space_markers(points: int, index: int, count: int) -> tuple[int, int]:
-    """Return `markevery` of the n-th of several curves: few markers, staggered so that coinciding curves show."""
-    step = max(1, points // MARKERS_PER_CURVE)
-    return min(points - 1, step * index // max(count, 1)), step
-
-
 def choose_style(index: int) -> dict[str, Any]:
     """Return color, marker and dash of the n-th system."""
     return {
@@ -73,6 +64,148 @@ def choose_style(index: int) -> dict[str, Any]:
         "marker": MARKERS[index % len(MARKERS)],
         "linestyle": DASHES[index % len(DASHES)],
     }
+
+
+class SystemStyles:
+    """Color, marker and dash of every system of a report: the same in all figures and on the page.
+
+    Args:
+        items: All values; the systems are numbered in table order.
+    """
+
+    def __init__(self, items: Sequence[SystemValue]) -> None:
+        self._numbers: dict[SystemKey, int] = {}
+        for system in group_systems(items):
+            self._numbers.setdefault(_identify_system(system.items[0]), len(self._numbers))
+
+    def choose(self, items: Sequence[SystemValue]) -> list[dict[str, Any]]:
+        """Return the styles of the systems of one figure, all different as far as there are enough.
+
+        Args:
+            items: One value of each system.
+        """
+        numbers = [self._numbers.get(_identify_system(item), 0) % STYLES for item in items]
+        free = [number for number in range(STYLES) if number not in numbers]
+        used: set[int] = set()
+        for at, number in enumerate(numbers):
+            if number in used and free:
+                numbers[at] = free.pop(0)
+            used.add(numbers[at])
+        return [choose_style(number) for number in numbers]
+
+
+def _identify_system(item: SystemValue) -> SystemKey:
+    """Return what identifies a system on all tasks, text lengths and scoring models."""
+    return tuple((name, value) for name, value in item.axes.items() if (get_parent_axis(name) or name) not in DATA_AXES)
+
+
+def facet(name: str, parts: Mapping[FigureKey, T], draw: Callable[[T], Figure | None]) -> dict[str, Figure]:
+    """Draw one figure for each part of the values, and name the figures by what distinguishes the parts."""
+    return name_figures(name, {key: draw(part) for key, part in parts.items()})
+
+
+def name_figures(name: str, figures: Mapping[FigureKey, Figure | None], *, always: bool = False) -> dict[str, Figure]:
+    """Name the drawn figures by their subject and, if there are several, by what distinguishes them.
+
+    Args:
+        name: What they show.
+        figures: What each is about (task, options, …) → the figure, or None where there is nothing to draw.
+        always: Whether the last word of what it is about (a system) is named even if there is only one figure.
+    """
+    drawn = {key: figure for key, figure in figures.items() if figure is not None}
+    differ = [at for at, words in enumerate(zip(*drawn, strict=True)) if len(set(words)) > 1]
+    differ += [len(key) - 1 for key in list(drawn)[:1] if always and len(key) - 1 not in differ]
+    names = name_files(name, [[key[at] for at in differ] for key in drawn])
+    return dict(zip(names, drawn.values(), strict=True))
+
+
+def create_figure(
+    width: float,
+    height: float,
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    sharey: bool = False,
+    legend: Sequence[str] = (),
+    most: int = 3,
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure of a size in inches and its axes, row by row; no global state is touched.
+
+    The figure is higher by what `draw_legend_below` needs for the labels `legend` in at most `most` columns.
+    """
+    from matplotlib.figure import Figure
+
+    height += LINE * math.ceil(len(legend) / count_legend_columns(legend, width, most))
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=sharey)
+    return figure, list(axes.flat)
+
+
+def create_panels(
+    count: int, height: float, *, per_row: int = 3, sharey: bool = False, legend: Sequence[str] = (), most: int = 3
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a grid of panels of a height in inches; a single panel has the width of a column."""
+    columns = min(per_row, count)
+    rows = math.ceil(count / columns)
+    width = COLUMN if columns == 1 else PAGE
+    figure, axes = create_figure(width, rows * height + 0.1, rows, columns, sharey=sharey, legend=legend, most=most)
+    for unused in axes[count:]:
+        unused.set_visible(False)
+    return figure, axes[:count]
+
+
+def count_legend_columns(labels: Sequence[str], width: float, most: int) -> int:
+    """Return how many columns of a legend fit a width in inches."""
+    longest = max((min(len(label), CHARACTERS) for label in labels), default=1)
+    return max(1, min(most, len(labels), int(width / (HANDLE + LETTER * longest))))
+
+
+def draw_legend_below(figure: Figure, axes: Axes, most: int = 3) -> None:
+    """Put one legend under the whole figure, in as many columns as fit."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        columns = count_legend_columns(labels, figure.get_figwidth(), most)
+        figure.legend(handles, shorten_labels(labels, CHARACTERS), loc="outside lower center", ncols=columns)
+
+
+def shorten_labels(labels: Sequence[str], most: int) -> list[str]:
+    """Shorten labels to a maximum number of characters."""
+    return [label if len(label) <= most else f"{label[: most - 1]}…" for label in labels]
+
+
+def space_markers(points: int, index: int, count: int) -> tuple[int, int]:
+    """Return `markevery` of the n-th of several curves: few markers, staggered so that coinciding curves show."""
+    step = max(1, points // MARKERS_PER_CURVE)
+    return min(points - 1, step * index // max(count, 1)), step
+
+
+def format_numbers_plainly(axis: Any) -> None:  # noqa: ANN401 - an axis of matplotlib
+    """Label a logarithmic axis with plain numbers instead of powers."""
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def draw_matrix(
+    figure: Figure,
+    panel: Axes,
+    matrix: F64,
+    texts: Sequence[Sequence[str]],
+    is_dark: Any,  # noqa: ANN401 - an array of truth values
+    *,
+    fontsize: float = 5.5,
+    bar: Mapping[str, Any],
+    **colors: Any,  # noqa: ANN401 - options of `imshow`
+) -> Any:  # noqa: ANN401 - the color bar
+    """Draw a heat map with a text in each cell, white on dark cells, and a color bar; NaN cells have no color."""
+    image = panel.imshow(np.ma.masked_invalid(matrix), **colors)
+    panel.grid(visible=False)
+    for (row, column), dark in np.ndenumerate(is_dark):
+        if text := texts[row][column]:
+            color = "white" if dark else "black"
+            panel.text(column, row, text, ha="center", va="center", fontsize=fontsize, color=color)
+    return figure.colorbar(image, ax=panel, **bar)
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
@@ -93,33 +226,3 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
         quiet = {"CreationDate": None, "Producer": None, "Creator": None}
         cast("Any", FigureCanvasPdf(figure)).print_pdf(handle, metadata=quiet)
     return [png, pdf]
-
-
-def count_legend_columns(labels: Sequence[str], width: float, most: int) -> int:
-    """Return how many columns of a legend fit a width in inches."""
-    longest = max((min(len(label), CHARACTERS) for label in labels), default=1)
-    return max(1, min(most, len(labels), int(width / (HANDLE + LETTER * longest))))
-
-
-def compute_legend_height(labels: Sequence[str], width: float, most: int) -> float:
-    """Return the inches that `draw_legend_below` takes."""
-    return LINE * math.ceil(len(labels) / count_legend_columns(labels, width, most)) if labels else 0.0
-
-
-def shorten_labels(labels: Sequence[str], most: int) -> list[str]:
-    """Shorten labels to a maximum number of characters."""
-    return [label if len(label) <= most else f"{label[: most - 1]}…" for label in labels]
-
-
-def draw_legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
-    """Put one legend under the whole figure, in as many columns as fit."""
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        fitting = count_legend_columns(labels, figure.get_figwidth(), columns)
-        figure.legend(handles, shorten_labels(labels, CHARACTERS), loc="outside lower center", ncols=fitting)
-
-
-def hide_unused_axes(axes: Sequence[Axes], used: int) -> None:
-    """Hide the axes without a panel."""
-    for empty in axes[used:]:
-        empty.set_visible(False)

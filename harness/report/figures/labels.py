@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,17 +17,13 @@ if TYPE_CHECKING:
 
 STEPS = 40  # sample points per line segment
 PAD = 1.5  # points of free room around a label
-# Candidate offsets of a label, nearest first: dx, dy in points from the data point to the label's edge or middle.
 ALIGN = {-1: ("right", "top"), 0: ("center", "center"), 1: ("left", "bottom")}
-OFFSETS = [
-    (dx * far, dy * far, dx, dy)
-    for far in (5, 9, 14, 20)
-    for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
-]
+DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+# Candidate positions, nearest first: points between the data point and the edge or middle of the label, direction.
+OFFSETS = [(far, dx, dy) for far in (5, 9, 14, 20) for dx, dy in DIRECTIONS]
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(NamedTuple):
     """A text next to a data point."""
 
     text: str
@@ -47,30 +42,20 @@ def draw_labels(figure: Figure, panel: Axes, labels: Sequence[Label]) -> None:
     inside = panel.get_window_extent()
     boxes: list[Bbox] = []
     for label in labels:
-        candidates = [_annotate(panel, label, offset) for offset in OFFSETS]
-        candidate_boxes = [text.get_window_extent().padded(PAD * figure.dpi / 72) for text in candidates]
-        costs = [_compute_cost(box, occupied, boxes, inside) for box in candidate_boxes]
-        best = costs.index(min(costs))
-        for at, text in enumerate(candidates):
-            if at != best:
-                text.remove()
-        boxes.append(candidate_boxes[best])
-
-
-def _annotate(panel: Axes, label: Label, offset: tuple[float, float, int, int]) -> Any:  # noqa: ANN401
-    x, y, dx, dy = offset
-    text = panel.annotate(
-        label.text,
-        (label.x, label.y),
-        xytext=(x, y),
-        textcoords="offset points",
-        fontsize=6,
-        color=label.color,
-        ha=ALIGN[dx][0],
-        va=ALIGN[dy][1],
-    )
-    text.set_in_layout(False)  # the layout must not move after the position was chosen
-    return text
+        candidates = []
+        for far, dx, dy in OFFSETS:
+            text = panel.annotate(
+                label.text, (label.x, label.y), xytext=(dx * far, dy * far), textcoords="offset points", fontsize=6,
+                color=label.color, ha=ALIGN[dx][0], va=ALIGN[dy][1],
+            )  # fmt: skip
+            text.set_in_layout(False)  # the layout must not move after the position was chosen
+            box = text.get_window_extent().padded(PAD * figure.dpi / 72)
+            candidates.append((_compute_cost(box, occupied, boxes, inside), text, box))
+        best = min(candidates, key=lambda candidate: candidate[0])
+        for candidate in candidates:
+            if candidate is not best:
+                candidate[1].remove()
+        boxes.append(best[2])
 
 
 def _collect_drawn_points(panel: Axes) -> F64:

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openended.harness.core import escape_mathtext, parse_signature
-from openended.harness.report.figures.drawing import (
-    COLUMN,
-    HUMAN_COLOR,
-    MOST,
-    PAGE,
-    compute_legend_height,
-    create_figure,
-    draw_legend_below,
-    hide_unused_axes,
-)
-from openended.harness.report.figures.styles import SystemStyles, read_styles
+from openended.harness.report.figures.drawing import HUMAN_COLOR, MOST, SystemStyles, create_panels, draw_legend_below
 from openended.harness.report.tables.selection import make_slug, select_pairs
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import (
     FACTS,
     Layout,
-    Results,
     SystemValue,
     find_distinguishing_axes,
     find_human_value,
@@ -52,66 +40,60 @@ LEAST = 3  # points that make a curve
 PER_ROW = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One curve: points of a system that differ only in the swept value."""
 
     label: str
     points: tuple[tuple[float, SystemValue], ...]
 
 
-def sweeps(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+def sweeps(items: Sequence[SystemValue], styles: SystemStyles) -> Mapping[str, Figure]:
     """Draw every axis or option that takes three or more numbers while all else stays the same."""
-    figures: dict[str, Figure] = {}
-    system_styles = read_styles(results)
     models = [i for i in items if i.system == "model" and math.isfinite(i.mean)]
-    for axis in _find_numeric_axes(models):
-        figure = sweep(items, axis, system_styles=system_styles)
-        if figure is not None:
-            figures[f"sweep-{make_slug(axis)}"] = figure
+    requests = {
+        f"sweep-{make_slug(axis)}": (items, axis)
+        for axis in (models[0].axes if models else ())
+        if is_readable(axis) and _has_enough_numbers([i.axes.get(axis, "") for i in models])
+    }
     for metric in dict.fromkeys(i.metric for i in models):
-        metric_items = [i for i in models if i.metric == metric]
-        for option in _find_numeric_options(metric_items):
-            metric_values = [i for i in items if i.metric == metric]
-            figure = sweep(metric_values, f"option.{option}", system_styles=system_styles)
-            if figure is not None:
-                figures[f"sweep-{metric}-{make_slug(option)}"] = figure
-    return figures
+        # Facts of the data (`n`) are axes already.
+        fields = [parse_signature(s) for s in dict.fromkeys(i.signature for i in models if i.metric == metric)]
+        options = [name for name in fields[0] if name not in ("v", "n")]
+        for option in options:
+            if _has_enough_numbers([f.get(option, "") for f in fields]):
+                values = [i for i in items if i.metric == metric]
+                requests[f"sweep-{metric}-{make_slug(option)}"] = values, f"option.{option}"
+    figures = {name: sweep(values, axis, styles) for name, (values, axis) in requests.items()}
+    return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def sweep(
-    items: Sequence[SystemValue], axis: str, metrics: Sequence[str] = (), *, system_styles: SystemStyles | None = None
-) -> Figure | None:
+def _has_enough_numbers(texts: Sequence[str]) -> bool:
+    return len({_parse_number(text) for text in texts} - {None}) >= LEAST
+
+
+def sweep(items: Sequence[SystemValue], axis: str, styles: SystemStyles, metrics: Sequence[str] = ()) -> Figure | None:
     """Draw metrics against one axis (`max_new_tokens`, `decoder.p`, …) or one option (`option.scaling_factor`).
 
-    One line a system, bands of one standard deviation over seeds (of one seed: its 95 % interval over examples), the
+    One line per system, bands of one standard deviation over seeds (of one seed: its 95 % interval over examples), the
     human value dashed. A line has the color of the system at its first point. Nothing is drawn where no
     system has three values of the axis.
     """
-    panels: list[tuple[tuple[str, str], list[Line]]] = []
+    panels: list[list[Line]] = []
     for pair in select_pairs(items, Layout(metrics=tuple(metrics))):
-        lines = list(group_into_lines([i for i in select_values(items, *pair) if math.isfinite(i.mean)], axis))
-        if lines:
-            panels.append((pair, lines))
+        lines = group_into_lines([i for i in select_values(items, *pair) if math.isfinite(i.mean)], axis)
+        panels += [lines] if lines else []
     if not panels:
         return None
-    labels = sorted({line.label for _, lines in panels for line in lines}, key=make_natural_sort_key)[:MOST]
-    first = {line.label: line.points[0][1] for _, lines in reversed(panels) for line in lines}
-    choices = (system_styles or SystemStyles(items)).choose([first[label] for label in labels])
-    styles = dict(zip(labels, choices, strict=True))
-    columns = min(PER_ROW, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    width = COLUMN if columns == 1 else PAGE
-    legend = 2 if columns == 1 else 4
-    figure, axes = create_figure(
-        width, rows * 1.75 + 0.1 + compute_legend_height([*labels, "human"], width, legend), rows, columns
-    )
+    labels = sorted({line.label for lines in panels for line in lines}, key=make_natural_sort_key)[:MOST]
+    first = {line.label: line.points[0][1] for lines in reversed(panels) for line in lines}
+    chosen = dict(zip(labels, styles.choose([first[label] for label in labels]), strict=True))
+    most = 2 if len(panels) == 1 else 4
+    figure, axes = create_panels(len(panels), 1.75, per_row=PER_ROW, legend=[*labels, "human"], most=most)
     humans = [i for i in items if i.system == "human"]
-    for panel, (_, lines) in zip(axes, panels, strict=False):
-        _draw_panel(panel, axis, [line for line in lines if line.label in labels], styles, humans)
-    hide_unused_axes(axes, len(panels))
-    most = max(axes[: len(panels)], key=lambda a: len(a.get_legend_handles_labels()[1]))
-    draw_legend_below(figure, most, columns=legend)
+    for panel, lines in zip(axes, panels, strict=True):
+        _draw_panel(panel, axis, [line for line in lines if line.label in labels], chosen, humans)
+    fullest = max(axes, key=lambda panel: len(panel.get_legend_handles_labels()[1]))
+    draw_legend_below(figure, fullest, most)
     return figure
 
 
@@ -122,9 +104,9 @@ def _draw_panel(
     humans: dict[float, float] = {}
     for line in lines:
         x, y = [p for p, _ in line.points], [i.mean for _, i in line.points]
-        reach = [i.reach for _, i in line.points]
         style = {**styles[line.label], **({"marker": ""} if len(x) > CROWDED else {})}
         panel.plot(x, y, label=line.label, **style)
+        reach = [i.reach for _, i in line.points]
         if any(map(any, reach)):
             low = [a - below for a, (below, _) in zip(y, reach, strict=True)]
             high = [a + above for a, (_, above) in zip(y, reach, strict=True)]
@@ -133,53 +115,38 @@ def _draw_panel(
             human = find_human_value(sides, item)
             if human is not None and math.isfinite(human.mean):
                 humans[x_value] = human.mean
-    first = lines[0].points[0][1]
-    x_values = sorted({p for line in lines for p, _ in line.points})
     if humans:
-        panel.plot(
-            sorted(humans), [humans[p] for p in sorted(humans)], color=HUMAN_COLOR, linestyle="--", label="human"
-        )
+        x, y = zip(*sorted(humans.items()), strict=True)
+        panel.plot(x, y, color=HUMAN_COLOR, linestyle="--", label="human")
+    x_values = sorted({p for line in lines for p, _ in line.points})
     if x_values[0] > 0 and x_values[-1] / x_values[0] >= 20:
         panel.set_xscale("log")
+    first = lines[0].points[0][1]
     panel.set_title(f"{first.title} {arrow(first.direction, first.target)}".rstrip())
     short = axis.rpartition(".")[2]
     panel.set_xlabel(escape_mathtext(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
 
 
-def group_into_lines(items: Sequence[SystemValue], axis: str) -> Iterator[Line]:
+def group_into_lines(items: Sequence[SystemValue], axis: str) -> list[Line]:
     """Group points that share all but the swept value."""
+    # The axes show who truncated the texts and how; all of these fields change with the length or the task's options.
+    skipped = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts"}
+    skipped |= {"task"} if get_parent_axis(axis) == "task" else set()
     groups: dict[tuple[tuple[str, str], ...], dict[float, SystemValue]] = {}
     for item in items:
-        value = _parse_number(_read_swept_value(item, axis))
+        fields = parse_signature(item.signature)
+        swept = item.axes if not axis.startswith("option.") else {axis: fields.get(axis.removeprefix("option."), "")}
+        value = _parse_number(swept.get(axis, ""))
         if value is not None:
-            groups.setdefault(_read_fixed_values(item, axis), {})[value] = item
-    long = {rest: points for rest, points in groups.items() if len(points) >= LEAST}
-    series = sorted(long.items())
-    labels = _label_lines(
-        [dict(rest) for rest, _ in series], [next(iter(points.values())) for _, points in series], axis
-    )
-    for label, (_, points) in zip(labels, series, strict=True):
-        yield Line(escape_mathtext(label), tuple(sorted(points.items())))
-
-
-def _read_swept_value(item: SystemValue, axis: str) -> str:
-    if axis.startswith("option."):
-        return parse_signature(item.signature).get(axis.removeprefix("option."), "")
-    return item.axes.get(axis, "")
-
-
-def _read_fixed_values(item: SystemValue, axis: str) -> tuple[tuple[str, str], ...]:
-    """Return the values that are fixed along a line, without signature fields that follow the axis."""
-    # The axes show who truncated the texts and how; all of these fields change with the length or the task's options.
-    skip = {
-        axis.removeprefix("option."),
-        FIELDS.get(axis, ""),
-        "texts",
-        "task" if get_parent_axis(axis) == "task" else "",
-    }
-    options = {f"option.{k}": v for k, v in parse_signature(item.signature).items() if k not in skip}
-    axes = {k: v for k, v in item.axes.items() if k not in (axis, "task.texts")}
-    return tuple(sorted((axes | options).items()))
+            fixed = {k: v for k, v in item.axes.items() if k not in (axis, "task.texts")}
+            fixed |= {f"option.{k}": v for k, v in fields.items() if k not in skipped}
+            groups.setdefault(tuple(sorted(fixed.items())), {})[value] = item
+    series = [(dict(fixed), points) for fixed, points in sorted(groups.items()) if len(points) >= LEAST]
+    labels = _label_lines([fixed for fixed, _ in series], [next(iter(points.values())) for _, points in series], axis)
+    return [
+        Line(escape_mathtext(label), tuple(sorted(points.items())))
+        for label, (_, points) in zip(labels, series, strict=True)
+    ]
 
 
 def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[SystemValue], axis: str) -> list[str]:
@@ -190,36 +157,17 @@ def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[SystemValue
     titled_names = {"model", "decoder", *(f"option.{fact}" for fact in FACTS)}
     names = [n for n in dict.fromkeys(n for rest in rests for n in rest) if n not in titled_names]
     titled = [{**r, "title": " ".join(i.titles)} for r, i in zip(rests, items, strict=True)]
-    distinguishing = find_distinguishing_axes(
-        rests, [n for n in names if is_readable(n) and (by_decoder or get_parent_axis(n) != "decoder")]
-    )
-    rest_of = select_fewest_axes(
-        titled, sort_by_readability(n for n in names if n not in distinguishing), ["title", *distinguishing]
-    )
-    distinguishing += [n for n in rest_of if n not in {"title", *distinguishing}]
+    readable = [n for n in names if is_readable(n) and (by_decoder or get_parent_axis(n) != "decoder")]
+    distinguishing = find_distinguishing_axes(rests, readable)
+    others = sort_by_readability(n for n in names if n not in distinguishing)
+    shown = [n for n in select_fewest_axes(titled, others, ["title", *distinguishing]) if n != "title"]
     labels = []
     for rest, item in zip(rests, items, strict=True):
         model, decoder = item.titles
         name = rest.get("decoder", "") if by_decoder else decoder
         parts = [p for p in ((model if several or not name else ""), name) if p]
-        labels.append(" ".join([*parts, *(format_option(n, rest[n]) for n in distinguishing if rest.get(n))]))
+        labels.append(" ".join([*parts, *(format_option(n, rest[n]) for n in shown if rest.get(n))]))
     return labels
-
-
-def _find_numeric_axes(models: Sequence[SystemValue]) -> list[str]:
-    names = list(models[0].axes) if models else []
-    return [n for n in names if is_readable(n) and len(_parse_numbers(i.axes.get(n, "") for i in models)) >= LEAST]
-
-
-def _find_numeric_options(models: Sequence[SystemValue]) -> list[str]:
-    """Return the metric's own options that were swept; facts of the data (`n`, `task`) are axes already."""
-    fields = [parse_signature(s) for s in dict.fromkeys(i.signature for i in models)]
-    names = [n for n in fields[0] if n not in ("v", "n")] if fields else []
-    return [n for n in names if len(_parse_numbers(f.get(n, "") for f in fields)) >= LEAST]
-
-
-def _parse_numbers(values: Iterable[str]) -> set[float]:
-    return {n for n in map(_parse_number, values) if n is not None}
 
 
 def _parse_number(text: str) -> float | None:

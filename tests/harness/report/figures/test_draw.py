@@ -2,30 +2,67 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from openended.harness.core.metric_spec import Features, Side
-from openended.harness.report.figures import curves, frontiers, panels, sweep_curves
+from openended.harness.core.metric import Features, Side
+from openended.harness.report.figures import curves, panels, scatter, sweep_curves
 from openended.harness.report.figures.draw import draw_all
-from openended.harness.report.figures.drawing import COLORS, MOST, apply_style, choose_style, save
+from openended.harness.report.figures.drawing import (
+    COLORS,
+    COLUMN,
+    DASHES,
+    MOST,
+    STYLES,
+    SystemStyles,
+    apply_style,
+    choose_style,
+    create_figure,
+    name_figures,
+    save,
+    space_markers,
+)
+from openended.harness.report.figures.labels import Label, draw_labels
+from openended.harness.report.figures.people import huse_parts
+from openended.harness.report.figures.trace import trace_figure
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.results.frame import read_results
-from openended.harness.results.layout import Layout
+from openended.harness.results import Layout, fold_seeds, group_systems, read_results
 from openended.metrics.mauve import Mauve
-from tests.harness.report.synthetic import result, seal, seal_record, stored, write_run
+from tests.harness.report.synthetic import quickstart, result, seal, seal_record, stored, write_run
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "report"
+STORED_CURVES = (curves.divergence_curves, curves.rank_frequency)
+DECODERS = {"decoder": "greedy|ancestral|nucleus"}
+MAKERS = {
+    "divergence": (curves.divergence_curves, DECODERS | {"max_new_tokens": "96", "num_examples": "500"}),
+    "zipf": (curves.rank_frequency, {"num_examples": "500"}),
+    "metrics": (panels.metric_panels, {"num_examples": "500", "max_new_tokens": "96"}),
+    "precision_recall": (scatter.precision_recall, {"experiment": "decoders"}),
+    "quality_diversity": (scatter.quality_diversity, {"experiment": "decoders|p"}),
+    "sweep-max_new_tokens": (sweep_curves.sweeps, {"experiment": "lengths|decoders", "num_examples": "500"}),
+    "sweep-num_examples": (sweep_curves.sweeps, {"experiment": "sizes|decoders", "max_new_tokens": "96"}),
+    "sweep-decoder.p": (sweep_curves.sweeps, {"num_examples": "500", "max_new_tokens": "96"}),
+    "sweep-mauve-scaling_factor": (sweep_curves.sweeps, {}),
+}
 
 
-@pytest.fixture(scope="module")
-def results():
-    return read_results([FIXTURE])
+@pytest.fixture(autouse=True)
+def style():
+    with apply_style():
+        yield
+
+
+def draw(make, results):
+    items = fold_seeds(results)
+    arguments = (results,) if make in STORED_CURVES else ()
+    return make(*arguments, items, SystemStyles(items))
 
 
 def test_the_stored_set_is_what_the_builder_writes(tmp_path):
@@ -38,41 +75,20 @@ def test_the_stored_set_is_what_the_builder_writes(tmp_path):
         assert (tmp_path / path).read_bytes() == (FIXTURE / path).read_bytes()
 
 
-MAKERS = {
-    "divergence": (
-        curves.divergence_curves,
-        {"decoder": "greedy|ancestral|nucleus", "max_new_tokens": "96", "num_examples": "500"},
-    ),
-    "zipf": (curves.rank_frequency, {"num_examples": "500"}),
-    "metrics": (panels.metric_panels, {"num_examples": "500", "max_new_tokens": "96"}),
-    "precision_recall": (frontiers.precision_recall, {"experiment": "decoders"}),
-    "quality_diversity": (frontiers.quality_diversity, {"experiment": "decoders|p"}),
-    "sweep-max_new_tokens": (sweep_curves.sweeps, {"experiment": "lengths|decoders", "num_examples": "500"}),
-    "sweep-num_examples": (sweep_curves.sweeps, {"experiment": "sizes|decoders", "max_new_tokens": "96"}),
-    "sweep-decoder.p": (sweep_curves.sweeps, {"num_examples": "500", "max_new_tokens": "96"}),
-    "sweep-mauve-scaling_factor": (sweep_curves.sweeps, {}),
-}
-
-
 @pytest.mark.parametrize("name", MAKERS)
 def test_each_figure_is_drawn(name, tmp_path):
     make, where = MAKERS[name]
-    results = read_results([FIXTURE], where)
-    with apply_style():
-        figure = make(results, results.values)[name]
-        for panel in figure.axes:
-            assert panel.has_data() or not panel.get_visible()
-        paths = save(figure, tmp_path, name)
-    assert [p.suffix for p in paths] == [".png", ".pdf"]
-    assert paths[0].read_bytes().startswith(b"\x89PNG")
-    assert paths[1].read_bytes().startswith(b"%PDF")
+    figure = draw(make, read_results([FIXTURE], where))[name]
+    for panel in figure.axes:
+        assert panel.has_data() or not panel.get_visible()
+    png, pdf = save(figure, tmp_path, name)
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert pdf.read_bytes().startswith(b"%PDF")
 
 
-def test_the_same_runs_give_the_same_bytes(results, tmp_path):
-    with apply_style():
-        first, second = (
-            save(curves.divergence_curves(results, results.values)["divergence"], tmp_path / n, "x") for n in "ab"
-        )
+def test_the_same_runs_give_the_same_bytes(tmp_path):
+    results = read_results([FIXTURE])
+    first, second = (save(draw(curves.divergence_curves, results)["divergence"], tmp_path / n, "x") for n in "ab")
     for a, b in zip(first, second, strict=True):
         assert a.read_bytes() == b.read_bytes()
     assert b"CreationDate" not in first[1].read_bytes()
@@ -81,41 +97,31 @@ def test_the_same_runs_give_the_same_bytes(results, tmp_path):
 def test_no_data_no_figure(tmp_path):
     write_run(tmp_path, "nucleus", 0, results=[result("model", "m", {"m": float("nan")})])
     empty = read_results([tmp_path])
-    with apply_style():
-        for make, _ in MAKERS.values():
-            assert not make(empty, empty.values)
+    for make, _ in MAKERS.values():
+        assert not draw(make, empty)
 
 
-def test_the_human_value_is_a_line_and_systems_are_points(results):
-    with apply_style():
-        figure = panels.metric_panels(results, results.values)["metrics"]
+def test_the_human_value_is_a_line_and_systems_are_points():
+    figure = draw(panels.metric_panels, read_results([FIXTURE]))["metrics"]
     titled = {p.get_title().split(" ")[0]: p for p in figure.axes}
     human = [line for line in titled["Gen."].lines if line.get_linestyle() == "--"]
     assert np.allclose(human[0].get_xdata(), 36.4)
 
 
 def test_a_sweep_joins_the_points_of_a_system_in_order():
-    results = read_results([FIXTURE], {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"})
-    with apply_style():
-        figure = sweep_curves.sweep(results.values, "max_new_tokens", ["gen_ppl.entropy"])
+    where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
+    items = fold_seeds(read_results([FIXTURE], where))
+    figure = sweep_curves.sweep(items, "max_new_tokens", SystemStyles(items), ["gen_ppl.entropy"])
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert list(lines["nucleus p=0.95"].get_xdata()) == [32.0, 64.0, 96.0]
     assert list(lines["human"].get_xdata()) == [32.0, 64.0, 96.0]
     assert "tokens" in figure.axes[0].get_xlabel()
-    assert sweep_curves.sweep(results.values, "num_examples") is None
-
-
-def test_no_two_systems_of_a_figure_look_alike():
-    looks = {tuple(sorted(choose_style(i).items())) for i in range(MOST)}
-    assert len(looks) == MOST
-    assert len(set(COLORS)) == len(COLORS)
+    assert sweep_curves.sweep(items, "num_examples", SystemStyles(items)) is None
 
 
 def test_a_dollar_in_a_name_is_no_formula(tmp_path):
     write_run(tmp_path, "nucleus", 0, title="p=$x_{", arrays=True)
-    results = read_results([tmp_path])
-    with apply_style():
-        save(panels.metric_panels(results, results.values)["metrics"], tmp_path / "out", "m")
+    save(draw(panels.metric_panels, read_results([tmp_path]))["metrics"], tmp_path / "out", "m")
 
 
 def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
@@ -139,11 +145,9 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
         record["results"][0]["artefact"] = name
         seal_record(folder, {k: v for k, v in record.items() if k != "digest"})
     results = read_results([tmp_path])
-    items = results.values
-    with apply_style():
-        panel = curves.divergence_curves(results, items)["divergence"].axes[0]
+    panel = draw(curves.divergence_curves, results)["divergence"].axes[0]
     (line,) = panel.get_lines()
-    value = next(i for i in items if i.key == "mauve")
+    value = next(i for i in fold_seeds(results) if i.key == "mauve")
     assert np.trapezoid(line.get_ydata(), line.get_xdata()) == pytest.approx(value.mean, abs=1e-9)
     assert line.get_label() == f"nucleus p=0.95 ({value.mean:.3f})"
     (band,) = panel.collections
@@ -162,3 +166,136 @@ def test_everything_that_the_runs_have_data_for_is_drawn_at_once(tmp_path):
     names = {path.name for path in draw_all(results, tmp_path)}
     assert names >= {"divergence.png", "divergence.pdf", "metrics.png", "zipf.png", "precision_recall.png"}
     assert names == {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_subset_keeps_the_styles_of_the_whole(tmp_path):
+    for p in (0.3, 0.5, 0.7):
+        write_run(tmp_path, "nucleus", 0, options={"p": p}, title=f"nucleus p={p}")
+    items = fold_seeds(read_results([tmp_path]))
+    values = [system.items[0] for system in group_systems(items)]
+    styles = SystemStyles(items)
+    assert styles.choose(values) == [choose_style(0), choose_style(1), choose_style(2)]
+    assert styles.choose(values[2:]) == [choose_style(2)]
+    first, second = styles.choose([values[0], values[0]])
+    assert first != second, "two systems of one figure never share a style"
+
+
+def test_neighbors_differ_in_dash_and_coinciding_curves_in_the_position_of_their_markers():
+    looks = [choose_style(index) for index in range(STYLES)]
+    assert all(a["linestyle"] != b["linestyle"] for a, b in pairwise(looks))
+    assert len({tuple(look.items()) for look in looks}) == STYLES == 7 * len(DASHES)
+    assert STYLES >= MOST
+    assert len(set(COLORS)) == len(COLORS)
+    spaced = [space_markers(120, index, 3) for index in range(3)]
+    assert len({start for start, _ in spaced}) == 3
+    assert {step for _, step in spaced} == {20}
+    assert space_markers(2, 5, 6) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "always", "names"),
+    [
+        ([("docs", "k=3")], False, ["zipf"]),
+        ([("docs", "k=3"), ("docs", "k=4")], False, ["zipf-k=3", "zipf-k=4"]),
+        ([("a b",), ("a/b",)], False, ["zipf-a_b", "zipf-a_b-2"]),  # their slugs are equal
+        ([("docs", "nucleus")], True, ["zipf-nucleus"]),
+        ([], False, []),
+    ],
+)
+def test_figures_are_named_by_what_differs(keys, always, names):
+    figures = {key: object() for key in keys}
+    named = name_figures("zipf", figures | {("left", "out")[: len(keys[0]) if keys else 2]: None}, always=always)
+    assert list(named) == names
+    assert list(named.values()) == list(figures.values())
+
+
+def points_of(panel, share):
+    """Points on all lines of a panel, in pixels."""
+    for line in panel.get_lines():
+        ends = line.get_transform().transform(np.asarray(line.get_xydata(), dtype=float))
+        for a, b in itertools.pairwise(ends):
+            yield from a + (b - a) * share[:, None]
+
+
+def test_labels_of_crossing_lines_are_free():
+    figure, (panel,) = create_figure(COLUMN, 2.6)
+    panel.plot([0, 1, 2], [0, 2, 3], marker="o")
+    panel.plot([0, 1, 2], [0.1, 1.9, 3], marker="s")
+    panel.axhline(2.5, linestyle=":")
+    panel.margins(0.15)
+    ends = [(0, 0, "p=0.5"), (2, 3, "p=1"), (0, 0.1, "temperature"), (2, 3, "k=500")]
+    draw_labels(figure, panel, [Label(text, x, y, "black") for x, y, text in ends])
+    figure.draw_without_rendering()
+    boxes, inside = [text.get_window_extent() for text in panel.texts], panel.get_window_extent()
+    assert [text.get_text() for text in panel.texts] == [text for _, _, text in ends]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    for point in points_of(panel, np.linspace(0, 1, 200)):
+        assert not any(box.contains(*point) for box in boxes)
+    for box in boxes:
+        assert inside.x0 <= box.x0
+        assert box.x1 <= inside.x1
+        assert inside.y0 <= box.y0
+        assert box.y1 <= inside.y1
+
+
+def test_a_decoder_that_is_its_parameter_is_named_once(tmp_path):
+    for n, value in enumerate((0.6, 0.8, 1.2)):
+        line = result("model", "gen_ppl", {"gen_ppl": 10.0 + n, "entropy": 2.0 + n}, family="scored")
+        title = f"temperature={value}"
+        write_run(tmp_path, "temperature", 0, results=[line], options={"temperature": value}, title=title)
+    (panel,) = draw(scatter.quality_diversity, read_results([tmp_path]))["quality_diversity"].axes
+    assert [text.get_text() for text in panel.texts] == ["0.6", "1.2"]
+    assert [line.get_label() for line in panel.get_lines()] == ["temperature"]
+
+
+def test_the_lines_of_equal_huse_are_named_outside_the_axes():
+    (panel,) = huse_parts({"a": (0.58, 0.95), "b": (0.92, 0.34)}, [choose_style(0), choose_style(1)]).axes
+    panel.figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in panel.texts]
+    assert len(boxes) == 5
+    assert all(box.x0 >= panel.get_window_extent().x1 for box in boxes)
+
+
+@pytest.mark.slow
+def test_every_figure_of_a_grid_is_traced_in_one_color_per_system(tmp_path):
+    results = read_results([quickstart(tmp_path, decoders=("greedy", "ancestral", "nucleus"), texts=False)])
+    traces = {}
+    paths = draw_all(results, tmp_path / "figures", traces=traces)
+    assert {p.stem for p in paths} == set(traces)
+    colors = {}
+    for trace in traces.values():
+        for series in (s for panel in trace["panels"] for s in panel["series"] if s["label"] not in ("", "human")):
+            colors.setdefault(series["label"].partition(" (")[0], set()).add(series["color"])
+    assert len(traces) > 2
+    assert all(len(used) == 1 for used in colors.values())
+    assert len(set.union(*colors.values())) == len(colors) == 3
+    panel = next(p for p in traces["metrics"]["panels"] if p["title"].startswith("MAUVE"))
+    drawn = sorted(x for series in panel["series"] for x, _ in series["points"])
+    means = sorted(i.mean for i in fold_seeds(results) if (i.system, i.key) == ("model", "mauve"))
+    assert drawn == [float(f"{m:.6g}") for m in means]
+    assert [text for _, text in panel["y"]["ticks"]] == ["greedy", "ancestral", "nucleus p=0.95"]
+    assert ["across" in series for series in panel["series"]] == [False, True, True]  # greedy has no error
+    assert traces["quality_diversity"]["panels"][0]["x"]["kind"] == "log"
+    labels = {one["label"].partition(" (")[0] for one in traces["divergence"]["panels"][0]["series"]}
+    assert labels == {"greedy", "ancestral", "nucleus p=0.95"}
+
+
+def test_lines_bands_rules_and_powers_are_traced():
+    figure, (axes,) = create_figure(COLUMN, 2.0)
+    axes.plot([1, 10, 1000], [0, 1, float("nan")], label="a", linestyle="--", color="black", linewidth=2)
+    axes.fill_between([1, 10], [0, 0], [1, 2])
+    axes.axhline(0.5)
+    axes.set_xscale("log")
+    figure.canvas.draw()
+    (panel,) = trace_figure(figure)["panels"]
+    (series,) = panel["series"]
+    assert series == {"label": "a", "points": [[1, 0], [10, 1]], "color": "#000000", "line": "--", "width": 2}
+    assert panel["rules"][0]["y"] == 0.5
+    assert len(panel["bands"]) == 1
+    assert ["10¹", 10.0] in [[text, position] for position, text in panel["x"]["ticks"]]
+
+
+def test_a_shaded_plane_is_left_to_its_picture():
+    figure, (axes,) = create_figure(COLUMN, 2.0)
+    axes.imshow([[0, 1], [1, 0]])
+    assert trace_figure(figure) is None

@@ -1,3 +1,5 @@
+"""Figures about ratings, and heat maps of metrics and systems."""
+
 import math
 from pathlib import Path
 
@@ -5,16 +7,18 @@ import numpy as np
 import pytest
 
 from openended.harness.report.figures.drawing import apply_style, choose_style, save
-from openended.harness.report.figures.people import (
+from openended.harness.report.figures.heat_maps import (
+    TextSetSimilarity,
     agreement_map,
-    huse_parts,
-    huse_regions,
-    huse_stability,
-    people_figures,
+    average_by_system,
+    metric_agreement,
+    system_similarity,
 )
-from openended.harness.results.frame import read_results
+from openended.harness.report.figures.people import huse_parts, huse_regions, huse_stability
+from openended.harness.results import fold_seeds, read_results
 from openended.metrics.huse import Huse, PairRatings, Rule
 from tests.harness.report.synthetic import result, write_run
+from tests.helpers import openended
 
 EXAMPLE = Path(__file__).parents[4] / "tasks/data/example_ratings.csv"
 RULE = Rule()
@@ -87,9 +91,35 @@ def test_stability_and_agreement(rated, tmp_path):
 
 def test_the_agreement_map_needs_five_systems(tmp_path):
     for n in range(5):
-        drawn = people_figures(read_results([tmp_path]), read_results([tmp_path]).values) if n else {}
-        assert "metric-agreement" not in drawn
+        assert not n or metric_agreement(fold_seeds(read_results([tmp_path]))) == {}
         lines = [result("model", name, {name: float(n)}, primary=name) for name in ("a", "b")]
         write_run(tmp_path, "nucleus", None, results=lines, options={"p": n}, title=f"p={n}")
-    results = read_results([tmp_path])
-    assert "metric-agreement" in people_figures(results, results.values)
+    assert set(metric_agreement(fold_seeds(read_results([tmp_path])))) == {"metric-agreement"}
+
+
+def test_seeds_of_a_system_are_averaged_and_the_diagonal_is_between_them():
+    # Sets 0 and 1 are seeds of one system, 2 is another, 3 shares no prompt with them.
+    rows = [[1.0, 0.8, 0.4, np.nan], [0.8, 1.0, 0.6, np.nan], [0.4, 0.6, 1.0, np.nan]]
+    sets = [TextSetSimilarity(int(own == 2), own, np.array(row)) for own, row in enumerate(rows)]
+    np.testing.assert_allclose(average_by_system(sets, [0, 1]), [[0.8, 0.5], [0.5, np.nan]])
+
+
+@pytest.mark.slow
+def test_a_grid_with_samples_ends_with_the_matrix_and_the_sameness_of_each_prompt(tmp_path):
+    words = ["-m", "name=same", "decoder=ancestral,nucleus", "decoder.temperature=0.5", "samples=2"]
+    metrics = "metric=[diversity,system_similarity]"
+    done = openended(*words, metrics, "num_examples=4", "max_new_tokens=8", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    results = read_results([tmp_path / "outputs/runs/same"])
+    items = fold_seeds(results)
+    panel = system_similarity(results, items)["similarity"].axes[0]
+    assert len(panel.get_yticklabels()) == 2
+    (one, other) = (text.get_text() for text in panel.texts)  # one seed each: nothing on the diagonal
+    assert one == other
+    found = {(i.metric, i.system) for i in items if np.isfinite(i.mean)}
+    assert {m for m, s in found if s == "model"} == {
+        "chamfer", "distinct_k", "ngram_diversity", "prompt_similarity", "remote_clique", "rouge_l", "system_similarity",
+    }  # fmt: skip
+    assert not any(s == "human" for _, s in found), "people wrote one text per prompt"
+    similar = {i.metric: i.mean for i in items if i.system == "model" and i.key == i.metric}
+    assert similar["remote_clique"] == pytest.approx(1 - similar["prompt_similarity"])

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from openended.harness.core import Replicates
-from openended.harness.report.analysis import operating_points
-from openended.harness.report.analysis.operating_points import find_frontiers
+from openended.harness.report.analysis import frontier
+from openended.harness.report.analysis.frontier import find_frontiers
 from openended.harness.report.figures.drawing import apply_style
-from openended.harness.report.figures.steps_at_equal_entropy import steps_at_equal_entropy
+from openended.harness.report.figures.generative_frontier import steps_at_equal_entropy
 from openended.harness.report.tables.frontier_gaps import build_frontier_tables
-from openended.harness.results import load_layout, read_results
+from openended.harness.results import fold_seeds, load_layout, read_results
 from tests.harness.report.synthetic import result, write_run
 
 HUMAN_ENTROPY, TEMPERATURES, STEPS = 4.0, (0.8, 1.0, 1.2), (8, 32, 128)
@@ -36,7 +36,7 @@ def results(tmp_path, monkeypatch):
         noise = np.random.default_rng(0).normal(size=(1, 20))
         return Replicates(item.mean * (1 + 0.01 * noise))
 
-    monkeypatch.setattr(operating_points, "load_replicates", load)
+    monkeypatch.setattr(frontier, "load_replicates", load)
     for temperature in TEMPERATURES:
         write_system(tmp_path, "ar", "temperature", temperature)
         for steps in STEPS:
@@ -45,7 +45,7 @@ def results(tmp_path, monkeypatch):
 
 
 def test_one_frontier_for_each_number_of_steps(results):
-    frontiers = find_frontiers(results, results.values)
+    frontiers = find_frontiers(results, fold_seeds(results))
     assert [(entry.steps, len(entry.points)) for entry in frontiers] == [(None, 3), (8, 3), (32, 3), (128, 3)]
     assert [entry.sampler for entry in frontiers] == ["ar temperature", *["masked mdlm"] * 3]
     (table,) = build_frontier_tables(results, load_layout("frontier"), "frontier")
@@ -56,7 +56,7 @@ def test_one_frontier_for_each_number_of_steps(results):
 
 def test_points_are_at_the_human_entropy(results):
     with apply_style():
-        (axes,) = steps_at_equal_entropy(results, results.values)["steps"].axes
+        (axes,) = steps_at_equal_entropy(results, fold_seeds(results))["steps"].axes
     curve = axes.containers[0].lines[0]
     assert curve.get_xdata().tolist() == list(STEPS)
     assert curve.get_ydata() == pytest.approx([gen_ppl(steps, HUMAN_ENTROPY) for steps in STEPS], rel=1e-6)
@@ -65,10 +65,9 @@ def test_points_are_at_the_human_entropy(results):
 
 
 def test_steps_alone_stay_operating_points(results):
-    part = [
-        item for item in results.values if item.axes["decoder.temperature"] in ("1", "1.0") or item.system == "human"
-    ]
-    masked = [item for item in part if item.axes["model"] != "ar"]
+    items = fold_seeds(results)
+    at_one = [i for i in items if i.axes["decoder.temperature"] in ("1", "1.0") or i.system == "human"]
+    masked = [item for item in at_one if item.axes["model"] != "ar"]
     (entry,) = find_frontiers(results, masked)
     assert (entry.steps, len(entry.points)) == (None, 3)
     assert steps_at_equal_entropy(results, masked) == {}

@@ -1,0 +1,206 @@
+"""Heat maps: similarity of systems, agreement of metrics, and the damage to text that each metric detects."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core import F64, escape_mathtext
+from openended.harness.report.analysis.damage_detection import DamageCurve, find_damage_curves
+from openended.harness.report.figures.drawing import (
+    COLUMN,
+    MOST,
+    PAGE,
+    create_figure,
+    draw_matrix,
+    facet,
+    shorten_labels,
+)
+from openended.harness.report.tables.selection import select_pairs
+from openended.harness.results import (
+    Layout,
+    Results,
+    SystemValue,
+    group_by_data,
+    group_by_options,
+    group_by_task_and_options,
+    group_systems,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIMILARITY = "system_similarity"
+LABEL_CHARACTERS = 30  # of a system in the map of similarities
+NEVER = 2.3  # log10 of the strength at which a damage that is never detected is drawn: over 100 %
+RECALL = ("knn_precision_recall", "recall")  # not a primary value, but the counterpart of one
+LEAST_SYSTEMS = 5  # of a cell of the map of agreement; see `agreement_map`
+_LONG = 28  # letters of a metric's name in a line
+_WHY = (
+    "How alike two metrics order the systems (Spearman's ρ of their values as measured, the human text left out): "
+    "1 the same order, 0 unrelated, −1 the opposite order, which is agreement where one metric is better when high and "
+    "the other when low. –: fewer than five systems have both values, too few to tell."
+)
+
+
+class TextSetSimilarity(NamedTuple):
+    """The similarities of one set of texts to all others."""
+
+    system: int
+    """Index of its system."""
+    text_set: int
+    """Its index in the grid; -1 if unknown."""
+    between: F64
+    """Its similarity to each set of texts, NaN if they share no prompt, shape (sets,)."""
+
+
+def system_similarity(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+    """Draw the mean cosine of two systems' texts for the same prompt; the diagonal is between seeds of one system."""
+
+    def draw(part: Sequence[SystemValue]) -> Figure | None:
+        systems, text_sets = group_systems(part), []
+        for number, system in enumerate(systems):
+            value = system.value(SIMILARITY, SIMILARITY)
+            for source in value.sources if value is not None else ():
+                arrays = results.arrays(*source)
+                if "arrays/between" in arrays and "arrays/own" in arrays:
+                    between = np.asarray(arrays["arrays/between"], dtype=np.float64)
+                    text_sets.append(TextSetSimilarity(number, int(arrays["arrays/own"][0]), between))
+        shown = sorted({text_set.system for text_set in text_sets})[:MOST]
+        if len(shown) < 2:
+            return None
+        matrix = average_by_system(text_sets, shown)
+        size = min(PAGE, 1.6 + 0.33 * len(shown))
+        figure, (panel,) = create_figure(min(PAGE, size + 0.6), size)
+        finite = matrix[np.isfinite(matrix)]
+        middle = float(finite.min() + finite.max()) / 2 if len(finite) else 0.0
+        texts = [[f"{cosine:.2f}" if math.isfinite(cosine) else "" for cosine in row] for row in matrix]
+        labels = shorten_labels([systems[number].label for number in shown], LABEL_CHARACTERS)
+        panel.set_xticks(range(len(labels)), labels, rotation=90)
+        panel.set_yticks(range(len(labels)), labels)
+        bar = {"shrink": 0.8, "label": "mean cosine on the same prompt"}
+        draw_matrix(figure, panel, matrix, texts, ~(matrix > middle), bar=bar, cmap="viridis")
+        return figure
+
+    return facet("similarity", group_by_task_and_options(items, SIMILARITY), draw)
+
+
+def average_by_system(text_sets: Sequence[TextSetSimilarity], systems: Sequence[int]) -> F64:
+    """Average over the sets of texts of two systems, shape (systems, systems); NaN where none were compared.
+
+    Args:
+        text_sets: The sets of texts of a grid.
+        systems: Systems in the order of the rows.
+    """
+    sums, counts = np.zeros((len(systems), len(systems))), np.zeros((len(systems), len(systems)))
+    row = {system: index for index, system in enumerate(systems)}
+    owner = {one.text_set: one.system for one in text_sets if one.text_set >= 0}
+    for one in text_sets:
+        for index, cosine in enumerate(one.between):
+            other = owner.get(index)
+            if one.system in row and other in row and index != one.text_set and math.isfinite(cosine):
+                sums[row[one.system], row[other]] += cosine
+                counts[row[one.system], row[other]] += 1
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+
+
+def damage_heat_map(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+    """Draw metrics (by embedder) against damages; bright: seen when weak, dark: not seen."""
+    pairs = select_pairs(items, Layout())
+    curves = [curve for curve in find_damage_curves(results, items) if (curve.metric, curve.key) in pairs]
+    rows = sorted(dict.fromkeys((curve.embedder, curve.title) for curve in curves), key=lambda row: row[0])
+    damages = list(dict.fromkeys(curve.damage for curve in curves))
+    by_cell = {((curve.embedder, curve.title), curve.damage): curve for curve in curves}
+    cells = [[_shade(by_cell.get((row, damage))) for damage in damages] for row in rows]
+    shades = np.array([[shade for shade, _ in row] for row in cells])
+    texts = [[text for _, text in row] for row in cells]
+    figure, (panel,) = create_figure(PAGE, 1.4 + 0.17 * len(rows))
+    labels = [escape_mathtext(f"{title} ({embedder})" if embedder else title) for embedder, title in rows]
+    panel.set_yticks(range(len(rows)), labels)
+    panel.set_xticks(range(len(damages)), [damage.replace("_", " ") for damage in damages], rotation=90)
+    bar = {"shrink": 0.6, "label": "smallest strength detected (%)"}
+    colors = {"cmap": "viridis_r", "vmin": 0.9, "vmax": NEVER, "aspect": "auto"}
+    color_bar = draw_matrix(figure, panel, shades, texts, shades > 1.5, bar=bar, **colors)
+    color_bar.set_ticks([1.0, 1.5, 2.0, NEVER], labels=["10", "30", "100", "no"])
+    return {"stress": figure}
+
+
+def _shade(curve: DamageCurve | None) -> tuple[float, str]:
+    """Return the color value and the text of a cell."""
+    if curve is None or not curve.is_known:
+        return math.nan, "–"
+    return (float(np.log10(curve.smallest)), str(curve.smallest)) if curve.smallest else (NEVER, "no")
+
+
+def metric_agreement(items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+    """Draw how alike the metrics order the systems, where two metrics have values of five systems or more."""
+
+    def draw(part: Sequence[SystemValue]) -> Figure | None:
+        values = _collect_primary_values(part)
+        shared = _count_shared(values)
+        enough = (shared[~np.eye(len(shared), dtype=bool)] >= LEAST_SYSTEMS).any() if len(values) > 1 else False
+        return agreement_map(values) if enough else None
+
+    return facet("metric-agreement", {(task,): part for task, part in group_by_data(items).items()}, draw)
+
+
+def _collect_primary_values(items: Sequence[SystemValue]) -> dict[str, list[float]]:
+    """Return metric → its primary value (and recall) for every system, if five systems or more have it."""
+    models = [i for i in items if i.system == "model"]
+    systems = list(dict.fromkeys(tuple(i.axes.items()) for i in models))
+    primary = [i for i in models if i.primary or (i.metric, i.key) == RECALL]
+    table: dict[str, list[float]] = {}
+    for (metric, key), title in {(i.metric, i.key): i.title for i in primary}.items():
+        for options, part in group_by_options(models, metric).items():
+            values = {tuple(i.axes.items()): i.mean for i in part if i.key == key}
+            name = f"{title} ({options})" if options else title
+            column = [values.get(s, math.nan) for s in systems]
+            if sum(map(math.isfinite, column)) >= LEAST_SYSTEMS:
+                table[name if name not in table else f"{name} [{metric}.{key}]"] = column
+    return table
+
+
+def _count_shared(values: Mapping[str, Sequence[float]]) -> NDArray[np.int64]:
+    """Return how many systems have both values, shape (metrics, metrics)."""
+    present = np.isfinite(np.array([list(v) for v in values.values()], dtype=np.float64)).astype(np.int64)
+    both: NDArray[np.int64] = present @ present.T
+    return both
+
+
+def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw Spearman's ρ of every metric with every other over systems (Le Bronnec et al. 2024, Fig. 7).
+
+    Args:
+        values: Metric → one value per system, NaN where it has none. Cells with fewer than `LEAST_SYSTEMS` systems that
+            have both values are empty: the smallest two-sided p-value is 2/4! = 0.083 for four, 2/5! = 0.017 for five.
+    """
+    from openended.metrics.correlation import correlation_matrix
+
+    shared = _count_shared(values)
+    matrix = np.where(shared >= LEAST_SYSTEMS, correlation_matrix(values), np.nan)
+    names = ["\n".join(textwrap.wrap(escape_mathtext(name), _LONG)) for name in values]
+    height = min(PAGE, max(COLUMN, 1.6 + 0.34 * len(names)))
+    # Long names would leave no room for the cells: the columns then have the numbers of the rows.
+    numbered = max(map(len, values)) > _LONG
+    width = min(PAGE, height + 0.055 * _LONG) if numbered else height
+    figure, (panel,) = create_figure(width, height)
+    if numbered:
+        panel.set_xticks(range(len(names)), [str(i + 1) for i in range(len(names))])
+        panel.set_yticks(range(len(names)), [f"{name}  {i + 1}" for i, name in enumerate(names)])
+    else:
+        panel.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
+        panel.set_yticks(range(len(names)), names)
+    texts = [["–" if math.isnan(value) else f"{value:.2f}" for value in row] for row in matrix]
+    counts = sorted({int(n) for n in shared[np.isfinite(matrix)]})
+    over = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else "".join(map(str, counts))
+    bar = {"shrink": 0.7, "label": f"Spearman's ρ over {over} systems"}
+    size = 5 if len(names) > 8 else 6.5
+    colors = {"cmap": "RdBu", "vmin": -1, "vmax": 1}
+    draw_matrix(figure, panel, matrix, texts, np.abs(matrix) > 0.6, fontsize=size, bar=bar, **colors)
+    figure.supxlabel("\n".join(textwrap.wrap(_WHY, round(width * 20))), fontsize=5.5)
+    return figure
