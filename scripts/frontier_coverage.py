@@ -20,7 +20,7 @@ from openended.harness.core import F64, Plan, Ragged, Replicates
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from openended.harness.report.analysis.frontier import Frontier, estimate_area, estimate_gap, stack_replicates
+from openended.harness.report.analysis.frontier import Frontier, estimate_area, estimate_gap
 from openended.metrics._ngrams.statistics import entropy_by_text
 from openended.metrics.families import NgramIndex
 from openended.metrics.gen_ppl import gen_ppl
@@ -49,12 +49,10 @@ def _draw_frontier(
     rng: np.random.Generator, name: str, temperatures: Sequence[float], topic: F64, ids: Sequence[str], plan: Plan
 ) -> Frontier:
     points = [_draw_point(rng, t, topic, ids, plan) for t in temperatures]
-    entropy, ppl = ([point[i] for point in points] for i in (0, 1))
-    return Frontier(
-        name,
-        stack_replicates([value for value, _ in entropy], [r.draws[0] for _, r in entropy]),
-        np.log(stack_replicates([value for value, _ in ppl], [r.draws[0] for _, r in ppl])),
+    entropy, ppl = (
+        np.stack([np.concatenate([[point[i][0]], point[i][1].draws[0]]) for point in points], axis=1) for i in (0, 1)
     )
+    return Frontier(name, entropy, np.log(ppl))
 
 
 def _draw_point(

@@ -1,10 +1,12 @@
-"""Intervals next to values: from the metric itself (`huse_low`, `huse_high`) or over examples."""
+"""Intervals next to values: from the metric itself (`huse_low`, `huse_high`), over examples, or over seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Sequence
 
+from openended.harness.core import LEVEL
 from openended.harness.results import Results, SystemValue, find_interval
 
 
@@ -23,11 +25,36 @@ def find_metric_interval(item: SystemValue, items: Iterable[SystemValue]) -> tup
     """Return the interval that a metric reports; None if there is none, or if the value is a mean over seeds."""
     if item.seeds != 1:
         return None
-
-    def same(other: SystemValue) -> bool:
-        alike = (other.system, other.metric, other.signature) == (item.system, item.metric, item.signature)
-        return alike and other.axes == item.axes
-
-    ends = {other.key: other.mean for other in items if other.key.endswith(("_low", "_high")) and same(other)}
+    identity = (item.system, item.metric, item.signature)
+    ends = {
+        other.key: other.mean
+        for other in items
+        if other.key in (f"{item.key}_low", f"{item.key}_high")
+        and (other.system, other.metric, other.signature) == identity
+        and other.axes == item.axes
+    }
     low, high = (ends.get(f"{item.key}_{end}", math.nan) for end in ("low", "high"))
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def compute_student_quantile(degrees: int, level: float = LEVEL) -> float:
+    """Return Student's two-sided quantile."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 0.5 + level / 2))
+
+
+def sample_std(values: Sequence[float]) -> float:
+    """Return the sample standard deviation (n - 1); NaN for fewer than two values."""
+    return statistics.stdev(values) if len(values) > 1 else math.nan
+
+
+def compute_half_width(values: Sequence[float]) -> float:
+    """Return the half-width of Student's interval of the mean; NaN for fewer than two values.
+
+    >>> round(compute_half_width([1.0, 2.0, 3.0]), 4)  # 4.3027 * 1 / sqrt(3)
+    2.4841
+    """
+    if len(values) < 2:
+        return math.nan
+    return compute_student_quantile(len(values) - 1) * sample_std(values) / math.sqrt(len(values))

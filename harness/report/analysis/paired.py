@@ -32,11 +32,12 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
-from openended.harness.core import F64, I64, LEVEL, WILSON, Replicates, combine_replicates, make_random_stream
-from openended.harness.report.analysis.holm import correct_by_holm
+from openended.harness.core import F64, I64, WILSON, combine_replicates, make_random_stream
+from openended.harness.report.analysis.intervals import compute_student_quantile
 from openended.harness.results import (
     Results,
     System,
@@ -47,6 +48,7 @@ from openended.harness.results import (
     load_replicates,
 )
 
+K = TypeVar("K")
 DRAWS = 10_000
 MOST_EXACT = 14  # seeds or examples up to which all 2ⁿ sign patterns are enumerated
 LEAST_SEEDS = 6  # 2 / 2⁶ = 0.03; with fewer, p < 0.05 is impossible, and the test would only cost the others power
@@ -73,36 +75,41 @@ class SystemComparison:
     """p-value of equal distances to the human value; NaN if that is not the target."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairTest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTest(SystemComparison):
     """A comparison of two systems among several."""
 
     first: str
     second: str
-    difference: float
-    low: float
-    high: float
-    p_value: float
     corrected: float
-    """Holm-corrected over the pairs tested together; NaN if the pair was not tested."""
-    over: str
-    n: int
-    nearer: float
+    """Holm-corrected p-value over the pairs tested together; NaN if the pair was not tested."""
 
 
 def pair_tests(results: Results, metric: str, key: str, systems: Sequence[System] | None = None) -> list[PairTest]:
     """Test all pairs of systems on one value with Holm correction; pairs without two values are skipped."""
-    items = results.values
-    tested_pairs = []
-    for a, b in itertools.combinations(group_systems(items) if systems is None else systems, 2):
-        test = compare_systems(results, items, a, b, (metric, key))
-        if test is not None:
-            tested_pairs.append((a.name, b.name, test))
-    corrected = correct_by_holm({i: t.p_value for i, (_, _, t) in enumerate(tested_pairs)})
+    pairs = itertools.combinations(group_systems(results.values) if systems is None else systems, 2)
+    tests = [(a.name, b.name, compare_systems(results, results.values, a, b, (metric, key))) for a, b in pairs]
+    corrected = correct_by_holm({(a, b): test.p_value for a, b, test in tests if test is not None})
     return [
-        PairTest(a, b, t.difference, t.low, t.high, t.p_value, corrected.get(i, math.nan), t.over, t.n, t.nearer)
-        for i, (a, b, t) in enumerate(tested_pairs)
+        PairTest(**dataclasses.asdict(test), first=a, second=b, corrected=corrected.get((a, b), math.nan))
+        for a, b, test in tests
+        if test is not None
     ]
+
+
+def correct_by_holm(p_values: Mapping[K, float]) -> dict[K, float]:
+    """Correct p-values by Holm's step-down method, which controls the family-wise error rate; non-finite are skipped.
+
+    >>> correct_by_holm({"a": 0.01, "b": math.nan, "c": 0.04})
+    {'a': 0.02, 'c': 0.04}
+    """
+    order = sorted((test for test, p in p_values.items() if math.isfinite(p)), key=lambda test: p_values[test])
+    corrected: dict[K, float] = {}
+    highest = 0.0
+    for rank, test in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p_values[test]))
+        corrected[test] = highest
+    return corrected
 
 
 def compare_systems(
@@ -146,15 +153,12 @@ def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> Sys
     left, right = per_example(results, a), per_example(results, b)
     if left is None or right is None or len(left) != len(right):
         return None
-    low, high = compute_mean_interval(left - right)
-    return SystemComparison(
-        float((left - right).mean()),
-        compute_sign_flip_p(left - right, a.metric, a.key),
-        "examples",
-        len(left),
-        low,
-        high,
-    )
+    apart = left - right
+    n, mean = len(apart), float(apart.mean())
+    error = float(apart.std(ddof=1)) / math.sqrt(n) if np.ptp(apart) > 0 else math.nan
+    away = compute_student_quantile(n - 1) * error
+    p_value = compute_sign_flip_p(apart, a.metric, a.key)
+    return SystemComparison(mean, p_value, "examples", n, mean - away, mean + away)
 
 
 def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
@@ -162,10 +166,9 @@ def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> S
     both = combine_replicates((1.0, -1.0), (left, right)) if left is not None and right is not None else None
     if both is None or not both.varies:
         return None
-    interval = both.interval(a.mean - b.mean)
-    return SystemComparison(
-        a.mean - b.mean, both.p_value(a.mean - b.mean), "draws", both.draws.size, interval.low, interval.high
-    )
+    apart = a.mean - b.mean
+    interval = both.interval(apart)
+    return SystemComparison(apart, both.p_value(apart), "draws", both.draws.size, interval.low, interval.high)
 
 
 def _test_over_seeds(a: SystemValue, b: SystemValue) -> SystemComparison:
@@ -177,25 +180,30 @@ def _test_over_seeds(a: SystemValue, b: SystemValue) -> SystemComparison:
     return SystemComparison(a.mean - b.mean, p_value, "seeds", len(seeds))
 
 
+def _list_values_by_seed(item: SystemValue, other: SystemValue) -> Mapping[str, float]:
+    is_single = len(item.values) == 1 and len(other.values) > 1
+    return dict.fromkeys(other.values, next(iter(item.values.values()))) if is_single else item.values
+
+
 def _test_distances(
     results: Results, a: SystemValue, b: SystemValue, test: SystemComparison, human: SystemValue | None, center: float
 ) -> float:
     """Return the p-value of equal distances to a center: the human value, or a constant."""
-    replicates = [load_replicates(results, i) if i is not None else None for i in (a, b, human)]
-    parts = [r for r in replicates if r is not None]
-    middle = a.mean + b.mean - 2 * center
-    both: Replicates | None = None
-    if len(parts) == 3:
-        both = combine_replicates((1.0, 1.0, -2.0), parts)
-    if both is None and len(parts) >= 2 and replicates[0] is not None and replicates[1] is not None:
-        both = combine_replicates((1.0, 1.0), parts[:2])
+    parts = [load_replicates(results, item) if item is not None else None for item in (a, b, human)]
+    both = None
+    if parts[0] is not None and parts[1] is not None:
+        if parts[2] is not None:
+            both = combine_replicates((1.0, 1.0, -2.0), [part for part in parts if part is not None])
+        both = both or combine_replicates((1.0, 1.0), [parts[0], parts[1]])
     if both is not None:
-        return float(np.maximum(test.p_value, both.p_value(middle)))  # NaN if one is
-    rows = [per_example(results, i) if i is not None else None for i in (a, b, human)]
-    if rows[0] is None or rows[1] is None or len(rows[0]) != len(rows[1]):
+        return float(np.maximum(test.p_value, both.p_value(a.mean + b.mean - 2 * center)))  # NaN if one is
+    left, right = per_example(results, a), per_example(results, b)
+    if left is None or right is None or len(left) != len(right):
         return math.nan
-    human_rows = rows[2] if rows[2] is not None and len(rows[2]) == len(rows[0]) else np.full(len(rows[0]), center)
-    return max(test.p_value, compute_sign_flip_p(rows[0] + rows[1] - 2 * human_rows, "middle", a.metric, a.key))
+    middle = per_example(results, human) if human is not None else None
+    if middle is None or len(middle) != len(left):
+        middle = np.full(len(left), center)
+    return max(test.p_value, compute_sign_flip_p(left + right - 2 * middle, "middle", a.metric, a.key))
 
 
 def per_example(results: Results, item: SystemValue) -> F64 | None:
@@ -205,13 +213,11 @@ def per_example(results: Results, item: SystemValue) -> F64 | None:
     if not arrays or any(name not in a for a in arrays):
         return None
     rows = [by_prompt(np.asarray(a[name], dtype=np.float64), a.get("arrays/prompts")) for a in arrays]
+    if len({len(r) for r in rows}) > 1 or any(np.isnan(r).any() for r in rows):
+        return None
     # Metrics with halves or subsamples compare texts with each other, so their per-example values are dependent.
     interval = find_interval(results, item)
-    if (
-        (interval is not None and interval.method not in ("bootstrap", WILSON))
-        or len({len(r) for r in rows}) > 1
-        or any(np.isnan(r).any() for r in rows)
-    ):
+    if interval is not None and interval.method not in ("bootstrap", WILSON):
         return None
     mean: F64 = np.mean(rows, axis=0)
     return mean if math.isclose(float(mean.mean()), item.mean, rel_tol=AGREES, abs_tol=1e-12) else None
@@ -223,22 +229,6 @@ def by_prompt(values: F64, prompts: I64 | None) -> F64:
         return values
     sums = np.bincount(prompts, weights=values).astype(np.float64)
     return sums * (len(sums) / len(values))
-
-
-def compute_mean_interval(values: F64, level: float = LEVEL) -> tuple[float, float]:
-    """Return the t interval of a mean; NaN if the values do not vary."""
-    from scipy.special import stdtrit
-
-    n, mean = len(values), float(values.mean())
-    away = (
-        float(stdtrit(n - 1, 0.5 + level / 2) * values.std(ddof=1) / math.sqrt(n)) if np.ptp(values) > 0 else math.nan
-    )
-    return mean - away, mean + away
-
-
-def _list_values_by_seed(item: SystemValue, other: SystemValue) -> Mapping[str, float]:
-    single = len(item.values) == 1 and len(other.values) > 1
-    return dict.fromkeys(other.values, next(iter(item.values.values()))) if single else item.values
 
 
 def compute_sign_flip_p(differences: F64, *names: str, draws: int = DRAWS) -> float:

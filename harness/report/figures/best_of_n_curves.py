@@ -11,13 +11,13 @@ from openended.harness.report.analysis.decoder_sweeps import compute_curves, des
 from openended.harness.report.figures.drawing import MOST, SystemStyles, create_panels, draw_legend_below, facet
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.report.tables.table import arrow
-from openended.harness.results import Layout, SystemValue, group_by_data, select_values
+from openended.harness.results import Layout, Results, SystemValue, group_by_data, select_values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def best_of_n(items: Sequence[SystemValue], styles: SystemStyles, metrics: Sequence[str] = ()) -> Mapping[str, Figure]:
+def best_of_n(results: Results, styles: SystemStyles, metrics: Sequence[str] = ()) -> Mapping[str, Figure]:
     """Draw the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
     from matplotlib.ticker import MaxNLocator
 
@@ -49,4 +49,4 @@ def best_of_n(items: Sequence[SystemValue], styles: SystemStyles, metrics: Seque
         draw_legend_below(figure, axes[0], 4)
         return figure
 
-    return facet("best_of_n", {(task,): part for task, part in group_by_data(items).items()}, draw)
+    return facet("best_of_n", group_by_data(results.values), draw)

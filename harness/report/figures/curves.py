@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core import F64
+from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.figures.drawing import (
     COLUMN,
     HUMAN_COLOR,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CURVES = "arrays/divergence_curves"
 
 
-def divergence_curves(results: Results, items: Sequence[SystemValue], styles: SystemStyles) -> Mapping[str, Figure]:
+def divergence_curves(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
     """Draw the MAUVE curve of every system: missed text against implausible text (MAUVE Fig. 2).
 
     A line is the mean over seeds and clusterings, so that its area is the value in the legend; the band is their
@@ -40,8 +40,8 @@ def divergence_curves(results: Results, items: Sequence[SystemValue], styles: Sy
             for value in (i for i in system.items if (i.metric, i.key) == ("mauve", "mauve") and math.isfinite(i.mean)):
                 stored = [a[CURVES] for s in value.sources if CURVES in (a := results.arrays(*s))]
                 if stored and len(stored) == value.seeds:
-                    mean = average_curves([np.asarray(a, dtype=np.float64) for a in stored])
-                    curves.append((f"{system.label} ({value.mean:.3f})", value, mean))
+                    curve = average_curves([np.asarray(a, dtype=np.float64) for a in stored])
+                    curves.append((f"{escape_mathtext(system.name)} ({value.mean:.3f})", value, curve))
                     break
         if len(curves) > MOST:  # the best ones
             curves = sorted(curves, key=lambda c: -c[1].mean)[:MOST]
@@ -59,7 +59,7 @@ def divergence_curves(results: Results, items: Sequence[SystemValue], styles: Sy
         draw_legend_below(figure, panel, 2)
         return figure
 
-    return facet("divergence", group_by_task_and_options(items, "mauve"), draw)
+    return facet("divergence", group_by_task_and_options(results.values, "mauve"), draw)
 
 
 def average_curves(runs: Sequence[F64]) -> tuple[F64, F64, F64]:
@@ -81,7 +81,7 @@ def average_curves(runs: Sequence[F64]) -> tuple[F64, F64, F64]:
     return np.concatenate([[0.0], x]), np.concatenate([[1.0], mean]), np.concatenate([[0.0], sd])
 
 
-def rank_frequency(results: Results, items: Sequence[SystemValue], styles: SystemStyles) -> Mapping[str, Figure]:
+def rank_frequency(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
     """Draw token rank against frequency of the human text and of each system, on logarithmic axes (Zipf)."""
 
     def draw(part: Sequence[SystemValue]) -> Figure | None:
@@ -91,11 +91,11 @@ def rank_frequency(results: Results, items: Sequence[SystemValue], styles: Syste
             stored = (_read_points(results.arrays(*s)) for s in value.sources) if value else iter(())
             points = next((p for p in stored if p is not None), None)
             if points is not None and value is not None:
-                lines.append((system.label, value, points))
+                lines.append((escape_mathtext(system.name), value, points))
         if not lines:
             return None
         sides = dict.fromkeys(h.sources[0] for _, v, _ in lines if (h := find_human_value(part, v)) is not None)
-        humans = [h for source in sides if (h := _read_points(results.arrays(*source))) is not None]
+        humans = [line for source in sides if (line := _read_points(results.arrays(*source))) is not None]
         figure, (panel,) = create_figure(COLUMN, 2.6, legend=[*(label for label, _, _ in lines), "human"], most=2)
         choices = styles.choose([value for _, value, _ in lines])
         for index, ((label, _, points), style) in enumerate(zip(lines, choices, strict=True)):
@@ -107,7 +107,7 @@ def rank_frequency(results: Results, items: Sequence[SystemValue], styles: Syste
         draw_legend_below(figure, panel, 2)
         return figure
 
-    return facet("zipf", group_by_task_and_options(items, "zipf"), draw)
+    return facet("zipf", group_by_task_and_options(results.values, "zipf"), draw)
 
 
 def _read_points(arrays: Mapping[str, Any]) -> F64 | None:

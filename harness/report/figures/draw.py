@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openended.harness.report.figures.best_of_n_curves import best_of_n
 from openended.harness.report.figures.curves import divergence_curves, rank_frequency
@@ -16,7 +16,24 @@ from openended.harness.report.figures.people import huse_figures
 from openended.harness.report.figures.scatter import precision_recall, quality_diversity
 from openended.harness.report.figures.sweep_curves import sweeps
 from openended.harness.report.figures.trace import trace_figure
-from openended.harness.results import Layout, Results, fold_seeds
+from openended.harness.results import Layout, Results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIGURES: list[Callable[[Results, SystemStyles], Mapping[str, Figure]]] = [
+    divergence_curves,
+    metric_panels,
+    sweeps,
+    precision_recall,
+    quality_diversity,
+    rank_frequency,
+    system_similarity,
+    huse_figures,
+    metric_agreement,
+]
+FIGURES_OF_KIND = {"frontier": [generative_frontier, steps_at_equal_entropy], "stress": [damage_heat_map]}
+"""Kind of a layout → its own figures."""
 
 
 def draw_all(
@@ -29,35 +46,19 @@ def draw_all(
 ) -> list[Path]:
     """Draw every figure that the runs have data for; returns the files.
 
-    Args:
-        results: What is drawn.
-        folder: Of the files.
-        traces: Filled with name → content of the figure as plain data, where that is possible.
-        fair: Draw also the curves of this layout, which stay pictures.
-        kinds: Kinds of layouts that have figures of their own: `frontier`, `stress`.
+    `traces` is filled with name → content of the figure as plain data, where that is possible. With a layout `fair`,
+    its curves come first; they stay pictures.
     """
-    items = fold_seeds(results)
-    styles = SystemStyles(items)
+    styles = SystemStyles(results.values)
+    paths: list[Path] = []
     with apply_style():
-        pictures = best_of_n(items, styles, fair.metrics) if fair is not None else {}
-        figures = {
-            **divergence_curves(results, items, styles),
-            **metric_panels(items, styles),
-            **sweeps(items, styles),
-            **precision_recall(items, styles),
-            **quality_diversity(items, styles),
-            **rank_frequency(results, items, styles),
-            **system_similarity(results, items),
-            **huse_figures(results, items, styles),
-            **metric_agreement(items),
-        }
-        if "frontier" in kinds:
-            figures |= generative_frontier(results, items) | steps_at_equal_entropy(results, items)
-        if "stress" in kinds:
-            figures |= damage_heat_map(results, items)
-        paths: list[Path] = []
-        for name, figure in (pictures | figures).items():
-            paths += save(figure, folder, name)
-            if traces is not None and name in figures and (trace := trace_figure(figure)) is not None:
-                traces[name] = trace
+        if fair is not None:
+            for name, figure in best_of_n(results, styles, fair.metrics).items():
+                paths += save(figure, folder, name)
+        extra = [draw for kind, functions in FIGURES_OF_KIND.items() if kind in kinds for draw in functions]
+        for draw in [*FIGURES, *extra]:
+            for name, figure in draw(results, styles).items():
+                paths += save(figure, folder, name)
+                if traces is not None and (trace := trace_figure(figure)) is not None:
+                    traces[name] = trace
     return paths

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -41,7 +41,6 @@ STYLE: dict[str, Any] = {
     "axes.formatter.useoffset": False,
 }  # fmt: skip
 
-T = TypeVar("T")
 FigureKey = tuple[str, ...]
 SystemKey = tuple[tuple[str, str], ...]
 
@@ -67,11 +66,7 @@ def choose_style(index: int) -> dict[str, Any]:
 
 
 class SystemStyles:
-    """Color, marker and dash of every system of a report: the same in all figures and on the page.
-
-    Args:
-        items: All values; the systems are numbered in table order.
-    """
+    """Color, marker and dash of every system of a report: the same in all figures and on the page."""
 
     def __init__(self, items: Sequence[SystemValue]) -> None:
         self._numbers: dict[SystemKey, int] = {}
@@ -79,11 +74,7 @@ class SystemStyles:
             self._numbers.setdefault(_identify_system(system.items[0]), len(self._numbers))
 
     def choose(self, items: Sequence[SystemValue]) -> list[dict[str, Any]]:
-        """Return the styles of the systems of one figure, all different as far as there are enough.
-
-        Args:
-            items: One value of each system.
-        """
+        """Return the styles of the systems of one figure, all different as far as there are enough."""
         numbers = [self._numbers.get(_identify_system(item), 0) % STYLES for item in items]
         free = [number for number in range(STYLES) if number not in numbers]
         used: set[int] = set()
@@ -99,19 +90,15 @@ def _identify_system(item: SystemValue) -> SystemKey:
     return tuple((name, value) for name, value in item.axes.items() if (get_parent_axis(name) or name) not in DATA_AXES)
 
 
-def facet(name: str, parts: Mapping[FigureKey, T], draw: Callable[[T], Figure | None]) -> dict[str, Figure]:
+def facet(
+    name: str, parts: Mapping[Any, Sequence[SystemValue]], draw: Callable[[Sequence[SystemValue]], Figure | None]
+) -> dict[str, Figure]:
     """Draw one figure for each part of the values, and name the figures by what distinguishes the parts."""
-    return name_figures(name, {key: draw(part) for key, part in parts.items()})
+    return name_figures(name, {(key,) if isinstance(key, str) else key: draw(part) for key, part in parts.items()})
 
 
 def name_figures(name: str, figures: Mapping[FigureKey, Figure | None], *, always: bool = False) -> dict[str, Figure]:
-    """Name the drawn figures by their subject and, if there are several, by what distinguishes them.
-
-    Args:
-        name: What they show.
-        figures: What each is about (task, options, …) → the figure, or None where there is nothing to draw.
-        always: Whether the last word of what it is about (a system) is named even if there is only one figure.
-    """
+    """Name the drawn figures by their subject and, if there are several, by what distinguishes them."""
     drawn = {key: figure for key, figure in figures.items() if figure is not None}
     differ = [at for at, words in enumerate(zip(*drawn, strict=True)) if len(set(words)) > 1]
     differ += [len(key) - 1 for key in list(drawn)[:1] if always and len(key) - 1 not in differ]

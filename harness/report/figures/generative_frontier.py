@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openended.harness.core import UndefinedMetric, escape_mathtext
-from openended.harness.report.analysis.frontier import compute_bands
-from openended.harness.report.analysis.operating_points import (
+from openended.harness.report.analysis.frontier import (
     ENTROPY,
     SystemFrontier,
+    compute_bands,
     estimate_at_human,
     find_frontiers,
     load_human_entropy,
@@ -20,6 +20,7 @@ from openended.harness.report.figures.drawing import (
     COLUMN,
     HUMAN_COLOR,
     MOST,
+    SystemStyles,
     choose_style,
     create_figure,
     draw_legend_below,
@@ -43,14 +44,14 @@ Estimate = tuple[float, float, float]
 """Gen-PPL with the ends of its interval."""
 
 
-def generative_frontier(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+def generative_frontier(results: Results, _: SystemStyles) -> Mapping[str, Figure]:
     """Draw the frontier of every decoder with two settings or more; bands are 95 % intervals over prompts."""
 
     def draw(part: Sequence[SystemValue]) -> Figure | None:
         frontiers = find_frontiers(results, part)[:MOST]
         return _draw_frontiers(part, frontiers) if frontiers else None
 
-    return facet("frontier", group_by_task_and_options(items, "gen_ppl"), draw)
+    return facet("frontier", group_by_task_and_options(results.values, "gen_ppl"), draw)
 
 
 def _draw_frontiers(items: Sequence[SystemValue], frontiers: Sequence[SystemFrontier]) -> Figure:
@@ -84,7 +85,7 @@ def _draw_frontiers(items: Sequence[SystemValue], frontiers: Sequence[SystemFron
     return figure
 
 
-def steps_at_equal_entropy(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+def steps_at_equal_entropy(results: Results, _: SystemStyles) -> Mapping[str, Figure]:
     """Draw Gen-PPL at the human entropy for each number of steps; systems without steps are horizontal bands."""
 
     def draw(part: Sequence[SystemValue]) -> Figure | None:
@@ -107,7 +108,7 @@ def steps_at_equal_entropy(results: Results, items: Sequence[SystemValue]) -> Ma
             return None
         return _draw_steps(samplers, human.mean if human is not None else None)
 
-    return facet("steps", group_by_task_and_options(items, "gen_ppl"), draw)
+    return facet("steps", group_by_task_and_options(results.values, "gen_ppl"), draw)
 
 
 def _draw_steps(samplers: Mapping[str, Sequence[tuple[int | None, Estimate]]], human: float | None) -> Figure:

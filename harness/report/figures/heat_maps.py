@@ -16,6 +16,7 @@ from openended.harness.report.figures.drawing import (
     COLUMN,
     MOST,
     PAGE,
+    SystemStyles,
     create_figure,
     draw_matrix,
     facet,
@@ -39,7 +40,9 @@ SIMILARITY = "system_similarity"
 LABEL_CHARACTERS = 30  # of a system in the map of similarities
 NEVER = 2.3  # log10 of the strength at which a damage that is never detected is drawn: over 100 %
 RECALL = ("knn_precision_recall", "recall")  # not a primary value, but the counterpart of one
-LEAST_SYSTEMS = 5  # of a cell of the map of agreement; see `agreement_map`
+# Systems of a cell of the map of agreement: the smallest two-sided p-value is 2/4! = 0.083 for four, 2/5! = 0.017 for
+# five.
+LEAST_SYSTEMS = 5
 _LONG = 28  # letters of a metric's name in a line
 _WHY = (
     "How alike two metrics order the systems (Spearman's ρ of their values as measured, the human text left out): "
@@ -59,7 +62,7 @@ class TextSetSimilarity(NamedTuple):
     """Its similarity to each set of texts, NaN if they share no prompt, shape (sets,)."""
 
 
-def system_similarity(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+def system_similarity(results: Results, _: SystemStyles) -> Mapping[str, Figure]:
     """Draw the mean cosine of two systems' texts for the same prompt; the diagonal is between seeds of one system."""
 
     def draw(part: Sequence[SystemValue]) -> Figure | None:
@@ -80,23 +83,18 @@ def system_similarity(results: Results, items: Sequence[SystemValue]) -> Mapping
         finite = matrix[np.isfinite(matrix)]
         middle = float(finite.min() + finite.max()) / 2 if len(finite) else 0.0
         texts = [[f"{cosine:.2f}" if math.isfinite(cosine) else "" for cosine in row] for row in matrix]
-        labels = shorten_labels([systems[number].label for number in shown], LABEL_CHARACTERS)
+        labels = shorten_labels([escape_mathtext(systems[number].name) for number in shown], LABEL_CHARACTERS)
         panel.set_xticks(range(len(labels)), labels, rotation=90)
         panel.set_yticks(range(len(labels)), labels)
         bar = {"shrink": 0.8, "label": "mean cosine on the same prompt"}
         draw_matrix(figure, panel, matrix, texts, ~(matrix > middle), bar=bar, cmap="viridis")
         return figure
 
-    return facet("similarity", group_by_task_and_options(items, SIMILARITY), draw)
+    return facet("similarity", group_by_task_and_options(results.values, SIMILARITY), draw)
 
 
 def average_by_system(text_sets: Sequence[TextSetSimilarity], systems: Sequence[int]) -> F64:
-    """Average over the sets of texts of two systems, shape (systems, systems); NaN where none were compared.
-
-    Args:
-        text_sets: The sets of texts of a grid.
-        systems: Systems in the order of the rows.
-    """
+    """Average over the sets of texts of two systems, shape (systems, systems); NaN where none were compared."""
     sums, counts = np.zeros((len(systems), len(systems))), np.zeros((len(systems), len(systems)))
     row = {system: index for index, system in enumerate(systems)}
     owner = {one.text_set: one.system for one in text_sets if one.text_set >= 0}
@@ -109,10 +107,10 @@ def average_by_system(text_sets: Sequence[TextSetSimilarity], systems: Sequence[
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
-def damage_heat_map(results: Results, items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+def damage_heat_map(results: Results, _: SystemStyles) -> Mapping[str, Figure]:
     """Draw metrics (by embedder) against damages; bright: seen when weak, dark: not seen."""
-    pairs = select_pairs(items, Layout())
-    curves = [curve for curve in find_damage_curves(results, items) if (curve.metric, curve.key) in pairs]
+    pairs = select_pairs(results.values, Layout())
+    curves = [curve for curve in find_damage_curves(results, results.values) if (curve.metric, curve.key) in pairs]
     rows = sorted(dict.fromkeys((curve.embedder, curve.title) for curve in curves), key=lambda row: row[0])
     damages = list(dict.fromkeys(curve.damage for curve in curves))
     by_cell = {((curve.embedder, curve.title), curve.damage): curve for curve in curves}
@@ -124,8 +122,9 @@ def damage_heat_map(results: Results, items: Sequence[SystemValue]) -> Mapping[s
     panel.set_yticks(range(len(rows)), labels)
     panel.set_xticks(range(len(damages)), [damage.replace("_", " ") for damage in damages], rotation=90)
     bar = {"shrink": 0.6, "label": "smallest strength detected (%)"}
-    colors = {"cmap": "viridis_r", "vmin": 0.9, "vmax": NEVER, "aspect": "auto"}
-    color_bar = draw_matrix(figure, panel, shades, texts, shades > 1.5, bar=bar, **colors)
+    color_bar = draw_matrix(
+        figure, panel, shades, texts, shades > 1.5, bar=bar, cmap="viridis_r", vmin=0.9, vmax=NEVER, aspect="auto"
+    )
     color_bar.set_ticks([1.0, 1.5, 2.0, NEVER], labels=["10", "30", "100", "no"])
     return {"stress": figure}
 
@@ -137,7 +136,7 @@ def _shade(curve: DamageCurve | None) -> tuple[float, str]:
     return (float(np.log10(curve.smallest)), str(curve.smallest)) if curve.smallest else (NEVER, "no")
 
 
-def metric_agreement(items: Sequence[SystemValue]) -> Mapping[str, Figure]:
+def metric_agreement(results: Results, _: SystemStyles) -> Mapping[str, Figure]:
     """Draw how alike the metrics order the systems, where two metrics have values of five systems or more."""
 
     def draw(part: Sequence[SystemValue]) -> Figure | None:
@@ -146,7 +145,7 @@ def metric_agreement(items: Sequence[SystemValue]) -> Mapping[str, Figure]:
         enough = (shared[~np.eye(len(shared), dtype=bool)] >= LEAST_SYSTEMS).any() if len(values) > 1 else False
         return agreement_map(values) if enough else None
 
-    return facet("metric-agreement", {(task,): part for task, part in group_by_data(items).items()}, draw)
+    return facet("metric-agreement", group_by_data(results.values), draw)
 
 
 def _collect_primary_values(items: Sequence[SystemValue]) -> dict[str, list[float]]:
@@ -173,12 +172,7 @@ def _count_shared(values: Mapping[str, Sequence[float]]) -> NDArray[np.int64]:
 
 
 def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw Spearman's ρ of every metric with every other over systems (Le Bronnec et al. 2024, Fig. 7).
-
-    Args:
-        values: Metric → one value per system, NaN where it has none. Cells with fewer than `LEAST_SYSTEMS` systems that
-            have both values are empty: the smallest two-sided p-value is 2/4! = 0.083 for four, 2/5! = 0.017 for five.
-    """
+    """Draw Spearman's ρ of every metric with every other over systems (Le Bronnec et al. 2024, Fig. 7)."""
     from openended.metrics.correlation import correlation_matrix
 
     shared = _count_shared(values)
@@ -200,7 +194,7 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
     over = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else "".join(map(str, counts))
     bar = {"shrink": 0.7, "label": f"Spearman's ρ over {over} systems"}
     size = 5 if len(names) > 8 else 6.5
-    colors = {"cmap": "RdBu", "vmin": -1, "vmax": 1}
-    draw_matrix(figure, panel, matrix, texts, np.abs(matrix) > 0.6, fontsize=size, bar=bar, **colors)
+    dark = np.abs(matrix) > 0.6
+    draw_matrix(figure, panel, matrix, texts, dark, fontsize=size, bar=bar, cmap="RdBu", vmin=-1, vmax=1)
     figure.supxlabel("\n".join(textwrap.wrap(_WHY, round(width * 20))), fontsize=5.5)
     return figure

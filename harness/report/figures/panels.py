@@ -12,6 +12,7 @@ from openended.harness.report.tables.selection import select_pairs
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import (
     Layout,
+    Results,
     System,
     SystemValue,
     find_human_value,
@@ -28,11 +29,9 @@ PER_ROW = 4
 _WIDE, _SMALL = 22, 6.5  # letters beyond which a title touches the next one, and the size that it has then
 
 
-def metric_panels(items: Sequence[SystemValue], styles: SystemStyles) -> Mapping[str, Figure]:
+def metric_panels(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
     """Draw all primary values, one figure per task."""
-    return facet(
-        "metrics", {(task,): part for task, part in group_by_data(items).items()}, lambda part: _draw(part, styles)
-    )
+    return facet("metrics", group_by_data(results.values), lambda part: _draw(part, styles))
 
 
 def _draw(items: Sequence[SystemValue], styles: SystemStyles) -> Figure | None:
@@ -57,7 +56,7 @@ def _draw(items: Sequence[SystemValue], styles: SystemStyles) -> Figure | None:
     for unused in axes[len(panels) :]:
         unused.set_visible(False)
     for panel in axes[::columns]:
-        panel.set_yticks(range(len(shown)), [s.label for s in shown])
+        panel.set_yticks(range(len(shown)), [escape_mathtext(s.name) for s in shown])
     axes[0].set_ylim(len(shown) - 0.5, -0.5)
     if len(systems) > MOST:
         figure.suptitle(f"the first {MOST} of {len(systems)} systems", fontsize=7)
@@ -80,7 +79,8 @@ def _draw_panel(
     for row, value in placed:
         system, style = systems[row]
         error = [[length] for length in value.reach] if any(value.reach) else None
-        panel.errorbar([value.mean], [row], xerr=error, **{**style, "linestyle": "", "label": system.label})
+        look = {**style, "linestyle": "", "label": escape_mathtext(system.name)}
+        panel.errorbar([value.mean], [row], xerr=error, **look)
     humans = [find_human_value(part, value) for _, value in placed]
     means = dict.fromkeys(human.mean for human in humans if human is not None and math.isfinite(human.mean))
     for mean in means:

@@ -21,7 +21,7 @@ from openended.harness.report.figures.drawing import (
     draw_legend_below,
     name_figures,
 )
-from openended.harness.results import Results, System, SystemValue, group_by_task_and_options, group_systems
+from openended.harness.results import Results, System, group_by_task_and_options, group_systems
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,21 +35,21 @@ _DRAWS = 20
 _MANY = 2000  # examples: above, the stability curves take too long for a report
 
 
-def huse_figures(results: Results, items: Sequence[SystemValue], styles: SystemStyles) -> Mapping[str, Figure]:
+def huse_figures(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
     """Draw what there is data for: `huse-<system>`, `huse-stability-<system>`, `huse-parts`."""
     regions: dict[FigureKey, Figure | None] = {}
     stability: dict[FigureKey, Figure | None] = {}
     parts: dict[FigureKey, Figure | None] = {}
-    for key, part in group_by_task_and_options(items, "huse").items():
+    for key, part in group_by_task_and_options(results.values, "huse").items():
         systems = group_systems(part)
         for system in systems:
             rated = _read_ratings(results, system)
             if rated is not None:
-                regions[*key, system.label] = huse_regions(*rated)
-                stability[*key, system.label] = huse_stability(*rated) if rated[0].n <= _MANY else None
-        pairs = {s.label: tuple(_read_mean(s, name) for name in ("huse_q", "huse_d")) for s in systems}
+                regions[*key, system.name] = huse_regions(*rated)
+                stability[*key, system.name] = huse_stability(*rated) if rated[0].n <= _MANY else None
+        pairs = {s.name: tuple(_read_mean(s, name) for name in ("huse_q", "huse_d")) for s in systems}
         both = {label: (q, d) for label, (q, d) in pairs.items() if math.isfinite(q) and math.isfinite(d)}
-        chosen = styles.choose([s.items[0] for s in systems if s.label in both])
+        chosen = styles.choose([s.items[0] for s in systems if s.name in both])
         parts[key] = huse_parts(both, chosen) if both else None
     return {
         **name_figures("huse", regions, always=True),
@@ -84,12 +84,7 @@ def _read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] 
 
 
 def huse_regions(rated: PairRatings, rule: Rule) -> Figure:
-    """Draw both texts of all examples, the regions of the k-NN discriminator and both margins (HUSE Fig. 4).
-
-    Args:
-        rated: Pairs of rated texts.
-        rule: How the discriminator decides.
-    """
+    """Draw both texts of all examples, the regions of the k-NN discriminator and both margins (HUSE Fig. 4)."""
     from matplotlib.figure import Figure
 
     from openended.metrics.huse import HusePoints
@@ -132,12 +127,7 @@ def _shade_regions(panel: Axes, texts: HusePoints, rule: Rule) -> None:
 
 
 def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw HUSE-D against HUSE-Q with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3).
-
-    Args:
-        parts: System → (HUSE-Q, HUSE-D).
-        styles: Color, marker and dash of each system.
-    """
+    """Draw HUSE-D against HUSE-Q with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3)."""
     shown = dict(list(parts.items())[:MOST])
     figure, (panel,) = create_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(shown) / 2))
     every = np.array(list(shown.values()))

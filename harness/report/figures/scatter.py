@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core import F64
+from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.figures.drawing import (
     COLUMN,
     HUMAN_COLOR,
@@ -21,6 +21,7 @@ from openended.harness.report.figures.drawing import (
 )
 from openended.harness.report.figures.labels import Label, draw_labels
 from openended.harness.results import (
+    Results,
     System,
     SystemValue,
     find_human_value,
@@ -36,18 +37,18 @@ KNN = "knn_precision_recall"
 Entry = tuple[System, SystemValue, SystemValue]
 
 
-def precision_recall(items: Sequence[SystemValue], styles: SystemStyles) -> Mapping[str, Figure]:
+def precision_recall(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
     """Draw precision against recall, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
 
     def draw(part: Sequence[SystemValue]) -> Figure | None:
         systems = select_systems_with_both(part, (KNN, "recall"), (KNN, "precision"))[:MOST]
         if not systems:
             return None
-        figure, (panel,) = create_figure(COLUMN, 2.7, legend=[s.label for s, _, _ in systems], most=2)
+        figure, (panel,) = create_figure(COLUMN, 2.7, legend=[s.name for s, _, _ in systems], most=2)
         for (system, x, y), style in zip(systems, styles.choose([x for _, x, _ in systems]), strict=True):
             # Points have no dashes to differ in.
             hollow = {"markerfacecolor": "none"} if style["linestyle"] == "--" else {}
-            panel.plot(x.mean, y.mean, **(style | hollow | {"linestyle": "", "label": system.label}))
+            panel.plot(x.mean, y.mean, **(style | hollow | {"linestyle": "", "label": escape_mathtext(system.name)}))
             points = np.array([[x.values[s], y.values[s]] for s in x.values if s in y.values])
             if len(points) > 2:  # of two, the ellipse is a line
                 _draw_ellipse(panel, points, style["color"])
@@ -57,7 +58,7 @@ def precision_recall(items: Sequence[SystemValue], styles: SystemStyles) -> Mapp
         draw_legend_below(figure, panel, 2)
         return figure
 
-    return facet("precision_recall", group_by_task_and_options(items, KNN), draw)
+    return facet("precision_recall", group_by_task_and_options(results.values, KNN), draw)
 
 
 def _draw_ellipse(panel: Axes, points: F64, color: str) -> None:
@@ -73,14 +74,14 @@ def _draw_ellipse(panel: Axes, points: F64, color: str) -> None:
     panel.plot(*points.T, color=color, marker=".", markersize=1.5, linestyle="")
 
 
-def quality_diversity(items: Sequence[SystemValue], styles: SystemStyles) -> Mapping[str, Figure]:
+def quality_diversity(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
     """Draw generation perplexity against entropy; decoders of one kind are joined along their parameter."""
 
     def draw(part: Sequence[SystemValue]) -> Figure | None:
         systems = select_systems_with_both(part, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
         return _draw_quality_diversity(systems, part, styles) if len(systems) > 1 else None
 
-    return facet("quality_diversity", group_by_task_and_options(items, "gen_ppl"), draw)
+    return facet("quality_diversity", group_by_task_and_options(results.values, "gen_ppl"), draw)
 
 
 def _draw_quality_diversity(systems: Sequence[Entry], items: Sequence[SystemValue], styles: SystemStyles) -> Figure:
@@ -121,8 +122,8 @@ def _name_decoder(entries: Sequence[Entry]) -> str:
     """Return the label of a single system, or that of several without the decoder's parameters."""
     system, value, _ = entries[0]
     if len(entries) == 1:
-        return system.label
-    return system.label.replace(value.titles[1], value.axes.get("decoder", ""))
+        return escape_mathtext(system.name)
+    return escape_mathtext(system.name).replace(value.titles[1], value.axes.get("decoder", ""))
 
 
 def _format_option(value: SystemValue) -> str:

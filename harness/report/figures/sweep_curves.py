@@ -13,6 +13,7 @@ from openended.harness.report.tables.table import arrow
 from openended.harness.results import (
     FACTS,
     Layout,
+    Results,
     SystemValue,
     find_distinguishing_axes,
     find_human_value,
@@ -47,8 +48,9 @@ class Line(NamedTuple):
     points: tuple[tuple[float, SystemValue], ...]
 
 
-def sweeps(items: Sequence[SystemValue], styles: SystemStyles) -> Mapping[str, Figure]:
+def sweeps(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
     """Draw every axis or option that takes three or more numbers while all else stays the same."""
+    items = results.values
     models = [i for i in items if i.system == "model" and math.isfinite(i.mean)]
     requests = {
         f"sweep-{make_slug(axis)}": (items, axis)
@@ -116,8 +118,7 @@ def _draw_panel(
             if human is not None and math.isfinite(human.mean):
                 humans[x_value] = human.mean
     if humans:
-        x, y = zip(*sorted(humans.items()), strict=True)
-        panel.plot(x, y, color=HUMAN_COLOR, linestyle="--", label="human")
+        panel.plot(*zip(*sorted(humans.items()), strict=True), color=HUMAN_COLOR, linestyle="--", label="human")
     x_values = sorted({p for line in lines for p, _ in line.points})
     if x_values[0] > 0 and x_values[-1] / x_values[0] >= 20:
         panel.set_xscale("log")

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import to_json, write_text
-from openended.harness.report.figures.drawing import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION
-from openended.harness.report.figures.styles import read_styles
+from openended.harness.report.figures.drawing import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, SystemStyles
 from openended.harness.report.findings.headline import HEADLINES, write_headline
 from openended.harness.report.page.captions import find_caption, find_figure_title
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
@@ -123,7 +122,7 @@ def list_system_styles(results: Results, tables: Sequence[Table]) -> dict[str, d
             values.setdefault(row.label, source)
     styles: dict[str, dict[str, str]] = {"human": {"color": HUMAN_COLOR, "marker": "*", "line": "--"}}
     for name, value in values.items():
-        (style,) = read_styles(results).choose([value])
+        (style,) = SystemStyles(results.values).choose([value])
         styles[name] = {"color": str(style["color"]).lower(), "marker": style["marker"], "line": style["linestyle"]}
     return styles
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from openended.harness.report.analysis.holm import correct_by_holm
+from openended.harness.report.analysis.paired import correct_by_holm
 from openended.harness.report.tables.numbers import round_as_printed
 from openended.harness.report.tables.table import BoldRule, Cell, Column
 

@@ -18,8 +18,7 @@ from openended.harness.report.analysis.decoder_sweeps import (
     group_sweeps,
     is_gap,
 )
-from openended.harness.report.analysis.holm import correct_by_holm
-from openended.harness.report.analysis.paired import compare_systems
+from openended.harness.report.analysis.paired import compare_systems, correct_by_holm
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.selection import (

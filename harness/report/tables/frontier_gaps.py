@@ -10,11 +10,13 @@ from functools import partial
 import numpy as np
 
 from openended.harness.core import F64, DataError, UndefinedMetric
-from openended.harness.report.analysis.frontier import Estimate, estimate_area, estimate_gap
-from openended.harness.report.analysis.operating_points import (
+from openended.harness.report.analysis.frontier import (
     GEN_PPL,
+    Estimate,
     SystemFrontier,
+    estimate_area,
     estimate_at_human,
+    estimate_gap,
     find_frontiers,
     load_human_entropy,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from openended.harness.report.analysis.seeds import compute_half_width, sample_std
+from openended.harness.report.analysis.intervals import compute_half_width, sample_std
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.analysis.holm import correct_by_holm
-from openended.harness.report.analysis.paired import LEAST_SEEDS, SystemComparison, compare_systems
+from openended.harness.report.analysis.paired import LEAST_SEEDS, SystemComparison, compare_systems, correct_by_holm
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.selection import check_signatures, select_pairs
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals

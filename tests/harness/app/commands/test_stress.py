@@ -9,7 +9,8 @@ import pytest
 from openended.harness.app.commands.stress import STRENGTHS, main, make_grid
 from openended.harness.core.errors import SpecError
 from openended.harness.imported import list_damages
-from openended.harness.report.figures.damage_heat_map import damage_heat_map
+from openended.harness.report.figures.drawing import SystemStyles
+from openended.harness.report.figures.heat_maps import damage_heat_map
 from openended.harness.report.tables.detected_damage import build_stress_tables
 from openended.harness.results import load_layout, read_results
 from tests.helpers import openended, write_jsonl
@@ -84,7 +85,7 @@ def test_csv_and_table(folder):
     column = [c.metric for c in table.columns].index("length")
     assert table.rows[0].cells[column].value == 50
     assert table.rows[1].cells[column].words == "no"
-    (figure,) = damage_heat_map(results, results.values).values()
+    (figure,) = damage_heat_map(results, SystemStyles([])).values()
     assert {"50", "no"} <= {text.get_text() for text in figure.axes[0].texts}
 
 

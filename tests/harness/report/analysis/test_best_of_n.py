@@ -8,15 +8,15 @@ import statistics
 import numpy as np
 import pytest
 
-from openended.harness.report.analysis.best_of_n import (
+from openended.harness.report.analysis.decoder_sweeps import (
     BestOfN,
     compute_curve,
     compute_expected_best,
     compute_weights,
     halves,
     pool_std,
-    quantile,
 )
+from openended.harness.report.analysis.intervals import compute_student_quantile
 
 HIGHER = {"sign": -1.0, "target": math.nan}
 LOWER = {"sign": 1.0, "target": math.nan}
@@ -97,4 +97,4 @@ def test_halves_and_the_spread_that_settings_share():
     assert len(halves(9)) == 2
     # squares about the row means: 2 + 8, over 2 degrees of freedom
     assert pool_std(np.array([[1.0, 3.0], [0.0, 4.0]])) == (pytest.approx(math.sqrt(5)), 2)
-    assert quantile(10**6) == pytest.approx(1.95996, abs=1e-4)
+    assert compute_student_quantile(10**6) == pytest.approx(1.95996, abs=1e-4)

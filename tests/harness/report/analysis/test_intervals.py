@@ -1,4 +1,4 @@
-"""An interval that a metric states stands beside its value; several seeds speak for themselves."""
+"""Intervals next to values: those that a metric states, and Student's over seeds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
+from scipy import stats
 
-from openended.harness.report.analysis.intervals import find_metric_interval
+from openended.harness.report.analysis.intervals import compute_half_width, find_metric_interval, sample_std
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 from openended.harness.results.fold import SystemValue
 
@@ -39,3 +40,12 @@ def test_a_cell_shows_one_uncertainty_which_heading_or_legend_explains(cell, tex
     assert table.text(cell, column) == ("0.500", text)
     assert ("±" in "".join(table.legend())) == (cell.interval is None)
     assert column.heading == ("HUSE ↑ [95 % CI]" if cell.interval else "HUSE ↑")
+
+
+def test_the_interval_over_seeds_is_students():
+    values = [0.1, 0.4, 0.35, 0.8]
+    low, high = stats.t.interval(0.95, 3, loc=0, scale=stats.sem(values))
+    assert compute_half_width(values) == pytest.approx((high - low) / 2)
+    assert sample_std([1.0, 3.0]) == pytest.approx(math.sqrt(2))
+    assert math.isnan(sample_std([1.0]))
+    assert math.isnan(compute_half_width([1.0]))

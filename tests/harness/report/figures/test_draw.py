@@ -33,12 +33,11 @@ from openended.harness.report.figures.labels import Label, draw_labels
 from openended.harness.report.figures.people import huse_parts
 from openended.harness.report.figures.trace import trace_figure
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.results import Layout, fold_seeds, group_systems, read_results
+from openended.harness.results import Layout, group_systems, read_results
 from openended.metrics.mauve import Mauve
 from tests.harness.report.synthetic import quickstart, result, seal, seal_record, stored, write_run
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "report"
-STORED_CURVES = (curves.divergence_curves, curves.rank_frequency)
 DECODERS = {"decoder": "greedy|ancestral|nucleus"}
 MAKERS = {
     "divergence": (curves.divergence_curves, DECODERS | {"max_new_tokens": "96", "num_examples": "500"}),
@@ -60,9 +59,7 @@ def style():
 
 
 def draw(make, results):
-    items = fold_seeds(results)
-    arguments = (results,) if make in STORED_CURVES else ()
-    return make(*arguments, items, SystemStyles(items))
+    return make(results, SystemStyles(results.values))
 
 
 def test_the_stored_set_is_what_the_builder_writes(tmp_path):
@@ -110,7 +107,7 @@ def test_the_human_value_is_a_line_and_systems_are_points():
 
 def test_a_sweep_joins_the_points_of_a_system_in_order():
     where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
-    items = fold_seeds(read_results([FIXTURE], where))
+    items = read_results([FIXTURE], where).values
     figure = sweep_curves.sweep(items, "max_new_tokens", SystemStyles(items), ["gen_ppl.entropy"])
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert list(lines["nucleus p=0.95"].get_xdata()) == [32.0, 64.0, 96.0]
@@ -147,7 +144,7 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
     results = read_results([tmp_path])
     panel = draw(curves.divergence_curves, results)["divergence"].axes[0]
     (line,) = panel.get_lines()
-    value = next(i for i in fold_seeds(results) if i.key == "mauve")
+    value = next(i for i in results.values if i.key == "mauve")
     assert np.trapezoid(line.get_ydata(), line.get_xdata()) == pytest.approx(value.mean, abs=1e-9)
     assert line.get_label() == f"nucleus p=0.95 ({value.mean:.3f})"
     (band,) = panel.collections
@@ -171,7 +168,7 @@ def test_everything_that_the_runs_have_data_for_is_drawn_at_once(tmp_path):
 def test_a_subset_keeps_the_styles_of_the_whole(tmp_path):
     for p in (0.3, 0.5, 0.7):
         write_run(tmp_path, "nucleus", 0, options={"p": p}, title=f"nucleus p={p}")
-    items = fold_seeds(read_results([tmp_path]))
+    items = read_results([tmp_path]).values
     values = [system.items[0] for system in group_systems(items)]
     styles = SystemStyles(items)
     assert styles.choose(values) == [choose_style(0), choose_style(1), choose_style(2)]
@@ -271,7 +268,7 @@ def test_every_figure_of_a_grid_is_traced_in_one_color_per_system(tmp_path):
     assert len(set.union(*colors.values())) == len(colors) == 3
     panel = next(p for p in traces["metrics"]["panels"] if p["title"].startswith("MAUVE"))
     drawn = sorted(x for series in panel["series"] for x, _ in series["points"])
-    means = sorted(i.mean for i in fold_seeds(results) if (i.system, i.key) == ("model", "mauve"))
+    means = sorted(i.mean for i in results.values if (i.system, i.key) == ("model", "mauve"))
     assert drawn == [float(f"{m:.6g}") for m in means]
     assert [text for _, text in panel["y"]["ticks"]] == ["greedy", "ancestral", "nucleus p=0.95"]
     assert ["across" in series for series in panel["series"]] == [False, True, True]  # greedy has no error

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.report.figures.drawing import apply_style, choose_style, save
+from openended.harness.report.figures.drawing import SystemStyles, apply_style, choose_style, save
 from openended.harness.report.figures.heat_maps import (
     TextSetSimilarity,
     agreement_map,
@@ -15,13 +15,14 @@ from openended.harness.report.figures.heat_maps import (
     system_similarity,
 )
 from openended.harness.report.figures.people import huse_parts, huse_regions, huse_stability
-from openended.harness.results import fold_seeds, read_results
+from openended.harness.results import read_results
 from openended.metrics.huse import Huse, PairRatings, Rule
 from tests.harness.report.synthetic import result, write_run
 from tests.helpers import openended
 
 EXAMPLE = Path(__file__).parents[4] / "tasks/data/example_ratings.csv"
 RULE = Rule()
+NO_STYLES = SystemStyles([])
 
 
 @pytest.fixture(autouse=True)
@@ -91,10 +92,10 @@ def test_stability_and_agreement(rated, tmp_path):
 
 def test_the_agreement_map_needs_five_systems(tmp_path):
     for n in range(5):
-        assert not n or metric_agreement(fold_seeds(read_results([tmp_path]))) == {}
+        assert not n or metric_agreement(read_results([tmp_path]), NO_STYLES) == {}
         lines = [result("model", name, {name: float(n)}, primary=name) for name in ("a", "b")]
         write_run(tmp_path, "nucleus", None, results=lines, options={"p": n}, title=f"p={n}")
-    assert set(metric_agreement(fold_seeds(read_results([tmp_path])))) == {"metric-agreement"}
+    assert set(metric_agreement(read_results([tmp_path]), NO_STYLES)) == {"metric-agreement"}
 
 
 def test_seeds_of_a_system_are_averaged_and_the_diagonal_is_between_them():
@@ -111,8 +112,8 @@ def test_a_grid_with_samples_ends_with_the_matrix_and_the_sameness_of_each_promp
     done = openended(*words, metrics, "num_examples=4", "max_new_tokens=8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     results = read_results([tmp_path / "outputs/runs/same"])
-    items = fold_seeds(results)
-    panel = system_similarity(results, items)["similarity"].axes[0]
+    items = results.values
+    panel = system_similarity(results, NO_STYLES)["similarity"].axes[0]
     assert len(panel.get_yticklabels()) == 2
     (one, other) = (text.get_text() for text in panel.texts)  # one seed each: nothing on the diagonal
     assert one == other

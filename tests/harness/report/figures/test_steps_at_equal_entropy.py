@@ -8,10 +8,10 @@ import pytest
 from openended.harness.core import Replicates
 from openended.harness.report.analysis import frontier
 from openended.harness.report.analysis.frontier import find_frontiers
-from openended.harness.report.figures.drawing import apply_style
+from openended.harness.report.figures.drawing import SystemStyles, apply_style
 from openended.harness.report.figures.generative_frontier import steps_at_equal_entropy
 from openended.harness.report.tables.frontier_gaps import build_frontier_tables
-from openended.harness.results import fold_seeds, load_layout, read_results
+from openended.harness.results import filter_results, load_layout, read_results
 from tests.harness.report.synthetic import result, write_run
 
 HUMAN_ENTROPY, TEMPERATURES, STEPS = 4.0, (0.8, 1.0, 1.2), (8, 32, 128)
@@ -45,7 +45,7 @@ def results(tmp_path, monkeypatch):
 
 
 def test_one_frontier_for_each_number_of_steps(results):
-    frontiers = find_frontiers(results, fold_seeds(results))
+    frontiers = find_frontiers(results, results.values)
     assert [(entry.steps, len(entry.points)) for entry in frontiers] == [(None, 3), (8, 3), (32, 3), (128, 3)]
     assert [entry.sampler for entry in frontiers] == ["ar temperature", *["masked mdlm"] * 3]
     (table,) = build_frontier_tables(results, load_layout("frontier"), "frontier")
@@ -56,7 +56,7 @@ def test_one_frontier_for_each_number_of_steps(results):
 
 def test_points_are_at_the_human_entropy(results):
     with apply_style():
-        (axes,) = steps_at_equal_entropy(results, fold_seeds(results))["steps"].axes
+        (axes,) = steps_at_equal_entropy(results, SystemStyles([]))["steps"].axes
     curve = axes.containers[0].lines[0]
     assert curve.get_xdata().tolist() == list(STEPS)
     assert curve.get_ydata() == pytest.approx([gen_ppl(steps, HUMAN_ENTROPY) for steps in STEPS], rel=1e-6)
@@ -65,9 +65,7 @@ def test_points_are_at_the_human_entropy(results):
 
 
 def test_steps_alone_stay_operating_points(results):
-    items = fold_seeds(results)
-    at_one = [i for i in items if i.axes["decoder.temperature"] in ("1", "1.0") or i.system == "human"]
-    masked = [item for item in at_one if item.axes["model"] != "ar"]
-    (entry,) = find_frontiers(results, masked)
+    masked = filter_results(results, {"model": "masked", "decoder.temperature": "1.0|1"})
+    (entry,) = find_frontiers(masked, masked.values)
     assert (entry.steps, len(entry.points)) == (None, 3)
-    assert steps_at_equal_entropy(results, masked) == {}
+    assert steps_at_equal_entropy(masked, SystemStyles([])) == {}

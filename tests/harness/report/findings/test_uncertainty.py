@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.report.analysis.holm import holm
-from openended.harness.report.analysis.paired import compute_sign_flip_p
+from openended.harness.report.analysis.paired import compute_sign_flip_p, correct_by_holm
 from openended.harness.report.findings.claim_values import Verdict
 from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_replicate_errors
 from openended.harness.report.findings.verdicts import _combine
@@ -108,7 +107,7 @@ def test_holm_keeps_the_family_wise_error_of_a_grid_of_equal_systems():
         rows = {name: prompt + rng.normal(size=12) for name in names}
         pairs = list(itertools.combinations(names, 2))
         p_values = [compute_sign_flip_p(rows[a] - rows[b]) for a, b in pairs]
-        corrected = dict(zip(pairs, holm(p_values), strict=True))
+        corrected = correct_by_holm(dict(zip(pairs, p_values, strict=True)))
         wrong += min(corrected.values()) < 0.05
         sweeps = [type("Sweep", (), {"name": name}) for name in names]
         tests = {(a, b): (float((rows[a] - rows[b]).mean()), p) for (a, b), p in zip(pairs, p_values, strict=True)}

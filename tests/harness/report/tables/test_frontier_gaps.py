@@ -7,7 +7,8 @@ import csv
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.report.analysis.operating_points import find_frontiers, load_human_entropy
+from openended.harness.report.analysis.frontier import find_frontiers, load_human_entropy
+from openended.harness.report.figures.drawing import SystemStyles
 from openended.harness.report.figures.generative_frontier import generative_frontier
 from openended.harness.report.tables.frontier_gaps import build_frontier_tables
 from openended.harness.results import load_layout, read_results
@@ -48,7 +49,7 @@ def test_table_and_figure(folder):
     assert row.cells[3].note == "" or "outside the operating points" in row.cells[3].note
     # the sampler at temperature 1 is the scorer itself: no divergence but noise
     assert abs(row.cells[6].value) < 0.05
-    figures = generative_frontier(results, items)
+    figures = generative_frontier(results, SystemStyles([]))
     assert len(figures) == 1
     with (folder / "outputs/reports/front/results.csv").open(encoding="utf-8", newline="") as handle:
         measured = {(r["metric"], r["key"]) for r in csv.DictReader(handle) if r["value"] and r["system"] == "model"}
