@@ -1,7 +1,7 @@
 """One HTML file with everything: tables, figures and a reader of the texts; needs no network.
 
-Texts that are too many for one file lie in a folder beside it. Nothing but the page's own script runs: its digest
-stands in the page's policy, and every text reaches the screen as text.
+Texts that are too many for one file are in a folder next to it. Nothing but the page's own script runs: its digest is
+in the page's policy, and every text is shown as text.
 """
 
 from __future__ import annotations
@@ -17,35 +17,23 @@ from typing import TYPE_CHECKING, Any
 from openended.harness.core import to_json, write_text
 from openended.harness.report.figures.drawing import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, SystemStyles
 from openended.harness.report.findings.headline import HEADLINES, write_headline
-from openended.harness.report.page.captions import find_caption, find_figure_title
+from openended.harness.report.page.captions import find_caption
+from openended.harness.report.page.cell_details import collect_cell_details
+from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
-from openended.harness.report.page.settings import list_settings
 from openended.harness.report.page.sources import collect_page_texts
-from openended.harness.report.page.stories import Stories
-from openended.harness.report.page.why import read_reasons
-from openended.harness.report.tables.run_summary import summarize_sources
+from openended.harness.report.tables.run_summary import format_axis_values, summarize_sources
 from openended.harness.report.tables.table import Cell, Table
+from openended.harness.results import Run, group_systems, order_axes
 
 if TYPE_CHECKING:
     from openended.harness.results import Results
 
 SCALE = 0.7  # page pixels per figure pixel: letters have the size of the text, and are sharp on fine screens
 SCRIPTS = (
-    "core",
-    "address",
-    "navigation",
-    "marks",
-    "sources",
-    "example",
-    "list",
-    "texts",
-    "controls",
-    "story",
-    "tables",
-    "figures",
-    "why",
-    "main",
-)
+    "core", "address", "navigation", "marks", "sources", "example", "list", "texts", "controls", "story", "tables",
+    "figures", "why", "main",
+)  # fmt: skip
 
 
 def write_page(
@@ -58,7 +46,11 @@ def write_page(
     compared_results: Mapping[str, Results] | None = None,
     leaderboard: bool = False,
 ) -> list[Path]:
-    """Write the page and, if there are many texts, a folder next to it; all text is escaped."""
+    """Write the page and, if there are many texts, a folder next to it; all text is escaped.
+
+    A figure with a trace (its content as plain data) is interactive. Where two reports are compared, the texts are
+    those of `compared_results`: prefix of the systems' names → results. A leaderboard has a filter and no texts.
+    """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -66,25 +58,29 @@ def write_page(
     tables = [order_columns(table) for table in tables]
     contents, named_parts = build_parts(page_texts)
     contents["styles"] = list_system_styles(results, tables)
-    inside, reasons = fits_inside(page_texts), read_reasons(page_texts)
+    inside, explanations = fits_inside(page_texts), read_explanations(page_texts)
     parts = {name: to_script_json(part) for name, part in named_parts} if inside else {}
     written = [] if inside else write_beside(named_parts, path.parent)
     parts["contents"] = to_script_json(contents)
-    parts["stories"] = to_script_json(to_json(Stories(results).collect(tables)))
+    parts["stories"] = to_script_json(to_json(collect_cell_details(results, tables)))
     parts |= {"figures": to_script_json(to_json(traces))} if traces else {}
-    parts |= {"why": to_script_json(reasons)} if reasons else {}
-    pictures = [p for p in figures if p.suffix == ".png"]
-    style, script = _read_asset("page.css"), "".join(_read_asset(f"js/{name}.js") for name in SCRIPTS)
+    parts |= {"why": to_script_json(explanations)} if explanations else {}
+    folder = resources.files("openended.harness.report.page")
+    template, style, *scripts = (
+        (folder / name).read_text(encoding="utf-8")
+        for name in ("page.html", "page.css", *(f"js/{name}.js" for name in SCRIPTS))
+    )
+    script = "".join(scripts)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page = environment.from_string(_read_asset("page.html")).render(
+    page = environment.from_string(template).render(
         title=tables[0].title if tables else "Report",
         finding=write_headline(results),
-        tables=[_to_plain_table(t) for t in tables],
-        figures=[_to_embedded_figure(p) for p in pictures],
-        texts=bool(page_texts.sources),
-        why=bool(reasons),
-        parts_of_page=_list_parts(len(tables), len(pictures), why=bool(reasons), texts=bool(page_texts.sources)),
-        counts=_format_counts(results),
+        tables=tables,
+        make_cell=Cell,
+        figures=[_embed_figure(p) for p in figures if p.suffix == ".png"],
+        has_texts=bool(page_texts.sources),
+        has_why=bool(explanations),
+        results=results,
         about=summarize_sources(results.values, results.runs),
         settings=list_settings(results.runs),
         parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `to_script_json` leaves no `<`
@@ -104,40 +100,33 @@ def order_columns(table: Table) -> Table:
     metrics = [column.metric for column in table.columns]
     if metrics != sorted(metrics):
         return table
-    order = sorted(
-        range(len(metrics)), key=lambda at: HEADLINES.index(metrics[at]) if metrics[at] in HEADLINES else len(HEADLINES)
-    )
+    ranks = {metric: rank for rank, metric in enumerate(HEADLINES)}
+    order = sorted(range(len(metrics)), key=lambda at: ranks.get(metrics[at], len(ranks)))
     rows = tuple(replace(row, cells=tuple(row.cells[at] for at in order)) for row in table.rows)
     return replace(table, columns=tuple(table.columns[at] for at in order), rows=rows)
 
 
 def list_system_styles(results: Results, tables: Sequence[Table]) -> dict[str, dict[str, str]]:
     """Return name of a system → its color, marker and dash in the figures."""
-    from openended.harness.results import group_systems
-
     values = {system.name: system.items[0] for system in group_systems(results.values)}
     for row in (row for table in tables for row in table.rows if row.system == "model"):
         source = next((cell.source for cell in row.cells if cell.source is not None), None)
         if source is not None:
             values.setdefault(row.label, source)
     styles: dict[str, dict[str, str]] = {"human": {"color": HUMAN_COLOR, "marker": "*", "line": "--"}}
+    system_styles = SystemStyles(results.values)
     for name, value in values.items():
-        (style,) = SystemStyles(results.values).choose([value])
-        styles[name] = {"color": str(style["color"]).lower(), "marker": style["marker"], "line": style["linestyle"]}
+        (style,) = system_styles.choose([value])
+        styles[name] = {"color": style["color"].lower(), "marker": style["marker"], "line": style["linestyle"]}
     return styles
 
 
-def _read_asset(name: str) -> str:
-    return (resources.files("openended.harness.report.page") / name).read_text(encoding="utf-8")
-
-
-def _list_parts(tables: int, figures: int, *, why: bool, texts: bool) -> list[tuple[str, str]]:
-    """Return anchor and name of every part of the page, for the navigation."""
-    parts = [("result", "Result")]
-    parts += [("tables", "Tables")] if tables > 1 else []
-    parts += [("figures", "Figures")] if figures > 1 else []
-    parts += [("why", "Why")] if why else []
-    return [*parts, ("about", "About"), *([("texts", "Texts")] if texts else [])]
+def list_settings(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """Return every option of the runs with its values, swept options first; unset options are left out."""
+    axes = order_axes(name for run in runs for name in run.axes)
+    settings = [(axis, values) for axis in axes if (values := format_axis_values(runs, axis))]
+    counts = {axis: len({str(run.axes.get(axis)) for run in runs} - {"None"}) for axis, _ in settings}
+    return sorted(settings, key=lambda setting: counts[setting[0]] < 2)
 
 
 def _hash(text: str) -> str:
@@ -145,49 +134,15 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _format_counts(results: Results) -> str:
-    parts = [f"{len(results.runs)} runs", f"{len(results.frame)} values"]
-    parts += [f"{results.unfinished} unfinished run folders skipped"] if results.unfinished else []
-    parts += [f"{results.superseded} values superseded by newer runs"] if results.superseded else []
-    parts += [f"{len(results.left_out)} runs with damaged records left out"] if results.left_out else []
-    parts += [f"{len(results.damaged)} damaged artifacts skipped"] if results.damaged else []
-    return ", ".join(parts)
-
-
-def _to_plain_table(table: Table) -> Mapping[str, Any]:
-    """Return a table as plain text for the template: the text of every cell, its uncertainty and its mark."""
-    rows = [
-        {
-            "label": row.label,
-            "system": row.system,
-            "seeds": row.seeds or "",
-            "rule": row.rule,
-            "cells": [
-                (*table.text(cell, column), table.mark(cell), cell.best, cell.note)
-                for cell, column in zip(row.cells, table.columns, strict=True)
-            ],
-        }
-        for row in table.rows
-    ]
-    notes = [(table.mark(Cell(note=n)), n) for n in table.notes()]
-    return {
-        "table": table,
-        "rows": rows,
-        "notes": notes,
-        "count": len(notes) + len(table.remarks) + len(table.about) + len(table.rules),
-        "legend": " ".join(table.legend()),
-        "signatures": table.signatures(),
-    }
-
-
-def _to_embedded_figure(path: Path) -> Mapping[str, Any]:
+def _embed_figure(path: Path) -> Mapping[str, Any]:
     """Return a picture for the template; a PNG stores its width in pixels in bytes 16 to 20."""
     data = path.read_bytes()
     pixels = int.from_bytes(data[16:20])
+    title, caption = find_caption(path.stem)
     return {
-        "name": find_figure_title(path.stem),
+        "name": title,
         "stem": path.stem,
-        "caption": find_caption(path.stem),
+        "caption": caption,
         "file": path.with_suffix(".pdf").name,
         "data": base64.b64encode(data).decode(),
         "width": round(SCALE * pixels),

@@ -1,10 +1,10 @@
 """Split the data of a page into parts: embedded if small, else in files that the page loads on demand.
 
-A part is JSON under a name. Beside the page it is a script that calls `openendedPart(name, …)`: a page that was opened
-by a double click may load scripts from its folder, but may not fetch.
+A part is JSON under a name. In a file it is a script that calls `openendedPart(name, …)`: a page that was opened by a
+double click may load scripts from its folder, but may not fetch.
 
-    sides            ids-S, prompts-S-J      example ids of side S; its prompts, `PART` a part
-    sources          source-K, texts-K-J     whose rows they are, stop reasons and numbers; texts, `PART` a part
+    sides            ids-S, prompts-S-J      example ids of side S; its prompts, `PART` per part
+    sources          source-K, texts-K-J     whose rows they are, stop reasons and numbers; texts, `PART` per part
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _iterate_parts(page_texts: PageTexts, contents: dict[str, Any]) -> Iterator[
         head = _describe_rows(source, page_texts, positions[source.side], values)
         contents["values"] |= {n: [v.title, v.direction] for n, v in values.items()}
         yield f"source-{number}", head
-        letters, texts = _encode_letters(source, nll, ends), source.rows.each("text")
+        texts, letters = source.rows.each("text"), _encode_letters(source, nll, ends)
         for part in range(-(-len(source.rows) // PART)):
             content: dict[str, Any] = {"text": list(islice(texts, PART))}
             if letters is not None:
@@ -75,16 +75,16 @@ def _describe_rows(
     source: TextSource, page_texts: PageTexts, positions: Mapping[str, int], values: dict[str, TextValue]
 ) -> dict[str, Any]:
     """Return each row's example, sample and stop reason, and its values."""
-    prefix = source.system.removesuffix(HUMAN) if source.role == HUMAN else ""
-    humans = [s for s in page_texts.sources if s.side == source.side and s.role == HUMAN]
-    human = next((s for s in humans if s.system == f"{prefix}{HUMAN}"), humans[0] if humans else None)
     examples = [positions[i] for i in source.rows.ids]
     head: dict[str, Any] = {
         "example": examples if examples != list(range(len(positions))) else None,
         "sample": list(source.rows.samples) if any(source.rows.samples) else None,
         "cut": "".join("1" if cut else "0" for cut in source.rows.stops),
     }
-    near = find_nearest_human_texts(source, human)
+    prefix = source.system.removesuffix(HUMAN) if source.role == HUMAN else ""
+    humans = [s for s in page_texts.sources if s.side == source.side and s.role == HUMAN]
+    human = next((s for s in humans if s.system == f"{prefix}{HUMAN}"), humans[0] if humans else None)
+    near = find_nearest_human_texts(source, human) if human is not None else None
     if near is not None and human is not None:
         values["nearest"] = TextValue("similarity to the nearest human text", "none", near[0])
         head["nearest"] = [positions[human.rows.ids[at]] for at in near[1]]
@@ -95,14 +95,12 @@ def _encode_letters(
     source: TextSource, nll: Ragged | None, ends: dict[str, TokenEnds | None]
 ) -> Iterator[tuple[str, str]] | None:
     """Encode each text's token lengths and surprise, a letter per token; None if unknown for all texts."""
-    if nll is None:
-        return None
     run = source.results.runs[source.runs[0]]
     scorer = str(run.axes.get("scorer.path"))
-    if scorer not in ends:
+    if nll is not None and scorer not in ends:
         ends[scorer] = load_token_ends(run)
-    finder = ends[scorer]
-    if finder is None:
+    finder = ends.get(scorer)
+    if nll is None or finder is None:
         return None
 
     def iterate_letters() -> Iterator[tuple[str, str]]:

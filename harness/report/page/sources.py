@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from openended.harness.results import (
     ROW_FILES,
@@ -14,6 +13,7 @@ from openended.harness.results import (
     format_axis_value,
     format_option,
     get_parent_axis,
+    group_systems,
     locate_verified_file,
 )
 from openended.harness.storage import RowFile
@@ -45,6 +45,8 @@ class TextSource:
 class TextSide:
     """Prompts that several systems continue."""
 
+    run: Run
+    """The first run with these prompts."""
     name: str
     """The task with its distinguishing options; the first part of a permalink."""
     prompts: dict[str, str] = field(default_factory=dict)
@@ -66,7 +68,6 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
     Runs whose texts are no longer in the store are skipped.
     """
     sides: dict[str, TextSide] = {}
-    axes: dict[str, Run] = {}
     sources: list[TextSource] = []
     labels: dict[str, None] = {}
     for prefix, results in reports:
@@ -80,80 +81,72 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
                 i: p for rows in (human, model_rows) if rows for i, p in zip(rows.ids, rows.each("prompt"), strict=True)
             }
             key = _find_side_key(run, prompts, sides, shared=len(reports) > 1)
-            side = sides.setdefault(key, TextSide(format_axis_value(run.axes.get("task")) or "texts"))
-            side_number = list(sides).index(key)
-            axes.setdefault(key, run)
-            side.prompts = prompts | side.prompts if set(prompts) != set(side.prompts) else side.prompts
+            side = sides.setdefault(key, TextSide(run, format_axis_value(run.axes.get("task")) or "texts"))
+            number = list(sides).index(key)
+            if set(prompts) != set(side.prompts):
+                side.prompts = prompts | side.prompts
             if human is not None:
-                sources += _make_human_source(prefix, side_number, human, results, run, sources)
-            sources.append(TextSource(prefix + label, side_number, seed, model_rows, results, runs))
+                sources += _make_human_source(prefix, number, human, results, run, sources)
+            sources.append(TextSource(prefix + label, number, seed, model_rows, results, runs))
             labels[label] = None
-    _name_sides(sides, axes)
+    _name_sides(list(sides.values()))
     humans = dict.fromkeys(s.system for s in sources if s.role == HUMAN)
     present = {s.system for s in sources}
     systems = [prefix + label for label in labels for prefix, _ in reports if prefix + label in present]
     return PageTexts(tuple(sides.values()), (*humans, *systems), tuple(sources))
 
 
+def _iterate_systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Yield name, seed and runs, in the order of the tables; a system without seeds has the seed `–`."""
+    for system in group_systems(results.values):
+        runs: dict[str, dict[int, None]] = {}
+        for item in system.items:
+            for seed, (at, _) in zip(item.values, item.sources, strict=True):
+                run_seed = format_axis_value(results.runs[at].axes.get("seed"))
+                runs.setdefault(run_seed or (seed if len(item.values) > 1 else "–"), {})[at] = None
+        for seed, run_numbers in runs.items():
+            yield system.name, seed, tuple(run_numbers)
+
+
 def _find_side_key(run: Run, prompts: Mapping[str, str], sides: Mapping[str, TextSide], *, shared: bool) -> str:
     """Return the key of a run's side; of two shared reports, that of the side with the same prompts."""
-    key = make_side_key(run)
-    if key in sides or not shared:
-        return key
-    for other, side in sides.items():
+    key = _make_side_key(run)
+    for other, side in sides.items() if shared and key not in sides else ():
         common = prompts.keys() & side.prompts.keys()
         if common and all(prompts[i] == side.prompts[i] for i in common):
             return other
     return key
 
 
+def _make_side_key(run: Run) -> str:
+    """Return a key of everything that the prompts and human texts of a run depend on."""
+    return str(run.axes.get("task.texts") or sorted((n, str(run.axes[n])) for n in run.axes if _is_data_axis(n)))
+
+
+def _is_data_axis(name: str) -> bool:
+    return "task" in (name, get_parent_axis(name)) or name in ("max_new_tokens", "num_examples")
+
+
 def _make_human_source(
-    prefix: str, side_number: int, rows: RowFile, results: Results, run: Run, sources: Sequence[TextSource]
+    prefix: str, side: int, rows: RowFile, results: Results, run: Run, sources: Sequence[TextSource]
 ) -> list[TextSource]:
     """Return the human side if it is not among the sources yet; a second one of other texts has its report's name."""
-    humans = [s for s in sources if s.side == side_number and s.role == HUMAN]
-    if any(s.rows.path == rows.path or s.rows.texts == rows.texts for s in humans):
-        return []
+    humans = [s for s in sources if s.side == side and s.role == HUMAN]
     name = prefix + HUMAN if humans else HUMAN
-    if any(s.system == name for s in humans):
+    if any(s.rows.path == rows.path or s.rows.texts == rows.texts or s.system == name for s in humans):
         return []
-    about = tuple(at for at, other in enumerate(results.runs) if make_side_key(other) == make_side_key(run))
-    return [TextSource(name, side_number, "", rows, results, about)]
+    key = _make_side_key(run)
+    about = tuple(at for at, other in enumerate(results.runs) if _make_side_key(other) == key)
+    return [TextSource(name, side, "", rows, results, about)]
 
 
-def _iterate_systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Yield name, seed and runs, in the order of the tables; a system without seeds has the seed `–`."""
-    from openended.harness.results import group_systems
-
-    for system in group_systems(results.values):
-        runs: dict[str, dict[int, None]] = {}
-        for item in system.items:
-            for seed, (at, _) in zip(item.values, item.sources, strict=True):
-                run_seed = format_axis_value(results.runs[at].axes.get("seed")) or "–"
-                runs.setdefault(run_seed if run_seed != "–" else seed if len(item.values) > 1 else run_seed, {})[at] = (
-                    None
-                )
-        for seed, run_numbers in runs.items():
-            yield system.name, seed, tuple(run_numbers)
-
-
-def make_side_key(run: Run) -> str:
-    """Return a key of everything that the prompts and human texts of a run depend on."""
-    names = (n for n in run.axes if "task" in (n, get_parent_axis(n)) or n in ("max_new_tokens", "num_examples"))
-    return str(run.axes.get("task.texts") or sorted((n, str(run.axes[n])) for n in names))
-
-
-def _name_sides(sides: Mapping[str, TextSide], runs: Mapping[str, Run]) -> None:
+def _name_sides(sides: Sequence[TextSide]) -> None:
     """Extend the names of sides of one task by the options in which they differ, or else by a prime."""
-    rows = [{n: format_axis_value(v) for n, v in runs[key].axes.items()} for key in sides]
-    names = [
-        n for row in rows for n in row if "task" in (n, get_parent_axis(n)) or n in ("max_new_tokens", "num_examples")
-    ]
-    distinguishing = (
-        [n for n in find_distinguishing_axes(rows, dict.fromkeys(names)) if n != "task"] if len(rows) > 1 else []
-    )
+    rows = [{n: format_axis_value(v) for n, v in side.run.axes.items()} for side in sides]
+    axes = dict.fromkeys(n for row in rows for n in row if _is_data_axis(n))
+    distinguishing = [n for n in find_distinguishing_axes(rows, axes) if n != "task"] if len(rows) > 1 else []
     used_names: set[str] = set()
-    for row, side in zip(rows, sides.values(), strict=True):
+    for row, side in zip(rows, sides, strict=True):
         side.name = ", ".join([side.name, *(format_option(n, row.get(n, "")) for n in distinguishing)])
         while side.name in used_names:
             side.name += "′"
@@ -163,13 +156,7 @@ def _name_sides(sides: Mapping[str, TextSide], runs: Mapping[str, Run]) -> None:
 def read_rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None:
     """Return the rows that a stage of a run left; None where they are no longer in the store, or damaged."""
     # A run names what it read `stage:what`.
-    stage, artifact = next(
-        ((n.partition(":")[0], a) for n, a in run.inputs.items() if n.partition(":")[0] in stages), ("", "")
-    )
+    found = ((n.partition(":")[0], artifact) for n, artifact in run.inputs.items())
+    stage, artifact = next(((stage, artifact) for stage, artifact in found if stage in stages), ("", ""))
     path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
     return RowFile(path) if path is not None else None
-
-
-def find_feature_file(results: Results, run: Run, name: str, file: str) -> Path | None:
-    """Return a file of the artifact that a run lists as `name` (`score:model continuation`); None if it is missing."""
-    return locate_verified_file(run.store, run.inputs.get(name), file, results.damaged)

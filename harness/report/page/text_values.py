@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Floats, Ragged
-from openended.harness.report.page.sources import HUMAN, TextSource, find_feature_file
+from openended.harness.report.page.sources import HUMAN, TextSource
+from openended.harness.results import locate_verified_file
 
 MOST_PAIRS = 30_000_000  # comparisons of one source with the human side; beyond, similarity is left out
 ROWS = 512  # compared at once
 BEFORE = "per_example/"
 
 
-@dataclass(frozen=True, slots=True)
-class TextValue:
+class TextValue(NamedTuple):
     """One number for every text of a source."""
 
     title: str
@@ -36,7 +35,18 @@ def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, Tex
     if nll is not None:
         mean = np.divide(_sum_rows(nll), nll.lengths, out=np.full(n, np.nan), where=nll.lengths > 0)
         values["nll"] = TextValue("surprise (nats a token)", "match_human", mean)
-    return values | _collect_metric_values(source, n)
+    for at in source.runs:
+        for row in source.results.runs[at].results:
+            if row.system != source.role or row.artefact is None:
+                continue
+            for name, array in source.results.arrays(at, row.artefact).items():
+                key = name.removeprefix(BEFORE)
+                full_name = f"{row.metric}.{key}"
+                if name != key and full_name not in values and np.shape(array) == (n,):
+                    title = row.titles.get(key, key.replace("_", " "))
+                    direction = row.directions.get(key, row.direction)
+                    values[full_name] = TextValue(title, direction, np.asarray(array, dtype=np.float64))
+    return values
 
 
 def _sum_rows(rows: Ragged) -> F64:
@@ -50,55 +60,30 @@ def _sum_rows(rows: Ragged) -> F64:
     return sums
 
 
-def _collect_metric_values(source: TextSource, n: int) -> dict[str, TextValue]:
-    values: dict[str, TextValue] = {}
-    for at in source.runs:
-        for row in source.results.runs[at].results:
-            if row.system != source.role or row.artefact is None:
-                continue
-            for name, array in source.results.arrays(at, row.artefact).items():
-                key = name.removeprefix(BEFORE)
-                full_name = f"{row.metric}.{key}"
-                if name == key or full_name in values or np.shape(array) != (n,):
-                    continue
-                title = row.titles.get(key, key.replace("_", " "))
-                direction = row.directions.get(key, row.direction)
-                values[full_name] = TextValue(title, direction, np.asarray(array, dtype=np.float64))
-    return values
-
-
 def read_token_nll(source: TextSource) -> Ragged | None:
     """Return the negative log-likelihood of every token under the scorer, nats; None where it is not stored."""
     for at in source.runs:
-        run = source.results.runs[at]
         name = f"score:{source.role} continuation"
         flat, ends = (_load_array(source, at, name, file) for file in ("values.npy", "offsets.npy"))
-        if name in run.inputs and flat is not None and ends is not None and len(ends) == len(source.rows) + 1:
+        if flat is not None and ends is not None and len(ends) == len(source.rows) + 1:
             return Ragged(flat, ends)
     return None
 
 
-def find_nearest_human_texts(source: TextSource, human: TextSource | None) -> tuple[F64, I64] | None:
+def find_nearest_human_texts(source: TextSource, human: TextSource) -> tuple[F64, I64] | None:
     """Return the greatest cosine similarity with a human text's embedding and that text's row; None where unknown.
 
     A human text is compared with the others.
     """
-    if human is None:
-        return None
     for at in source.runs:
         vectors, human_vectors = (_load_embeddings(source, at, role) for role in (source.role, HUMAN))
-        if (
-            vectors is None
-            or human_vectors is None
-            or len(vectors) != len(source.rows)
-            or len(human_vectors) != len(human.rows)
-        ):
+        if vectors is None or human_vectors is None:
+            continue
+        if (len(vectors), len(human_vectors)) != (len(source.rows), len(human.rows)):
             continue
         if len(vectors) * len(human_vectors) > MOST_PAIRS or len(human_vectors) < 2:
             return None
-        return _find_nearest(
-            _scale_to_unit_length(vectors), _scale_to_unit_length(human_vectors), exclude_self=source.role == HUMAN
-        )
+        return _find_nearest(vectors, human_vectors, exclude_self=source.role == HUMAN)
     return None
 
 
@@ -114,20 +99,22 @@ def _find_nearest(vectors: F64, human_vectors: F64, *, exclude_self: bool) -> tu
     return best, where
 
 
-def _scale_to_unit_length(rows: Floats) -> F64:
+def _load_embeddings(source: TextSource, at: int, role: str) -> F64 | None:
+    """Return the embeddings of a side, scaled to unit length."""
+    names = [n for n in source.results.runs[at].inputs if n.startswith(f"embed:{role} ") and " cut to " not in n]
+    rows: Floats | None = _load_array(source, at, names[0], "embeddings.npy") if names else None
+    if rows is None:
+        return None
     values = np.asarray(rows, dtype=np.float64)
     lengths = np.linalg.norm(values, axis=1, keepdims=True)
     unit: F64 = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
     return unit
 
 
-def _load_embeddings(source: TextSource, at: int, role: str) -> Floats | None:
-    names = [n for n in source.results.runs[at].inputs if n.startswith(f"embed:{role} ") and " cut to " not in n]
-    return _load_array(source, at, names[0], "embeddings.npy") if names else None
-
-
 def _load_array(source: TextSource, at: int, name: str, file: str) -> NDArray[Any] | None:
-    path = find_feature_file(source.results, source.results.runs[at], name, file)
+    """Return a file of the artifact that a run lists as `name` (`score:model continuation`); None if it is missing."""
+    run = source.results.runs[at]
+    path = locate_verified_file(run.store, run.inputs.get(name), file, source.results.damaged)
     return np.load(path, mmap_mode="r", allow_pickle=False) if path is not None else None
 
 

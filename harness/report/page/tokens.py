@@ -24,31 +24,24 @@ class TokenEnds:
 
     def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401
         self._tokenizer = tokenizer
-        self._pieces: dict[int, tuple[str, int]] = {}
+        self._texts: dict[int, str] = {}  # of single tokens
 
     def lengths(self, text: str, ids: Sequence[int], count: int) -> list[int] | None:
-        """Return the length of each token in the text, UTF-16 units; None where tokens and text do not agree."""
-        for candidate_ids in (
-            ids,
-            self._tokenizer.encode(text, add_special_tokens=False).ids if len(ids) != count else (),
-        ):
-            if len(candidate_ids) != count or not count:
-                continue
-            decoded = [self._decode_token(i) for i in candidate_ids]
-            if "".join(piece for piece, _ in decoded) == text:
-                return [length for _, length in decoded]
-            if (
-                any(UNKNOWN in piece for piece, _ in decoded)
-                and "".join(pieces := self._decode_by_prefix(candidate_ids)) == text
-            ):
-                return [_count_utf16_units(piece) for piece in pieces]
-        return None
+        """Return the length of each token in the text, UTF-16 units; None where tokens and text do not agree.
 
-    def _decode_token(self, token: int) -> tuple[str, int]:
-        if token not in self._pieces:
-            piece = self._decode([token])
-            self._pieces[token] = piece, _count_utf16_units(piece)
-        return self._pieces[token]
+        `ids` may be those of another tokenizer; `count` is how many tokens the scorer saw.
+        """
+        if len(ids) != count:
+            ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        if len(ids) != count or not count:
+            return None
+        for token in set(ids) - self._texts.keys():
+            self._texts[token] = self._decode([token])
+        pieces = [self._texts[token] for token in ids]
+        if "".join(pieces) != text and any(UNKNOWN in piece for piece in pieces):
+            pieces = self._decode_by_prefix(ids)
+        # Browsers count in UTF-16 units.
+        return [len(piece.encode("utf-16-le")) // 2 for piece in pieces] if "".join(pieces) == text else None
 
     def _decode_by_prefix(self, ids: Sequence[int]) -> list[str]:
         """Decode token by token; a character that several tokens share belongs to the last of them."""
@@ -65,40 +58,28 @@ class TokenEnds:
         return str(self._tokenizer.decode([int(i) for i in ids], skip_special_tokens=False))
 
 
-def _count_utf16_units(text: str) -> int:
-    """Return the length of a text in UTF-16 units, as browsers count."""
-    return len(text.encode("utf-16-le")) // 2
-
-
 def load_token_ends(run: Run) -> TokenEnds | None:
     """Return the token finder of a run's scorer; None if its tokenizer is not on this machine."""
-    path = _find_tokenizer_file(
-        str(run.axes.get("scorer.path") or ""), str(run.axes.get("scorer.revision") or "") or None
-    )
-    if path is None or not path.is_file():
+    where, revision = str(run.axes.get("scorer.path") or ""), str(run.axes.get("scorer.revision") or "") or None
+    folder = Path(where).expanduser()
+    path: Path | None = folder / "tokenizer.json"
+    if where.startswith(BUNDLED):
+        assets = Path(str(resources.files("openended.harness"))) / "assets"
+        path = assets / where.removeprefix(BUNDLED) / "tokenizer.json"
+    elif where.count("/") == 1 and not folder.is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = try_to_load_from_cache(where, "tokenizer.json", revision=revision)  # searches only the disk
+        path = Path(cached) if isinstance(cached, str) else None
+    if not where or path is None or not path.is_file():
         return None
     from tokenizers import Tokenizer
 
     return TokenEnds(Tokenizer.from_file(str(path)))
 
 
-def _find_tokenizer_file(where: str, revision: str | None) -> Path | None:
-    if where.startswith(BUNDLED):
-        assets = Path(str(resources.files("openended.harness"))) / "assets"
-        return assets / where.removeprefix(BUNDLED) / "tokenizer.json"
-    if not where:
-        return None
-    folder = Path(where).expanduser()
-    if folder.is_dir() or where.count("/") != 1:
-        return folder / "tokenizer.json"
-    from huggingface_hub import try_to_load_from_cache
-
-    path = try_to_load_from_cache(where, "tokenizer.json", revision=revision)  # searches only the disk
-    return Path(path) if isinstance(path, str) else None
-
-
 def encode_tokens(lengths: Sequence[int], nll: Floats) -> tuple[str, str] | None:
-    """Return lengths and surprise as a letter a token: `DIGITS`; None where a token is too long for one."""
+    """Return lengths and surprise as a letter per token: `DIGITS`; None where a token is too long for one."""
     if max(lengths, default=0) >= len(DIGITS):
         return None
     steps = (min(int(max(float(x), 0.0) / STEP), len(DIGITS) - 1) for x in nll)

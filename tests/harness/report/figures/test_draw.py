@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from openended.harness.core.metric import Features, Side
+from openended.harness.core import Features, Side
 from openended.harness.report.figures import curves, panels, scatter, sweep_curves
 from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.drawing import (

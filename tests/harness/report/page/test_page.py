@@ -9,8 +9,7 @@ import re
 
 from openended.harness.report.build import make_tables
 from openended.harness.report.page.captions import find_caption
-from openended.harness.report.page.page import write_page
-from openended.harness.report.page.settings import list_settings
+from openended.harness.report.page.page import list_settings, write_page
 from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
@@ -120,7 +119,9 @@ def test_settings_that_were_swept_come_first(tmp_path):
 
 
 def test_figures_say_how_to_read_them():
-    assert "same HUSE" in find_caption("huse-parts-docs")
-    assert "classifier" in find_caption("huse-GPT-2")
-    assert "opposite order" in find_caption("metric-agreement")
-    assert find_caption("of-a-plugin") == ""
+    assert "same HUSE" in find_caption("huse-parts-docs")[1]
+    assert "classifier" in find_caption("huse-GPT-2")[1]
+    assert "opposite order" in find_caption("metric-agreement")[1]
+    assert find_caption("huse-GPT-2")[0] == "Human and model texts: GPT-2"
+    assert find_caption("zipf")[0] == "Rank and frequency of tokens"
+    assert find_caption("of-a_plugin") == ("of-a plugin", "")

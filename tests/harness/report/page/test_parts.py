@@ -12,12 +12,12 @@ from tokenizers import Tokenizer
 from openended.harness.core.types import Ragged
 from openended.harness.report.build import make_tables
 from openended.harness.report.page import text_values as values
+from openended.harness.report.page.cell_details import collect_cell_details
+from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json
 from openended.harness.report.page.sources import collect_page_texts
-from openended.harness.report.page.stories import Stories
 from openended.harness.report.page.text_values import compute_text_values, find_nearest_human_texts, read_token_nll
 from openended.harness.report.page.tokens import DIGITS, TokenEnds, encode_tokens, load_token_ends
-from openended.harness.report.page.why import read_reasons
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import Layout
@@ -86,7 +86,7 @@ def test_parts_are_whole_and_the_same_again(shelf):
 
 
 def test_reasons_name_texts_by_their_places_and_damage_is_said(shelf, results, caplog):
-    told = read_reasons(shelf)
+    told = read_explanations(shelf)
     assert [(one["system"], one["seed"]) for one in told] == [
         ("greedy", "–"),
         ("nucleus p=0.95", "0"),
@@ -103,7 +103,7 @@ def test_reasons_name_texts_by_their_places_and_damage_is_said(shelf, results, c
     path = results.runs[0].folder / "explain.jsonl"
     kept = path.read_text()
     path.write_text('{"kind": "cell"}\n')
-    assert len(read_reasons(shelf)) == 2
+    assert len(read_explanations(shelf)) == 2
     assert "is skipped" in caplog.text
     path.write_text(kept)
     results.damaged.clear()
@@ -111,7 +111,7 @@ def test_reasons_name_texts_by_their_places_and_damage_is_said(shelf, results, c
 
 def test_a_cells_story_has_signature_seeds_and_latex(results):
     table = make_tables(results, Layout(), "t")[0]
-    told = Stories(results).collect([table])
+    told = collect_cell_details(results, [table])
     row = next(r for r in told["tables"][0]["rows"] if r["label"].startswith("nucleus"))
     place = next(i for i, c in enumerate(table.columns) if c.metric == "mauve")
     cell = row["cells"][place]

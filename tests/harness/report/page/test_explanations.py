@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 
-from openended.harness.report.page.why_summary import (
+from openended.harness.report.page.explanations import (
     count_words,
     find_typical_words,
     find_worst_cell,
@@ -26,7 +25,7 @@ def test_the_cell_that_the_model_overfills_explains_the_loss():
 
 
 def test_a_cell_that_the_model_misses_is_said_otherwise():
-    assert summarize_cells("greedy", math.nan, CELLS[:1], "") == (
+    assert summarize_cells("greedy", None, CELLS[:1], "") == (
         "greedy: only 5 % of its texts fall into a cell with 30 % of the human text."
     )
 
