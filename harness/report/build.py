@@ -183,7 +183,7 @@ def _load_layouts(
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
-    from openended.harness.report.findings.verdicts import build_findings_tables
+    from openended.harness.report.findings.claims import build_findings_tables
     from openended.harness.report.tables.agreement import (
         build_correlation_tables,
         build_embedder_tables,

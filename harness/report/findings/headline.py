@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from openended.harness.core import F64
-from openended.harness.report.findings.claim_values import Verdict, format_number, select_main_setting
-from openended.harness.report.findings.uncertainty import LEVEL, check_with_uncertainty, draw_errors
+from openended.harness.report.findings.checks import Verdict, format_number, join_components, select_main_setting
+from openended.harness.report.findings.uncertainty import (
+    DRAWS,
+    LEVEL,
+    Errors,
+    check_with_uncertainty,
+    draw_errors,
+    shift_values,
+)
 from openended.harness.report.tables.agreement import orient_value
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import Layout, Results, SystemValue, group_by_data, group_systems
@@ -23,19 +28,15 @@ def write_headline(results: Results) -> str:
     """Return the sentence, with 95 % margins of the differences; empty if there are not two systems to compare."""
     parts = group_by_data([item for item in results.values if math.isfinite(item.mean)])
     for task, part in parts.items():
-        for pair in _order_pairs(part):
-            values = [v for v in select_main_setting(part, *pair) if math.isfinite(orient_value(v, part))]
+        directions = {(i.metric, i.key): i.direction for i in part if i.system == "model"}
+        pairs = [p for p in select_pairs(part, Layout(companions=False)) if directions.get(p, "none") != "none"]
+        ranks = {metric: rank for rank, metric in enumerate(HEADLINES)}
+        for pair in sorted(pairs, key=lambda pair: ranks.get(pair[0], len(ranks))):
+            values = [v for v in select_main_setting(part, pair) if math.isfinite(orient_value(v, part))]
             if len(values) > 1:
                 sentence = _compare_best(results, values, part)
                 return f"On {task}, {sentence}" if len(parts) > 1 else sentence
     return ""
-
-
-def _order_pairs(items: Sequence[SystemValue]) -> list[tuple[str, str]]:
-    """Return the values that can rank systems, those of `HEADLINES` first."""
-    directions = {(i.metric, i.key): i.direction for i in items if i.system == "model"}
-    pairs = [p for p in select_pairs(items, Layout(companions=False)) if directions.get(p, "none") != "none"]
-    return sorted(pairs, key=lambda pair: HEADLINES.index(pair[0]) if pair[0] in HEADLINES else len(HEADLINES))
 
 
 def _compare_best(results: Results, values: Sequence[SystemValue], part: Sequence[SystemValue]) -> str:
@@ -50,21 +51,20 @@ def _compare_best(results: Results, values: Sequence[SystemValue], part: Sequenc
         if len(moved) < len(items):  # values without variation are left out: their differences have no test
             return None
         oriented = [orient_value(value, moved) for value in moved[: len(values)]]
-        components = tuple(oriented[best] > oriented[at] for at in others)
-        return Verdict("", all(components), components=components)
+        return join_components("", [oriented[best] > oriented[at] for at in others])
 
     verdict = check_with_uncertainty(check, items, errors)
     doubts = verdict.doubts if verdict is not None else ()
-    margins = _draw_margins(items, errors, len(values), best)
-    names = _name_systems(part, values)
+    margins = _compute_margins(items, errors, len(values), best)
+    system_names = {tuple(system.items[0].axes.items()): system.name for system in group_systems(part)}
+    names = [system_names[tuple(value.axes.items())] for value in values]
     ahead, tied, untested = [], [], []
     for index, at in enumerate(others):
         gap = abs(orient_value(values[best], items) - orient_value(values[at], items))
+        margin = f"{format_number(gap)} ± {format_number(margins[at])}"
         if len(doubts) <= index or not math.isfinite(margins[at]):
             untested.append((gap, names[at]))
-            continue
-        margin = f"{format_number(gap)} ± {format_number(margins[at])}"
-        if doubts[index] <= LEVEL / 2:
+        elif doubts[index] <= LEVEL / 2:
             ahead.append((gap, f"{names[at]} by {margin}"))
         else:
             tied.append((gap, f"{names[at]} (difference {margin})"))
@@ -78,31 +78,19 @@ def _compare_best(results: Results, values: Sequence[SystemValue], part: Sequenc
     return f"{sentence}: {'; '.join(clauses)}."
 
 
-def _draw_margins(items: Sequence[SystemValue], errors: Sequence[F64 | None], count: int, best: int) -> list[float]:
+def _compute_margins(items: Sequence[SystemValue], errors: Errors, count: int, best: int) -> list[float]:
     """Return half the width of the 95 % interval of each system's difference from the best; NaN if it is unknown."""
     margins = [math.nan] * count
     best_errors = errors[best]
     if best_errors is None:
         return margins
-    draws = [
-        [
-            item if e is None else replace(item, mean=item.mean + float(e[d]))
-            for item, e in zip(items, errors, strict=True)
-        ]
-        for d in range(len(best_errors))
-    ]
+    draws = [shift_values(items, errors, draw) for draw in range(DRAWS)]
     oriented = np.array([[orient_value(value, moved) for value in moved[:count]] for moved in draws])
-    for at in range(count):
-        error = errors[at]
+    for at, error in enumerate(errors[:count]):
         if at != best and error is not None and (error.any() or best_errors.any()):
             low, high = np.quantile(oriented[:, best] - oriented[:, at], (LEVEL / 2, 1 - LEVEL / 2))
             margins[at] = float(high - low) / 2
     return margins
-
-
-def _name_systems(part: Sequence[SystemValue], values: Sequence[SystemValue]) -> list[str]:
-    names = {tuple(system.items[0].axes.items()): system.name for system in group_systems(part)}
-    return [names[tuple(value.axes.items())] for value in values]
 
 
 def _join_names(entries: Sequence[tuple[float, str]]) -> str:

@@ -22,28 +22,31 @@ from dataclasses import replace
 import numpy as np
 
 from openended.harness.core import F64, Replicates, make_random_stream, parse_signature
-from openended.harness.report.findings.claim_values import Check, Verdict
+from openended.harness.report.findings.checks import Check, Verdict
 from openended.harness.results import Results, SystemValue, load_replicates
 
 DRAWS = 199
 LEVEL = 0.05  # share of sure verdicts about two equal systems
-MORE = (2, 4, 8, 16, 32, 64, 128, 256)  # multiples of n that are tried
+MULTIPLES = (2, 4, 8, 16, 32, 64, 128, 256)  # of n that are tried
+
+Errors = Sequence[F64 | None]
+"""Of every value, shape (DRAWS,); None if the size of its error is unknown."""
 
 
 def draw_errors(results: Results, items: Sequence[SystemValue]) -> list[F64 | None]:
     """Draw errors of every value, shape (DRAWS,); None if the size of its error is unknown."""
-    return [_draw_errors(results, item) for item in items]
-
-
-def _draw_errors(results: Results, item: SystemValue) -> F64 | None:
-    replicates = load_replicates(results, item)
-    if replicates is not None:
-        return draw_replicate_errors(replicates)
-    if item.seeds > 1 and item.sd > 0:
-        names = (item.system, item.metric, item.key, item.signature, *item.axes.values())
-        normal = make_random_stream(0, "verdict", *names).standard_normal(DRAWS)
-        return normal * _draw_t_scale(item.seeds - 1, *names) * (item.sd / math.sqrt(item.seeds))
-    return None
+    errors: list[F64 | None] = []
+    for item in items:
+        replicates = load_replicates(results, item)
+        if replicates is not None:
+            errors.append(draw_replicate_errors(replicates))
+        elif item.seeds > 1 and item.sd > 0:
+            names = (item.system, item.metric, item.key, item.signature, *item.axes.values())
+            normal = make_random_stream(0, "verdict", *names).standard_normal(DRAWS)
+            errors.append(normal * _draw_t_scale(item.seeds - 1, *names) * (item.sd / math.sqrt(item.seeds)))
+        else:
+            errors.append(None)
+    return errors
 
 
 def draw_replicate_errors(replicates: Replicates) -> F64 | None:
@@ -64,7 +67,15 @@ def _draw_t_scale(freedom: float, *names: str) -> F64:
     return scale
 
 
-def check_with_uncertainty(check: Check, items: Sequence[SystemValue], errors: Sequence[F64 | None]) -> Verdict | None:
+def shift_values(items: Sequence[SystemValue], errors: Errors, draw: int, scale: float = 1.0) -> list[SystemValue]:
+    """Return the values with the errors of one draw."""
+    return [
+        item if error is None else replace(item, mean=item.mean + scale * float(error[draw]))
+        for item, error in zip(items, errors, strict=True)
+    ]
+
+
+def check_with_uncertainty(check: Check, items: Sequence[SystemValue], errors: Errors) -> Verdict | None:
     """Return the verdict of a check, whether it is sure, and how many texts would make it sure."""
     verdict = check(items)
     if verdict is None or all(e is None for e in errors):
@@ -74,17 +85,20 @@ def check_with_uncertainty(check: Check, items: Sequence[SystemValue], errors: S
         other = check(varying)
         if other is None or other.measured != verdict.measured:
             return replace(verdict, varies=False)
-    verdict = replace(verdict, doubts=_measure_doubts(check, items, errors, 1.0, verdict))
+
+    def add_doubts(verdict: Verdict, times: int) -> Verdict:
+        """Add the doubts that so many times the texts would leave."""
+        return replace(verdict, doubts=_measure_doubts(check, items, errors, 1 / math.sqrt(times), verdict.outcomes))
+
+    verdict = add_doubts(verdict, 1)
     if is_sure(verdict):
         return replace(verdict, sure=True)
-
-    def is_sure_with(times: int) -> bool:
-        return is_sure(replace(verdict, doubts=_measure_doubts(check, items, errors, 1 / math.sqrt(times), verdict)))
-
-    at, n = bisect_left(MORE, True, key=is_sure_with), _count_texts(items)
-    if at == len(MORE):
-        return replace(verdict, sure=False, decides=f"more than {MORE[-1]} times the n")
-    decides = f"about n = {_round_to_two_digits(MORE[at] * n)}" if n else f"{MORE[at]} times the n"
+    at = bisect_left(MULTIPLES, True, key=lambda times: is_sure(add_doubts(verdict, times)))
+    if at == len(MULTIPLES):
+        return replace(verdict, sure=False, decides=f"more than {MULTIPLES[-1]} times the n")
+    counts = [parse_signature(i.signature).get("n", "").partition("/")[0] for i in items if i.system == "model"]
+    n = min((int(c) for c in counts if c.isdigit()), default=0)
+    decides = f"about n = {_round_to_two_digits(MULTIPLES[at] * n)}" if n else f"{MULTIPLES[at]} times the n"
     return replace(verdict, sure=False, decides=decides)
 
 
@@ -97,30 +111,17 @@ def is_sure(verdict: Verdict) -> bool:
 
 
 def _measure_doubts(
-    check: Check, items: Sequence[SystemValue], errors: Sequence[F64 | None], scale: float, verdict: Verdict
+    check: Check, items: Sequence[SystemValue], errors: Errors, scale: float, outcomes: tuple[bool, ...]
 ) -> tuple[float, ...]:
     """Return for every component the share of draws in which it comes out differently."""
-    counts = np.ones(len(verdict.outcomes))
+    counts = np.ones(len(outcomes))
     for draw in range(DRAWS):
-        moved = [
-            item if error is None else replace(item, mean=item.mean + scale * float(error[draw]))
-            for item, error in zip(items, errors, strict=True)
-        ]
-        other = check(moved)
-        if other is None or len(other.outcomes) != len(verdict.outcomes):
-            counts += 1
-        else:
-            counts += np.not_equal(other.outcomes, verdict.outcomes)
+        other = check(shift_values(items, errors, draw, scale))
+        is_comparable = other is not None and len(other.outcomes) == len(outcomes)
+        counts += np.not_equal(other.outcomes, outcomes) if other is not None and is_comparable else 1
     return tuple((counts / (DRAWS + 1)).tolist())
 
 
-def _count_texts(items: Sequence[SystemValue]) -> int:
-    """Return the smallest number of texts of a system."""
-    counts = [parse_signature(i.signature).get("n", "").partition("/")[0] for i in items if i.system == "model"]
-    return min((int(c) for c in counts if c.isdigit()), default=0)
-
-
 def _round_to_two_digits(n: int) -> int:
-    """Round a number to two significant digits."""
     step: int = 10 ** max(len(str(n)) - 2, 0)
     return int(round(n / step) * step)

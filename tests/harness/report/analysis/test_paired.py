@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.analysis.paired import compute_equality_p_value, compute_sign_flip_p, pair_tests
-from openended.harness.report.findings.claim_values import Verdict
+from openended.harness.report.findings.checks import Verdict
 from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_errors
 from openended.harness.report.tables.significance import UNSURE, build_significance_tables
 from openended.harness.report.tables.systems import build_value_tables

@@ -9,9 +9,9 @@ import pytest
 
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.analysis.paired import compute_sign_flip_p, correct_by_holm
-from openended.harness.report.findings.claim_values import Verdict
+from openended.harness.report.findings.checks import Verdict
+from openended.harness.report.findings.claims import combine_tasks
 from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_replicate_errors
-from openended.harness.report.findings.verdicts import _combine
 from openended.harness.report.tables.fair_comparison import _find_front, _tally
 from openended.harness.results.fold import SystemValue
 
@@ -86,9 +86,9 @@ def test_tasks_are_combined_with_a_correction_for_their_number():
     def failed(doubt: float) -> Verdict:
         return Verdict("m", False, sure=doubt <= 0.025, doubts=(doubt,))
 
-    assert _combine("", [failed(0.005), failed(0.9)]).sure
-    assert _combine("", [failed(0.02), failed(0.9)]).words == "undecided"
-    assert _combine("", [Verdict("m", True, sure=True, doubts=(0.02,))] * 3).words == "holds"
+    assert combine_tasks({"a": failed(0.005), "b": failed(0.9)}).sure
+    assert combine_tasks({"a": failed(0.02), "b": failed(0.9)}).words == "undecided"
+    assert combine_tasks(dict.fromkeys("abc", Verdict("m", True, sure=True, doubts=(0.02,)))).words == "holds"
 
 
 def test_replicates_without_variation_give_no_verdict():

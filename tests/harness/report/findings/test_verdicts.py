@@ -8,7 +8,7 @@ import re
 import pytest
 
 from openended.harness.report.build import make_tables
-from openended.harness.report.findings.verdicts import build_findings_tables
+from openended.harness.report.findings.claims import build_findings_tables
 from openended.harness.results.frame import read_results
 from openended.harness.results.layout import load_layout
 from tests.harness.report.synthetic import result, write_run
