@@ -28,20 +28,18 @@ sys.path.insert(0, str(HERE.parent))
 
 from scripts.benchmarks._work import Benchmark  # noqa: E402
 
+AREAS = {
+    "batches": "generation", "decoding": "generation", "engines": "generation", "intervals": "metrics",
+    "loading": "runs", "people": "metrics", "report": "runs", "servers": "generation", "text": "metrics",
+    "two_sample": "metrics", "workers": "generation",
+}  # fmt: skip
+"""Area → module of `benchmarks/`."""
 HEADER = "| work | against | harness | peer | ratio | target | peak memory, harness / peer | results |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | ---: | --- |"
-PACKAGES = (
-    "numpy",
-    "scipy",
-    "torch",
-    "transformers",
-    "faiss-cpu",
-    "scikit-learn",
-    "nltk",
-    "mauve-text",
-    "prdc",
-    "fast-bleu",
-)
+PACKAGES = {
+    "numpy": "numpy", "scipy": "scipy", "torch": "torch", "transformers": "transformers", "faiss-cpu": "faiss",
+    "scikit-learn": "sklearn", "nltk": "nltk", "mauve-text": "mauve", "prdc": "prdc", "fast-bleu": "fast_bleu",
+}  # fmt: skip
 TITLE = """# Performance benchmarks
 
 Written by `python scripts/bench.py --write docs/benchmarks.md`. The harness and a reference implementation (the peer)
@@ -69,28 +67,26 @@ class Skipped:
     reason: str
 
 
-def load_areas() -> dict[str, list[Benchmark]]:
-    """Load the works of every module in `benchmarks/`, by area."""
-    names = sorted(path.stem for path in (HERE / "benchmarks").glob("[a-z]*.py"))
-    return {name: list(importlib.import_module(f"scripts.benchmarks.{name}").WORKS) for name in names}
+def load_area(area: str) -> list[Benchmark]:
+    """Load the works of an area."""
+    works: list[Benchmark] = importlib.import_module(f"scripts.benchmarks.{AREAS[area]}").AREAS[area]
+    return works
 
 
-def select_works(works: Mapping[str, Sequence[Benchmark]], only: str) -> dict[str, list[tuple[int, Benchmark]]]:
-    """Select the area named `only`, or all works whose names contain it; return (number, work) by area."""
-    selected = {
-        area: [(i, work) for i, work in enumerate(listed) if area == only or (only not in works and only in work.name)]
-        for area, listed in works.items()
-    }
+def select_works(works: Mapping[str, Sequence[Benchmark]], only: str) -> dict[str, list[Benchmark]]:
+    """Select the area named `only`, or all works whose names contain it."""
+    if only in works:
+        return {only: list(works[only])}
+    selected = {area: [work for work in listed if only in work.name] for area, listed in works.items()}
     return {area: listed for area, listed in selected.items() if listed}
 
 
-def run_child(area: str, number: int, side: str) -> None:
+def run_child(area: str, name: str, side: str) -> None:
     """Run one side of one work once and print the figures as one JSON line."""
-    work: Benchmark = importlib.import_module(f"scripts.benchmarks.{area}").WORKS[number]
-    prepare = work.prepare_peer if side == "peer" and work.prepare_peer else work.prepare
-    run = work.peer if side == "peer" else work.harness
-    if run is None:
-        raise SystemExit(f"{work.name} has no {side}")
+    work = next(work for work in load_area(area) if work.name == name)
+    prepare, run = work.prepare, work.harness
+    if side == "peer" and work.peer is not None:
+        prepare, run = work.prepare_peer or work.prepare, work.peer
     data = prepare()
     before = _reset_peak()
     clock = time.process_time if work.clock == "cpu" else time.perf_counter
@@ -98,20 +94,8 @@ def run_child(area: str, number: int, side: str) -> None:
     result = run(data)
     seconds = clock() - start
     peak = max(0, _read_peak() - before)
-    loaded = {name: v for name in PACKAGES if (v := _find_version(name)) and _find_module_name(name) in sys.modules}
+    loaded = {name: importlib.metadata.version(name) for name, module in PACKAGES.items() if module in sys.modules}
     print(json.dumps({"seconds": seconds, "peak": peak, "result": result, "versions": loaded}))
-
-
-def _find_module_name(package: str) -> str:
-    named = {"faiss-cpu": "faiss", "scikit-learn": "sklearn", "mauve-text": "mauve", "fast-bleu": "fast_bleu"}
-    return named.get(package, package)
-
-
-def _find_version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _read_status(field: str) -> int | None:
@@ -137,12 +121,12 @@ def _read_peak() -> int:
     return _read_status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def launch(area: str, number: int, side: str, work: Benchmark) -> dict[str, Any] | Skipped:
+def launch(area: str, work: Benchmark, side: str) -> dict[str, Any] | Skipped:
     """Run one side in a fresh process."""
     env = dict(os.environ)
     if work.threads is not None:
         env |= {f"{name}_NUM_THREADS": str(work.threads) for name in ("OMP", "MKL", "OPENBLAS")}
-    command = [sys.executable, str(HERE / "bench.py"), "--child", area, str(number), side]
+    command = [sys.executable, str(HERE / "bench.py"), "--child", area, work.name, side]
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=work.timeout, check=False)
     except subprocess.TimeoutExpired:
@@ -153,52 +137,46 @@ def launch(area: str, number: int, side: str, work: Benchmark) -> dict[str, Any]
     return figures
 
 
-def measure(area: str, number: int, work: Benchmark, repeats: int) -> dict[str, Timing | Skipped]:
+def measure(area: str, work: Benchmark, repeats: int) -> dict[str, Timing | Skipped]:
     """Run the harness and the peer in turn and take medians."""
-    sides: dict[str, int] = {"harness": work.repeats or repeats}
+    counts = {"harness": work.repeats or repeats}
     out: dict[str, Timing | Skipped] = {}
     missing = [name for name in work.peer_needs if importlib.util.find_spec(name) is None]
     if work.peer and missing:
         out["peer"] = Skipped(f"{', '.join(missing)} is not installed")
     elif work.peer:
-        sides["peer"] = work.peer_repeats or work.repeats or repeats
-    runs: dict[str, list[dict[str, Any] | Skipped]] = {side: [] for side in sides}
-    for turn in range(max(sides.values())):
-        for side, count in sides.items():
-            if turn < count and not any(isinstance(run, Skipped) for run in runs[side]):
-                runs[side].append(launch(area, number, side, work))
-    for side, side_runs in runs.items():
-        out[side] = _summarize_runs(side_runs, work.peer_share if side == "peer" else 1.0)
+        counts["peer"] = work.peer_repeats or work.repeats or repeats
+    figures: dict[str, list[dict[str, Any]]] = {side: [] for side in counts}
+    for turn in range(max(counts.values())):
+        for side in [side for side, count in counts.items() if turn < count and side not in out]:
+            run = launch(area, work, side)
+            if isinstance(run, Skipped):
+                out[side] = run
+            else:
+                figures[side].append(run)
+    for side in [side for side in counts if side not in out]:
+        out[side] = Timing(
+            seconds=statistics.median(run["seconds"] for run in figures[side])
+            / (work.peer_share if side == "peer" else 1.0),
+            peak_mib=statistics.median(run["peak"] for run in figures[side]) / _MIB,
+            result=figures[side][0]["result"],
+            versions=figures[side][0]["versions"],
+        )
     return out
 
 
-def _summarize_runs(runs: list[dict[str, Any] | Skipped], share: float) -> Timing | Skipped:
-    figures = []
-    for run in runs:
-        if isinstance(run, Skipped):
-            return run
-        figures.append(run)
-    return Timing(
-        seconds=statistics.median(run["seconds"] for run in figures) / share,
-        peak_mib=statistics.median(run["peak"] for run in figures) / _MIB,
-        result=figures[0]["result"],
-        versions=figures[0]["versions"],
-    )
-
-
-def format_row(work: Benchmark, sides: dict[str, Timing | Skipped]) -> str:
+def format_row(work: Benchmark, sides: Mapping[str, Timing | Skipped]) -> str:
     """Format one line of the table."""
     harness, peer = sides["harness"], sides.get("peer")
-    ratio = results = "–"
+    ratio, results = "–", []
     if isinstance(harness, Timing) and isinstance(peer, Timing):
         ratio = f"{peer.seconds / harness.seconds:,.1f}×"
-        results = work.agree(harness.result, peer.result) if work.agree else "–"
+        results += [work.agree(harness.result, peer.result)] if work.agree else []
     if isinstance(harness, Timing) and work.say:
-        results = work.say(harness.result) if results == "–" else f"{results}; {work.say(harness.result)}"
+        results.append(work.say(harness.result))
     targets = [f"{work.at_least:,.4g}×"] if work.at_least else []
     targets += [f"≤ {work.at_most_seconds:g} s"] if work.at_most_seconds else []
     targets += [f"≤ {work.at_most_mib:,.0f} MiB"] if work.at_most_mib else []
-    memory = " / ".join(f"{side.peak_mib:,.0f} MiB" if isinstance(side, Timing) else "–" for side in (harness, peer))
     cells = [
         work.name,
         work.against,
@@ -206,8 +184,8 @@ def format_row(work: Benchmark, sides: dict[str, Timing | Skipped]) -> str:
         _format_time(peer) + (" (extrapolated)" if work.peer_share < 1 and isinstance(peer, Timing) else ""),
         ratio,
         ", ".join(targets) or "–",
-        memory,
-        results,
+        " / ".join(f"{side.peak_mib:,.0f} MiB" if isinstance(side, Timing) else "–" for side in (harness, peer)),
+        "; ".join(results) or "–",
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -224,34 +202,27 @@ def _format_time(side: Timing | Skipped | None) -> str:
 
 def describe_machine() -> str:
     """Describe the processor without naming the host."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
+    cpu, info = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
     if info.exists():
         match = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8"))
         cpu = match.group(1) if match else cpu
     return f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
-def format_section(area: str, works: Sequence[Benchmark], rows: dict[str, str], versions: dict[str, str]) -> str:
-    """Format an area's section of the page, with works in the order of their list."""
-    packages = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
-    lines = [rows[work.name] for work in works if work.name in rows]
-    command = f"`python scripts/bench.py --only {area}` on {describe_machine()}"
-    about = f"{command}, {packages}." if packages else f"{command}."
-    return "\n".join([f"<!-- {area} -->", f"## {area}", "", about, "", HEADER, RULE, *lines, f"<!-- end {area} -->"])
-
-
 def write_section(
-    path: Path, area: str, works: Sequence[Benchmark], rows: dict[str, str], versions: dict[str, str]
+    path: Path, area: str, works: Sequence[Benchmark], rows: Mapping[str, str], versions: Mapping[str, str]
 ) -> None:
     """Write an area's table into the page. Other areas, and works that were not run, keep their lines."""
     page = path.read_text(encoding="utf-8") if path.exists() else TITLE
     match = re.search(rf"<!-- {area} -->.*?<!-- end {area} -->", page, flags=re.DOTALL)
-    if match:
-        old = [line for line in match.group(0).splitlines() if line.startswith("| ") and line not in (HEADER, RULE)]
-        rows = {line.split(" | ")[0].removeprefix("| "): line for line in old} | rows
-    new = format_section(area, works, rows, versions)
-    page = page.replace(match.group(0), new) if match else f"{page.rstrip()}\n\n{new}\n"
+    old = [line for line in match.group(0).splitlines() if line.startswith("| ")] if match else []
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in old} | dict(rows)
+    lines = [rows[work.name] for work in works if work.name in rows]
+    about = [f"`python scripts/bench.py --only {area}` on {describe_machine()}"]
+    about += [f"{name} {version}" for name, version in sorted(versions.items())]
+    head = [f"<!-- {area} -->", f"## {area}", "", f"{', '.join(about)}.", "", HEADER, RULE]
+    section = "\n".join([*head, *lines, f"<!-- end {area} -->"])
+    page = page.replace(match.group(0), section) if match else f"{page.rstrip()}\n\n{section}\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
 
@@ -266,24 +237,24 @@ def main() -> int:
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        run_child(options.child[0], int(options.child[1]), options.child[2])
+        run_child(*options.child)
         return 0
-    all_areas, failed = load_areas(), 0
-    for area, numbered in select_works(all_areas, options.only).items():
+    areas, failed = {area: load_area(area) for area in AREAS}, 0
+    for area, works in select_works(areas, options.only).items():
         if options.list:
-            print("\n".join(f"{area}: {work.name}" for _, work in numbered))
+            print("\n".join(f"{area}: {work.name}" for work in works))
             continue
         print(f"\n{area}\n{HEADER}\n{RULE}", flush=True)
         rows, versions = {}, {}
-        for number, work in numbered:
-            sides = measure(area, number, work, options.repeats)
+        for work in works:
+            sides = measure(area, work, options.repeats)
             rows[work.name] = format_row(work, sides)
             print(rows[work.name], flush=True)
             failed += isinstance(sides["harness"], Skipped)
             for side in sides.values():
                 versions |= side.versions if isinstance(side, Timing) else {}
         if options.write:
-            write_section(options.write, area, all_areas[area], rows, versions)
+            write_section(options.write, area, areas[area], rows, versions)
     if failed:
         print(f"{failed} benchmarks of the harness failed; see the lines above", file=sys.stderr)
     return int(failed > 0)

@@ -10,21 +10,32 @@ extra `test` and a system Chromium.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import shutil
+import sys
 import time
 from pathlib import Path
-from typing import Any
 
-from openended.harness.core.signature import digest
-from openended.harness.core.types import Generation
+from openended.harness.core import Generation
 from openended.harness.report import build_report
-from openended.harness.storage.record import SCHEMA
-from openended.harness.storage.rows import Row, write_rows
-from openended.harness.storage.store import write_manifest
+from openended.harness.storage import Row, write_manifest, write_rows
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.harness.report.synthetic import result, write_run
 
 WORDS = [f"{a}{b}" for a in "ba de ki lo mu na pe ro su ti".split() for b in "ck ld m nd r s t x".split()]
+SCROLL = """async () => {
+  let [last, worst] = [performance.now(), 0];
+  for (let at = 0; at < 120; at += 1) {
+    scrollBy(0, 400);
+    await new Promise(requestAnimationFrame);
+    const now = performance.now();
+    worst = Math.max(worst, now - last);
+    last = now;
+  }
+  return worst;
+}"""
 
 
 def main() -> None:
@@ -52,28 +63,13 @@ def write_runs(folder: Path, systems: int, texts: int) -> None:
     """Write records and texts of synthetic systems: `top_k` with k = 1, 2, …."""
     human = _write_rows(folder / "store", "human", "human", texts)
     for number in range(systems):
-        generated_key = _write_rows(folder / "store", "generate", f"system{number}", texts)
-        axes = {
-            "task": "docs",
-            "model": "m",
-            "decoder": "top_k",
-            "decoder.k": number + 1,
-            "seed": 0,
-            "num_examples": texts,
+        inputs = {
+            "human:docs": human,
+            "generate:m": _write_rows(folder / "store", "generate", f"system{number}", texts),
         }
-        row = {"system": "model", "metric": "mauve", "signature": f"mauve|v:1|n:{texts}", "primary": "mauve",
-               "values": {"mauve": number / systems}, "n_human": texts, "n_model": texts, "status": "ok",
-               "direction": "higher", "titles": {"mauve": "MAUVE"}, "sd": {}, "notes": [], "family": "two_sample",
-               "directions": {}, "bounds": [0, 1], "resampling": "none", "artefact": None}  # fmt: skip
-        record: dict[str, Any] = {
-            "schema": SCHEMA, "created": "2026-01-02T03:04:05+00:00", "axes": axes, "results": [row], "overrides": [],
-            "command": [], "git": {}, "provenance": {}, "notes": [], "packages": {}, "hardware": {}, "timings": {},
-            "store": "../../../store", "inputs": {"human:docs": human, "generate:m": generated_key},
-            "spec": {"experiment": "many", "model": {"title": "m"}, "decoder": {"title": f"top-k k={number + 1}"}},
-        }  # fmt: skip
-        run = folder / "runs/many" / f"20260102T030405-{number:08x}"
-        run.mkdir(parents=True)
-        (run / "record.json").write_text(json.dumps({**record, "digest": digest(record)}, sort_keys=True), "utf-8")
+        row = result("model", "mauve", {"mauve": number / systems}, n=texts, direction="higher", family="two_sample")
+        k = number + 1
+        write_run(folder, "top_k", 0, options={"k": k}, title=f"top-k k={k}", results=[row], inputs=inputs, n=texts)
 
 
 def _write_rows(store: Path, stage: str, system: str, count: int) -> str:
@@ -89,19 +85,6 @@ def _write_rows(store: Path, stage: str, system: str, count: int) -> str:
     write_rows(store / name / ("human.arrow" if stage == "human" else "data.arrow"), rows)
     write_manifest(store / name, {"stage": stage}, system, {})
     return name
-
-
-SCROLL = """async () => {
-  let [last, worst] = [performance.now(), 0];
-  for (let at = 0; at < 120; at += 1) {
-    scrollBy(0, 400);
-    await new Promise(requestAnimationFrame);
-    const now = performance.now();
-    worst = Math.max(worst, now - last);
-    last = now;
-  }
-  return worst;
-}"""
 
 
 def measure(page: Path) -> dict[str, float]:

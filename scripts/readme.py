@@ -12,6 +12,7 @@ import dataclasses
 import inspect
 import re
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,47 +23,48 @@ from openended.harness.core.registry import load_members  # noqa: E402
 from openended.harness.decoders.base import SamplingDecoder  # noqa: E402
 
 
+def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Format a Markdown table."""
+    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def first_docstring_line(thing: object) -> str:
     """Return the first line of a docstring without its period."""
-    return (inspect.getdoc(thing) or "").split("\n")[0].rstrip(".").replace("|", "\\|")
+    return (inspect.getdoc(thing) or "").split("\n")[0].rstrip(".")
 
 
 def format_metrics() -> str:
     """Format one row per metric: name, meaning, needs, direction, range."""
     arrows = {"higher": "↑", "lower": "↓", "match_human": "≈ human"}
-    rows = ["| metric | measures | reads | better | range |", "| --- | --- | --- | --- | --- |"]
+    rows = []
     for name, cls in load_members("metric").items():
         metric: Metric = cls()
         reads = ", ".join(dict.fromkeys(f"{n.kind}" + (f" by {n.by}" if n.by else "") for n in metric.needs()))
-        low, high = (("∞" if abs(b) == float("inf") else f"{b:g}") for b in metric.bounds)
-        rows.append(
-            f"| [`{name}`](metrics/{name}.md) | {first_docstring_line(inspect.getmodule(cls))} | {reads} "
-            f"| {arrows[metric.direction]} | {'−' if metric.bounds[0] == -float('inf') else ''}{low} to {high} |"
-        )
-    return "\n".join(rows)
+        low, high = (f"{bound:g}".replace("-inf", "−∞").replace("inf", "∞") for bound in metric.bounds)
+        meaning = first_docstring_line(inspect.getmodule(cls))
+        rows.append((f"[`{name}`](metrics/{name}.md)", meaning, reads, arrows[metric.direction], f"{low} to {high}"))
+    return format_table(("metric", "measures", "reads", "better", "range"), rows)
 
 
 def format_decoders() -> str:
     """Format one row per decoder: name, what it does, parameters."""
-    rows = ["| decoder | what it does | parameters | Q |", "| --- | --- | --- | --- |"]
+    rows = []
     shared = {f.name for f in dataclasses.fields(SamplingDecoder)}
     for name, cls in load_members("decoder").items():
         fields = [f.name for f in dataclasses.fields(cls) if f.name not in shared or f.name in cls.title_fields]
         parameters = ", ".join(f"`{f}`" for f in fields) or "–"
-        rows.append(f"| `{name}` | {first_docstring_line(cls)} | {parameters} | {'yes' if cls.has_q else '–'} |")
-    return "\n".join(rows)
+        rows.append((f"`{name}`", first_docstring_line(cls), parameters, "yes" if cls.has_q else "–"))
+    return format_table(("decoder", "what it does", "parameters", "Q"), rows)
 
 
 def format_tasks() -> str:
     """Format one row per task: contents, source, size, license, files, command."""
-    rows = [
-        "| task | contents | source | size | license | files | command |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     for name, cls in load_members("task").items():
-        facts = [getattr(cls, f, "–").replace("|", "\\|") for f in ("source", "size", "license", "obtained")]
-        rows.append(f"| `{name}` | {first_docstring_line(cls)} | {' | '.join(facts)} | `{cls.command}` |")
-    return "\n".join(rows)
+        facts = [getattr(cls, f, "–") for f in ("source", "size", "license", "obtained")]
+        rows.append((f"`{name}`", first_docstring_line(cls), *facts, f"`{cls.command}`"))
+    return format_table(("task", "contents", "source", "size", "license", "files", "command"), rows)
 
 
 def format_names() -> str:

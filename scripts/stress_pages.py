@@ -31,41 +31,34 @@ SHOWN = (
 
 def format_overview(rows: Sequence[StressRow]) -> str:
     """Return one table per embedder: values by damages."""
-    smallest, embedders = find_smallest(rows), sorted({row.embedder for row in rows})
     parts = []
-    for embedder in embedders:
-        metrics = [m for m in SHOWN if any((m, embedder) == (row.metric, row.embedder) for row in rows)]
+    for embedder in sorted({row.embedder for row in rows}):
+        shown = [(m, embedder) for m in SHOWN if any((m, embedder) == (row.metric, row.embedder) for row in rows)]
         title = f"Embedder `{embedder}`" if embedder else "Without an embedder"
-        parts += [f"### {title}", "", *_format_table(metrics, embedder, smallest, rows), ""]
+        parts += [f"### {title}", "", *_format_table(rows, shown, [f"`{metric}`" for metric, _ in shown]), ""]
     return "\n".join(parts).rstrip()
-
-
-def _format_table(
-    metrics: Sequence[str], embedder: str, smallest: dict[tuple[str, str, str], str], rows: Sequence[StressRow]
-) -> list[str]:
-    damages = list(dict.fromkeys(row.damage for row in rows if row.strength))
-    lines = [f"| damage | {' | '.join(f'`{m}`' for m in metrics)} |", "| --- |" + " ---: |" * len(metrics)]
-    for damage in damages:
-        cells = [smallest.get((metric, embedder, damage), "–") for metric in metrics]
-        lines.append(f"| {damage.replace('_', ' ')} | {' | '.join(cells)} |")
-    return lines
 
 
 def format_metric(name: str, rows: Sequence[StressRow]) -> str:
     """Return a metric's own rows: values (by embedder) and the smallest strength of each damage."""
-    mine = [row for row in rows if row.metric.partition(".")[0] == name]
-    smallest = find_smallest(mine)
-    damages = list(dict.fromkeys(row.damage for row in mine if row.strength))
-    values = list(dict.fromkeys((row.metric, row.embedder) for row in mine))
-    labels = [f"`{metric}`{f', {embedder}' if embedder else ''}" for metric, embedder in values]
-    lines = ["## What it detects", ""]
-    lines += ["Smallest strength of a damage to human text that is detected at 5 %, in percent, n = 500 on `docs`"]
-    lines[-1] += " ([all metrics](../stress.md)); no: not at any strength measured."
-    lines += ["", f"| damage | {' | '.join(labels)} |", "| --- |" + " ---: |" * len(labels)]
-    for damage in damages:
-        cells = [smallest.get((metric, embedder, damage), "–") for metric, embedder in values]
+    own = [row for row in rows if row.metric.partition(".")[0] == name]
+    shown = list(dict.fromkeys((row.metric, row.embedder) for row in own))
+    labels = [f"`{metric}`{f', {embedder}' if embedder else ''}" for metric, embedder in shown]
+    about = (
+        "Smallest strength of a damage to human text that is detected at 5 %, in percent, n = 500 on `docs` "
+        "([all metrics](../stress.md)); no: not at any strength measured."
+    )
+    return "\n".join(["## What it detects", "", about, "", *_format_table(own, shown, labels)])
+
+
+def _format_table(rows: Sequence[StressRow], shown: Sequence[tuple[str, str]], labels: Sequence[str]) -> list[str]:
+    """Return a table of values (metric, embedder) by damages."""
+    smallest = find_smallest(rows)
+    lines = [f"| damage | {' | '.join(labels)} |", "| --- |" + " ---: |" * len(labels)]
+    for damage in dict.fromkeys(row.damage for row in rows if row.strength):
+        cells = [smallest.get((metric, embedder, damage), "–") for metric, embedder in shown]
         lines.append(f"| {damage.replace('_', ' ')} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return lines
 
 
 def update_pages(*, check: bool) -> list[str]:

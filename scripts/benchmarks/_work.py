@@ -1,4 +1,4 @@
-"""The definition of a benchmark. Each area is a module of this folder with a list `WORKS` of `Benchmark`.
+"""The definition of a benchmark. A module of this folder has a dictionary `AREAS`: name → list of `Benchmark`.
 
 The runner (`scripts/bench.py`) runs the harness and the peer in turn, each in a fresh process. `prepare` makes the data
 and imports the libraries and is not timed; `harness(data)` and `peer(data)` are timed. Both return small JSON values
@@ -12,10 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 
-def _prepare_nothing() -> None:
-    """Prepare nothing."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
     """One line of the table."""
@@ -23,7 +19,7 @@ class Benchmark:
     name: str
     """The task and its size, for example `self_bleu, 5,000 texts × 500 tokens, order 4`; unique in its area."""
     harness: Callable[[Any], Any]
-    prepare: Callable[[], Any] = _prepare_nothing
+    prepare: Callable[[], Any] = lambda: None
     """Makes the input of `harness`, the same in every process (seeded)."""
     against: str = "–"
     """The peer and the function that is called."""
@@ -58,3 +54,13 @@ def format_max_gap(harness: dict[str, float], peer: dict[str, float]) -> str:
     """Format the largest absolute difference over the shared keys."""
     gap = max(abs(harness[key] - peer[key]) for key in harness.keys() & peer.keys())
     return "equal" if gap == 0 else f"≤ {gap:.0e}"
+
+
+def format_relative_gap(harness: dict[str, float], peer: dict[str, float]) -> str:
+    """Format the largest relative difference over the keys of the peer."""
+    return f"≤ {max(abs(harness[key] / peer[key] - 1) for key in peer):.0e} relative"
+
+
+def format_equality(harness: object, peer: object) -> str:
+    """Report whether both results are equal."""
+    return "equal" if harness == peer else f"differ: {harness} {peer}"

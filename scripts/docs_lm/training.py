@@ -17,7 +17,6 @@ import torch
 from docs_lm import causal, masked
 from docs_lm.card import format_card
 from docs_lm.data import Batch
-from docs_lm.muon import Muon
 from docs_lm.sizes import SIZES
 from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerFast
@@ -65,7 +64,7 @@ class TrainingRun:
         chosen = {id(p) for p in matrices}
         others = [p for p in self.model.parameters() if id(p) not in chosen]
         self.optimizers: tuple[torch.optim.Optimizer, ...] = (
-            Muon(matrices, options.lr, momentum=0.95, weight_decay=options.weight_decay),
+            torch.optim.Muon(matrices, options.lr, options.weight_decay, adjust_lr_fn="match_rms_adamw"),
             torch.optim.AdamW(others, options.lr, betas=(0.9, 0.95), weight_decay=0.01),
         )
         self.progress = Progress()
@@ -186,9 +185,7 @@ class TrainingRun:
         """Write the checkpoint atomically, so an interruption leaves the previous one."""
         state = [optimizer.state_dict() for optimizer in self.optimizers]
         path = self.folder / "checkpoint.pt"
-        content = {
-            "progress": asdict(self.progress), "model": self.model.state_dict(), "optimizers": state
-        }  # fmt: skip
+        content = {"progress": asdict(self.progress), "model": self.model.state_dict(), "optimizers": state}
         torch.save(content, path.with_suffix(".tmp"))
         path.with_suffix(".tmp").replace(path)
 

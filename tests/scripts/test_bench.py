@@ -42,20 +42,23 @@ def test_a_row_says_ratio_memory_and_agreement(bench):
 def test_a_peer_that_is_missing_is_skipped_with_the_reason(bench, monkeypatch):
     monkeypatch.setattr(bench, "launch", lambda *_: {"seconds": 2.0, "peak": 1 << 20, "result": 1, "versions": {}})
     work_with_peer = work(bench, peer=len, peer_needs=("no_such_module_here",))
-    sides = bench.measure("text", 0, work_with_peer, 3)
+    sides = bench.measure("text", work_with_peer, 3)
     assert "skipped: no_such_module_here is not installed" in bench.format_row(work_with_peer, sides)
     assert sides["harness"].seconds == 2.0
 
 
-def test_median_of_repeats_over_the_share_of_the_work(bench, monkeypatch):
-    times = iter([3.0, 1.0, 2.0])
-    monkeypatch.setattr(
-        bench, "launch", lambda *_: {"seconds": next(times), "peak": 0, "result": 1, "versions": {"numpy": "2"}}
-    )
-    assert bench.measure("text", 0, work(bench), 3)["harness"].seconds == 2.0
-    runs = [{"seconds": 2.0, "peak": 0, "result": 1, "versions": {}}]
-    assert bench._summarize_runs(runs, 0.5).seconds == 4.0
-    assert bench._summarize_runs([*runs, bench.Skipped("killed")], 1.0) == bench.Skipped("killed")
+def test_medians_of_the_repeats_over_the_share_of_the_work(bench, monkeypatch):
+    times = iter([3.0, 2.0, 1.0, 6.0, 2.0, 4.0])
+    monkeypatch.setattr(bench, "launch", lambda *_: {"seconds": next(times), "peak": 0, "result": 1, "versions": {}})
+    sides = bench.measure("text", work(bench, peer=len, peer_share=0.5), 3)
+    assert (sides["harness"].seconds, sides["peer"].seconds) == (2.0, 8.0)
+
+
+def test_a_side_that_fails_is_not_run_again(bench, monkeypatch):
+    sides = []
+    monkeypatch.setattr(bench, "launch", lambda area, work, side: sides.append(side) or bench.Skipped("killed"))
+    assert set(bench.measure("text", work(bench, peer=len), 3).values()) == {bench.Skipped("killed")}
+    assert sides == ["harness", "peer"]
 
 
 def test_the_page_keeps_other_areas_and_works_not_run_now(bench, tmp_path):
@@ -75,16 +78,16 @@ def test_the_page_keeps_other_areas_and_works_not_run_now(bench, tmp_path):
 
 def test_only_takes_a_whole_area_by_its_name(bench):
     named = {"text": [work(bench, name="a")], "people": [work(bench, name="rated texts"), work(bench, name="b")]}
-    assert {area: [w.name for _, w in works] for area, works in bench.select_works(named, "text").items()} == {
+    assert {area: [w.name for w in works] for area, works in bench.select_works(named, "text").items()} == {
         "text": ["a"]
     }
-    assert [w.name for _, w in bench.select_works(named, "rated")["people"]] == ["rated texts"]
+    assert [w.name for w in bench.select_works(named, "rated")["people"]] == ["rated texts"]
     assert list(bench.select_works(named, "")) == ["text", "people"]
 
 
 def test_every_area_lists_works_with_names_of_their_own(bench):
-    for area, works in bench.load_areas().items():
-        names = [work_with_peer.name for work_with_peer in works]
+    for area in bench.AREAS:
+        names = [listed.name for listed in bench.load_area(area)]
         assert len(set(names)) == len(names), area
         assert names or area == "engines"  # its rows need vLLM
         assert all("|" not in name for name in names)

@@ -98,12 +98,12 @@ def facet(
 
 
 def name_figures(name: str, figures: Mapping[FigureKey, Figure | None], *, always: bool = False) -> dict[str, Figure]:
-    """Name the drawn figures by their subject and, if there are several, by what distinguishes them."""
-    drawn = {key: figure for key, figure in figures.items() if figure is not None}
-    differ = [at for at, words in enumerate(zip(*drawn, strict=True)) if len(set(words)) > 1]
-    differ += [len(key) - 1 for key in list(drawn)[:1] if always and len(key) - 1 not in differ]
-    names = name_files(name, [[key[at] for at in differ] for key in drawn])
-    return dict(zip(names, drawn.values(), strict=True))
+    """Name the present figures by their subject and, if there are several, by what distinguishes them."""
+    present = {key: figure for key, figure in figures.items() if figure is not None}
+    differ = [at for at, words in enumerate(zip(*present, strict=True)) if len(set(words)) > 1]
+    differ += [len(key) - 1 for key in list(present)[:1] if always and len(key) - 1 not in differ]
+    names = name_files(name, [[key[at] for at in differ] for key in present])
+    return dict(zip(names, present.values(), strict=True))
 
 
 def create_figure(

@@ -67,11 +67,11 @@ def _draw_frontiers(items: Sequence[SystemValue], frontiers: Sequence[SystemFron
         panels[0].plot(grid, middle, color=style["color"], linestyle=style["linestyle"], linewidth=0.9)
         panels[0].plot(*points, label=name, **(style | {"linestyle": ""}))
         for panel, pair in zip(panels[1:], below, strict=True):
-            found = [(h, v) for s in entry.sweep.systems if (h := s.value(*ENTROPY)) and (v := s.value(*pair))]
-            if found:
-                x, y = zip(*sorted((h.mean, v.mean) for h, v in found), strict=True)
+            pairs = [(h, v) for s in entry.sweep.systems if (h := s.value(*ENTROPY)) and (v := s.value(*pair))]
+            if pairs:
+                x, y = zip(*sorted((h.mean, v.mean) for h, v in pairs), strict=True)
                 panel.plot(x, y, color=style["color"], marker=style["marker"], linewidth=0.9)
-                panel.set(ylabel=escape_mathtext(found[0][1].title))
+                panel.set(ylabel=escape_mathtext(pairs[0][1].title))
     entropy, ppl = (find_human_value(items, value) for value in frontiers[0].points[0])
     if entropy is not None and ppl is not None:
         panels[0].plot(entropy.mean, ppl.mean, **HUMAN_STAR)
@@ -104,7 +104,7 @@ def steps_at_equal_entropy(results: Results, _: SystemStyles) -> Mapping[str, Fi
             middle, low, high = (float(np.exp(x)) for x in (at_human.value, interval.low, interval.high))
             estimates.setdefault(entry.sampler, []).append((entry.steps, (middle, low, high)))
         samplers = dict(list(estimates.items())[:MOST])
-        if not any(steps is not None for found in samplers.values() for steps, _ in found):
+        if not any(steps is not None for points in samplers.values() for steps, _ in points):
             return None
         return _draw_steps(samplers, human.mean if human is not None else None)
 

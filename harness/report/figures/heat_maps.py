@@ -74,16 +74,16 @@ def system_similarity(results: Results, _: SystemStyles) -> Mapping[str, Figure]
                 if "arrays/between" in arrays and "arrays/own" in arrays:
                     between = np.asarray(arrays["arrays/between"], dtype=np.float64)
                     text_sets.append(TextSetSimilarity(number, int(arrays["arrays/own"][0]), between))
-        shown = sorted({text_set.system for text_set in text_sets})[:MOST]
-        if len(shown) < 2:
+        visible = sorted({text_set.system for text_set in text_sets})[:MOST]
+        if len(visible) < 2:
             return None
-        matrix = average_by_system(text_sets, shown)
-        size = min(PAGE, 1.6 + 0.33 * len(shown))
+        matrix = average_by_system(text_sets, visible)
+        size = min(PAGE, 1.6 + 0.33 * len(visible))
         figure, (panel,) = create_figure(min(PAGE, size + 0.6), size)
         finite = matrix[np.isfinite(matrix)]
         middle = float(finite.min() + finite.max()) / 2 if len(finite) else 0.0
         texts = [[f"{cosine:.2f}" if math.isfinite(cosine) else "" for cosine in row] for row in matrix]
-        labels = shorten_labels([escape_mathtext(systems[number].name) for number in shown], LABEL_CHARACTERS)
+        labels = shorten_labels([escape_mathtext(systems[number].name) for number in visible], LABEL_CHARACTERS)
         panel.set_xticks(range(len(labels)), labels, rotation=90)
         panel.set_yticks(range(len(labels)), labels)
         bar = {"shrink": 0.8, "label": "mean cosine on the same prompt"}
@@ -97,13 +97,13 @@ def average_by_system(text_sets: Sequence[TextSetSimilarity], systems: Sequence[
     """Average over the sets of texts of two systems, shape (systems, systems); NaN where none were compared."""
     sums, counts = np.zeros((len(systems), len(systems))), np.zeros((len(systems), len(systems)))
     row = {system: index for index, system in enumerate(systems)}
-    owner = {one.text_set: one.system for one in text_sets if one.text_set >= 0}
-    for one in text_sets:
-        for index, cosine in enumerate(one.between):
+    owner = {text_set.text_set: text_set.system for text_set in text_sets if text_set.text_set >= 0}
+    for text_set in text_sets:
+        for index, cosine in enumerate(text_set.between):
             other = owner.get(index)
-            if one.system in row and other in row and index != one.text_set and math.isfinite(cosine):
-                sums[row[one.system], row[other]] += cosine
-                counts[row[one.system], row[other]] += 1
+            if text_set.system in row and other in row and index != text_set.text_set and math.isfinite(cosine):
+                sums[row[text_set.system], row[other]] += cosine
+                counts[row[text_set.system], row[other]] += 1
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 

@@ -44,20 +44,20 @@ def _draw(items: Sequence[SystemValue], styles: SystemStyles) -> Figure | None:
     systems = [s for s in group_systems(items) if any(math.isfinite(i.mean) for i in s.items)]
     if not panels or not systems:
         return None
-    shown = systems[:MOST]
+    visible = systems[:MOST]
     columns = min(PER_ROW, len(panels))
     rows = math.ceil(len(panels) / columns)
-    height = rows * (0.5 + 0.17 * len(shown)) + (0.2 if len(systems) > MOST else 0) + 0.15
+    height = rows * (0.5 + 0.17 * len(visible)) + (0.2 if len(systems) > MOST else 0) + 0.15
     figure, axes = create_figure(PAGE, height, rows, columns, sharey=True)
-    styled = list(zip(shown, styles.choose([s.items[0] for s in shown]), strict=True))
+    styled = list(zip(visible, styles.choose([s.items[0] for s in visible]), strict=True))
     lined = [_draw_panel(panel, styled, *values) for panel, values in zip(axes, panels, strict=False)]
     if any(lined):
         figure.supxlabel("dashed line: the human text", fontsize=7)
     for unused in axes[len(panels) :]:
         unused.set_visible(False)
     for panel in axes[::columns]:
-        panel.set_yticks(range(len(shown)), [escape_mathtext(s.name) for s in shown])
-    axes[0].set_ylim(len(shown) - 0.5, -0.5)
+        panel.set_yticks(range(len(visible)), [escape_mathtext(s.name) for s in visible])
+    axes[0].set_ylim(len(visible) - 0.5, -0.5)
     if len(systems) > MOST:
         figure.suptitle(f"the first {MOST} of {len(systems)} systems", fontsize=7)
     return figure

@@ -128,9 +128,9 @@ def _shade_regions(panel: Axes, texts: HusePoints, rule: Rule) -> None:
 
 def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw HUSE-D against HUSE-Q with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3)."""
-    shown = dict(list(parts.items())[:MOST])
-    figure, (panel,) = create_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(shown) / 2))
-    every = np.array(list(shown.values()))
+    visible = dict(list(parts.items())[:MOST])
+    figure, (panel,) = create_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(visible) / 2))
+    every = np.array(list(visible.values()))
     top = max(1.05, float(every.max()) + 0.05)
     bottom = min(-0.02, float(every.min()) - 0.05)
     for value in np.arange(0.2, 1.01, 0.2):
@@ -141,7 +141,7 @@ def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mappin
             f"HUSE {value:.1f}", (top, value + 1 - top), xytext=(3, 0), textcoords="offset points", va="center",
             annotation_clip=False, fontsize=5.5, color="#777777",
         )  # fmt: skip
-    for (name, (quality, diversity)), style in zip(shown.items(), styles, strict=False):
+    for (name, (quality, diversity)), style in zip(visible.items(), styles, strict=False):
         panel.plot(quality, diversity, label=escape_mathtext(name), **{**style, "linestyle": "none"})
     panel.set(xlim=(bottom, top), ylim=(bottom, top), aspect="equal")
     panel.set_xlabel("HUSE-Q (quality) →")

@@ -97,7 +97,7 @@ def _collect_panels(trials: Sequence[SearchTrial]) -> list[tuple[str, list[tuple
             head, _, option = key.partition(".")
             choice = trial.setting.get(head) if option else None
             points.setdefault(f"{choice} {option}" if choice else key, []).append((value, trial))
-    return [(name, found) for name, found in sorted(points.items()) if len({value for value, _ in found}) > 1]
+    return [(name, entries) for name, entries in sorted(points.items()) if len({value for value, _ in entries}) > 1]
 
 
 def _draw_parameters(
@@ -108,8 +108,8 @@ def _draw_parameters(
     for panel, (name, points) in zip(axes, panels, strict=True):
         _draw_points(panel, [value for value, _ in points], [t.values[number] for _, t in points])
         panel.set(xlabel=escape_mathtext(name))
-        place = panel.get_subplotspec()
-        if place is not None and place.is_first_col():
+        position = panel.get_subplotspec()
+        if position is not None and position.is_first_col():
             panel.set(ylabel=_format_axis_label(searched.objectives[number]))
     return figure
 

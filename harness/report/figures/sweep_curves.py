@@ -161,13 +161,13 @@ def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[SystemValue
     readable = [n for n in names if is_readable(n) and (by_decoder or get_parent_axis(n) != "decoder")]
     distinguishing = find_distinguishing_axes(rests, readable)
     others = sort_by_readability(n for n in names if n not in distinguishing)
-    shown = [n for n in select_fewest_axes(titled, others, ["title", *distinguishing]) if n != "title"]
+    axes = [n for n in select_fewest_axes(titled, others, ["title", *distinguishing]) if n != "title"]
     labels = []
     for rest, item in zip(rests, items, strict=True):
         model, decoder = item.titles
         name = rest.get("decoder", "") if by_decoder else decoder
         parts = [p for p in ((model if several or not name else ""), name) if p]
-        labels.append(" ".join([*parts, *(format_option(n, rest[n]) for n in shown if rest.get(n))]))
+        labels.append(" ".join([*parts, *(format_option(n, rest[n]) for n in axes if rest.get(n))]))
     return labels
 
 

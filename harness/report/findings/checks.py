@@ -214,8 +214,8 @@ def check_ranking(field: str, *pairs: Pair, least: float = ALIKE, axis: str | No
     """Return a check that the ranking of the systems does not depend on a field of the signature."""
 
     def check(items: Sequence[SystemValue]) -> Verdict | None:
-        found = [_measure_agreement(select_values(items, *pair), field, axis or field) for pair in pairs]
-        agreements = [agreement for agreement in found if agreement is not None]
+        every = [_measure_agreement(select_values(items, *pair), field, axis or field) for pair in pairs]
+        agreements = [agreement for agreement in every if agreement is not None]
         if not agreements:
             return None
         low, values, most = min(agreements)

@@ -117,8 +117,8 @@ def build_findings_tables(results: Results, layout: Layout, name: str) -> list[T
     errors = {task: draw_errors(results, part) for task, part in parts.items()}
     rows = []
     for claim in CLAIMS:
-        found = {task: check_with_uncertainty(claim.check, part, errors[task]) for task, part in parts.items()}
-        verdicts = {task: verdict for task, verdict in found.items() if verdict is not None}
+        by_task = {task: check_with_uncertainty(claim.check, part, errors[task]) for task, part in parts.items()}
+        verdicts = {task: verdict for task, verdict in by_task.items() if verdict is not None}
         if not verdicts:
             measured, words = Cell(note=f"Needs {claim.needs}."), "not measured"
         else:

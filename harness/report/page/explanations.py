@@ -39,13 +39,13 @@ def read_explanations(page_texts: PageTexts) -> list[dict[str, Any]]:
     for source in page_texts.sources:
         if source.role != "model":
             continue
-        found = _read_groups(source, positions[source.side])
+        recorded = _read_groups(source, positions[source.side])
         human = next((s for s in page_texts.sources if s.side == source.side and s.role != "model"), None)
-        if human is not None and found:
+        if human is not None and recorded:
             if source.side not in word_counts:
                 word_counts[source.side] = count_words(list(islice(human.rows.each("text"), MAX_TEXTS)))
-            _describe_groups(found, source, human, word_counts[source.side], positions[source.side])
-        groups += found
+            _describe_groups(recorded, source, human, word_counts[source.side], positions[source.side])
+        groups += recorded
     _name_groups(groups)
     # Metrics of the headline first, and of one metric the lowest value.
     return sorted(

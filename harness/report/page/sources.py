@@ -156,7 +156,7 @@ def _name_sides(sides: Sequence[TextSide]) -> None:
 def read_rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None:
     """Return the rows that a stage of a run left; None where they are no longer in the store, or damaged."""
     # A run names what it read `stage:what`.
-    found = ((n.partition(":")[0], artifact) for n, artifact in run.inputs.items())
-    stage, artifact = next(((stage, artifact) for stage, artifact in found if stage in stages), ("", ""))
+    inputs = ((n.partition(":")[0], artifact) for n, artifact in run.inputs.items())
+    stage, artifact = next(((stage, artifact) for stage, artifact in inputs if stage in stages), ("", ""))
     path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
     return RowFile(path) if path is not None else None

@@ -1,0 +1,540 @@
+"""Time generation and scoring with models.
+
+- `decoding`: the bundled model against transformers' `generate`; teacher forcing against one full pass per metric and
+  decoder, as in public experiment code, which truncates, renormalizes and reads the whole vocabulary each time.
+- `batches`: models of 120 million random weights, prompts of one length and of mixed lengths. A nucleus contains nearly
+  the whole vocabulary, which is the worst case for sampling.
+- `engines`: vLLM in the process and the reference backend against vLLM's own sampler (docs/engines.md).
+- `servers`: a server that sleeps as long as a text takes on an accelerator, and handles 64 texts at once.
+- `workers`: two Ray workers of one thread against one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.util
+import json
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from openended.harness.backends.transformers import load_backend
+from openended.harness.core import Ragged, Runtime
+from openended.harness.decoders import Decoder, GenerationRequest, Prompt, QDecoder
+from openended.harness.decoders.q_statistics import LogitChunk, QTable, TextPosition
+from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, TopK
+from openended.harness.generation.beam_search import Beam
+from openended.harness.generation.generate import generate_texts
+from openended.harness.generation.teacher_forcing import CHUNK_CPU, score_chunk
+from openended.harness.models.backend import EmbeddingRequest
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.forward import ForwardRow, Pool, run_forward
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.transformers import LanguageModel, TextTokenizer, load_model
+from openended.metrics.eps_ppl import eps_ppl
+from openended.metrics.jensen_shannon import jensen_shannon
+from openended.metrics.sparsemax_score import sparsemax_score
+from scripts.benchmarks._work import Benchmark, format_equality, format_relative_gap
+
+Counts = dict[str, float]
+Backend = Any
+Model = Any
+MEAN = 24  # tokens of a text that ends at random
+VOCAB, LENGTH = 50257, 1024  # of the teacher-forced text
+NUCLEUS = Nucleus(p=0.95)
+
+
+@dataclass(frozen=True)
+class Size:
+    """Prompts and texts of one row of the table."""
+
+    prompts: int
+    shortest: int
+    longest: int
+    new: int
+    slots: int
+    samples: int = 1
+    ends: bool = False
+    """Whether texts end at random, by a token that has a probability near 1 / MEAN after any text."""
+    least: int = 0
+
+
+def compare_token_counts(harness: Counts, peer: Counts) -> str:
+    """Format how many tokens both sides made."""
+    return f"{harness['tokens']:.0f} / {peer['tokens']:.0f} tokens"
+
+
+def sample_rows(count: int, shortest: int, longest: int, *, seed: int = 0, vocabulary: int = 4096) -> list[list[int]]:
+    """Sample token ids of texts of random lengths."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(1, vocabulary, rng.integers(shortest, longest + 1)).tolist() for _ in range(count)]
+
+
+def make_request(size: Size, decoder: Decoder) -> GenerationRequest:
+    """Return what a backend is asked for."""
+    rows = sample_rows(size.prompts, size.shortest, size.longest)
+    prompts = [Prompt(f"b/{i:04d}", s, tuple(row)) for i, row in enumerate(rows) for s in range(size.samples)]
+    return GenerationRequest(
+        prompts=prompts, decoder=decoder, seed=0, max_new_tokens=size.new, min_new_tokens=size.least,
+        batch_size=size.slots,
+    )  # fmt: skip
+
+
+def run_harness(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
+    """Generate with the reference loop."""
+    lengths: list[int] = []
+    generate_texts(lm, make_request(size, decoder), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
+    return {"tokens": float(sum(lengths))}
+
+
+def run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
+    """Generate with transformers' `generate`, left-padded prompts and the same batch size."""
+    options: dict[str, Any] = {"do_sample": decoder.stochastic}
+    options |= {"top_k": 0, "top_p": getattr(decoder, "p", 1.0)} if decoder.stochastic else {}
+    options |= {"num_beams": decoder.num_beams} if isinstance(decoder, Beam) else {}
+    options |= {"min_new_tokens": size.least} if size.least else {}
+    torch.manual_seed(0)
+    rows, end, total = sample_rows(size.prompts, size.shortest, size.longest), lm.eos_ids[0], 0
+    each = max(size.slots // size.samples, 1)
+    for start in range(0, len(rows), each):
+        part = rows[start : start + each]
+        width = max(map(len, part))
+        generated = lm.model.generate(
+            torch.tensor([[end] * (width - len(row)) + row for row in part]),
+            attention_mask=torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in part]),
+            max_new_tokens=size.new, eos_token_id=end, pad_token_id=end, num_return_sequences=size.samples, **options,
+        )[:, width:].tolist()  # fmt: skip
+        texts = [row[: row.index(end)] if end in row else row for row in generated]
+        total += sum(map(len, texts))
+        for text in texts:
+            lm.decode(text)
+    return {"tokens": float(total)}
+
+
+def make_generation_work(
+    name: str, load: Callable[[], LanguageModel], decoder: Decoder, size: Size, at_least: float
+) -> Benchmark:
+    """Return the comparison of the reference loop with transformers."""
+
+    def prepare() -> LanguageModel:
+        warnings.simplefilter("ignore")
+        lm = load()
+        small = replace(size, prompts=2, new=4, slots=2, least=0)
+        for run in (run_harness, run_transformers):
+            run(small, decoder, lm)
+        return lm
+
+    return Benchmark(
+        name=name, prepare=prepare, harness=partial(run_harness, size, decoder), against="transformers generate",
+        peer=partial(run_transformers, size, decoder), agree=compare_token_counts, at_least=at_least,
+    )  # fmt: skip
+
+
+# decoding: the bundled model, and teacher forcing
+
+
+def make_decoding_work(decoder: Decoder, at_least: float, least: int = 0) -> Benchmark:
+    """Return a row of generation with the bundled model."""
+    size = Size(prompts=64, shortest=35, longest=35, new=128, slots=64, least=least)
+    name = f"{decoder.title}, {size.prompts} × {size.new} tokens, docs-s{', no random ends' if least else ''}"
+    load = partial(load_model, ModelSpec(path="bundled:docs-s"))
+    return make_generation_work(name, load, decoder, size, at_least)
+
+
+def sample_logits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Sample logits of one text and its tokens; the forward pass is not part of the work.
+
+    Entropies are 1 to 6 nats, typical of a language model, so a nucleus holds tens to thousands of tokens.
+    """
+    generator = torch.Generator().manual_seed(0)
+    gold = torch.randint(0, VOCAB, (LENGTH,), generator=generator)
+    sharpness = 3.0 + 1.5 * torch.rand(LENGTH, 1, generator=generator)
+    return torch.randn(LENGTH, VOCAB, generator=generator) * sharpness, gold
+
+
+def teach_with_harness(decoders: Sequence[QDecoder], data: tuple[torch.Tensor, torch.Tensor]) -> Counts:
+    """Read the statistics of all decoders in one pass."""
+    logits, gold = data
+    tables = [QTable.empty(LENGTH) for _ in decoders]
+    size = CHUNK_CPU // VOCAB
+    with torch.inference_mode():
+        for start in range(0, LENGTH, size):
+            part = slice(start, start + size)
+            positions = [TextPosition(0, t) for t in range(*part.indices(LENGTH))]
+            chunk = LogitChunk(logits[part], gold[part], positions)
+            statistics = score_chunk(decoders, tables, chunk, lambda _: np.zeros(0, dtype=np.int64))
+            for table, values in zip(tables, statistics, strict=True):
+                table.write(np.arange(LENGTH)[part], values)
+    probability = tables[0].gold_prob
+    return {
+        "sp": sparsemax_score(probability, tables[0].sum_sq),
+        "js": jensen_shannon(probability),
+        "eps_ppl": eps_ppl(probability, vocab_size=VOCAB, eps=1e-5),
+    }
+
+
+def teach_plainly(p: float, data: tuple[torch.Tensor, torch.Tensor]) -> Counts:
+    """Truncate, renormalize and read the whole vocabulary for each of three metrics."""
+
+    def compute_q(logits: torch.Tensor) -> torch.Tensor:
+        if p < 1:
+            ordered, ids = torch.sort(logits, descending=True)
+            drop = ordered.softmax(-1).cumsum(-1) > p
+            drop[:, 1:] = drop[:, :-1].clone()
+            drop[:, 0] = False
+            logits = logits.masked_fill(drop.scatter(1, ids, drop), float("-inf"))
+        return logits.softmax(-1)
+
+    logits, gold = data[0], data[1][:, None]
+    with torch.inference_mode():
+        first = compute_q(logits)
+        sp = first.gather(1, gold).squeeze(1) + 0.5 * (1 - (first**2).sum(-1))
+        second, third = (compute_q(logits).gather(1, gold).squeeze(1).double() for _ in range(2))
+    return {
+        "sp": float(sp.mean()),
+        "js": jensen_shannon(second.clamp(max=1).numpy()),
+        "eps_ppl": float(((third + 1e-5) / (1 + 1e-5 * VOCAB)).log().mean().neg().exp()),
+    }
+
+
+def make_teaching_work(name: str, decoders: Sequence[QDecoder], p: float, at_least: float, **options: Any) -> Benchmark:  # noqa: ANN401
+    """Return a row of teacher forcing."""
+    return Benchmark(
+        name=f"teacher-forced, {name}, V = {VOCAB:,}, T = {LENGTH:,}", prepare=sample_logits,
+        harness=partial(teach_with_harness, decoders), peer=partial(teach_plainly, p), at_least=at_least,
+        agree=format_relative_gap, **{"against": "a full pass a metric", **options},
+    )  # fmt: skip
+
+
+TWENTY: list[QDecoder] = [
+    NUCLEUS,
+    *(Nucleus(p=round(0.5 + 0.05 * i, 2)) for i in range(9)),
+    *(TopK(k=5 * 2**i) for i in range(8)),
+    Ancestral(),
+    Greedy(),
+]
+DECODING = [
+    make_decoding_work(Greedy(), 1.5),
+    make_decoding_work(Ancestral(), 1.5),
+    make_decoding_work(NUCLEUS, 1.5),
+    # Where no text ends early there are no free slots to refill: the gain is that of the kernels alone.
+    make_decoding_work(NUCLEUS, 1.0, least=128),
+    make_decoding_work(Beam(num_beams=4), 1.0),
+    make_teaching_work("one untruncated Q", [Ancestral()], 1.0, 5),
+    make_teaching_work("one nucleus", [NUCLEUS], 0.95, 15),
+    make_teaching_work(
+        "twenty decoders", TWENTY, 0.95, 40, against="a full pass a metric and decoder (one timed)", peer_share=1 / 20
+    ),
+]
+
+
+# batches: random models of 120 million parameters
+
+
+class NumberTokenizer:
+    """A tokenizer that decodes token ids to their numbers."""
+
+    def decode(self, ids: list[int], **_: object) -> str:
+        """Return the ids as text."""
+        return " ".join(map(str, ids))
+
+
+def build_gpt2() -> tuple[Model, torch.Tensor]:
+    """Return GPT-2's 124-million shape and the direction of its end token."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(GPT2Config())
+    model.transformer.ln_f.bias.data.normal_(std=0.1)
+    return model, model.transformer.ln_f.bias.data
+
+
+def build_llama() -> tuple[Model, torch.Tensor]:
+    """Return a Llama of 120 million and the direction of its end token, one that normalization keeps."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=32000, hidden_size=768, intermediate_size=2048, num_hidden_layers=10, num_attention_heads=12,
+        num_key_value_heads=12, max_position_embeddings=1024,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    model.model.embed_tokens.weight.data[:, 0] = 1.0
+    model.lm_head.weight.data[:, 0] = 0.0
+    return model, torch.eye(768)[0]
+
+
+def load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: bool) -> LanguageModel:
+    """Build a random model; with `ends`, token 0 has a probability near 1 / MEAN after any text."""
+    torch.manual_seed(0)
+    model, direction = build()
+    model = model.eval().requires_grad_(requires_grad=False)
+    head = model.get_output_embeddings().weight.data
+    weight = 0.0
+    if ends:
+        from scipy.optimize import brentq
+
+        hidden = model.base_model(torch.randint(1, 10000, (8, 16))).last_hidden_state[:, -1]
+        others, along = torch.logsumexp((hidden @ head.t())[:, 1:], -1), hidden @ direction
+        weight = brentq(lambda w: float(torch.sigmoid(along * w - others).mean()) - 1 / MEAN, -1e3, 1e3)
+    head[0] = direction * weight
+    return LanguageModel(
+        model=model,
+        tokenizer=TextTokenizer(NumberTokenizer(), 0, byte_level=True),
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+        eos_ids=(0,),
+        vocab_size=model.config.vocab_size,
+        context_length=model.config.max_position_embeddings,
+        spec=ModelSpec(path="random"),
+    )
+
+
+MODELS = {"GPT-2 124 M": build_gpt2, "Llama 120 M": build_llama}
+GPT2, LLAMA = MODELS
+ONE_LENGTH = Size(prompts=32, shortest=35, longest=35, new=32, slots=32)
+MIXED = Size(prompts=256, shortest=1, longest=50, new=128, slots=64, ends=True)
+MIXED_WHOLE = Size(prompts=128, shortest=1, longest=50, new=48, slots=64)
+SAMPLES = Size(prompts=64, shortest=35, longest=35, new=32, slots=256, samples=4)
+
+
+def make_batch_work(model: str, decoder: Decoder, size: Size, at_least: float) -> Benchmark:
+    """Return a row of generation with a random model."""
+    lengths = f"{size.shortest} to {size.longest}" if size.shortest < size.longest else f"{size.longest}"
+    ends = f", ends at random, mean {MEAN}, limit {size.new}" if size.ends else f" × {size.new} tokens"
+    samples = f" × {size.samples} samples" if size.samples > 1 else ""
+    prompts = f"{size.prompts} prompts of {lengths} tokens"
+    name = f"{model}: {decoder.title}, {prompts}{samples}{ends}, {size.slots} at once"
+    load = partial(load_random_model, MODELS[model], ends=size.ends)
+    return make_generation_work(name, load, decoder, size, at_least)
+
+
+def embed_with_harness(lm: LanguageModel) -> Counts:
+    """Compute the last state of the last token, in batches of similar lengths."""
+    rows = sample_rows(128, 10, 256, seed=1)
+    pool = Pool(-1, "last", (1024,))
+    jobs = [ForwardRow(i, np.array(row), len(row)) for i, row in enumerate(rows)]
+    run_forward(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=16)
+    return {"mean": float(np.abs(pool.vectors[0]).mean())}
+
+
+def embed_padded(lm: LanguageModel) -> Counts:
+    """Compute the same in the given order with padding, as public scripts do."""
+    rows, vectors = sample_rows(128, 10, 256, seed=1), []
+    with torch.inference_mode():
+        for start in range(0, len(rows), 16):
+            part = rows[start : start + 16]
+            width = max(map(len, part))
+            mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in part])
+            ids = torch.tensor([row + [0] * (width - len(row)) for row in part])
+            states = lm.model.base_model(ids, attention_mask=mask).last_hidden_state
+            vectors.append(states[torch.arange(len(part)), mask.sum(1) - 1])
+    return {"mean": float(torch.cat(vectors).abs().mean())}
+
+
+BATCHES = [
+    *(
+        make_batch_work(*row)
+        for row in (
+            (GPT2, Greedy(), ONE_LENGTH, 1.1),
+            (GPT2, Nucleus(), ONE_LENGTH, 1.6),
+            (GPT2, Nucleus(), MIXED, 2.5),
+            (GPT2, Nucleus(), MIXED_WHOLE, 1.0),
+            (LLAMA, Greedy(), ONE_LENGTH, 1.1),
+            (LLAMA, Nucleus(), ONE_LENGTH, 1.1),
+            (LLAMA, Nucleus(), MIXED, 2.0),
+            (GPT2, Nucleus(), SAMPLES, 1.5),
+        )
+    ),
+    Benchmark(
+        name=f"{GPT2}: embedding, 128 texts of 10 to 256 tokens",
+        prepare=partial(load_random_model, build_gpt2, ends=False),
+        harness=embed_with_harness,
+        against="transformers, padded batches in the order given",
+        peer=embed_padded,
+        agree=format_relative_gap,
+    ),
+]
+
+
+# engines, servers and workers: other backends
+
+
+def run_backend(size: Size, backend: Backend) -> Counts:
+    """Generate with a backend by nucleus sampling."""
+    lengths: list[int] = []
+    backend.generate(make_request(size, NUCLEUS), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
+    return {"tokens": float(sum(lengths))}
+
+
+ENGINE_SIZE = Size(prompts=128, shortest=1, longest=50, new=48, slots=64, least=48)
+SERVER_SIZE = Size(prompts=512, shortest=35, longest=35, new=128, slots=64)
+SECONDS = 0.01  # of the sleeping server for a token
+WORKER_SIZE = Size(prompts=384, shortest=20, longest=20, new=64, slots=64, least=64)
+WORKER_MODEL = ModelSpec(path="bundled:docs-m")
+
+
+def write_vllm_model() -> str:
+    """Write a folder of GPT-2's shape, unless it is there; its tokens are the bytes and made-up words."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    folder = Path(tempfile.gettempdir()) / "openended-bench-gpt2"
+    if not (folder / "complete.json").is_file():
+        config = GPT2Config(bos_token_id=0, eos_token_id=0)
+        letters = ["<|endoftext|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+        words = letters + [f"w{i}" for i in range(config.vocab_size - len(letters))]
+        tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>").save_pretrained(folder)  # noqa: S106
+        torch.manual_seed(0)
+        GPT2LMHeadModel(config).save_pretrained(folder)
+        (folder / "complete.json").write_text(json.dumps({"vocab_size": config.vocab_size}))
+    return str(folder)
+
+
+def start_vllm() -> Backend:
+    """Start the engine and run a few prompts."""
+    from openended.harness.backends.vllm.backend import VllmBackend
+    from openended.harness.backends.vllm.spec import VllmSpec
+
+    spec = VllmSpec(path=write_vllm_model(), max_num_seqs=ENGINE_SIZE.slots, check_texts=0)
+    backend = VllmBackend(spec, "cpu")
+    run_vllm_sampler(backend, rows=4)
+    return backend
+
+
+def run_vllm_sampler(backend: Backend, rows: int = ENGINE_SIZE.prompts) -> Counts:
+    """Generate with vLLM's own nucleus sampling."""
+    from vllm import SamplingParams
+
+    engine, tokens = backend.engine.inner, 0
+    params = SamplingParams(temperature=1.0, top_p=0.95, max_tokens=ENGINE_SIZE.new, ignore_eos=True, detokenize=False)
+    for i, prompt in enumerate(make_request(ENGINE_SIZE, NUCLEUS).prompts[:rows]):
+        engine.add_request(f"sampler {i}", {"prompt_token_ids": list(prompt.token_ids)}, params)
+    while engine.has_unfinished_requests():
+        tokens += sum(len(output.outputs[0].token_ids) for output in engine.step() if output.finished)
+    return {"tokens": float(tokens)}
+
+
+def start_server() -> Backend:
+    """Start a sleeping server; return a backend for it with the tokenizer loaded."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    from openended.harness.backends.openai.backend import ServerBackend
+    from openended.harness.backends.openai.spec import ServerSpec
+
+    slots = asyncio.Semaphore(SERVER_SIZE.slots)
+
+    async def answer(request: Request) -> Response:
+        body = await request.json()
+        async with slots:
+            await asyncio.sleep(SERVER_SIZE.new * SECONDS)
+        ids = list(range(100, 100 + SERVER_SIZE.new))
+        choice = {"token_ids": ids, "prompt_token_ids": body["prompt"], "finish_reason": "length", "text": ""}
+        return JSONResponse({"choices": [choice], "usage": {"prompt_tokens": len(body["prompt"])}})
+
+    async def models(_: Request) -> Response:
+        return JSONResponse({"data": [{"id": "sleeper"}]})
+
+    app = Starlette(routes=[Route("/v1/completions", answer, methods=["POST"]), Route("/v1/models", models)])
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical"))
+    threading.Thread(target=server.run, daemon=True).start()
+    while not server.started:
+        time.sleep(0.01)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    slots_count = SERVER_SIZE.slots
+    spec = ServerSpec(path="sleeper", base_url=url, tokenizer="bundled:docs-s", probe=False, concurrency=slots_count)
+    return ServerBackend(spec)
+
+
+def sleep_like_server(_: Backend) -> Counts:
+    """Take the server's own time for the same texts."""
+    time.sleep(SERVER_SIZE.prompts / SERVER_SIZE.slots * SERVER_SIZE.new * SECONDS)
+    return {"tokens": float(SERVER_SIZE.prompts * SERVER_SIZE.new)}
+
+
+def start_workers(count: int) -> Backend:
+    """Start Ray workers of one thread and load the model in each."""
+    from openended.harness.backends.ray.backend import load_ray_backend, make_model_ref
+    from openended.harness.backends.ray.cluster import Cluster
+
+    cluster = Cluster(Runtime(engine="ray", workers=count, threads=1, device="cpu", progress=False))
+    cluster.pool.wait(count)
+    list(cluster.map("outline", [(make_model_ref(WORKER_MODEL),)] * count))
+    cluster.pool.wait(count)
+    return load_ray_backend(cluster, WORKER_MODEL)
+
+
+def digest_worker_texts(backend: Backend) -> str:
+    """Generate, and return a digest of the texts."""
+    generated: list[Any] = []
+    backend.generate(make_request(WORKER_SIZE, NUCLEUS), generated.extend)
+    tokens = [list(g.token_ids) for g in sorted(generated, key=lambda g: str(g.example_id))]
+    return hashlib.sha256(str(tokens).encode()).hexdigest()[:12]
+
+
+def digest_worker_vectors(backend: Backend) -> str:
+    """Embed texts of one length, and return a digest of the vectors."""
+    texts = Ragged.from_rows(sample_rows(1_536, 128, 128), np.int64)
+    none = Ragged.from_rows([[]] * len(texts), np.int64)
+    spec = EmbedderSpec(path=WORKER_MODEL.path)
+    request = EmbeddingRequest(prompts=none, continuations=texts, embedder=spec, batch_size=64)
+    (embedded,) = backend.embed(request).values()
+    return hashlib.sha256(embedded.vectors.tobytes()).hexdigest()[:12]
+
+
+ENGINE_NAME = (
+    f"nucleus p=0.95, {ENGINE_SIZE.prompts} prompts of 1 to 50 tokens × {ENGINE_SIZE.new} tokens, GPT-2 124 M, "
+    f"{ENGINE_SIZE.slots} at once"
+)
+ENGINES = [
+    Benchmark(
+        name=f"{ENGINE_NAME}, by {name}", prepare=start, harness=partial(run_backend, ENGINE_SIZE),
+        against="vLLM's own sampler", prepare_peer=start_vllm, peer=run_vllm_sampler, at_least=at_least,
+        agree=compare_token_counts,
+    )
+    for name, start, at_least in (
+        ("vLLM in the process", start_vllm, 1 / 1.15),
+        ("the reference backend", lambda: load_backend(ModelSpec(path=write_vllm_model())), None),
+    )
+    if importlib.util.find_spec("vllm") is not None
+]  # fmt: skip
+SERVERS = [
+    Benchmark(
+        name=f"{SERVER_SIZE.prompts} texts of {SERVER_SIZE.new} tokens, {SERVER_SIZE.slots} at once, through a server",
+        prepare=start_server,
+        harness=partial(run_backend, SERVER_SIZE),
+        against="the server's own time",
+        peer=sleep_like_server,
+        at_least=1 / 1.1,
+        agree=compare_token_counts,
+    )
+]
+WORKERS = [
+    Benchmark(
+        name=f"{name}, two workers of one thread", prepare=partial(start_workers, 2), harness=run,
+        against="one worker of one thread", peer=run, prepare_peer=partial(start_workers, 1), peer_needs=("ray",),
+        at_least=1.6, agree=format_equality, threads=1,
+    )
+    for name, run in (
+        (f"generate {WORKER_SIZE.prompts} × {WORKER_SIZE.new} tokens, docs-m", digest_worker_texts),
+        ("embed 1,536 texts × 128 tokens, docs-m", digest_worker_vectors),
+    )
+]  # fmt: skip
+AREAS = {
+    "decoding": DECODING, "batches": BATCHES, "engines": ENGINES, "servers": SERVERS, "workers": WORKERS
+}  # fmt: skip

@@ -1,0 +1,517 @@
+"""Time metrics against public implementations, and the replicates of intervals against the value.
+
+Texts of `text` are sampled from a Zipf-like distribution of 50,257 tokens. Some end in a loop and some share phrases,
+so that no statistic is trivial.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import io
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core import Plan, Ragged, load_members
+from openended.metrics.distinct_n import distinct_n
+from openended.metrics.entropy import ngram_entropy
+from openended.metrics.families import index_of
+from openended.metrics.repetition import diversity, loop_rate, self_repetition, seq_rep_n
+from openended.metrics.self_bleu import bleu_by_text, self_bleu
+from openended.metrics.zipf import zipf_coefficient
+from scripts.benchmarks._work import Benchmark, format_max_gap, format_relative_gap
+from scripts.worlds import MODEL, draw
+
+Values = dict[str, float]
+Texts = list[list[int]]
+Pair = tuple[NDArray[Any], NDArray[Any]]
+Data = Any
+
+
+def import_first(prepare: Callable[[], Data], *modules: str) -> Data:
+    """Import modules before the clock starts, and make the data."""
+    for module in modules:
+        importlib.import_module(module)
+    return prepare()
+
+
+# text
+
+VOCABULARY = 50_257
+TEXTS, TOKENS = 5_000, 500
+NLTK_HYPOTHESES = 20
+ORDERS = (1, 2, 3, 4)
+
+
+def draw_texts(n: int, length: int) -> NDArray[np.int32]:
+    """Draw texts, shape (n, length)."""
+    rng = np.random.default_rng(0)
+    share = 1.0 / np.arange(1, VOCABULARY + 1)
+    bounds = np.cumsum(share / share.sum())
+    out = np.empty((n, length), dtype=np.int32)
+    for low in range(0, n, 10_000):
+        part = out[low : low + 10_000]
+        part[:] = np.searchsorted(bounds, rng.random(part.shape)).clip(max=VOCABULARY - 1)
+    phrases = rng.integers(0, VOCABULARY, (200, 6))
+    for row in range(0, n, 3):  # a phrase shared with other texts
+        at = int(rng.integers(0, length - 6))
+        out[row, at : at + 6] = phrases[rng.integers(0, len(phrases))]
+    for row in range(0, n, 5):  # a loop at the end
+        period = int(rng.integers(1, 60))
+        out[row, length // 2 :] = np.resize(out[row, :period], length - length // 2)
+    return out
+
+
+def pack_rows(values: NDArray[Any]) -> Ragged:
+    """Return texts of equal length as rows."""
+    n, length = values.shape
+    return Ragged(values.reshape(-1), np.arange(0, n * length + 1, length))
+
+
+def write_mapped_texts(n: int) -> Ragged:
+    """Make n texts of 128 tokens in a memory-mapped file."""
+    path = Path(tempfile.mkdtemp(prefix="openended-bench-")) / "tokens.npy"
+    np.save(path, draw_texts(n, 128))
+    rows = pack_rows(np.load(path, mmap_mode="r"))
+    path.unlink()  # the map stays readable until the process ends
+    path.parent.rmdir()
+    return rows
+
+
+def name_orders(values: dict[int, float], prefix: str = "") -> Values:
+    """Return values by order under names."""
+    return {f"{prefix}{order}": value for order, value in values.items()}
+
+
+def score_all_self_bleu(rows: Ragged) -> Values:
+    """Score every text against all others, orders 1 to 4; also the mean over the peer's hypotheses."""
+    table = bleu_by_text(index_of(rows), 4)
+    return {"order 4": float(table[3, :NLTK_HYPOTHESES].mean()), "all texts": float(table[3].mean())}
+
+
+def score_with_nltk(texts: Texts) -> Values:
+    """Score the first 20 texts against all others with NLTK, order 4."""
+    from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+
+    smooth = SmoothingFunction().method1
+    scores = [
+        sentence_bleu(texts[:i] + texts[i + 1 :], texts[i], weights=[0.25] * 4, smoothing_function=smooth)
+        for i in range(NLTK_HYPOTHESES)
+    ]
+    return {"order 4": sum(scores) / len(scores)}
+
+
+def score_with_fast_bleu(texts: Texts) -> Values:
+    """Score all texts with the C++ package, order 4."""
+    from fast_bleu import SelfBLEU  # type: ignore[import-not-found]
+
+    words = [[str(token) for token in text] for text in texts]
+    scores = SelfBLEU(words, {"order 4": [0.25] * 4}).get_score()["order 4"]
+    return {"order 4": sum(scores) / len(scores)}
+
+
+def count_distinct(texts: Texts) -> Values:
+    """Compute Distinct-1 to 4 with NLTK's ngrams and one Counter per order."""
+    from nltk.util import ngrams
+
+    counts = {n: Counter(gram for text in texts for gram in ngrams(text, n)) for n in ORDERS}
+    return {str(n): len(counts[n]) / counts[n].total() for n in ORDERS}
+
+
+def find_loops_by_slices(texts: Texts) -> Values:
+    """Compute the share of looping texts by comparing slices for each phrase length and each repeat."""
+    loops = 0
+    for text in texts:
+        best, phrase = 0, 0
+        for n in range(1, min(500, len(text)) + 1):
+            last, repeats, end = text[-n:], 0, len(text)
+            while end >= n and text[end - n : end] == last:
+                repeats, end = repeats + 1, end - n
+            if repeats > best:
+                best, phrase = repeats, n
+        loops += best > 1 and (phrase >= 3 or best > 50)
+    return {"loop_rate": loops / len(texts)}
+
+
+def fit_zipf_by_counter(texts: Texts) -> Values:
+    """Fit the Zipf coefficient with a Counter and SciPy's linear regression."""
+    from scipy.stats import linregress
+
+    counts = Counter(token for text in texts for token in text)
+    frequency = sorted(counts.values(), reverse=True)[:5000]
+    return {"zipf": -float(linregress(np.log(np.arange(1, len(frequency) + 1)), np.log(frequency)).slope)}
+
+
+def compute_all(rows: Ragged) -> Values:
+    """Compute all text statistics of one side, orders 1 to 5, from one index."""
+    index = index_of(rows)
+    five = (1, 2, 3, 4, 5)
+    values = name_orders(self_bleu(index, orders=five), "self_bleu_")
+    for variant in ("corpus", "li", "hapax", "per_doc", "simctg", "ngd"):
+        texts = rows if variant in ("simctg", "ngd") else index
+        values |= name_orders(distinct_n(texts, orders=five, variant=variant), f"{variant}_")  # type: ignore[arg-type]
+    for average in ("corpus", "texts"):
+        values |= name_orders(ngram_entropy(index, orders=five, average=average), f"entropy_{average}_")  # type: ignore[arg-type]
+    values |= name_orders(seq_rep_n(index, orders=five), "seq_rep_")
+    values |= {"loop_rate": loop_rate(index), "diversity": diversity(index), "zipf": zipf_coefficient(index)}
+    return values | {"self_repetition": self_repetition(index)}
+
+
+def compute_large(rows: Ragged) -> Values:
+    """Compute distinct_n (orders 1 to 4), zipf and seq_rep_n (orders 2 to 4) from one index."""
+    index = index_of(rows)
+    values = name_orders(distinct_n(index, orders=ORDERS), "distinct_") | name_orders(seq_rep_n(index), "seq_rep_")
+    return values | {"zipf": zipf_coefficient(index)}
+
+
+SIZE = f"{TEXTS:,} texts × {TOKENS} tokens"
+
+
+def make_text_work(name: str, harness: Callable[[Ragged], Values], *modules: str, **options: Any) -> Benchmark:  # noqa: ANN401
+    """Return a row of `text`; the peer reads lists, and imports modules first."""
+    prepare_peer = partial(import_first, lambda: draw_texts(TEXTS, TOKENS).tolist(), *modules)
+    return Benchmark(
+        name=name, clock="cpu", prepare=lambda: pack_rows(draw_texts(TEXTS, TOKENS)), harness=harness,
+        prepare_peer=prepare_peer, peer_needs=tuple(m.partition(".")[0] for m in modules),
+        **{"agree": format_max_gap if "peer" in options else None, **options},
+    )  # fmt: skip
+
+
+TEXT = [
+    make_text_work(
+        f"self_bleu, {SIZE}, orders 1 to 4, all hypotheses", score_all_self_bleu, "nltk.translate.bleu_score",
+        against=f"NLTK sentence_bleu, only order 4, {NLTK_HYPOTHESES} hypotheses", at_least=3000,
+        peer=score_with_nltk, peer_share=NLTK_HYPOTHESES / TEXTS, peer_repeats=1,
+    ),
+    make_text_work(
+        f"self_bleu, {SIZE}, order 4, all hypotheses", lambda rows: {"order 4": self_bleu(rows, orders=(4,))[4]},
+        "fast_bleu", against="fast-bleu (C++), all hypotheses", at_least=10, peer=score_with_fast_bleu, peer_repeats=1,
+    ),
+    make_text_work(
+        f"distinct_n, {SIZE}, orders 1 to 4", lambda rows: name_orders(distinct_n(rows, orders=ORDERS)), "nltk.util",
+        against="nltk ngrams and Counter", at_least=10, peer=count_distinct,
+    ),
+    make_text_work(
+        f"loop_rate, {SIZE}", lambda rows: {"loop_rate": loop_rate(rows)},
+        against="nested slices, as in the public scripts", at_least=50, peer=find_loops_by_slices,
+    ),
+    make_text_work(
+        f"zipf, {SIZE}", lambda rows: {"zipf": zipf_coefficient(rows)}, "scipy.stats",
+        against="Counter and scipy linregress", peer=fit_zipf_by_counter,
+    ),
+    make_text_work(
+        f"all text statistics, {SIZE}, orders 1 to 5", compute_all, at_most_seconds=6, at_most_mib=2048,
+        say=lambda values: f"{len(values)} values",
+    ),
+    *(
+        Benchmark(
+            name=f"distinct_n, zipf and seq_rep_n, {n:,} texts × 128 tokens, memory-mapped", clock="cpu",
+            at_most_mib=16 * 1024, prepare=partial(write_mapped_texts, n), harness=compute_large, repeats=1,
+        )
+        for n in (100_000, 300_000, 1_000_000)
+    ),
+]  # fmt: skip
+
+
+# two_sample
+
+MAUVE_VALUES = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
+MAUVE_MODULES = ("openended.metrics.mauve", "faiss", "scipy.sparse", "scipy.linalg")
+
+
+def sample_embeddings(n: int, dim: int) -> Pair:
+    """Sample two sides around n / 5 centers with decreasing variances; the model misses a fifth of the centers."""
+    rng = np.random.default_rng(5)
+    scale = np.linspace(1, 0.05, dim)
+    centers = 3 * rng.normal(size=(max(n // 5, 2), dim)) * scale
+    human = centers[rng.integers(0, len(centers), n)] + rng.normal(size=(n, dim)) * scale
+    model = centers[rng.integers(0, len(centers) * 4 // 5, n)] + 1.1 * rng.normal(size=(n, dim)) * scale
+    return human.astype(np.float32), model.astype(np.float32)
+
+
+def write_mapped_embeddings(n: int) -> Pair:
+    """Write such embeddings to memory-mapped files, block by block."""
+    rng = np.random.default_rng(5)
+    folder = Path(tempfile.mkdtemp(prefix="openended-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    centers = 3 * rng.normal(size=(2000, 1280)) * np.linspace(1, 0.05, 1280)
+    for side, share in (("human", 2000), ("model", 1600)):
+        out = np.lib.format.open_memmap(folder / f"{side}.npy", "w+", np.float32, (n, 1280))
+        for start in range(0, n, 5000):
+            rows = min(5000, n - start)
+            out[start : start + rows] = centers[rng.integers(0, share, rows)] + rng.normal(size=(rows, 1280))
+        out.flush()
+    return np.load(folder / "human.npy", mmap_mode="r"), np.load(folder / "model.npy", mmap_mode="r")
+
+
+def compute_mauve(pair: Pair) -> Values:
+    """Run the function of the harness."""
+    from openended.metrics.mauve import mauve
+
+    result = mauve(human=pair[0], model=pair[1])
+    return {name: float(result[name]) for name in MAUVE_VALUES}
+
+
+def run_mauve_text(pair: Pair) -> Values:
+    """Run mauve-text."""
+    import mauve
+
+    result = mauve.compute_mauve(p_features=pair[0], q_features=pair[1], verbose=False)
+    return {name: float(getattr(result, name)) for name in MAUVE_VALUES}
+
+
+def compute_knn(pair: Pair) -> Values:
+    """Run the function of the harness on raw rows."""
+    from openended.metrics.knn_precision_recall import knn_precision_recall
+
+    return dict(knn_precision_recall(human=pair[0], model=pair[1], k=4, explained_variance=None))
+
+
+def run_prdc(pair: Pair) -> Values:
+    """Run prdc."""
+    import prdc
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        result = prdc.compute_prdc(real_features=pair[0], fake_features=pair[1], nearest_k=4)
+    return {name: float(value) for name, value in result.items()}
+
+
+def compute_frechet(pair: Pair) -> Values:
+    """Run the function of the harness."""
+    from openended.metrics.frechet import frechet_distance
+
+    return {"frechet": frechet_distance(human=pair[0], model=pair[1])}
+
+
+def compute_frechet_by_sqrtm(pair: Pair) -> Values:
+    """Compute the usual way: NumPy covariances and SciPy's square root of their product."""
+    from scipy.linalg import sqrtm
+
+    human, model = (side.astype(np.float64) for side in pair)
+    a, b = np.cov(human, rowvar=False), np.cov(model, rowvar=False)
+    gap = human.mean(axis=0) - model.mean(axis=0)
+    root = np.trace(sqrtm(a @ b)).real
+    return {"frechet": float(gap @ gap + np.trace(a) + np.trace(b) - 2 * root)}
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "mauve": {
+        "harness": compute_mauve,
+        "peer": run_mauve_text,
+        "against": "mauve-text 0.4.0",
+        "peer_needs": ("mauve", "faiss"),
+        "agree": lambda a, b: f"MAUVE {a['mauve']:.6f} / {b['mauve']:.6f}, {format_max_gap(a, b)}",
+        "modules": MAUVE_MODULES,
+        "peer_modules": ("mauve", "faiss", "sklearn.decomposition"),
+    },
+    "knn_precision_recall": {
+        "harness": compute_knn,
+        "peer": run_prdc,
+        "against": "prdc 0.2",
+        "peer_needs": ("prdc",),
+        "agree": format_max_gap,
+        "modules": ("openended.metrics.knn_precision_recall", "scipy.linalg"),
+        "peer_modules": ("prdc",),
+    },
+    "frechet": {
+        "harness": compute_frechet,
+        "peer": compute_frechet_by_sqrtm,
+        "against": "scipy sqrtm",
+        "agree": lambda a, b: f"{a['frechet']:.6g}, {format_relative_gap(a, b)}",
+        "modules": ("openended.metrics.frechet", "scipy.linalg"),
+        "peer_modules": ("scipy.linalg",),
+    },
+}
+
+
+def make_two_sample_work(kind: str, n: int, dim: int, suffix: str = "", **options: Any) -> Benchmark:  # noqa: ANN401
+    """Return a row of `two_sample`."""
+    settings = dict(KINDS[kind])
+    modules, peer_modules = settings.pop("modules"), settings.pop("peer_modules")
+    sample = partial(sample_embeddings, n, dim)
+    return Benchmark(
+        name=f"{kind}, {n:,} + {n:,} × {dim:,}{suffix}", prepare=partial(import_first, sample, *modules),
+        prepare_peer=partial(import_first, sample, *peer_modules), clock="cpu", threads=1, **settings, **options,
+    )  # fmt: skip
+
+
+TWO_SAMPLE = [
+    make_two_sample_work("mauve", 5000, 1280, ", k = 500", repeats=1),
+    make_two_sample_work("mauve", 500, 256, ", k = 50"),
+    make_two_sample_work("knn_precision_recall", 4000, 150, at_least=2),
+    make_two_sample_work("knn_precision_recall", 20000, 150, at_least=3, at_most_mib=600, repeats=1),
+    make_two_sample_work("frechet", 5000, 1280, at_least=5),
+    *(
+        Benchmark(
+            name=f"mauve, {n:,} + {n:,} × 1,280, k = 500, memory-mapped", harness=compute_mauve,
+            prepare=partial(import_first, partial(write_mapped_embeddings, n), *MAUVE_MODULES),
+            say=lambda values: f"MAUVE {values['mauve']:.6f}", at_most_mib=12 * 1024, repeats=1,
+        )
+        for n in (10_000, 30_000, 100_000)
+    ),
+]  # fmt: skip
+
+
+# people
+
+RATED = 20_000
+SHARE = 0.02  # of the texts that the quadratic loop classifies
+LOOPED = int(SHARE * RATED)
+
+
+def sample_ratings() -> dict[str, Any]:
+    """Sample ratings of human and model texts; they are means of 20, so many distances tie."""
+    rng = np.random.default_rng(0)
+    is_model = np.arange(RATED) % 2 == 1
+    ratings = rng.integers(1, 7, (RATED, 20)).mean(axis=1) - 0.2 * is_model
+    logp = rng.normal(-80, 20, RATED) + 10 * is_model
+    return {"judgments": ratings, "log_probs": logp, "lengths": rng.integers(20, 40, RATED), "is_model": is_model}
+
+
+def compute_huse(data: dict[str, Any]) -> Values:
+    """Score all texts; return the errors on the texts that the loop covers."""
+    from openended.metrics.huse import huse
+
+    scores = huse(**data)
+    wrong, wrong_q = (int(errors[:LOOPED].sum()) for errors in (scores.errors, scores.errors_q))
+    return {"wrong": wrong, "wrong_q": wrong_q, "huse": scores.huse}
+
+
+def loop_huse(data: dict[str, Any]) -> Values:
+    """Sort the distances from each text to all others, one text at a time, as the released code does."""
+    rating = data["judgments"] / data["judgments"].std()
+    logp = data["log_probs"] / data["lengths"]
+    logp = logp / logp.std()
+    labels, wrong = data["is_model"], {"wrong": 0.0, "wrong_q": 0.0}
+    for name, points in (("wrong", np.column_stack([rating, logp])), ("wrong_q", rating[:, None])):
+        for i in range(LOOPED):
+            distances = np.sqrt(((points - points[i]) ** 2).sum(axis=1))
+            distances[i] = np.inf
+            near = labels[distances <= np.sort(distances)[15] + 1e-9]
+            wrong[name] += int((2 * near.sum() > len(near)) != labels[i])
+    return wrong
+
+
+def sample_wins() -> NDArray[Any]:
+    """Sample wins of 50 players of known abilities, 100 comparisons per pair."""
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=50)
+    won = np.triu(rng.binomial(100, 1 / (1 + np.exp(scores[None, :] - scores[:, None]))), 1).astype(float)
+    return won + np.triu(100 - won, 1).T
+
+
+def fit_bradley_terry(data: NDArray[Any]) -> Values:
+    """Fit by Newton steps, with standard errors."""
+    from openended.metrics.bradley_terry import bradley_terry
+
+    return {str(i): float(s) for i, s in enumerate(bradley_terry(data).scores)}
+
+
+def iterate_bradley_terry(data: NDArray[Any]) -> Values:
+    """Run Zermelo's iteration in NumPy until it changes by less than 1e-10."""
+    strength, games, moved = np.ones(len(data)), data + data.T, 1.0
+    while moved >= 1e-10:
+        new = data.sum(axis=1) / (games / (strength[:, None] + strength[None, :])).sum(axis=1)
+        new /= np.exp(np.log(new).mean())
+        moved, strength = np.abs(np.log(new / strength)).max(), new
+    return {str(i): float(s) for i, s in enumerate(np.log(strength))}
+
+
+def sample_scores() -> Pair:
+    """Sample two scores of seven systems, which have 5,040 orders."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=7)
+    return x, x + rng.normal(size=7)
+
+
+def compute_correlation(data: Pair) -> Values:
+    """Compute the exact p-value without an interval."""
+    from openended.metrics.correlation import correlate
+
+    correlation = correlate(*data, draws=0)
+    return {"value": correlation.value, "p": correlation.p_value}
+
+
+def permute_with_scipy(data: Pair) -> Values:
+    """Test with SciPy's `permutation_test` of `spearmanr`, all orders."""
+    from scipy.stats import permutation_test, spearmanr
+
+    x, y = data
+    test = permutation_test(
+        (x,), lambda a: spearmanr(a, y).statistic, permutation_type="pairings", n_resamples=np.inf, vectorized=False
+    )
+    return {"value": float(test.statistic), "p": float(test.pvalue)}
+
+
+PEOPLE = [
+    Benchmark(
+        name="huse, 20,000 rated texts", prepare=sample_ratings, harness=compute_huse,
+        against="a loop over texts that sorts all distances", peer=loop_huse, peer_share=SHARE, at_most_seconds=20.0,
+        agree=lambda a, b: f"{format_max_gap({k: a[k] for k in b}, b)} errors on {LOOPED} texts",
+        say=lambda values: f"HUSE {values['huse']:.3f}", peer_repeats=1,
+    ),
+    Benchmark(
+        name="bradley_terry, 50 players, with standard errors",
+        prepare=partial(import_first, sample_wins, "scipy.optimize"), harness=fit_bradley_terry,
+        against="Zermelo's iteration in NumPy", peer=iterate_bradley_terry, agree=format_max_gap,
+    ),
+    Benchmark(
+        name="spearman of 7 systems, exact permutation p-value",
+        prepare=partial(import_first, sample_scores, "scipy.stats"), harness=compute_correlation,
+        against="scipy.stats.permutation_test", peer=permute_with_scipy, peer_repeats=1, agree=format_max_gap,
+    ),
+]  # fmt: skip
+
+
+# intervals: at most three times as long as the value
+
+N = 2000
+
+
+def sample_world(name: str, *, computed: bool) -> tuple[Any, Any, Any]:
+    """Sample synthetic texts and, with `computed`, the value that replicates reuse; else load what it imports."""
+    metric: Any = load_members("metric")[name]()
+    sizes = (N, 60)
+    large, small = (
+        draw(np.random.default_rng(seed), n, metric, MODEL, samples=metric.least_samples)[0]
+        for seed, n in enumerate(sizes)
+    )
+    result = metric.compute(large if computed else small)
+    return metric, large, result if computed else None
+
+
+def compute_replicates(data: tuple[Any, Any, Any]) -> Values:
+    """Compute 200 replicates of all values."""
+    metric, features, result = data
+    return {name: values.std_error() for name, values in metric.replicates(features, result, Plan()).items()}
+
+
+def format_interval(harness: Values, peer: Values) -> str:
+    """Format the first value with its standard error."""
+    name = next(iter(harness))
+    return f"{name} {peer[name]:.4g} ± {harness[name]:.2g}"
+
+
+INTERVALS = [
+    Benchmark(
+        name=f"{name}, {N:,} texts, 200 replicates", against="its value", harness=compute_replicates,
+        prepare=partial(
+            import_first, partial(sample_world, name, computed=True), "scipy.linalg", "scipy.sparse", "scipy.special"
+        ),
+        peer=lambda data: dict(data[0].compute(data[1]).values),
+        prepare_peer=partial(sample_world, name, computed=False), at_least=1 / 3, agree=format_interval, clock="cpu",
+        threads=1, repeats=1,
+    )
+    for name, cls in sorted(load_members("metric").items())
+    if cls.family != "human" and not cls().reads_grid  # type: ignore[attr-defined]
+]  # fmt: skip
+AREAS = {"text": TEXT, "two_sample": TWO_SAMPLE, "people": PEOPLE, "intervals": INTERVALS}

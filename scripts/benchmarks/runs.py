@@ -1,0 +1,174 @@
+"""Time whole commands: loading a task's documents, a report over a thousand runs, and the overhead of a grid."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import itertools
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openended.harness.run import dataset as stages
+from openended.harness.storage import RowFile
+from openended.tasks.webtext import WebText
+from scripts.benchmarks._work import Benchmark, format_equality
+
+DOCUMENTS = 5_000
+WORDS = 350  # mean of a document: about 600 tokens in the bundled vocabulary, like WebText in GPT-2's
+PROMPT, LONGEST = 35, 1024
+DECODERS: tuple[tuple[str, str, dict[str, float]], ...] = (
+    ("greedy", "greedy", {}),
+    ("ancestral", "ancestral", {}),
+    *(("nucleus", f"nucleus p={p}", {"p": p}) for p in (0.5, 0.7, 0.9, 0.95, 0.99)),
+    *(("top_k", f"top-k k={k}", {"k": k}) for k in (10, 40, 100)),
+)
+GRID = ["-m", "decoder=greedy,ancestral,nucleus,top_k", "seed=0,1,2", "num_examples=500", "runtime.progress=false"]
+STAGES = ("generate", "measure", "score", "embed", "teacher")
+
+
+def write_documents() -> dict[str, Any]:
+    """Write documents of Zipf-distributed words in the GPT-2 output format; return folder and tokenizer."""
+    import pyarrow as pa  # noqa: F401 - imports are not timed
+
+    from openended.harness.models.spec import ModelSpec
+    from openended.harness.models.tokenizer import load_tokenizer
+
+    rng = np.random.default_rng(0)
+    tokenizer = load_tokenizer(ModelSpec(path="bundled:docs-s"))
+    parts = [text for i in range(300, 4000) if (text := tokenizer.decode([i])).strip().isalpha()]
+    starts, ends = [p for p in parts if p[0] == " "], [p for p in parts if p[0] != " "]
+    words = [*starts, *(a + b for a, b in zip(rng.choice(starts, 40_000), rng.choice(ends, 40_000), strict=True))]
+    rng.shuffle(words)
+    share = 1 / np.arange(1, len(words) + 1)
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with (folder / "webtext.jsonl").open("w", encoding="utf-8") as handle:
+        for number in range(DOCUMENTS):
+            word_ids = rng.choice(len(words), size=int(rng.integers(100, 2 * WORDS - 100)), p=share / share.sum())
+            text = "".join(words[i] + ("." if k % 17 == 16 else "") for k, i in enumerate(word_ids)).strip()
+            handle.write(json.dumps({"id": number, "ended": True, "length": 0, "text": text}) + "\n")
+    return {"folder": folder, "tokenizer": tokenizer}
+
+
+def load_with_harness(data: dict[str, Any]) -> dict[str, int]:
+    """Run both loading stages, from the file to the rows on disk."""
+    task = WebText(path=str(data["folder"] / "webtext.jsonl"), prompt_length=PROMPT, max_length=LONGEST)
+    stages.make_examples(data["folder"] / "examples", task, data["tokenizer"], DOCUMENTS, 0)
+    stages.make_human(data["folder"] / "human", data["folder"] / "examples", data["tokenizer"], LONGEST)
+    rows = RowFile(data["folder"] / "human" / stages.HUMAN_ROWS)
+    return {"prompts": sum(map(len, rows.prompts)), "tokens": len(rows.token_ids.values)}
+
+
+def load_plainly(data: dict[str, Any]) -> dict[str, int]:
+    """Tokenize each whole document and decode its first 35 tokens; nothing is written."""
+    inner, prompts, tokens = data["tokenizer"].inner, 0, 0
+    with (data["folder"] / "webtext.jsonl").open(encoding="utf-8") as handle:
+        for line in handle:
+            whole = inner.encode(json.loads(line)["text"], add_special_tokens=False).ids[:LONGEST]
+            prompt = inner.decode(whole[:PROMPT], skip_special_tokens=False)
+            human = inner.decode(whole, skip_special_tokens=False)[len(prompt) :]
+            prompts += len(prompt)
+            tokens += len(inner.encode(human, add_special_tokens=False).ids)
+    return {"prompts": prompts, "tokens": tokens}
+
+
+def write_thousand_runs() -> str:
+    """Write 1,000 run folders: 5 models × 10 decoders × 4 lengths × 5 seeds, arrays and texts for one length."""
+    from tests.harness.report.synthetic import write_run
+
+    folder = Path(tempfile.mkdtemp(prefix="openended-report-"))
+    for length, model, row, seed in itertools.product((32, 64, 96, 128), range(5), DECODERS, range(5)):
+        decoder, title, options = row
+        has_files = length == 96 and seed == 0
+        write_run(
+            folder, decoder, seed, model=f"m{model}", options=options, title=title, length=length, arrays=has_files,
+            texts=has_files,
+        )  # fmt: skip
+    return str(folder)
+
+
+def run_report(folder: str) -> dict[str, int]:
+    """Run `openended report` on the run folders. The time includes its imports."""
+    from openended.harness.report.cli import main
+
+    out = Path(folder) / "out"
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = main([f"{folder}/runs", "--out", str(out), "--quiet"])
+    figures, runs = (len(list(Path(folder).glob(pattern))) for pattern in ("out/figures/*.png", "runs/*/*"))
+    shutil.rmtree(folder)
+    return {"code": code, "figures": figures, "runs": runs}
+
+
+def make_grid_folder() -> str:
+    """Make an empty folder and import what every run imports, which is not part of a grid's time."""
+    import hydra
+    import pandas
+    import torch
+    import transformers
+
+    _ = hydra, pandas, torch, transformers
+    return tempfile.mkdtemp(prefix="openended-grid-")
+
+
+def run_grid(folder: str) -> dict[str, Any]:
+    """Run 4 decoders × 3 seeds on `docs` in this process; return the seconds of the stages and of the whole grid."""
+    from openended.harness.app.cli import main
+
+    started = time.perf_counter()
+    sys.argv = ["openended", *GRID, f"outputs_dir={folder}"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        main()
+    seconds = time.perf_counter() - started
+    manifests = [json.loads(p.read_text()) for p in Path(folder).glob("store/*/*/*/manifest.json")]
+    in_stages = sum(m["seconds"] for m in manifests if m["recipe"]["stage"] in STAGES)
+    shutil.rmtree(folder)
+    return {"whole": seconds, "stages": in_stages}
+
+
+def format_overhead(seconds: dict[str, Any]) -> str:
+    """Format the time of a grid outside its stages."""
+    share = seconds["whole"] / seconds["stages"] - 1
+    return f"overhead {share:.1%} of {seconds['stages']:.0f} s in stages (target: < 10 %), including the report"
+
+
+AREAS = {
+    "loading": [
+        Benchmark(
+            name="load 5,000 documents: cut prompts, tokenize both sides, write rows",
+            prepare=write_documents,
+            harness=load_with_harness,
+            against="json and tokenizers, document by document, nothing written",
+            peer=load_plainly,
+            clock="cpu",
+            at_most_seconds=5.0,
+            at_most_mib=500.0,
+            agree=format_equality,
+            say=lambda counts: f"{counts['tokens']:,} tokens",
+        )
+    ],
+    "report": [
+        Benchmark(
+            name="openended report, 1,000 runs, all figures and the page",
+            prepare=write_thousand_runs,
+            harness=run_report,
+            at_most_seconds=15.0,
+            clock="cpu",
+            say=lambda counts: f"{counts['runs']:,} runs, {counts['figures']} figures, exit code {counts['code']}",
+        ),
+        Benchmark(
+            name="a grid, 4 decoders × 3 seeds on docs, 500 examples × 64 tokens",
+            prepare=make_grid_folder,
+            harness=run_grid,
+            repeats=1,
+            say=format_overhead,
+        ),
+    ],
+}
