@@ -33,30 +33,30 @@ def format_overview(rows: Sequence[StressRow]) -> str:
     """Return one table per embedder: values by damages."""
     parts = []
     for embedder in sorted({row.embedder for row in rows}):
-        shown = [(m, embedder) for m in SHOWN if any((m, embedder) == (row.metric, row.embedder) for row in rows)]
+        columns = [(m, embedder) for m in SHOWN if any((m, embedder) == (row.metric, row.embedder) for row in rows)]
         title = f"Embedder `{embedder}`" if embedder else "Without an embedder"
-        parts += [f"### {title}", "", *_format_table(rows, shown, [f"`{metric}`" for metric, _ in shown]), ""]
+        parts += [f"### {title}", "", *_format_table(rows, columns, [f"`{metric}`" for metric, _ in columns]), ""]
     return "\n".join(parts).rstrip()
 
 
 def format_metric(name: str, rows: Sequence[StressRow]) -> str:
     """Return a metric's own rows: values (by embedder) and the smallest strength of each damage."""
-    own = [row for row in rows if row.metric.partition(".")[0] == name]
-    shown = list(dict.fromkeys((row.metric, row.embedder) for row in own))
-    labels = [f"`{metric}`{f', {embedder}' if embedder else ''}" for metric, embedder in shown]
+    metric_rows = [row for row in rows if row.metric.partition(".")[0] == name]
+    columns = list(dict.fromkeys((row.metric, row.embedder) for row in metric_rows))
+    labels = [f"`{metric}`{f', {embedder}' if embedder else ''}" for metric, embedder in columns]
     about = (
         "Smallest strength of a damage to human text that is detected at 5 %, in percent, n = 500 on `docs` "
         "([all metrics](../stress.md)); no: not at any strength measured."
     )
-    return "\n".join(["## What it detects", "", about, "", *_format_table(own, shown, labels)])
+    return "\n".join(["## What it detects", "", about, "", *_format_table(metric_rows, columns, labels)])
 
 
-def _format_table(rows: Sequence[StressRow], shown: Sequence[tuple[str, str]], labels: Sequence[str]) -> list[str]:
+def _format_table(rows: Sequence[StressRow], columns: Sequence[tuple[str, str]], labels: Sequence[str]) -> list[str]:
     """Return a table of values (metric, embedder) by damages."""
     smallest = find_smallest(rows)
     lines = [f"| damage | {' | '.join(labels)} |", "| --- |" + " ---: |" * len(labels)]
     for damage in dict.fromkeys(row.damage for row in rows if row.strength):
-        cells = [smallest.get((metric, embedder, damage), "–") for metric, embedder in shown]
+        cells = [smallest.get((metric, embedder, damage), "–") for metric, embedder in columns]
         lines.append(f"| {damage.replace('_', ' ')} | {' | '.join(cells)} |")
     return lines
 
