@@ -18,7 +18,8 @@ from pathlib import Path
 
 from openended.harness.core import Generation
 from openended.harness.report import build_report
-from openended.harness.storage import Row, write_manifest, write_rows
+from openended.harness.storage.rows import Row, write_rows
+from openended.harness.storage.store import write_manifest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
