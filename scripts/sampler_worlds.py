@@ -23,12 +23,12 @@ from openended.harness.generation.denoising.decoders import (
     Mdlm,
     Remdm,
 )
-from openended.harness.generation.denoising.proposals import compute_proposal
 from openended.harness.generation.denoising.updates import (
     Transition,
     choose_most_confident,
     choose_one,
     compute_law,
+    compute_proposal,
     count_revealed,
 )
 

@@ -1,11 +1,11 @@
 from .base import (
+    TEMPERATURES as TEMPERATURES,
     Decoder as Decoder,
     Emit as Emit,
     GenerationRequest as GenerationRequest,
     Prompt as Prompt,
     QDecoder as QDecoder,
     SamplingDecoder as SamplingDecoder,
-    check_temperature as check_temperature,
 )
 from .descending_logits import build_descending_logits as build_descending_logits
 from .penalties import apply_penalties as apply_penalties, forbid_end as forbid_end

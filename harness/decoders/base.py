@@ -223,15 +223,6 @@ def _list_parameters(rule: Callable[..., Truncation]) -> list[str]:
     return list(inspect.signature(rule).parameters)[1:]
 
 
-def check_temperature(decoder: Decoder) -> None:
-    """Refuse a `temperature` whose scaled logits are equal or infinite in float32.
-
-    Raises:
-        SpecError: If it is not from 1e-6 to 1e6.
-    """
-    decoder.require(1e-6 <= getattr(decoder, "temperature") <= 1e6, "temperature", TEMPERATURES)  # noqa: B009
-
-
 @dataclass(frozen=True, kw_only=True)
 class SamplingDecoder(QDecoder):
     """A decoder that draws from Q."""

@@ -8,14 +8,13 @@ human text. No public code exists; the end token is never chosen, so that every 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import Advance, SpecError, register, row_uniforms
+from openended.harness.core import Advance, SpecError, decoder, ranged, row_uniforms
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
-from openended.harness.generation.token_loop import DecodingState
+from openended.harness.generation.token_loop import DecodingState, TokenChooser, decode_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,25 +22,18 @@ if TYPE_CHECKING:
     from openended.harness.core import CausalModel
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class Adversarial(Decoder):
     """Random tokens, then those that bring the running perplexity to the human value (Pillutla et al. 2021)."""
 
-    name: ClassVar[str] = "adversarial"
-    table_rank: ClassVar[int] = 50
-    stochastic: ClassVar[bool] = True
-    has_q: ClassVar[bool] = False
-    no_q_reason: ClassVar[str] = "adversarial decoding aims at a perplexity: it has no distribution over the next token"
+    name = "adversarial"
+    table_rank = 50
+    stochastic = True
+    has_q = False
+    no_q_reason = "adversarial decoding aims at a perplexity: it has no distribution over the next token"
 
-    random_share: float = 0.15  # Pillutla et al. 2021, section 4
-    human_ppl: float | None = None  # null: measured on the human side under the same model
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        self.require(0 <= self.random_share < 1, "random_share", "a number in [0, 1)")
-        is_valid = self.human_ppl is None or 1 < self.human_ppl < float("inf")
-        self.require(is_valid, "human_ppl", "null (measured) or a perplexity above 1")
+    random_share: float = ranged(0.15, "[0, 1)", "a number in [0, 1)")  # Pillutla et al. 2021, section 4
+    human_ppl: float | None = ranged(None, "(1, inf)", "null (measured) or a perplexity above 1")
 
     @property
     def needs_human_ppl(self) -> bool:
@@ -54,8 +46,6 @@ class Adversarial(Decoder):
 
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Decode texts; one forward pass a step, all tokens compared at once."""
-        from openended.harness.generation.token_loop import decode_rows
-
         if self.human_ppl is None:
             raise SpecError("decoder.adversarial.human_ppl: expected a perplexity; call resolve(human_ppl) first")
         random = int(np.ceil(self.random_share * request.max_new_tokens)) if self.random_share else 0
@@ -63,8 +53,8 @@ class Adversarial(Decoder):
         decode_rows([lm], request, emit, advance, _PerplexityChooser(lm, self.human_ppl, random, count, request.seed))
 
 
-class _PerplexityChooser:
-    """Random tokens and running losses of the rows; see `TokenChooser`."""
+class _PerplexityChooser(TokenChooser):
+    """Random tokens and running losses of the rows."""
 
     def __init__(self, lm: CausalModel, target: float, random: int, count: int, seed: int) -> None:
         import torch
@@ -74,7 +64,7 @@ class _PerplexityChooser:
         self._total = torch.zeros((count, 1), dtype=torch.float64, device=lm.device)
 
     def begin(self, slot: int, prompt: Prompt) -> None:
-        """See `TokenChooser`; the random tokens are uniform, end tokens left out."""
+        """Draw the random tokens, uniform over all tokens but end tokens."""
         import torch
 
         size = self._size - len(self._ends)
@@ -86,11 +76,10 @@ class _PerplexityChooser:
         self._total[slot] = 0.0
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """See `TokenChooser`."""
         self._drawn[target], self._total[target] = self._drawn[source], self._total[source]
 
     def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
-        """See `TokenChooser`; the token that brings exp(mean NLL) nearest to the target, ties: the lowest id."""
+        """Return the token that brings exp(mean NLL) nearest to the target; ties: the lowest id."""
         import torch
 
         nll = -torch.log_softmax(logits[0].double(), dim=-1)
@@ -108,8 +97,3 @@ class _PerplexityChooser:
             token[early] = self._drawn[early].gather(1, steps[early]).squeeze(1)
         self._total[: state.n] += nll.gather(1, token[:, None])
         return token
-
-    def log_prob(self, slot: int) -> float:
-        """See `TokenChooser`."""
-        del slot
-        return float("nan")

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from openended.harness.core import Advance, make_random_stream, register
-from openended.harness.decoders import Decoder, Emit, GenerationRequest, check_temperature
+from openended.harness.core import Advance, decoder, make_random_stream, ranged
+from openended.harness.decoders import TEMPERATURES, Decoder, Emit, GenerationRequest
 from openended.harness.generation.slots import BatchSlots
-from openended.harness.generation.stopping import find_end_tokens
+from openended.harness.generation.token_loop import build_generation, find_end_tokens, list_unfinished
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,30 +27,23 @@ if TYPE_CHECKING:
 LOW = -1.0e9
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class Beam(Decoder):
     """The best sequence that a search with num_beams hypotheses finds (Lowerre 1976; Sutskever et al. 2014)."""
 
-    name: ClassVar[str] = "beam"
-    table_rank: ClassVar[int] = 10
-    stochastic: ClassVar[bool] = False
-    has_q: ClassVar[bool] = False
-    no_q_reason: ClassVar[str] = "beam search chooses whole sequences: it has no distribution over the next token"
-    title_fields: ClassVar[tuple[str, ...]] = ("num_beams",)
+    name = "beam"
+    table_rank = 10
+    stochastic = False
+    has_q = False
+    no_q_reason = "beam search chooses whole sequences: it has no distribution over the next token"
+    title_fields = ("num_beams",)
 
-    num_beams: int = 4  # Pillutla et al. 2021, Table 11
-    length_penalty: float = 1.0  # transformers' default
+    num_beams: int = ranged(4, "[2, inf)", "an integer of at least 2; 1 is `greedy`")  # Pillutla et al. 2021, Table 11
+    length_penalty: float = ranged(1.0, "(-inf, inf)", "a finite number")  # transformers' default
     early_stopping: Literal[False, True, "never"] = False  # transformers' default
-    repetition_penalty: float = 1.0
-    no_repeat_ngram_size: int = 0  # Pillutla et al. 2021, Table 11: 4 in the variant without repeats
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        self.require(self.num_beams >= 2, "num_beams", "an integer of at least 2; 1 is `greedy`")
-        self.require(abs(self.length_penalty) < float("inf"), "length_penalty", "a finite number")
-        self.require(0 < self.repetition_penalty < float("inf"), "repetition_penalty", "a number above 0")
-        self.require(self.no_repeat_ngram_size >= 0, "no_repeat_ngram_size", "0 (off) or a positive integer")
+    repetition_penalty: float = ranged(1.0, "(0, inf)", "a number above 0")
+    # Pillutla et al. 2021, Table 11: 4 in the variant without repeats.
+    no_repeat_ngram_size: int = ranged(0, "[0, inf)", "0 (off) or a positive integer")
 
     def scores(self, log_probs: Tensor, least: int) -> Tensor:  # noqa: ARG002
         """Return the log-probabilities that hypotheses sum up, (n, V) after penalties; a cut leaves `least` tokens."""
@@ -64,27 +57,19 @@ class Beam(Decoder):
             _Search(lm, self, request, emit, advance).run()
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class BeamSample(Beam):
     """Beam search whose candidates are drawn without replacement in place of the best ones (transformers' rule)."""
 
-    name: ClassVar[str] = "beam_sample"
-    table_rank: ClassVar[int] = 20
-    version: ClassVar[int] = 2
-    stochastic: ClassVar[bool] = True
-    no_q_reason: ClassVar[str] = "beam sampling draws among sequences: it has no distribution over the next token"
+    name = "beam_sample"
+    table_rank = 20
+    version = 2
+    stochastic = True
+    no_q_reason = "beam sampling draws among sequences: it has no distribution over the next token"
 
-    temperature: float = 1.0
-    top_k: int = 0  # 0: off; no hidden top-k
-    top_p: float = 1.0  # 1: off
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        super().check()
-        check_temperature(self)
-        self.require(self.top_k >= 0, "top_k", "0 (off) or a positive integer")
-        self.require(0 < self.top_p <= 1, "top_p", "a number in (0, 1]")
+    temperature: float = ranged(1.0, "[1e-6, 1e6]", TEMPERATURES)
+    top_k: int = ranged(0, "[0, inf)", "0 (off) or a positive integer")  # no hidden top-k
+    top_p: float = ranged(1.0, "(0, 1]", "a number in (0, 1]")  # 1: off
 
     def scores(self, log_probs: Tensor, least: int) -> Tensor:
         """Apply temperature, then top-k, then top-p; removed tokens get minus infinity.
@@ -204,8 +189,7 @@ class _Search:
         past = self.history[:n, :, :longest].reshape(n * beams, longest)
         count = torch.from_numpy(lengths).to(past.device)
         log_probs = apply_penalties(spec, log_probs, past, count)
-        early = [i for i, step in enumerate(self.slots.new_tokens[:n].tolist()) if self.request.may_not_end(step)]
-        if early:
+        if early := list_unfinished(self.slots.new_tokens[:n], self.request):
             log_probs = forbid_end(log_probs, self.lm.eos_ids, self.slots.rows(early))
         return log_probs
 
@@ -264,8 +248,6 @@ class _Search:
 
     def _emit_finished(self, done: Sequence[int]) -> None:
         """Emit finished texts and free their slots."""
-        from openended.harness.generation.token_loop import build_generation
-
         generations, stops = [], set(self.lm.eos_ids)
         for i in done:
             ids = self._get_text(i).finished[0][1]

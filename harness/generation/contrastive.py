@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, SpecError, register
-from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt, forbid_end
+from openended.harness.core import I64, Advance, SpecError, decoder, ranged
+from openended.harness.decoders import Decoder, Emit, GenerationRequest, forbid_end
 from openended.harness.generation.slots import BatchSlots
-from openended.harness.generation.stopping import find_end_tokens
-from openended.harness.generation.token_loop import DecodingState, build_generation, decode_rows
+from openended.harness.generation.token_loop import (
+    DecodingState,
+    TokenChooser,
+    build_generation,
+    decode_rows,
+    find_end_tokens,
+    list_unfinished,
+)
 from openended.harness.models import ModelSpec, load_tokenizer
 
 if TYPE_CHECKING:
@@ -22,8 +28,7 @@ if TYPE_CHECKING:
     from openended.harness.core import CausalModel, ModelInfo
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class ContrastiveSearch(Decoder):
     """Of the k best tokens, the best by (1 - alpha) p - alpha · similarity to the text so far (Su et al. 2022).
 
@@ -31,20 +36,15 @@ class ContrastiveSearch(Decoder):
     included (Su et al. 2022, "A contrastive framework for neural text generation", equation 5).
     """
 
-    name: ClassVar[str] = "contrastive_search"
-    table_rank: ClassVar[int] = 30
-    stochastic: ClassVar[bool] = False
-    has_q: ClassVar[bool] = False
-    no_q_reason: ClassVar[str] = "contrastive search chooses by a score that is no probability"
-    title_fields: ClassVar[tuple[str, ...]] = ("k", "alpha")
+    name = "contrastive_search"
+    table_rank = 30
+    stochastic = False
+    has_q = False
+    no_q_reason = "contrastive search chooses by a score that is no probability"
+    title_fields = ("k", "alpha")
 
-    k: int = 5  # Su et al. 2022: 5 to 8
-    alpha: float = 0.6  # Su et al. 2022
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        self.require(self.k >= 1, "k", "an integer of at least 1")
-        self.require(0 <= self.alpha <= 1, "alpha", "a number in [0, 1]")
+    k: int = ranged(5, "[1, inf)", "an integer of at least 1")  # Su et al. 2022: 5 to 8
+    alpha: float = ranged(0.6, "[0, 1]", "a number in [0, 1]")  # Su et al. 2022
 
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Search texts."""
@@ -84,7 +84,7 @@ class _Search:
             if not n or self.hidden is None or self.seen is None:
                 return
             logits = run.logits(self.hidden[:n])
-            if early := [i for i, step in enumerate(slots.new_tokens[:n].tolist()) if self.request.may_not_end(step)]:
+            if early := list_unfinished(slots.new_tokens[:n], self.request):
                 logits = forbid_end(logits, self.lm.eos_ids, early)
             p, tokens = torch.softmax(logits, dim=-1).topk(self.k, dim=-1)
             states = run.extend(tokens.reshape(-1), slots.rows(range(n))).view(n, self.k, -1)
@@ -149,12 +149,7 @@ class _Search:
         self.slots.free(over)
 
 
-def _make_bundled_amateur() -> Mapping[str, Any]:
-    return {"path": "bundled:docs-s", "dtype": "float32"}
-
-
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class ContrastiveDecoding(Decoder):
     """The largest log p_expert - log p_amateur among tokens with p_expert >= alpha max p_expert (Li et al. 2023).
 
@@ -162,21 +157,20 @@ class ContrastiveDecoding(Decoder):
     searches with 5 beams).
     """
 
-    name: ClassVar[str] = "contrastive_decoding"
-    table_rank: ClassVar[int] = 40
-    stochastic: ClassVar[bool] = False
-    has_q: ClassVar[bool] = False
-    no_q_reason: ClassVar[str] = "contrastive decoding chooses by a difference of two models' scores, no probability"
+    name = "contrastive_decoding"
+    table_rank = 40
+    stochastic = False
+    has_q = False
+    no_q_reason = "contrastive decoding chooses by a difference of two models' scores, no probability"
 
-    amateur: Mapping[str, Any] = field(default_factory=_make_bundled_amateur)
+    amateur: Mapping[str, Any] = field(default_factory=lambda: {"path": "bundled:docs-s", "dtype": "float32"})
     """Options of a `ModelSpec`: a smaller model with the same tokenizer; the expert is the run's model."""
-    alpha: float = 0.1  # Li et al. 2023
-    amateur_temperature: float = 1.0  # Li et al. 2023: 0.5 for GPT-2, 1 for OPT
+    alpha: float = ranged(0.1, "(0, 1]", "a number in (0, 1]")  # Li et al. 2023
+    # Li et al. 2023: 0.5 for GPT-2, 1 for OPT.
+    amateur_temperature: float = ranged(1.0, "(0, inf)", "a number above 0")
 
     def check(self) -> None:
-        """Refuse options out of range and an amateur that is no model."""
-        self.require(0 < self.alpha <= 1, "alpha", "a number in (0, 1]")
-        self.require(0 < self.amateur_temperature < float("inf"), "amateur_temperature", "a number above 0")
+        """Refuse an amateur that is no model."""
         self.amateur_spec()
 
     @property
@@ -209,11 +203,6 @@ class ContrastiveDecoding(Decoder):
 
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Decode texts."""
-        chooser = _DifferenceChooser(lm, self.alpha, self.amateur_temperature)
-        decode_rows([lm, self._get_amateur(lm, request)], request, emit, advance, chooser)
-
-    def _get_amateur(self, lm: CausalModel, request: GenerationRequest) -> CausalModel:
-        """Return the loaded amateur of the request."""
         if "amateur" not in request.companions:
             raise SpecError(f"decoder.{self.name} needs its amateur loaded; give generate its companions")
         amateur = request.companions["amateur"]
@@ -222,36 +211,21 @@ class ContrastiveDecoding(Decoder):
                 f"decoder.{self.name}.amateur: {amateur.spec.title} has {amateur.vocab_size} logits, the expert "
                 f"{lm.vocab_size}; both need as many"
             )
-        return amateur
+        chooser = _DifferenceChooser(lm, self.alpha, self.amateur_temperature)
+        decode_rows([lm, amateur], request, emit, advance, chooser)
 
 
-@dataclass(frozen=True, slots=True)
-class _DifferenceChooser:
-    """See `TokenChooser`; nothing is remembered."""
-
-    lm: CausalModel
-    alpha: float
-    temperature: float
-
-    def begin(self, slot: int, prompt: Prompt) -> None:
-        """See `TokenChooser`."""
-
-    def move(self, source: list[int], target: list[int]) -> None:
-        """See `TokenChooser`."""
+class _DifferenceChooser(TokenChooser):
+    def __init__(self, lm: CausalModel, alpha: float, temperature: float) -> None:
+        self._eos_ids, self._alpha, self._temperature = lm.eos_ids, alpha, temperature
 
     def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
-        """See `TokenChooser`."""
         import torch
 
         strong, weak = logits
         if early := state.may_not_end():
-            strong = forbid_end(strong, self.lm.eos_ids, early)
+            strong = forbid_end(strong, self._eos_ids, early)
         expert = torch.log_softmax(strong, dim=-1)
-        other = torch.log_softmax(weak / self.temperature, dim=-1)
-        low = expert < expert.amax(-1, keepdim=True) + math.log(self.alpha)
+        other = torch.log_softmax(weak / self._temperature, dim=-1)
+        low = expert < expert.amax(-1, keepdim=True) + math.log(self._alpha)
         return (expert - other).masked_fill_(low, float("-inf")).argmax(-1)
-
-    def log_prob(self, slot: int) -> float:
-        """See `TokenChooser`."""
-        del slot
-        return math.nan

@@ -9,7 +9,7 @@ import numpy as np
 
 from openended.harness.core import Advance, row_uniforms
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
-from openended.harness.generation.token_loop import DecodingState, decode_rows
+from openended.harness.generation.token_loop import DecodingState, TokenChooser, decode_rows, find_end_tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from openended.harness.core import CausalModel
 
 
-class _QChooser:
-    """Uniforms, log-probabilities and states of the rows; see `TokenChooser`."""
+class _QChooser(TokenChooser):
+    """Uniforms, log-probabilities and states of the rows."""
 
     def __init__(self, lm: CausalModel, decoder: QDecoder, request: GenerationRequest) -> None:
         import torch
@@ -34,7 +34,6 @@ class _QChooser:
         self._state = torch.zeros((count, len(first)), dtype=wide, device=device) if first else None
 
     def begin(self, slot: int, prompt: Prompt) -> None:
-        """See `TokenChooser`."""
         import torch
 
         self._log_prob[slot] = 0.0
@@ -45,13 +44,11 @@ class _QChooser:
             self._state[slot] = self._first
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """See `TokenChooser`."""
         for tensor in (self._uniforms, self._log_prob, self._state):
             if tensor is not None:
                 tensor[target] = tensor[source]
 
     def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
-        """See `TokenChooser`."""
         import torch
 
         scores, n = logits[0], state.n
@@ -69,7 +66,6 @@ class _QChooser:
         return token
 
     def log_prob(self, slot: int) -> float:
-        """See `TokenChooser`."""
         return float(self._log_prob[slot])
 
 
@@ -102,7 +98,6 @@ def draw_next_tokens(
     import torch
 
     from openended.harness.decoders import apply_penalties, draw_tokens, forbid_end
-    from openended.harness.generation.stopping import find_end_tokens
 
     if decoder.penalizes:
         logits = apply_penalties(decoder, logits, history, lengths.to(logits.device))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from openended.harness.core import Advance, Generation, SpecError, shorten_error
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
-from openended.harness.generation.denoise import denoise_texts
 from openended.harness.generation.denoising.decoders import DenoisingDecoder
+from openended.harness.generation.denoising.denoise import denoise_texts
 from openended.harness.generation.draw_from_q import sample_texts
 from openended.harness.models import free_memory, is_out_of_memory
 
@@ -46,22 +45,16 @@ def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, adva
     prompts = [replace(p, token_ids=(*lm.bos_prefix(p.token_ids), *p.token_ids)) for p in request.prompts]
     longest = max((len(p.token_ids) for p in prompts), default=0)
     decoder.check_context_length(lm.context_length, request.max_new_tokens, longest)
-    _run_or_halve(lm, replace(request, prompts=prompts), emit, advance or (lambda _: None))
+    advance = advance or (lambda _: None)
+    done: set[tuple[str, int]] = set()
 
+    def note(rows: list[Generation]) -> None:
+        done.update((g.example_id, g.sample) for g in rows)
+        emit(rows)
 
-def _emit(emit: Emit, done: set[tuple[str, int]], rows: list[Generation]) -> None:
-    """Pass rows on and note them."""
-    done.update((g.example_id, g.sample) for g in rows)
-    emit(rows)
-
-
-def _run_or_halve(lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
-    """Run all prompts; when memory runs out, restart the unfinished ones with half the batch size."""
-    decoder = request.decoder
+    request = replace(request, prompts=prompts)
     while request.prompts:
-        done: set[tuple[str, int]] = set()
         size = min(request.batch_size, len(request.prompts))
-        note = partial(_emit, emit, done)
         try:
             if isinstance(decoder, QDecoder):
                 sample_texts(lm, decoder, request, note, advance)
@@ -69,12 +62,11 @@ def _run_or_halve(lm: CausalModel, request: GenerationRequest, emit: Emit, advan
                 denoise_texts(lm, decoder, request, note, advance)
             else:
                 decoder.run(lm, request, note, advance)
+            return
         except (RuntimeError, MemoryError) as err:
             if size == 1 or not is_out_of_memory(err):
                 raise
             message = shorten_error(err)
-        else:
-            return
         free_memory()
         left = [p for p in request.prompts if (p.example_id, p.sample) not in done]
         request = replace(request, prompts=left, batch_size=max(size // 2, 1))

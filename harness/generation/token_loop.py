@@ -6,7 +6,7 @@ Each step runs the model, chooses one token per row, emits finished texts and fi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,7 +14,6 @@ import numpy as np
 from openended.harness.core import I64, Advance, Generation, Stop
 from openended.harness.decoders import Emit, GenerationRequest, Prompt
 from openended.harness.generation.slots import BatchSlots
-from openended.harness.generation.stopping import find_end_tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,24 +21,22 @@ if TYPE_CHECKING:
     from openended.harness.core import CausalModel
 
 
-class TokenChooser(Protocol):
-    """Chooses the next tokens for a decoder, and keeps the decoder's state of each slot."""
+class TokenChooser:
+    """Chooses the next tokens for a decoder, and keeps the decoder's state of each slot; this one has no state."""
 
     def begin(self, slot: int, prompt: Prompt) -> None:
         """Reset the state of a slot for a new text."""
-        ...
 
     def move(self, source: list[int], target: list[int]) -> None:
         """Move the state of texts that changed their slots."""
-        ...
 
     def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
         """Return the next tokens (n,) of the slots in use from the logits (n, V) of each model; may overwrite them."""
-        ...
+        raise NotImplementedError
 
-    def log_prob(self, slot: int) -> float:
+    def log_prob(self, slot: int) -> float:  # noqa: ARG002 - most decoders have none
         """Return the natural log of the text's probability; NaN where there is none."""
-        ...
+        return math.nan
 
 
 class DecodingState:
@@ -71,9 +68,7 @@ class DecodingState:
 
     def may_not_end(self) -> list[int]:
         """Return the slots whose next token must not be the end of text."""
-        if not self._request.min_new_tokens:
-            return []
-        return [i for i, step in enumerate(self.steps.tolist()) if self._request.may_not_end(step)]
+        return list_unfinished(self.steps, self._request)
 
 
 def decode_rows(
@@ -89,7 +84,16 @@ def decode_rows(
         state = DecodingState(slots, request, lm.device)
         last = torch.zeros(slots.count, dtype=torch.int64, device=lm.device)
         while True:
-            _refill_slots(slots, state, chooser, last)
+            changes = slots.refill()
+            if changes.source:
+                chooser.move(changes.source, changes.target)
+                for rows in (state.history, state.starts, last):
+                    rows[changes.target] = rows[changes.source]
+            for slot in changes.fresh:
+                ids = slots.ids(slots.prompt(slot))
+                state.history[slot, : len(ids)] = torch.tensor(ids, device=lm.device)
+                state.starts[slot] = len(ids)
+                chooser.begin(slot, slots.prompt(slot))
             n = len(slots)
             if not n:
                 return
@@ -101,49 +105,34 @@ def decode_rows(
             last[:n] = token
             advance(n)
             ended = find_end_tokens(lm.eos_ids, token).tolist() if stops else [False] * n
-            over = [i for i, step in enumerate(state.steps.tolist()) if ended[i] or step == request.max_new_tokens]
+            generations, over = [], []
+            for slot, step in enumerate(state.steps.tolist()):
+                if ended[slot] or step == request.max_new_tokens:
+                    first = int(state.starts[slot])
+                    ids_of = state.history[slot, first : first + step - ended[slot]].tolist()
+                    log_prob = chooser.log_prob(slot)
+                    generations.append(
+                        build_generation(lm, slots.prompt(slot), ids_of, ended=ended[slot], log_prob=log_prob)
+                    )
+                    over.append(slot)
             if over:
-                _emit_finished(lm, emit, slots, state, chooser, over, ended)
+                emit(generations)
+                slots.free(over)
 
 
-def _refill_slots(slots: BatchSlots, state: DecodingState, chooser: TokenChooser, last: Tensor) -> None:
-    """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
+def find_end_tokens(eos_ids: Iterable[int], tokens: Tensor) -> Tensor:
+    """Return a mask, true where a token ends its text; any shape."""
     import torch
 
-    changes = slots.refill()
-    if changes.source:
-        chooser.move(changes.source, changes.target)
-        state.history[changes.target] = state.history[changes.source]
-        state.starts[changes.target] = state.starts[changes.source]
-        last[changes.target] = last[changes.source]
-    for slot in changes.fresh:
-        prompt = slots.prompt(slot)
-        ids = slots.ids(prompt)
-        state.history[slot, : len(ids)] = torch.tensor(ids, device=state.history.device)
-        state.starts[slot] = len(ids)
-        chooser.begin(slot, prompt)
+    is_end = torch.zeros_like(tokens, dtype=torch.bool)
+    for eos_id in eos_ids:
+        is_end |= tokens == eos_id
+    return is_end
 
 
-def _emit_finished(
-    lm: CausalModel,
-    emit: Emit,
-    slots: BatchSlots,
-    state: DecodingState,
-    chooser: TokenChooser,
-    over: list[int],
-    ended: list[bool],
-) -> None:
-    """Emit finished texts and free their slots."""
-    generations = []
-    for slot in over:
-        first = int(state.starts[slot])
-        end = first + int(slots.new_tokens[slot]) - ended[slot]
-        ids = state.history[slot, first:end].tolist()
-        generations.append(
-            build_generation(lm, slots.prompt(slot), ids, ended=ended[slot], log_prob=chooser.log_prob(slot))
-        )
-    emit(generations)
-    slots.free(over)
+def list_unfinished(steps: I64, request: GenerationRequest) -> list[int]:
+    """Return the slots, by their tokens so far, that are shorter than `min_new_tokens`."""
+    return [i for i, step in enumerate(steps.tolist()) if request.may_not_end(step)] if request.min_new_tokens else []
 
 
 class ContinuationDecoder(Protocol):

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from openended.harness.core import SpecError, register
+from openended.harness.core import SpecError, decoder, ranged
 from openended.harness.decoders import Decoder
-from openended.harness.generation.denoising.proposals import NucleusRule
 from openended.harness.generation.denoising.updates import (
     Mode,
+    NucleusRule,
     Schedule,
     Strategy,
     Transition,
@@ -33,27 +33,20 @@ Precision = Literal["float64", "float32"]
 class DenoisingDecoder(Decoder):
     """Base of the samplers: how tokens are drawn from what the denoiser proposes."""
 
-    stochastic: ClassVar[bool] = True
-    has_q: ClassVar[bool] = False
-    no_q_reason: ClassVar[str] = "a denoiser fills positions in any order: it has no distribution over the next token"
-    denoises: ClassVar[bool] = True
+    stochastic = True
+    has_q = False
+    no_q_reason = "a denoiser fills positions in any order: it has no distribution over the next token"
+    denoises = True
     noise: ClassVar[Noise] = "mask"
-    lowest_temperature: ClassVar[float] = 1e-6
 
-    temperature: float = 1.0
+    temperature: float = ranged(1.0, "[1e-6, 1e6]", "a number from 1e-06 to 1e6")
     """Logits are divided by it."""
-    nucleus_p: float = 1.0
+    nucleus_p: float = ranged(1.0, "(0, 1]", "a number in (0, 1]")
     """Mass of the tokens that are kept; 1: all."""
     nucleus_rule: NucleusRule = "reach"
     """Keep tokens until the mass reaches p, or, one fewer, while it is below."""
     precision: Precision = "float64"
     """Of the draws."""
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        low = self.lowest_temperature
-        self.require(low <= self.temperature <= 1e6, "temperature", f"a number from {low:g} to 1e6")
-        self.require(0 < self.nucleus_p <= 1, "nucleus_p", "a number in (0, 1]")
 
     def check_context_length(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
         """Refuse, before a model loads, lengths that the model cannot hold; no start token is needed.
@@ -79,20 +72,14 @@ class DenoisingDecoder(Decoder):
 class DiffusionDecoder(DenoisingDecoder):
     """A sampler that goes from t = 1 to t = 0 in equal steps; in each, positions change independently."""
 
-    title_fields: ClassVar[tuple[str, ...]] = ("steps",)
+    title_fields = ("steps",)
 
-    steps: int = 1000
+    steps: int = ranged(1000, "[1, inf)", "1 or more")
     """Steps from noise to text."""
     schedule: Schedule = "linear"
     """How the share of noise falls with time."""
 
-    def check(self) -> None:
-        """Refuse options out of range."""
-        super().check()
-        self.require(self.steps >= 1, "steps", "1 or more")
-
     def count_steps(self, length: int) -> int:
-        """Return the number of steps."""
         del length
         return self.steps
 
@@ -111,43 +98,37 @@ class DiffusionDecoder(DenoisingDecoder):
         raise TypeError(f"{type(self).__name__} has no rule for step {step} of {masked.shape} and {confidence.shape}")
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class Mdlm(DiffusionDecoder):
     """Ancestral sampling of masked diffusion: a revealed token stays (Sahoo et al. 2024)."""
 
-    name: ClassVar[str] = "mdlm"
-    table_rank: ClassVar[int] = 200
+    name = "mdlm"
+    table_rank = 200
 
     cached: bool = False
     """Use the denoiser's output again while no token has changed; for models without a time input."""
 
     def transition_masked(self, step: int, masked: Tensor, confidence: Tensor) -> Transition:
-        """See `updates.update_masked`."""
         del confidence
         return update_masked(masked, *self.alphas(step))
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class Remdm(DiffusionDecoder):
     """Masked diffusion whose tokens may be masked again (Wang et al. 2025)."""
 
-    name: ClassVar[str] = "remdm"
-    table_rank: ClassVar[int] = 210
-    title_fields: ClassVar[tuple[str, ...]] = ("strategy", "steps")
+    name = "remdm"
+    table_rank = 210
+    title_fields = ("strategy", "steps")
 
     nucleus_p: float = 0.9  # Wang et al. 2025
     nucleus_rule: NucleusRule = "below"  # their code
     strategy: Strategy = "cap"
     """How the probability of remasking is chosen."""
-    eta: float = 0.02  # their scripts
+    eta: float = ranged(0.02, "[0, 1]", "a number in [0, 1]")  # their scripts
     """Strength of remasking, for cap, rescale and loop."""
 
     def check(self) -> None:
-        """Refuse options out of range."""
-        super().check()
-        self.require(0 <= self.eta <= 1, "eta", "a number in [0, 1]")
         plain = self.strategy != "loop" or self.schedule == "linear"
         self.require(plain, "schedule", "linear with strategy=loop, which has a schedule of its own")
 
@@ -156,25 +137,23 @@ class Remdm(DiffusionDecoder):
         return compute_loop_alpha(t) if self.strategy == "loop" else super().compute_alpha(t)
 
     def transition_masked(self, step: int, masked: Tensor, confidence: Tensor) -> Transition:
-        """See `updates.compute_remasking`."""
         before, after = self.alphas(step)
         t = 1 - step / self.steps
         remasking = compute_remasking(self.strategy, t, before, after, self.eta, confidence)
         return update_masked(masked, before, after, remasking)
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class Duo(DiffusionDecoder):
     """Uniform-state diffusion: tokens are replaced, never masked (Sahoo et al. 2025; Deschenaux et al. 2026)."""
 
-    name: ClassVar[str] = "duo"
-    table_rank: ClassVar[int] = 220
-    noise: ClassVar[Noise] = "uniform"
+    name = "duo"
+    table_rank = 220
+    noise = "uniform"
 
     mode: Mode = "posterior"
     """Posterior alone, or mixed with the forward process (predictor-corrector)."""
-    eta: float = 0.05  # their scripts
+    eta: float = ranged(0.05, "[0, 1]", "a number in [0, 1]")  # their scripts
     """Weight of the posterior for constant; ReMDM's strength for cap, rescale and remdm."""
     first: float = 1.0
     """The mixture is used for times up to this one; the posterior before."""
@@ -182,9 +161,6 @@ class Duo(DiffusionDecoder):
     """The mixture is used for times above this one; the posterior after."""
 
     def check(self) -> None:
-        """Refuse options out of range."""
-        super().check()
-        self.require(0 <= self.eta <= 1, "eta", "a number in [0, 1]")
         self.require(0 <= self.last <= self.first <= 1, "first", "a time from duo.last to 1")
 
     def transition_uniform(self, step: int, present_prob: Tensor, vocab_size: int) -> Transition:
@@ -195,43 +171,35 @@ class Duo(DiffusionDecoder):
         return update_uniform(present_prob, vocab_size, before, after, kappa)
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class FirstHitting(DenoisingDecoder):
     """Masked diffusion without time steps: one masked position after another, chosen at random (Zheng et al. 2024)."""
 
-    name: ClassVar[str] = "first_hitting"
-    table_rank: ClassVar[int] = 230
+    name = "first_hitting"
+    table_rank = 230
 
     def count_steps(self, length: int) -> int:
         """Return the number of steps: one a token."""
         return length
 
 
-@register("decoder")
-@dataclass(frozen=True, kw_only=True)
+@decoder
 class Llada(DenoisingDecoder):
     """Block by block from the left, the most confident tokens first (Nie et al. 2025)."""
 
-    name: ClassVar[str] = "llada"
-    table_rank: ClassVar[int] = 240
-    title_fields: ClassVar[tuple[str, ...]] = ("steps", "remasking")
-    lowest_temperature: ClassVar[float] = 0.0
+    name = "llada"
+    table_rank = 240
+    title_fields = ("steps", "remasking")
 
-    temperature: float = 0.0  # their default: the best token
+    # Their default: the best token.
+    temperature: float = ranged(0.0, "[0, 1e6]", "a number from 0 to 1e6")
     """0: the best token; else logits are divided by it."""
-    steps: int = 128
+    steps: int = ranged(128, "[1, inf)", "1 or more")
     """Steps of the whole text, shared by its blocks."""
-    block_length: int = 128
+    block_length: int = ranged(128, "[1, inf)", "1 or more")
     """Tokens of a block; a longer one than the text is the text."""
     remasking: Literal["low_confidence", "random"] = "low_confidence"
     """Which tokens stay masked in a step."""
-
-    def check(self) -> None:
-        """Refuse options out of range."""
-        super().check()
-        self.require(self.steps >= 1, "steps", "1 or more")
-        self.require(self.block_length >= 1, "block_length", "1 or more")
 
     def check_context_length(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
         """Refuse lengths that the model cannot hold, and steps that do not divide among the blocks."""
@@ -244,6 +212,5 @@ class Llada(DenoisingDecoder):
         return math.ceil(length / self.block_length)
 
     def count_steps(self, length: int) -> int:
-        """Return the number of steps."""
         del length
         return self.steps

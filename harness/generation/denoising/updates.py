@@ -1,4 +1,4 @@
-"""Update rules of samplers: with which probability a position changes in a step from time t to time s < t.
+"""Update rules of samplers, and draws from what the denoiser proposes.
 
 `alpha_t` is the share of tokens that are not noise at time t: 0 at t = 1, and 1 at t = 0. The rules are functions of
 plain numbers and tensors. The samplers draw by them, and docs/denoisers.md's exact laws are computed with them.
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 Schedule = Literal["linear", "cosine", "cosine_squared"]
 Strategy = Literal["cap", "rescale", "conf", "forward_backward", "loop"]
+NucleusRule = Literal["reach", "below"]
 Mode = Literal["posterior", "pc", "constant", "cap", "rescale", "remdm"]
 
+_TINY = 1e-10  # in the float32 draws of Sahoo et al. 2024
 LOOP_ON, LOOP_OFF, LOOP_ALPHA = 0.55, 0.05, 0.9  # Wang et al. 2025
 
 
@@ -134,3 +136,41 @@ def choose_one(masked: Tensor, uniform: Tensor) -> Tensor:
     """Return which position of each row the first-hitting sampler reveals: a masked one, all equally likely."""
     index = (uniform * masked.sum(dim=-1)).long()
     return masked & (masked.cumsum(dim=-1) - 1 == index[:, None])
+
+
+def compute_proposal(logits: Tensor, temperature: float = 1.0, p: float = 1.0, rule: NucleusRule = "reach") -> Tensor:
+    """Return the distribution that tokens are drawn from."""
+    import torch
+
+    logits = logits.double()
+    if temperature == 0:
+        return torch.nn.functional.one_hot(logits.argmax(dim=-1), logits.shape[-1]).double()
+    probs = (logits / temperature).softmax(dim=-1)
+    if p >= 1:
+        return probs
+    ranked, order = probs.sort(dim=-1, descending=True, stable=True)
+    mass = ranked.cumsum(dim=-1)
+    selected = mass - ranked < p if rule == "reach" else mass <= p
+    selected[..., 0] = True
+    ranked = ranked * selected
+    return torch.zeros_like(probs).scatter(-1, order, ranked / ranked.sum(dim=-1, keepdim=True))
+
+
+def draw_by_inversion(probs: Tensor, uniform: Tensor) -> Tensor:
+    """Draw one token of each row, in float64, by inverting the cumulative distribution."""
+    import torch
+
+    cumulative = probs.cumsum(dim=-1)
+    total = cumulative[:, -1]
+    target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulative, target[:, None], right=True).squeeze(1)
+
+
+def draw_in_float32(probs: Tensor, uniforms: Tensor) -> Tensor:
+    """Draw one token of each row as the first codes for diffusion models do: by the Gumbel trick in float32.
+
+    A float32 uniform has 24 bits, so that rare tokens win less often than they should: the temperature is lower than
+    it is said to be.
+    """
+    noise = _TINY - (uniforms + _TINY).log()
+    return (probs.float() / noise).argmax(dim=-1)

@@ -4,16 +4,17 @@ On CPU in float32 a row's result does not depend on the other rows, bit for bit,
 Every matrix product sees the tokens of all rows as one tall matrix and runs on 4, 8, … 64 of them at a time: the BLAS
 then treats every row alike, by whichever of its kernels the processor gets (some treat 1 to 3 rows, or the rows beyond
 a multiple of 4, in another way), and what is missing to a multiple of 4 is filled up. Above 64 some split long sums:
-more rows go together only where a trial on this machine gave the same bits (see `products`). Attention alone sees
+more rows go together only where a trial on this machine gave the same bits (see `RowSplitter`). Attention alone sees
 lengths; it runs on rows of one length at a time, without padding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from openended.harness.core import I64
+import numpy as np
+
 from openended.harness.models import check_logits, rescale_logits
 
 if TYPE_CHECKING:
@@ -24,34 +25,58 @@ if TYPE_CHECKING:
 
 TILE = 4
 """Rows are filled up to a multiple of it on CPU."""
+FLOOR = 16
+"""Tokens that models of transformers run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
 PREFILL = {"cpu": 1024}
 """Prompt tokens of one pass, if there is more than one prompt: what a layer makes of them stays in a CPU's cache."""
 PREFILL_ELSEWHERE = 16384
 
 
-class CacheRunner(Protocol):
+class CacheRunner:
     """A model with a cache for a fixed number of rows and positions."""
 
-    ragged: bool
+    ragged = True
     """True where rows may have different lengths; else all rows are started together, with prompts of one length."""
-    lengths: I64
-    """Positions that each row holds, shape (rows,)."""
+
+    def __init__(self, lm: CausalModel, rows: int) -> None:
+        self._lm, self._device = lm, lm.device
+        self._steady = lm.device.type == "cpu"
+        self.lengths = np.zeros(rows, dtype=np.int64)
+        """Positions that each row holds."""
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """Run prompts of at least one token in rows; earlier content of the rows is discarded."""
-        ...
+        """Run prompts of at least one token in rows; earlier content of the rows is discarded.
+
+        Returns:
+            The last hidden states of all positions of each prompt, (t, d) each; without `every` perhaps of the last
+            position alone, (1, d).
+        """
+        raise NotImplementedError
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
         """Run one token more, ids (n,), in each of the rows, which ascend; returns hidden states (n, d)."""
-        ...
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Logits (…, V), float32, of hidden states (…, d)."""
-        ...
+        raise NotImplementedError
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         """Copy rows `source` to rows `target`, up to `length` positions; they already agree before `since`."""
-        ...
+        raise NotImplementedError
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return logits (…, V), float32, of hidden states (…, d), by the model's own output layer."""
+        import torch
+
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        size, model = len(flat), self._lm.model
+        missing = self._round_up_count(size) - size
+        if missing:
+            flat = torch.cat([flat, flat[:1].expand(missing, -1)])
+        with torch.inference_mode():
+            logits = rescale_logits(model.config, model.get_output_embeddings()(flat)[:size].float())
+        return check_logits(logits, self._lm).view(*hidden.shape[:-1], logits.shape[-1])
+
+    def _round_up_count(self, count: int) -> int:
+        """Return the number of tokens or rows to run for a requested number."""
+        return max(round_up_to_tiles(count, TILE), FLOOR) if self._steady else count
 
 
 def round_up_to_tiles(rows: int, tile: int) -> int:
@@ -72,17 +97,3 @@ def split_prompts(prompts: Sequence[Sequence[int]], device: str) -> Iterator[lis
         size += len(prompts[i])
     if part:
         yield part
-
-
-def compute_logits(lm: CausalModel, head: Any, hidden: Tensor, full: Callable[[int], int]) -> Tensor:  # noqa: ANN401
-    """Return logits (…, V), float32, of hidden states (…, d) by a model's own output layer."""
-    import torch
-
-    flat = hidden.reshape(-1, hidden.shape[-1])
-    size = len(flat)
-    missing = full(size) - size
-    if missing:
-        flat = torch.cat([flat, flat[:1].expand(missing, -1)])
-    with torch.inference_mode():
-        logits = rescale_logits(lm.model.config, head(flat)[:size].float())
-    return check_logits(logits, lm).view(*hidden.shape[:-1], logits.shape[-1])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.generation.kv_cache.base import TILE, compute_logits, round_up_to_tiles, split_prompts
+from openended.harness.generation.kv_cache.base import FLOOR, TILE, CacheRunner, split_prompts
 from openended.harness.generation.kv_cache.batches import ForwardPass, plan_prompt_pass, plan_step_pass
 from openended.harness.generation.kv_cache.buffers import KeyValues
 from openended.harness.models import get_body
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from openended.harness.core import CausalModel
 
-FLOOR = 16
-"""Tokens that such a model is run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
 NAME = "openended_rows"
 """Name of our attention and our experts in transformers' registries."""
 _GROUPED = "grouped_mm"
@@ -50,61 +48,57 @@ def takes_ragged_rows(model: Any) -> bool:  # noqa: ANN401 - a transformers mode
     )
 
 
-class GeneralRunner:
-    """See `CacheRunner`."""
+class KeyValueRunner(CacheRunner):
+    """Base of the runners whose rows have keys and values of their own, of any lengths."""
 
-    ragged = True
-
-    def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
-        self._lm = lm
-        self._model, self._body, self._head = lm.model, get_body(lm.model), lm.model.get_output_embeddings()
-        self._device = lm.device
-        self._steady = lm.device.type == "cpu"
-        self.lengths = np.zeros(rows, dtype=np.int64)
-        layers = lm.model.config.get_text_config(decoder=True).num_hidden_layers
-        self.keys = KeyValues(layers, rows, length, padded=not self._steady, once=once)
-
-    def _round_up_count(self, rows: int) -> int:
-        """Return the number of tokens to run for a number of requested tokens."""
-        return max(round_up_to_tiles(rows, TILE), FLOOR) if self._steady else rows
+    def __init__(self, lm: CausalModel, keys: KeyValues) -> None:
+        super().__init__(lm, keys.shape[0])
+        self.keys = keys
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """See `CacheRunner`."""
         import torch
 
-        del every
         states: dict[int, Tensor] = {}
         for part in split_prompts(prompts, self._device.type):
-            size = self._round_up_count(sum(len(prompts[i]) for i in part))
-            batch = plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], size, self._device)
-            states.update(zip(part, torch.split(self._run(batch), [len(prompts[i]) for i in part]), strict=True))
+            sizes = [len(prompts[i]) for i in part]
+            full = self._round_up_count(sum(sizes))
+            batch = plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], full, self._device)
+            hidden = self._run(batch, every=every)
+            states.update(zip(part, torch.split(hidden, sizes if every else [1] * len(part)), strict=True))
         self.lengths[list(rows)] = [len(p) for p in prompts]
         return [states[i] for i in range(len(prompts))]
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        """See `CacheRunner`."""
         index = np.asarray(rows)
         hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], self._round_up_count(len(rows))))
         self.lengths[index] += 1
         return hidden
 
-    def _run(self, batch: ForwardPass) -> Tensor:
-        import torch
-
-        with torch.inference_mode(), _install_attention(self._model, self.keys, batch):
-            out = self._body(input_ids=batch.ids[None], position_ids=batch.positions[None], use_cache=False)
-        hidden: Tensor = out.last_hidden_state[0]
-        return hidden[: batch.size]
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """See `CacheRunner`."""
-        return compute_logits(self._lm, self._head, hidden, self._round_up_count)
-
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        """See `CacheRunner`."""
         if len(source):
             self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
             self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))
+
+    def _run(self, batch: ForwardPass, *, every: bool = True) -> Tensor:
+        """Return the last hidden states of a pass without its filling, (T, d), or of each last token, (rows, d)."""
+        raise NotImplementedError
+
+
+class GeneralRunner(KeyValueRunner):
+    """Runs any model of transformers with our attention."""
+
+    def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
+        layers = lm.model.config.get_text_config(decoder=True).num_hidden_layers
+        super().__init__(lm, KeyValues(layers, rows, length, padded=lm.device.type != "cpu", once=once))
+        self._body = get_body(lm.model)
+
+    def _run(self, batch: ForwardPass, *, every: bool = True) -> Tensor:
+        import torch
+
+        with torch.inference_mode(), _install_attention(self._lm.model, self.keys, batch):
+            out = self._body(input_ids=batch.ids[None], position_ids=batch.positions[None], use_cache=False)
+            hidden: Tensor = out.last_hidden_state[0]
+            return hidden[: batch.size] if every else hidden[batch.last(1).to(hidden.device)]
 
 
 @contextmanager

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
-from openended.harness.generation.kv_cache.base import TILE, round_up_to_tiles, split_prompts
-from openended.harness.generation.kv_cache.batches import ForwardPass, plan_prompt_pass, plan_step_pass
+from openended.harness.generation.kv_cache.base import TILE, round_up_to_tiles
+from openended.harness.generation.kv_cache.batches import ForwardPass
 from openended.harness.generation.kv_cache.buffers import KeyValues
-from openended.harness.generation.kv_cache.row_counts import RowSplitter
+from openended.harness.generation.kv_cache.general import KeyValueRunner
 from openended.harness.models import check_logits, has_many_devices
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from openended.harness.core import CausalModel
+
+
+SAFE = 64
+"""Up to this number of rows, in whole tiles, every tested BLAS sums each row in the same order."""
+LARGE = (256, 128)
+"""Sizes that are faster, tried before they are used: a BLAS may split long sums there."""
 
 
 def is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401 - a transformers model
@@ -34,45 +37,20 @@ def is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401 - a transformers model
     )
 
 
-class Gpt2Runner:
-    """See `CacheRunner`."""
-
-    ragged = True
+class Gpt2Runner(KeyValueRunner):
+    """Runs a plain GPT-2 by its weights."""
 
     def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
-        self._lm = lm
         self.weights = Gpt2Weights.get(lm.model)
-        self.lengths = np.zeros(rows, dtype=np.int64)
-        self._device = lm.device
-        self._steady = lm.device.type == "cpu" and not once
+        super().__init__(lm, KeyValues(self.weights.layers, rows, length, padded=lm.device.type != "cpu", once=once))
+        self._steady = self._steady and not once
         self._tile = TILE if self._steady else 1
         self._products = self.weights.products
-        self.keys = KeyValues(self.weights.layers, rows, length, padded=lm.device.type != "cpu", once=once)
 
-    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """See `CacheRunner`."""
-        import torch
-
-        states: dict[int, Tensor] = {}
-        for part in split_prompts(prompts, self._device.type):
-            size = sum(len(prompts[i]) for i in part)
-            batch = plan_prompt_pass(
-                [rows[i] for i in part], [prompts[i] for i in part], round_up_to_tiles(size, self._tile), self._device
-            )
-            parts = torch.split(self._run(batch, every=every), [len(prompts[i]) if every else 1 for i in part])
-            states.update(zip(part, parts, strict=True))
-        self.lengths[list(rows)] = [len(p) for p in prompts]
-        return [states[i] for i in range(len(prompts))]
-
-    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        """See `CacheRunner`."""
-        index = np.asarray(rows)
-        hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], round_up_to_tiles(len(rows), self._tile)))
-        self.lengths[index] += 1
-        return hidden
+    def _round_up_count(self, count: int) -> int:
+        return round_up_to_tiles(count, self._tile)
 
     def _run(self, batch: ForwardPass, *, every: bool = True) -> Tensor:
-        """Last hidden states of a pass without its filling, (T, d), or those of each row's last token, (rows, d)."""
         import torch
         import torch.nn.functional as nn
 
@@ -106,7 +84,6 @@ class Gpt2Runner:
         return output
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """See `CacheRunner`."""
         import torch
 
         head = self.weights.head
@@ -121,12 +98,6 @@ class Gpt2Runner:
             for part, out in zip(torch.split(rows, sizes), torch.split(scores, sizes), strict=True):
                 torch.mm(part, head, out=out)
         return check_logits(scores[: len(flat)].float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
-
-    def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        """See `CacheRunner`."""
-        if len(source):
-            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
-            self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
@@ -177,3 +148,36 @@ class Gpt2Weights:
 
 
 _WEIGHTS: WeakKeyDictionary[Any, Gpt2Weights] = WeakKeyDictionary()
+
+
+class RowSplitter:
+    """Sizes of the parts in which rows meet a weight matrix, so that a row's result does not depend on the others."""
+
+    def __init__(self) -> None:
+        self._large: dict[tuple[int, int, int], tuple[int, ...]] = {}
+
+    def parts(self, rows: int, weight: Tensor) -> list[int]:
+        """Sizes of parts of `rows` rows, a number of whole tiles."""
+        sizes: list[int] = []
+        if rows > SAFE:
+            for size in self._find_exact_sizes(weight):
+                sizes += [size] * (rows // size)
+                rows %= size
+        if rows:
+            each = round_up_to_tiles(-(-rows // -(-rows // SAFE)), TILE)  # nearly equal ones
+            sizes += [each] * (rows // each)
+            sizes += [rows % each] if rows % each else []
+        return sizes
+
+    def _find_exact_sizes(self, weight: Tensor) -> tuple[int, ...]:
+        """Large sizes that give the same bits as small ones, tried once for a shape and a number of threads."""
+        import torch
+
+        key = (*weight.shape, torch.get_num_threads())
+        if key not in self._large:
+            generator = torch.Generator().manual_seed(0)
+            rows = torch.randn(max(LARGE), weight.shape[0], generator=generator, dtype=weight.dtype)
+            want = torch.cat([torch.mm(part, weight) for part in torch.split(rows, SAFE)])
+            same = [torch.equal(torch.cat([torch.mm(p, weight) for p in torch.split(rows, n)]), want) for n in LARGE]
+            self._large[key] = tuple(n for n, is_same in zip(LARGE, same, strict=True) if is_same)
+        return self._large[key]

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from openended.harness.generation.kv_cache.base import TILE, compute_logits, round_up_to_tiles
-from openended.harness.generation.kv_cache.general import FLOOR
+from openended.harness.generation.kv_cache.base import CacheRunner
 from openended.harness.models import get_body
 
 if TYPE_CHECKING:
@@ -17,24 +14,17 @@ if TYPE_CHECKING:
     from openended.harness.core import CausalModel
 
 
-class SameLengthRunner:
-    """See `CacheRunner`; all rows have one length, and those in use are the first ones."""
+class SameLengthRunner(CacheRunner):
+    """All rows have one length, and those in use are the first ones."""
 
     ragged = False
 
     def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
-        self._lm, self._once, self._room = lm, once, length
-        self._model, self._body, self._head = lm.model, get_body(lm.model), lm.model.get_output_embeddings()
-        self._steady = lm.device.type == "cpu"
-        self.lengths = np.zeros(rows, dtype=np.int64)
+        super().__init__(lm, rows)
+        self._once, self._room, self._body = once, length, get_body(lm.model)
         self._cache: Any = None
 
-    def _round_up_count(self, rows: int) -> int:
-        """Return the number of rows to run for a number of requested rows."""
-        return max(round_up_to_tiles(rows, TILE), FLOOR) if self._steady else rows
-
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """See `CacheRunner`; the prompts that share a length go through together."""
         import torch
 
         del every
@@ -43,8 +33,8 @@ class SameLengthRunner:
             part = [i for i, p in enumerate(prompts) if len(p) == length]
             if not self._once:
                 full = self._round_up_count(len(self.lengths))
-                self._cache = make_fixed_cache(self._model.config, full, self._room)
-            ids = torch.tensor([tuple(prompts[i]) for i in part], dtype=torch.int64, device=self._lm.device)
+                self._cache = make_fixed_cache(self._lm.model.config, full, self._room)
+            ids = torch.tensor([tuple(prompts[i]) for i in part], dtype=torch.int64, device=self._device)
             states.update(zip(part, self._run(ids, 0).unbind(0), strict=True))
             for layer in self._list_layers():
                 layer.move([rows[i] for i in part], list(range(len(part))))
@@ -52,7 +42,6 @@ class SameLengthRunner:
         return [states[i] for i in range(len(prompts))]
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        """See `CacheRunner`."""
         hidden = self._run(ids[:, None], int(self.lengths[0]))[:, 0]
         self.lengths[: len(rows)] += 1
         return hidden
@@ -79,12 +68,7 @@ class SameLengthRunner:
         hidden: Tensor = out.last_hidden_state
         return hidden[:n]
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """See `CacheRunner`."""
-        return compute_logits(self._lm, self._head, hidden, self._round_up_count)
-
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        """See `CacheRunner`."""
         if len(source):
             self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
             for layer in self._list_layers():

@@ -12,10 +12,8 @@ import torch
 
 from openended.harness.core.errors import SpecError
 from openended.harness.decoders import GenerationRequest, Prompt
-from openended.harness.generation.denoise import denoise_texts
-from openended.harness.generation.denoising.canvas import Canvas
 from openended.harness.generation.denoising.decoders import DenoisingDecoder, Duo, FirstHitting, Llada, Mdlm, Remdm
-from openended.harness.generation.denoising.steps import STEPS
+from openended.harness.generation.denoising.denoise import STEPS, Canvas, denoise_texts
 from scripts.sampler_worlds import (
     SMALL,
     MarkovWorld,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from openended.harness.generation.stopping import find_end_tokens
+from openended.harness.generation.token_loop import find_end_tokens
 
 
 def test_every_end_token_of_the_model_ends_a_text_in_any_shape():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from openended.harness.generation.denoising.proposals import compute_proposal, draw_by_inversion, draw_in_float32
+from openended.harness.generation.denoising.updates import compute_proposal, draw_by_inversion, draw_in_float32
 from tests.oracles import denoising as slow
 
 LOGITS = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 9)) * 2).float()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from openended.harness.generation.kv_cache.no_cache import RereadRunner
+from openended.harness.generation.kv_cache.choose import RereadRunner
 from tests.harness.generation.models import gpt2, prompt_rows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from openended.harness.generation.kv_cache.row_counts import SAFE, RowSplitter
+from openended.harness.generation.kv_cache.gpt2 import SAFE, RowSplitter
 
 
 def test_parts_are_whole_tiles_and_give_one_result():

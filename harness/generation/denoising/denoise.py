@@ -1,0 +1,375 @@
+"""The loop of all samplers of diffusion models: batches of texts whose positions are filled step by step.
+
+A draw is keyed by (seed, example, sample, step, position): texts do not depend on the batch size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+
+from openended.harness.core import Advance, SpecError, make_random_stream
+from openended.harness.decoders import Emit, GenerationRequest, Prompt
+from openended.harness.generation.denoising.decoders import (
+    DenoisingDecoder,
+    DiffusionDecoder,
+    Duo,
+    FirstHitting,
+    Llada,
+    Mdlm,
+    Remdm,
+)
+from openended.harness.generation.denoising.updates import (
+    Transition,
+    choose_most_confident,
+    choose_one,
+    compute_law,
+    compute_proposal,
+    compute_time_input,
+    count_revealed,
+    draw_by_inversion,
+    draw_in_float32,
+)
+from openended.harness.generation.token_loop import build_generation
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+_LOGITS = 1 << 23  # numbers of float64 held at once: 64 MiB
+_LANE, _GUMBEL_LANE = "denoise", "denoise-gumbel"
+
+
+class Denoiser(Protocol):
+    """A model that proposes a token for every position from all others."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device of ids and logits."""
+        ...
+
+    @property
+    def vocab_size(self) -> int:
+        """Size of the logits."""
+        ...
+
+    @property
+    def mask_id(self) -> int:
+        """The mask token; -1 for models without one."""
+        ...
+
+    @property
+    def context_length(self) -> int | None:
+        """Number of positions; None if unlimited."""
+        ...
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """Ids of the end-of-text tokens."""
+        ...
+
+    @property
+    def block_size(self) -> int | None:
+        """Tokens of a block, if the model reads the blocks up to the present one alone."""
+        ...
+
+    def denoise(self, ids: Tensor, noise_level: float) -> Tensor:
+        """Return the logits (B, L, V) of token ids (B, L); `noise_level` is -log alpha."""
+        ...
+
+    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
+        """Return the text that `ids` add after `prompt`."""
+        ...
+
+
+class Canvas:
+    """The texts of a batch while they are filled; all have prompts and suffixes of equal lengths."""
+
+    def __init__(
+        self, lm: Denoiser, decoder: DenoisingDecoder, prompts: Sequence[Prompt], request: GenerationRequest
+    ) -> None:
+        import torch
+
+        self.lm, self.decoder, self._prompts, self._seed = lm, decoder, prompts, request.seed
+        self._min_length, length = request.min_new_tokens, request.max_new_tokens
+        self._first = len(prompts[0].token_ids)
+        rows = [[*p.token_ids, *[max(lm.mask_id, 0)] * length, *p.suffix_ids] for p in prompts]
+        self.ids = torch.tensor(rows, dtype=torch.int64, device=lm.device)
+        """All token ids, those of prompts and suffixes included."""
+        shape = (len(prompts), length)
+        self.confidence = torch.full(shape, -math.inf, dtype=torch.float64, device=lm.device)
+        """Probability that each token of the present block had when it was drawn; -inf where there is none."""
+        self.start, self.stop = 0, length
+        self._known: Tensor | None = None
+        if decoder.noise == "uniform":
+            _, uniforms = self.uniforms(-1)
+            self.tokens.copy_((uniforms[..., 0] * lm.vocab_size).long())
+
+    @property
+    def tokens(self) -> Tensor:
+        """The token ids that are filled, a view of `ids`."""
+        return self.ids[:, self._first : self._first + self.confidence.shape[1]]
+
+    @property
+    def masked_positions(self) -> Tensor:
+        """Mask of the masked positions in the present block; other positions are False."""
+        import torch
+
+        inside = torch.zeros_like(self.tokens, dtype=torch.bool)
+        inside[:, self.start : self.stop] = True
+        return inside & (self.tokens == self.lm.mask_id)
+
+    def open_block(self, start: int, stop: int) -> None:
+        """Fill these positions next; those before them are finished."""
+        self.start, self.stop = start, stop
+        self.confidence[:, :start] = -math.inf
+        self._known = None
+
+    def uniforms(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return numbers in [0, 1) of a step: one for each row (rows,), two for each position (rows, positions, 2)."""
+        import torch
+
+        count = 1 + 2 * self.confidence.shape[1]
+        streams = (make_random_stream(self._seed, _LANE, p.example_id, p.sample, step) for p in self._prompts)
+        values = torch.from_numpy(np.stack([stream.random(count) for stream in streams])).to(self.lm.device)
+        return values[:, 0], values[:, 1:].reshape(*self.confidence.shape, 2)
+
+    def gumbel_uniforms(self, step: int, where: Tensor) -> Tensor:
+        """Return float32 numbers in [0, 1), one for each token at each of the positions."""
+        import torch
+
+        values = np.empty((int(where.sum()), self.lm.vocab_size), dtype=np.float32)
+        for value, (row, position) in zip(values, where.nonzero().tolist(), strict=True):
+            p = self._prompts[row]
+            stream = make_random_stream(self._seed, _GUMBEL_LANE, p.example_id, p.sample, step, position)
+            value[:] = stream.random(self.lm.vocab_size, dtype=np.float32)
+        return torch.from_numpy(values).to(self.lm.device)
+
+    def read_logits(self, where: Tensor, noise_level: float) -> Tensor:
+        """Return the logits (n, V) at positions; the denoiser reads only the rows that have one."""
+        rows = where.any(dim=1)
+        end = None if self.lm.block_size is None else self._first + self.stop
+        if isinstance(self.decoder, Mdlm) and self.decoder.cached:
+            if self._known is None:
+                self._known = self.lm.denoise(self.ids[:, :end], noise_level)
+            logits = self._known[rows]
+        else:
+            logits = self.lm.denoise(self.ids[rows, :end], noise_level)
+        inside = logits[:, self._first : self._first + where.shape[1]]
+        selected = inside[where[rows][:, : inside.shape[1]]].clone()
+        if self.decoder.noise == "mask":
+            selected[:, self.lm.mask_id] = -math.inf
+        if self._min_length and self.lm.eos_ids:
+            too_early = where.nonzero()[:, 1] < self._min_length
+            for token in self.lm.eos_ids:
+                selected[too_early, token] = -math.inf
+        return selected
+
+    def propose(self, logits: Tensor) -> Tensor:
+        """Return the distributions that tokens are drawn from."""
+        d = self.decoder
+        return compute_proposal(logits, d.temperature, d.nucleus_p, d.nucleus_rule)
+
+    def write_tokens(self, where: Tensor, tokens: Tensor, probs: Tensor) -> None:
+        """Write tokens and their probabilities at positions."""
+        self.tokens[where] = tokens
+        self.confidence[where] = probs
+        self._known = None
+
+    def mask_again(self, where: Tensor) -> None:
+        """Mask positions."""
+        self.tokens[where] = self.lm.mask_id
+        self.confidence[where] = -math.inf
+
+
+def change_independently(canvas: Canvas, step: int, key: int) -> None:
+    """Do one step of a sampler with masks whose positions change independently."""
+    import torch
+
+    decoder = cast("DiffusionDecoder", canvas.decoder)
+    before, _ = decoder.alphas(step)
+    is_masked, (_, uniforms) = canvas.masked_positions, canvas.uniforms(key)
+    transition = decoder.transition_masked(step, is_masked, canvas.confidence)
+    is_exact = decoder.precision == "float64"
+    where = is_masked & (uniforms[..., 0] < transition.draw if is_exact else transition.draw > 0)
+    again = ~is_masked & (uniforms[..., 0] < transition.noise) & (canvas.confidence > -math.inf)
+    if bool(where.any()):
+        logits = canvas.read_logits(where, compute_time_input(before))
+        gumbel = None if is_exact else canvas.gumbel_uniforms(key, where)
+        tokens, probs = [], []
+        for part in _split(len(logits), canvas.lm.vocab_size):
+            proposal = canvas.propose(logits[part])
+            if gumbel is None:
+                token = draw_by_inversion(proposal, uniforms[where][part][:, 1])
+            else:
+                stay = torch.full((len(proposal),), canvas.lm.mask_id, device=proposal.device)
+                draw = transition.draw[where][part]
+                law = compute_law(Transition(draw, torch.zeros_like(draw)), proposal, stay, proposal.new_zeros(()))
+                token = draw_in_float32(law, gumbel[part])
+            tokens.append(token)
+            probs.append(proposal.gather(1, token[:, None]).squeeze(1))
+        _write_drawn(canvas, where, torch.cat(tokens), torch.cat(probs))
+    canvas.mask_again(again)
+
+
+def _write_drawn(canvas: Canvas, where: Tensor, tokens: Tensor, probs: Tensor) -> None:
+    """Write the tokens that were drawn; a draw of the mask leaves the position masked."""
+    revealed = tokens != canvas.lm.mask_id
+    if bool(revealed.any()):
+        chosen = where.clone()
+        chosen[where] = revealed
+        canvas.write_tokens(chosen, tokens[revealed], probs[revealed])
+
+
+def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
+    """Do one step of a uniform-state sampler: every position keeps its token, or gets a proposed or a random one."""
+    import torch
+
+    decoder, vocab_size = cast("Duo", canvas.decoder), canvas.lm.vocab_size
+    before, _ = decoder.alphas(step)
+    _, uniforms = canvas.uniforms(key)
+    where = torch.zeros_like(canvas.tokens, dtype=torch.bool)
+    where[:, canvas.start : canvas.stop] = True
+    logits, old, u = canvas.read_logits(where, compute_time_input(before)), canvas.tokens[where], uniforms[where]
+    gumbel = None if decoder.precision == "float64" else canvas.gumbel_uniforms(key, where)
+    new, probs = [], []
+    for part in _split(len(logits), vocab_size):
+        proposal = canvas.propose(logits[part])
+        present_prob = proposal.gather(1, old[part][:, None]).squeeze(1)
+        transition = decoder.transition_uniform(step, present_prob, vocab_size)
+        if gumbel is None:
+            token = draw_by_inversion(proposal, u[part][:, 1])
+            changes = u[part][:, 0] < transition.draw + transition.noise
+            token = torch.where(u[part][:, 0] < transition.draw, token, (u[part][:, 1] * vocab_size).long())
+            token = torch.where(changes, token, old[part])
+        else:
+            noise = proposal.new_full((vocab_size,), 1 / vocab_size)
+            token = draw_in_float32(compute_law(transition, proposal, old[part], noise), gumbel[part])
+        new.append(token)
+        probs.append(proposal.gather(1, token[:, None]).squeeze(1))
+    canvas.write_tokens(where, torch.cat(new), torch.cat(probs))
+
+
+def reveal_one(canvas: Canvas, step: int, key: int) -> None:
+    """Reveal one masked position of each row, all equally likely."""
+    is_masked, (row_uniforms, uniforms) = canvas.masked_positions, canvas.uniforms(key)
+    where = choose_one(is_masked, row_uniforms)
+    alpha = step / (canvas.stop - canvas.start)
+    tokens, probs = _draw_proposed(canvas, where, uniforms, key, alpha)
+    canvas.write_tokens(where, tokens, probs)
+
+
+def reveal_most_confident(canvas: Canvas, step: int, key: int) -> None:
+    """Reveal the most confident positions of the present block."""
+    import torch
+
+    decoder = cast("Llada", canvas.decoder)
+    length = canvas.stop - canvas.start
+    steps = decoder.steps // decoder.count_blocks(length)
+    first = canvas.start + step // steps * decoder.block_length
+    last = min(first + decoder.block_length, canvas.stop)
+    count = count_revealed(last - first, steps, step % steps)
+    if not count:
+        return
+    where, (_, uniforms) = canvas.masked_positions, canvas.uniforms(key)
+    where[:, :first] = False
+    where[:, last:] = False
+    tokens, probs = _draw_proposed(canvas, where, uniforms, key, first / length)
+    confidence = torch.full_like(canvas.confidence, -math.inf)
+    confidence[where] = probs if decoder.remasking == "low_confidence" else uniforms[where][:, 0]
+    chosen = choose_most_confident(confidence, count)
+    canvas.write_tokens(chosen, tokens[chosen[where]], probs[chosen[where]])
+
+
+def _draw_proposed(canvas: Canvas, where: Tensor, uniforms: Tensor, key: int, alpha: float) -> tuple[Tensor, Tensor]:
+    """Draw a proposed token at positions; returns the tokens and the model's probability of each."""
+    import torch
+
+    logits = canvas.read_logits(where, compute_time_input(alpha))
+    gumbel = None if canvas.decoder.precision == "float64" else canvas.gumbel_uniforms(key, where)
+    tokens, probs = [], []
+    for part in _split(len(logits), canvas.lm.vocab_size):
+        proposal = canvas.propose(logits[part])
+        u = uniforms[where][part][:, 1]
+        token = draw_by_inversion(proposal, u) if gumbel is None else draw_in_float32(proposal, gumbel[part])
+        tokens.append(token)
+        probs.append(logits[part].double().softmax(dim=-1).gather(1, token[:, None]).squeeze(1))
+    return torch.cat(tokens), torch.cat(probs)
+
+
+def _split(count: int, vocab_size: int) -> Iterator[slice]:
+    """Yield the parts of positions whose distributions are held at once."""
+    size = max(1, _LOGITS // vocab_size)
+    return (slice(first, first + size) for first in range(0, count, size))
+
+
+STEPS: Mapping[type[DenoisingDecoder], Callable[[Canvas, int, int], None]] = {
+    Mdlm: change_independently,
+    Remdm: change_independently,
+    Duo: replace_tokens,
+    FirstHitting: reveal_one,
+    Llada: reveal_most_confident,
+}
+"""Sampler → one step of it: (texts, step of the present block, number of the step for the draws)."""
+
+
+def denoise_texts(
+    lm: Any,  # noqa: ANN401 - a `Denoiser`; decoders are typed for causal models
+    decoder: DenoisingDecoder,
+    request: GenerationRequest,
+    emit: Emit,
+    advance: Advance,
+) -> None:
+    """Fill the texts of a request; prompts and suffixes stay as they are."""
+    import torch
+
+    lm = cast("Denoiser", lm)
+    length = request.max_new_tokens
+    do_step = STEPS[type(decoder)]
+    with torch.inference_mode():
+        for prompts in _iterate_batches(request):
+            _check_length(lm, prompts[0], length)
+            canvas = Canvas(lm, decoder, prompts, request)
+            size, key = lm.block_size or length, 0
+            for start in range(0, length, size):
+                canvas.open_block(start, min(start + size, length))
+                for step in range(decoder.count_steps(canvas.stop - start)):
+                    do_step(canvas, step, key)
+                    key += 1
+                advance(len(prompts) * (canvas.stop - start))
+            _emit_texts(canvas, prompts, request, emit)
+
+
+def _iterate_batches(request: GenerationRequest) -> Iterator[Sequence[Prompt]]:
+    """Yield batches of prompts of equal length: a denoiser reads no padding."""
+
+    def lengths(prompt: Prompt) -> tuple[int, int]:
+        return len(prompt.token_ids), len(prompt.suffix_ids)
+
+    for _, group in groupby(sorted(request.prompts, key=lengths, reverse=True), key=lengths):
+        prompts = list(group)
+        for first in range(0, len(prompts), request.batch_size):
+            yield prompts[first : first + request.batch_size]
+
+
+def _check_length(lm: Denoiser, prompt: Prompt, length: int) -> None:
+    total = len(prompt.token_ids) + length + len(prompt.suffix_ids)
+    if lm.context_length is not None and total > lm.context_length:
+        raise SpecError(
+            f"max_new_tokens={length}: with its prompt, example {prompt.example_id} has {total} tokens, the model "
+            f"{lm.context_length} positions"
+        )
+
+
+def _emit_texts(canvas: Canvas, prompts: Sequence[Prompt], request: GenerationRequest, emit: Emit) -> None:
+    """Emit the texts of a batch, each up to its first end token."""
+    ends = frozenset(canvas.lm.eos_ids) if not request.continue_after_end else frozenset()
+    texts = []
+    for prompt, ids in zip(prompts, canvas.tokens.tolist(), strict=True):
+        end = next((i for i, token in enumerate(ids) if token in ends), len(ids))
+        texts.append(build_generation(canvas.lm, prompt, ids[:end], ended=end < len(ids)))
+    emit(texts)
