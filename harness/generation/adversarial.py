@@ -14,7 +14,8 @@ import numpy as np
 
 from openended.harness.core import Advance, SpecError, decoder, ranged, row_uniforms
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
-from openended.harness.generation.token_loop import DecodingState, TokenChooser, decode_rows
+from openended.harness.generation.slots import BatchSlots
+from openended.harness.generation.token_loop import TokenChooser, decode_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,22 +79,22 @@ class _PerplexityChooser(TokenChooser):
     def move(self, source: list[int], target: list[int]) -> None:
         self._drawn[target], self._total[target] = self._drawn[source], self._total[source]
 
-    def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
+    def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
         """Return the token that brings exp(mean NLL) nearest to the target; ties: the lowest id."""
         import torch
 
         nll = -torch.log_softmax(logits[0].double(), dim=-1)
-        steps = torch.from_numpy(state.steps).to(nll.device)[:, None]
-        token = torch.zeros(state.n, dtype=torch.int64, device=nll.device)
+        steps = torch.from_numpy(slots.steps).to(nll.device)[:, None]
+        token = torch.zeros(len(slots), dtype=torch.int64, device=nll.device)
         random = self._drawn.shape[1]
-        steered = (state.steps >= random).nonzero()[0].tolist()
+        steered = (slots.steps >= random).nonzero()[0].tolist()
         if steered:
             mean = (self._total[steered] + nll[steered]) / (steps[steered] + 1)
             distance = mean.clamp_(max=700.0).exp_().sub_(self._target).abs_()
             distance[:, list(self._ends)] = float("inf")
             token[steered] = distance.argmin(-1)
-        early = (state.steps < random).nonzero()[0].tolist()
+        early = (slots.steps < random).nonzero()[0].tolist()
         if early:
             token[early] = self._drawn[early].gather(1, steps[early]).squeeze(1)
-        self._total[: state.n] += nll.gather(1, token[:, None])
+        self._total[: len(slots)] += nll.gather(1, token[:, None])
         return token

@@ -17,7 +17,7 @@ import numpy as np
 from openended.harness.core import Advance, decoder, make_random_stream, ranged
 from openended.harness.decoders import TEMPERATURES, Decoder, Emit, GenerationRequest
 from openended.harness.generation.slots import BatchSlots
-from openended.harness.generation.token_loop import build_generation, find_end_tokens, list_unfinished
+from openended.harness.generation.token_loop import build_generation, find_end_tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -108,9 +108,6 @@ class _Search:
         self.slots = BatchSlots([lm], request, width=spec.num_beams)
         shape = (self.slots.count, spec.num_beams)
         self.texts: list[_Text | None] = [None] * self.slots.count
-        self.starts = np.zeros(self.slots.count, dtype=np.int64)
-        self.history = torch.zeros((*shape, self.slots.room), dtype=torch.int64, device=lm.device)
-        """Token ids, prompt included."""
         self.running = torch.zeros(shape, device=lm.device)
         """Scores of the hypotheses that go on."""
         self.last = torch.zeros(shape, dtype=torch.int64, device=lm.device)
@@ -134,23 +131,17 @@ class _Search:
 
     def _refill_slots(self) -> None:
         """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
-        import torch
-
         changes = self.slots.refill()
         for old, new in zip(changes.source, changes.target, strict=True):
             self.texts[new] = self.texts[old]
         if changes.source:
-            for tensor in (self.history, self.running, self.last):
+            for tensor in (self.running, self.last):
                 tensor[changes.target] = tensor[changes.source]
-            self.starts[changes.target] = self.starts[changes.source]
         for slot in changes.fresh:
             prompt = self.slots.prompt(slot)
-            ids = self.slots.ids(prompt)
             draws = self.spec.stochastic
             noise = make_random_stream(self.request.seed, "beam", prompt.example_id, prompt.sample) if draws else None
             self.texts[slot] = _Text(noise)
-            self.starts[slot] = len(ids)
-            self.history[slot, :, : len(ids)] = torch.tensor(ids, device=self.history.device)
             self.running[slot] = LOW
             self.running[slot, 0] = 0.0
 
@@ -170,9 +161,10 @@ class _Search:
         self.running[:n] = (scores + stops * LOW).gather(1, order)
         beam, token = beam.gather(1, order), token.gather(1, order)
         rows = torch.arange(n, device=beam.device)[:, None]
-        self.history[:n] = self.history[rows, beam]
-        at = torch.from_numpy(self.starts[:n]).to(logits.device) + steps
-        self.history[rows, torch.arange(beams, device=beam.device), at[:, None]] = token
+        history = self.slots.history
+        history[:n] = history[rows, beam]
+        at = torch.from_numpy(self.slots.lengths).to(logits.device)
+        history[rows, torch.arange(beams, device=beam.device), at[:, None]] = token
         self.last[:n] = token
         return (rows * beams + beam).reshape(-1)
 
@@ -184,12 +176,12 @@ class _Search:
 
         spec, n, beams = self.spec, len(self.slots), self.spec.num_beams
         log_probs = torch.log_softmax(logits, dim=-1)
-        lengths = np.repeat(self.starts[:n] + self.slots.new_tokens[:n], beams)
+        lengths = np.repeat(self.slots.lengths, beams)
         longest = int(lengths.max())
-        past = self.history[:n, :, :longest].reshape(n * beams, longest)
+        past = self.slots.history[:n, :, :longest].reshape(n * beams, longest)
         count = torch.from_numpy(lengths).to(past.device)
         log_probs = apply_penalties(spec, log_probs, past, count)
-        if early := list_unfinished(self.slots.new_tokens[:n], self.request):
+        if early := self.slots.may_not_end():
             log_probs = forbid_end(log_probs, self.lm.eos_ids, self.slots.rows(early))
         return log_probs
 
@@ -220,10 +212,10 @@ class _Search:
         value = (scores / divide[:, None]).tolist()
         hits, beams, tokens, score = stops.tolist(), beam.tolist(), token.tolist(), scores.tolist()
         for i, step in enumerate(steps):
-            text, start = self._get_text(i), int(self.starts[i])
+            text, start = self._get_text(i), int(self.slots.starts[i])
             for j in range(spec.num_beams):
                 if hits[i][j] and score[i][j] > LOW / 2:
-                    ids = self.history[i, beams[i][j], start : start + step].tolist()
+                    ids = self.slots.history[i, beams[i][j], start : start + step].tolist()
                     ids.append(tokens[i][j])
                     text.finished.append((value[i][j], ids))
             text.finished.sort(key=lambda f: -f[0])

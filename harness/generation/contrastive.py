@@ -12,14 +12,7 @@ import numpy as np
 from openended.harness.core import I64, Advance, SpecError, decoder, ranged
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, forbid_end
 from openended.harness.generation.slots import BatchSlots
-from openended.harness.generation.token_loop import (
-    DecodingState,
-    TokenChooser,
-    build_generation,
-    decode_rows,
-    find_end_tokens,
-    list_unfinished,
-)
+from openended.harness.generation.token_loop import TokenChooser, add_tokens, decode_rows
 from openended.harness.models import ModelSpec, load_tokenizer
 
 if TYPE_CHECKING:
@@ -60,14 +53,9 @@ class _Search:
     def __init__(
         self, lm: CausalModel, spec: ContrastiveSearch, request: GenerationRequest, emit: Emit, advance: Advance
     ) -> None:
-        import torch
-
         self.lm, self.alpha, self.k = lm, spec.alpha, min(spec.k, lm.vocab_size)
         self.request, self.emit, self.advance = request, emit, advance
         self.slots = BatchSlots([lm], request, width=self.k)
-        count = self.slots.count
-        self.starts = np.zeros(count, dtype=np.int64)
-        self.tokens = torch.zeros((count, request.max_new_tokens), dtype=torch.int64, device=lm.device)
         self.hidden: Tensor | None = None
         """State from which each text goes on, (count, d)."""
         self.seen: Tensor | None = None
@@ -84,21 +72,18 @@ class _Search:
             if not n or self.hidden is None or self.seen is None:
                 return
             logits = run.logits(self.hidden[:n])
-            if early := list_unfinished(slots.new_tokens[:n], self.request):
+            if early := slots.may_not_end():
                 logits = forbid_end(logits, self.lm.eos_ids, early)
             p, tokens = torch.softmax(logits, dim=-1).topk(self.k, dim=-1)
             states = run.extend(tokens.reshape(-1), slots.rows(range(n))).view(n, self.k, -1)
             new = torch.nn.functional.normalize(states.float(), dim=-1)
-            lengths = self.starts[:n] + slots.new_tokens[:n]
+            lengths = slots.lengths
             choice = ((1 - self.alpha) * p - self.alpha * self._measure_closeness(new, lengths)).argmax(-1)
             rows = torch.arange(n, device=choice.device)
-            token = tokens[rows, choice]
             self.hidden[:n] = states[rows, choice]
             self.seen[rows, torch.from_numpy(lengths).to(rows.device)] = new[rows, choice]
-            self.tokens[rows, torch.from_numpy(slots.new_tokens[:n]).to(rows.device)] = token
-            slots.new_tokens[:n] += 1
+            add_tokens(self.lm, self.request, slots, tokens[rows, choice], self.emit, TokenChooser())
             self.advance(n)
-            self._emit_finished(token)
             source = (rows * self.k + choice).repeat_interleave(self.k).tolist()
             run.copy(source, slots.rows(range(n)), since=int(lengths.min()))
 
@@ -118,11 +103,9 @@ class _Search:
         import torch
 
         changes = self.slots.refill()
-        if changes.source:
-            for tensor in (self.hidden, self.seen, self.tokens):
-                if tensor is not None:
-                    tensor[changes.target] = tensor[changes.source]
-            self.starts[changes.target] = self.starts[changes.source]
+        if changes.source and self.hidden is not None and self.seen is not None:
+            for tensor in (self.hidden, self.seen):
+                tensor[changes.target] = tensor[changes.source]
         if not changes.fresh:
             return
         for slot, states in zip(changes.fresh, self.slots.run_prompts(every=True)[0], strict=True):
@@ -130,23 +113,8 @@ class _Search:
                 self.hidden = states.new_zeros((self.slots.count, states.shape[1]))
                 shape = (self.slots.count, self.slots.room, states.shape[1])
                 self.seen = states.new_zeros(shape, dtype=torch.float32)
-            self.starts[slot] = len(states)
             self.hidden[slot] = states[-1]
             self.seen[slot, : len(states)] = torch.nn.functional.normalize(states.float(), dim=-1)
-
-    def _emit_finished(self, token: Tensor) -> None:
-        """Emit finished texts and free their slots."""
-        ended = find_end_tokens(self.lm.eos_ids, token).tolist()
-        steps = self.slots.new_tokens[: len(ended)].tolist()
-        over = [i for i, step in enumerate(steps) if ended[i] or step == self.request.max_new_tokens]
-        if not over:
-            return
-        generations = []
-        for i in over:
-            ids = self.tokens[i, : steps[i] - ended[i]].tolist()
-            generations.append(build_generation(self.lm, self.slots.prompt(i), ids, ended=ended[i]))
-        self.emit(generations)
-        self.slots.free(over)
 
 
 @decoder
@@ -219,11 +187,11 @@ class _DifferenceChooser(TokenChooser):
     def __init__(self, lm: CausalModel, alpha: float, temperature: float) -> None:
         self._eos_ids, self._alpha, self._temperature = lm.eos_ids, alpha, temperature
 
-    def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
+    def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
         import torch
 
         strong, weak = logits
-        if early := state.may_not_end():
+        if early := slots.may_not_end():
             strong = forbid_end(strong, self._eos_ids, early)
         expert = torch.log_softmax(strong, dim=-1)
         other = torch.log_softmax(weak / self._temperature, dim=-1)

@@ -9,7 +9,8 @@ import numpy as np
 
 from openended.harness.core import Advance, row_uniforms
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
-from openended.harness.generation.token_loop import DecodingState, TokenChooser, decode_rows, find_end_tokens
+from openended.harness.generation.slots import BatchSlots
+from openended.harness.generation.token_loop import TokenChooser, decode_rows, find_end_tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,17 +49,16 @@ class _QChooser(TokenChooser):
             if tensor is not None:
                 tensor[target] = tensor[source]
 
-    def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
+    def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
         import torch
 
-        scores, n = logits[0], state.n
-        at = torch.from_numpy(np.minimum(state.steps, self._uniforms.shape[1] - 1)).to(scores.device)
+        scores, n, lengths = logits[0], len(slots), slots.lengths
+        at = torch.from_numpy(np.minimum(slots.steps, self._uniforms.shape[1] - 1)).to(scores.device)
         u = self._uniforms[:n].gather(1, at[:, None]).squeeze(1)
         q_state = None if self._state is None else self._state[:n]
-        history = state.history[:n, : int(state.lengths.max())]
         token, log_q, q_state = draw_next_tokens(
-            self._decoder, scores, u, q_state, history=history, lengths=torch.from_numpy(state.lengths),
-            may_not_end=state.may_not_end(), eos_ids=self._lm.eos_ids,
+            self._decoder, scores, u, q_state, history=slots.history[:n, 0, : int(lengths.max())],
+            lengths=torch.from_numpy(lengths), may_not_end=slots.may_not_end(), eos_ids=self._lm.eos_ids,
         )  # fmt: skip
         if self._state is not None and q_state is not None:
             self._state[:n] = q_state

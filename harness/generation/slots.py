@@ -48,9 +48,11 @@ class BatchSlots:
     """The running texts, each on `width` adjacent rows of every model."""
 
     def __init__(self, lms: Sequence[CausalModel], request: GenerationRequest, width: int = 1) -> None:
+        import torch
+
         from openended.harness.generation.kv_cache.choose import make_runner
 
-        prompts = request.prompts
+        prompts, self._request = request.prompts, request
         self._start_id = lms[0].start_id
         self.count, self.width = min(request.batch_size, len(prompts)), width
         self.room = max(len(self.ids(p)) for p in prompts) + request.max_new_tokens
@@ -66,6 +68,10 @@ class BatchSlots:
         self._last_prompt: _LastPrompt | None = None
         self.new_tokens: I64 = np.zeros(self.count, dtype=np.int64)
         """Tokens generated so far in each slot."""
+        self.starts: I64 = np.zeros(self.count, dtype=np.int64)
+        """Tokens of the prompt in each slot."""
+        self.history = torch.zeros((self.count, width, self.room), dtype=torch.int64, device=self._device)
+        """Token ids of each row, prompt included."""
 
     def __len__(self) -> int:
         return len(self._prompts)
@@ -79,6 +85,22 @@ class BatchSlots:
         prompt = self._prompts[slot]
         assert prompt is not None  # noqa: S101 - slots in use have a prompt
         return prompt
+
+    @property
+    def steps(self) -> I64:
+        """Tokens generated so far in each slot in use."""
+        return self.new_tokens[: len(self)]
+
+    @property
+    def lengths(self) -> I64:
+        """Tokens so far in each slot in use, prompt included."""
+        return self.starts[: len(self)] + self.steps
+
+    def may_not_end(self) -> list[int]:
+        """Return the slots whose next token must not be the end of text."""
+        if not self._request.min_new_tokens:
+            return []
+        return [i for i, step in enumerate(self.steps.tolist()) if self._request.may_not_end(step)]
 
     def free(self, slots: Sequence[int]) -> None:
         """Free the slots of finished texts."""
@@ -99,13 +121,16 @@ class BatchSlots:
             self._prompts[new] = self._prompts[old]
         del self._prompts[size:]
         if source:
-            self.new_tokens[target] = self.new_tokens[source]
+            for values in (self.new_tokens, self.starts, self.history):
+                values[target] = values[source]
             for run in self.runs:
                 run.copy(self.rows(source), self.rows(target))
         self._fresh = fresh
         return SlotChanges(fresh, source, target)
 
     def _assign_slots(self) -> list[int]:
+        import torch
+
         free = [i for i, p in enumerate(self._prompts) if p is None]
         free += range(len(self._prompts), self.count)
         if not self._ragged and (len(free) < self.count or not self._waiting):
@@ -118,7 +143,10 @@ class BatchSlots:
             if slot == len(self._prompts):
                 self._prompts.append(None)
             self._prompts[slot] = self._waiting.popleft()
+            ids = self.ids(self.prompt(slot))
             self.new_tokens[slot] = 0
+            self.starts[slot] = len(ids)
+            self.history[slot, :, : len(ids)] = torch.tensor(ids, device=self._device)
             fresh.append(slot)
         return fresh
 
@@ -173,11 +201,10 @@ class BatchSlots:
         import torch
 
         fresh = set(self._fresh)
-        new = self.run_prompts(every=False) if fresh else [[] for _ in self.runs]
-        states = [[s[-1] for s in per_model] for per_model in new]
         if not fresh:
             rows = self.rows(range(len(self)))
             return [run.extend(tokens, rows) for run in self.runs]
+        states = [[s[-1] for s in per_model] for per_model in self.run_prompts(every=False)]
         running = self.rows([i for i in range(len(self)) if i not in fresh])
         at = torch.tensor(running + self.rows(self._fresh), device=self._device)
         states_per_model = []

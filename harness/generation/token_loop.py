@@ -9,9 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
-from openended.harness.core import I64, Advance, Generation, Stop
+from openended.harness.core import Advance, Generation, Stop
 from openended.harness.decoders import Emit, GenerationRequest, Prompt
 from openended.harness.generation.slots import BatchSlots
 
@@ -30,45 +28,13 @@ class TokenChooser:
     def move(self, source: list[int], target: list[int]) -> None:
         """Move the state of texts that changed their slots."""
 
-    def choose(self, logits: list[Tensor], state: DecodingState) -> Tensor:
+    def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
         """Return the next tokens (n,) of the slots in use from the logits (n, V) of each model; may overwrite them."""
         raise NotImplementedError
 
     def log_prob(self, slot: int) -> float:  # noqa: ARG002 - most decoders have none
         """Return the natural log of the text's probability; NaN where there is none."""
         return math.nan
-
-
-class DecodingState:
-    """The tokens of the running texts; the first `n` slots are in use."""
-
-    def __init__(self, slots: BatchSlots, request: GenerationRequest, device: object) -> None:
-        import torch
-
-        self._slots, self._request = slots, request
-        self.history = torch.zeros((slots.count, slots.room), dtype=torch.int64, device=device)  # type: ignore[call-overload]
-        """Token ids, prompt included."""
-        self.starts: I64 = np.zeros(slots.count, dtype=np.int64)
-        """Tokens of each prompt."""
-
-    @property
-    def n(self) -> int:
-        """Number of slots in use."""
-        return len(self._slots)
-
-    @property
-    def steps(self) -> I64:
-        """Tokens generated so far in each slot in use."""
-        return self._slots.new_tokens[: self.n]
-
-    @property
-    def lengths(self) -> I64:
-        """Tokens so far in each slot in use, prompt included."""
-        return self.starts[: self.n] + self.steps
-
-    def may_not_end(self) -> list[int]:
-        """Return the slots whose next token must not be the end of text."""
-        return list_unfinished(self.steps, self._request)
 
 
 def decode_rows(
@@ -78,46 +44,50 @@ def decode_rows(
     import torch
 
     lm = lms[0]
-    stops = bool(lm.eos_ids) and not request.continue_after_end
     with torch.inference_mode():
         slots = BatchSlots(lms, request)
-        state = DecodingState(slots, request, lm.device)
         last = torch.zeros(slots.count, dtype=torch.int64, device=lm.device)
         while True:
             changes = slots.refill()
             if changes.source:
                 chooser.move(changes.source, changes.target)
-                for rows in (state.history, state.starts, last):
-                    rows[changes.target] = rows[changes.source]
+                last[changes.target] = last[changes.source]
             for slot in changes.fresh:
-                ids = slots.ids(slots.prompt(slot))
-                state.history[slot, : len(ids)] = torch.tensor(ids, device=lm.device)
-                state.starts[slot] = len(ids)
                 chooser.begin(slot, slots.prompt(slot))
             n = len(slots)
             if not n:
                 return
             logits = [run.logits(hidden) for run, hidden in zip(slots.runs, slots.run_step(last[:n]), strict=True)]
-            token = chooser.choose(logits, state)
+            token = chooser.choose(logits, slots)
             del logits
-            state.history[torch.arange(n, device=lm.device), torch.from_numpy(state.lengths).to(lm.device)] = token
-            slots.new_tokens[:n] += 1
             last[:n] = token
+            add_tokens(lm, request, slots, token, emit, chooser)
             advance(n)
-            ended = find_end_tokens(lm.eos_ids, token).tolist() if stops else [False] * n
-            generations, over = [], []
-            for slot, step in enumerate(state.steps.tolist()):
-                if ended[slot] or step == request.max_new_tokens:
-                    first = int(state.starts[slot])
-                    ids_of = state.history[slot, first : first + step - ended[slot]].tolist()
-                    log_prob = chooser.log_prob(slot)
-                    generations.append(
-                        build_generation(lm, slots.prompt(slot), ids_of, ended=ended[slot], log_prob=log_prob)
-                    )
-                    over.append(slot)
-            if over:
-                emit(generations)
-                slots.free(over)
+
+
+def add_tokens(
+    lm: CausalModel, request: GenerationRequest, slots: BatchSlots, token: Tensor, emit: Emit, chooser: TokenChooser
+) -> None:
+    """Add the next tokens (n,) to the texts of the slots in use; emit the finished ones and free their slots."""
+    import torch
+
+    n = len(slots)
+    at = torch.from_numpy(slots.lengths).to(token.device)
+    slots.history[torch.arange(n, device=token.device), 0, at] = token
+    slots.new_tokens[:n] += 1
+    stops = bool(lm.eos_ids) and not request.continue_after_end
+    ended = find_end_tokens(lm.eos_ids, token).tolist() if stops else [False] * n
+    over = [i for i, step in enumerate(slots.steps.tolist()) if ended[i] or step == request.max_new_tokens]
+    if not over:
+        return
+    generations = []
+    for slot in over:
+        first, length = int(slots.starts[slot]), int(slots.lengths[slot])
+        ids = slots.history[slot, 0, first : length - ended[slot]].tolist()
+        log_prob = chooser.log_prob(slot)
+        generations.append(build_generation(lm, slots.prompt(slot), ids, ended=ended[slot], log_prob=log_prob))
+    emit(generations)
+    slots.free(over)
 
 
 def find_end_tokens(eos_ids: Iterable[int], tokens: Tensor) -> Tensor:
@@ -128,11 +98,6 @@ def find_end_tokens(eos_ids: Iterable[int], tokens: Tensor) -> Tensor:
     for eos_id in eos_ids:
         is_end |= tokens == eos_id
     return is_end
-
-
-def list_unfinished(steps: I64, request: GenerationRequest) -> list[int]:
-    """Return the slots, by their tokens so far, that are shorter than `min_new_tokens`."""
-    return [i for i, step in enumerate(steps.tolist()) if request.may_not_end(step)] if request.min_new_tokens else []
 
 
 class ContinuationDecoder(Protocol):
