@@ -1,0 +1,460 @@
+"""Samplers of diffusion models: update rules, proposals and draws, options, and the loop that fills texts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from openended.harness.core.errors import SpecError
+from openended.harness.core.rng import make_random_stream
+from openended.harness.decoders import GenerationRequest, Prompt
+from openended.harness.generation.denoising.decoders import DenoisingDecoder, Duo, FirstHitting, Llada, Mdlm, Remdm
+from openended.harness.generation.denoising.denoise import STEPS, Canvas, denoise_texts
+from openended.harness.generation.denoising.updates import (
+    choose_most_confident,
+    choose_one,
+    compute_alpha,
+    compute_kappa,
+    compute_law,
+    compute_loop_alpha,
+    compute_proposal,
+    compute_time_input,
+    count_revealed,
+    draw_by_inversion,
+    draw_in_float32,
+    update_uniform,
+)
+from scripts.sampler_worlds import (
+    SMALL,
+    MarkovWorld,
+    WorldDenoiser,
+    compute_output_law,
+    print_samplers,
+    total_variation,
+)
+from tests.oracles import denoising as slow
+
+V, MASK = 4, 4
+RNG = make_random_stream(0, "updates")
+PROPOSAL = torch.from_numpy(RNG.dirichlet([0.5] * V, size=(3, 5)))
+MASKED_PROPOSAL = torch.cat([PROPOSAL, torch.zeros(3, 5, 1).double()], dim=2)
+IDS = torch.tensor([[4, 4, 4, 4, 4], [0, 4, 2, 4, 3], [0, 1, 2, 3, 3]])
+CONFIDENCE = torch.where(IDS == MASK, -math.inf, torch.from_numpy(RNG.random((3, 5))))
+TO_MASK = torch.nn.functional.one_hot(torch.tensor(MASK), V + 1).double()
+
+
+def read_confidence(row: int) -> list[float | None]:
+    return [None if value == -math.inf else value for value in CONFIDENCE[row].tolist()]
+
+
+def assert_laws(law: torch.Tensor, expected: list[list[list[float]]]) -> None:
+    torch.testing.assert_close(law, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=0)
+    torch.testing.assert_close(law.sum(-1), torch.ones(law.shape[:-1]).double())
+
+
+@pytest.mark.parametrize("t", [1.0, 0.7, 0.25, 0.01])
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "cosine_squared"])
+def test_schedules(schedule, t):
+    assert compute_alpha(schedule, t) == pytest.approx(slow.alpha(schedule, t), abs=1e-12)
+    assert compute_alpha(schedule, 1.0) == 0
+    assert compute_alpha(schedule, 0.0) == 1
+    assert compute_loop_alpha(t) == pytest.approx(slow.loop_alpha(t))
+
+
+def test_the_time_input_is_minus_log_alpha():
+    assert compute_time_input(0.5) == pytest.approx(math.log(2))
+    assert compute_time_input(1.0) == 0
+    assert compute_time_input(0.0) == math.inf
+
+
+@pytest.mark.parametrize("step", [0, 3, 7])
+def test_ancestral_steps(step):
+    law = compute_law(Mdlm(steps=8).transition_masked(step, IDS == MASK, CONFIDENCE), MASKED_PROPOSAL, IDS, TO_MASK)
+    t, s = 1 - step / 8, 1 - (step + 1) / 8
+    rows = [
+        [slow.ancestral(own, MASK, p, t, s) for own, p in zip(ids, props, strict=True)]
+        for ids, props in zip(IDS.tolist(), MASKED_PROPOSAL.tolist(), strict=True)
+    ]
+    assert_laws(law, rows)
+
+
+@pytest.mark.parametrize("step", [0, 5, 9])
+@pytest.mark.parametrize("eta", [0.02, 0.9])
+@pytest.mark.parametrize("strategy", ["cap", "rescale", "conf", "forward_backward", "loop"])
+def test_remasking_steps(strategy, eta, step):
+    decoder = Remdm(strategy=strategy, eta=eta, steps=10)
+    law = compute_law(decoder.transition_masked(step, IDS == MASK, CONFIDENCE), MASKED_PROPOSAL, IDS, TO_MASK)
+    t, s = 1 - step / 10, 1 - (step + 1) / 10
+    level = slow.loop_alpha if strategy == "loop" else lambda t: slow.alpha("linear", t)
+    is_off = strategy == "loop" and not 0.05 < t <= 0.55
+    rows = []
+    for row in range(3):
+        sigmas = [0.0] * 5 if is_off else slow.sigma(strategy, level(t), level(s), eta, read_confidence(row))
+        positions = zip(IDS[row].tolist(), MASKED_PROPOSAL[row].tolist(), sigmas, strict=True)
+        rows.append([slow.remask(own, MASK, p, level(t), level(s), sigma) for own, p, sigma in positions])
+    assert_laws(law, rows)
+
+
+def test_remasking_keeps_the_share_of_masks():
+    for strategy in ("cap", "rescale", "forward_backward", "loop"):
+        decoder = Remdm(strategy=strategy, eta=0.3, steps=12)
+        for step in range(12):
+            before, after = decoder.alphas(step)
+            masked = torch.tensor([[True, False]])
+            draw, noise = decoder.transition_masked(step, masked, torch.zeros(1, 2))
+            share = (1 - before) * (1 - draw[0, 0]) + before * noise[0, 1]
+            assert float(share) == pytest.approx(1 - after)
+
+
+@pytest.mark.parametrize("step", [0, 4, 7])
+@pytest.mark.parametrize("mode", ["posterior", "pc", "constant", "cap", "rescale", "remdm"])
+def test_uniform_state_steps(mode, step):
+    ids, decoder = IDS.clamp(max=V - 1), Duo(mode=mode, eta=0.3, steps=8, schedule="cosine")
+    own = PROPOSAL.gather(-1, ids[..., None]).squeeze(-1)
+    law = compute_law(decoder.transition_uniform(step, own, V), PROPOSAL, ids, torch.full((V,), 1 / V).double())
+    a_t, a_s = (compute_alpha("cosine", 1 - n / 8) for n in (step, step + 1))
+    weight = slow.kappa(mode, a_t, a_s, 0.3)
+    rows = [
+        [slow.mixture(own, p, a_t, a_s, weight) for own, p in zip(row, props, strict=True)]
+        for row, props in zip(ids.tolist(), PROPOSAL.tolist(), strict=True)
+    ]
+    assert_laws(law, rows)
+
+
+def test_duo_mixes_only_between_its_two_times():
+    decoder, own = Duo(mode="pc", steps=10, first=0.8, last=0.3), torch.full((1, 1), 0.5)
+    for step in range(10):
+        kappa = 0.0 if 0.3 < 1 - step / 10 <= 0.8 else 1.0
+        expected = update_uniform(own, V, *decoder.alphas(step), kappa)
+        torch.testing.assert_close(decoder.transition_uniform(step, own, V), expected)
+
+
+def test_the_weight_of_the_posterior_is_one_at_the_end():
+    assert compute_kappa("cap", 0.9, 1.0, 0.5) == 1
+
+
+@pytest.mark.parametrize(("length", "steps"), [(10, 4), (8, 8), (3, 5), (16, 1)])
+def test_counts_of_revealed_tokens(length, steps):
+    counts = [count_revealed(length, steps, step) for step in range(steps)]
+    assert counts == slow.revealed_counts(length, steps)
+    assert sum(counts) == length
+
+
+def test_the_most_confident_positions_and_the_leftmost_of_equal_ones():
+    confidence = torch.tensor([[0.5, 0.9, 0.5, 0.1], [-math.inf, 0.2, -math.inf, -math.inf]])
+    for count in (1, 2, 3):
+        chosen = choose_most_confident(confidence, count)
+        for row, values in zip(chosen, confidence.tolist(), strict=True):
+            expected = slow.most_confident([None if v == -math.inf else v for v in values], count)
+            assert set(row.nonzero().flatten().tolist()) == expected
+
+
+def test_one_masked_position_all_equally_likely():
+    masked = torch.tensor([[True, False, True, True]]).expand(300, -1)
+    chosen = choose_one(masked, (torch.arange(300) + 0.5).double() / 300)
+    assert chosen.sum(dim=0).tolist() == [100, 0, 100, 100]
+    assert not choose_one(torch.zeros(1, 4, dtype=torch.bool), torch.tensor([0.3])).any()
+
+
+LOGITS = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 9)) * 2).float()
+
+
+@pytest.mark.parametrize("rule", ["reach", "below"])
+@pytest.mark.parametrize("p", [1e-6, 0.3, 0.9, 1.0])
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_temperature_and_nucleus(temperature, p, rule):
+    probs = compute_proposal(LOGITS, temperature, p, rule)
+    for row, logits in zip(probs.tolist(), LOGITS.tolist(), strict=True):
+        expected = slow.softmax(logits, temperature)
+        assert row == pytest.approx(slow.nucleus(expected, p, rule) if p < 1 else expected, abs=1e-12)
+
+
+def test_the_rule_below_keeps_one_token_fewer():
+    kept = {rule: (compute_proposal(LOGITS, 1.0, 0.8, rule) > 0).sum(dim=1) for rule in ("reach", "below")}
+    assert torch.equal(kept["below"], (kept["reach"] - 1).clamp_min(1))
+
+
+def test_temperature_0_is_the_best_token_and_forbidden_tokens_have_no_mass():
+    logits = LOGITS.clone()
+    logits[:, LOGITS.argmax(dim=1)[0]] = -math.inf
+    assert torch.equal(compute_proposal(logits, 0.0).argmax(dim=1), logits.argmax(dim=1))
+    assert float(compute_proposal(logits)[:, LOGITS.argmax(dim=1)[0]].max()) == 0
+
+
+def test_draws_invert_the_cumulative_distribution():
+    probs = compute_proposal(LOGITS, 1.0, 0.7).repeat(50, 1)
+    uniforms = np.random.default_rng(1).random(len(probs))
+    uniforms[:2] = 0.0, 1 - 2**-53
+    drawn = draw_by_inversion(probs, torch.from_numpy(uniforms))
+    assert drawn.tolist() == [slow.invert(row, u) for row, u in zip(probs.tolist(), uniforms, strict=True)]
+
+
+def test_draws_in_float32_miss_rare_tokens():
+    """A token of probability 1e-9 in 1e8 draws: float32 noise is at most 16.6 above its mode, and cannot lift it."""
+    probs = torch.tensor([[1 - 1e-9, 1e-9]])
+    most = torch.tensor([[0.5, 1 - 2**-24]], dtype=torch.float32)
+    assert int(draw_in_float32(probs, most)) == 0
+    fair = torch.tensor([[0.5, 0.5]]).expand(4000, 2)
+    uniforms = torch.from_numpy(np.random.default_rng(2).random((4000, 2), dtype=np.float32))
+    assert abs(draw_in_float32(fair, uniforms).double().mean() - 0.5) < 0.05
+
+
+REFUSED = [
+    (Mdlm, {"steps": 0}, "mdlm.steps: expected 1 or more"),
+    (Mdlm, {"temperature": 0.0}, "mdlm.temperature"),
+    (Mdlm, {"nucleus_p": 0.0}, "mdlm.nucleus_p"),
+    (Mdlm, {"precision": "float16"}, "one of float64, float32"),
+    (Mdlm, {"schedule": "log"}, "one of linear, cosine, cosine_squared"),
+    (Remdm, {"eta": 1.5}, "remdm.eta"),
+    (Remdm, {"strategy": "loop", "schedule": "cosine"}, "remdm.schedule: expected linear with strategy=loop"),
+    (Duo, {"eta": -0.1}, "duo.eta"),
+    (Duo, {"first": 0.2, "last": 0.4}, "duo.first"),
+    (Llada, {"steps": 0}, "llada.steps"),
+    (Llada, {"block_length": 0}, "llada.block_length"),
+]
+
+
+@pytest.mark.parametrize(("cls", "options", "message"), REFUSED)
+def test_options_out_of_range_are_one_line(cls, options, message):
+    with pytest.raises(SpecError, match=message) as caught:
+        cls(**options)
+    assert "\n" not in str(caught.value)
+
+
+def test_lengths_and_blocks_are_checked_before_a_model_loads():
+    Mdlm().check_context_length(64, 64, 0)  # no start token is needed
+    with pytest.raises(SpecError, match=r"max_new_tokens=60 with a prompt of 5 tokens.*64 positions; at most 59"):
+        FirstHitting().check_context_length(64, 60, 5)
+    with pytest.raises(SpecError, match=r"max_new_tokens: expected at least 1"):
+        Mdlm().check_context_length(64, 0, 0)
+    Llada(steps=12, block_length=10).check_context_length(None, 25, 0)
+    with pytest.raises(SpecError, match=r"llada.steps: expected a multiple of the 3 blocks of 10, got 10"):
+        Llada(steps=10, block_length=10).check_context_length(None, 25, 0)
+
+
+def test_titles_say_the_steps():
+    assert Mdlm(steps=16).title == "mdlm steps=16"
+    assert Llada().title == "llada steps=128 remasking=low_confidence"
+
+
+WORLD = MarkovWorld(vocab_size=3, length=3, seed=1)
+SAMPLERS = [
+    Mdlm(steps=4),
+    Mdlm(steps=4, schedule="cosine", temperature=0.7),
+    Mdlm(steps=4, precision="float32"),
+    Remdm(steps=4, eta=0.4),
+    Remdm(steps=5, strategy="loop", eta=0.4, nucleus_p=1.0),
+    Remdm(steps=4, strategy="forward_backward", nucleus_p=1.0),
+    Remdm(steps=3, strategy="conf", nucleus_p=1.0),
+    Duo(steps=4),
+    Duo(steps=4, precision="float32"),
+    Duo(steps=4, mode="constant", eta=0.5),
+    FirstHitting(),
+    Llada(temperature=1.0, steps=3, block_length=3),
+    Llada(temperature=1.0, steps=2, block_length=3, remasking="random"),
+]
+
+
+def sample(
+    world: MarkovWorld, decoder: DenoisingDecoder, count: int, batch_size: int = 2000, **options: Any
+) -> list[tuple[int, ...]]:
+    """Texts of the real loop, in the order of their prompts."""
+    lm = WorldDenoiser(world, decoder)
+    for name, value in options.pop("model", {}).items():
+        setattr(lm, name, value)
+    rows: dict[int, tuple[int, ...]] = {}
+    request = GenerationRequest(
+        prompts=options.pop("prompts", [Prompt(f"w/{i}", 0, ()) for i in range(count)]),
+        decoder=decoder, seed=3, max_new_tokens=world.length, batch_size=batch_size, **options,
+    )  # fmt: skip
+    denoise_texts(
+        lm, decoder, request, lambda made: rows.update({int(g.example_id[2:]): g.token_ids for g in made}), int
+    )
+    return [rows[i] for i in sorted(rows)]
+
+
+@pytest.mark.parametrize("decoder", SAMPLERS, ids=lambda d: f"{d.title} {d.precision}")
+def test_texts_follow_the_exact_law(decoder):
+    world = SMALL if getattr(decoder, "strategy", "") == "conf" else WORLD
+    law, n = compute_output_law(world, decoder), 1000
+    assert float(law.sum()) == pytest.approx(1)
+    counts = Counter(sample(world, decoder, n))
+    expected = {tuple(ids): n * p for ids, p in zip(world.states(masks=False).tolist(), law.tolist(), strict=True)}
+    assert set(counts) <= {ids for ids, value in expected.items() if value > 0}
+    large = {ids: value for ids, value in expected.items() if value >= 5}
+    chi_squared = sum((counts[ids] - value) ** 2 / value for ids, value in large.items())
+    # Mean and standard deviation of the distribution: four of the latter above is 1 in 10,000.
+    assert chi_squared < len(large) + 4.5 * (2 * len(large)) ** 0.5
+
+
+def test_first_hitting_is_exact_in_the_large_world():
+    world = MarkovWorld()
+    assert world.law().shape == (4,) * 6
+    assert total_variation(compute_output_law(world, FirstHitting()), world.law()) < 1e-12
+
+
+def distances(*decoders: DenoisingDecoder) -> list[float]:
+    return [total_variation(compute_output_law(WORLD, d), WORLD.law()) for d in decoders]
+
+
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [
+        (Mdlm, {}),
+        (Mdlm, {"schedule": "cosine"}),
+        (Remdm, {"strategy": "cap", "eta": 0.01}),
+        (Remdm, {"strategy": "rescale", "eta": 0.05}),
+        (Remdm, {"strategy": "forward_backward"}),
+        (Duo, {}),
+        (Duo, {"mode": "pc"}),
+    ],
+)
+def test_the_error_of_parallel_draws_shrinks_with_the_steps(cls, options):
+    options |= {"nucleus_p": 1.0}
+    few, more, most = distances(*(cls(steps=steps, **options) for steps in (4, 32, 256)))
+    assert few > 3 * more > 6 * most
+    assert most < 0.03
+
+
+def test_one_random_token_a_step_is_the_first_hitting_sampler():
+    one, two = distances(*(Llada(temperature=1.0, steps=steps, block_length=3, remasking="random") for steps in (3, 2)))
+    assert one < 1e-12 < two
+
+
+def test_the_most_confident_first_changes_the_law():
+    confident, by_confidence = distances(Llada(temperature=1.0, steps=3, block_length=3), Mdlm(steps=256))
+    assert confident > 10 * by_confidence
+
+
+def test_the_table_has_a_line_for_each_sampler_with_the_distance_last(capsys):
+    print_samplers((Mdlm(steps=1), FirstHitting()), SMALL)
+    head, first, exact = capsys.readouterr().out.splitlines()
+    assert head.endswith("total variation")
+    assert first.startswith("mdlm steps=1 ")
+    assert float(first.split()[-1]) > 0.01 > 1e-12 > float(exact.split()[-1])
+
+
+@pytest.mark.parametrize("decoder", SAMPLERS, ids=lambda d: f"{d.title} {d.precision}")
+def test_texts_do_not_depend_on_the_batch(decoder):
+    assert sample(WORLD, decoder, 15, batch_size=1) == sample(WORLD, decoder, 15, batch_size=7)
+
+
+def test_cached_and_plain_draws_are_the_same_texts_by_fewer_calls():
+    for precision in ("float64", "float32"):
+        plain, cached = (Mdlm(steps=12, cached=flag, precision=precision) for flag in (False, True))
+        assert sample(WORLD, plain, 9) == sample(WORLD, cached, 9)
+    calls = {}
+    for flag in (False, True):
+        decoder = Mdlm(steps=40, cached=flag, precision="float32")
+        lm, calls[flag] = WorldDenoiser(WORLD, decoder), []
+        lm.denoise = count_calls(lm.denoise, calls[flag])
+        request = GenerationRequest(
+            prompts=[Prompt("w/0", 0, ())], decoder=decoder, seed=3, max_new_tokens=3, batch_size=1
+        )
+        denoise_texts(lm, decoder, request, lambda _: None, int)
+    assert len(calls[True]) <= 3 < len(calls[False])
+
+
+def count_calls(denoise: Any, calls: list[Sequence[int]]) -> Any:
+    def counted(ids: torch.Tensor, noise_level: float) -> torch.Tensor:
+        calls.append(ids.shape)
+        return denoise(ids, noise_level)
+
+    return counted
+
+
+class Recorder(WorldDenoiser):
+    """Proposes every token alike, and keeps what it was shown."""
+
+    def __init__(self, decoder: DenoisingDecoder) -> None:
+        super().__init__(WORLD, decoder)
+        self.shown: list[list[list[int]]] = []
+
+    def denoise(self, ids: torch.Tensor, noise_level: float) -> torch.Tensor:
+        self.shown.append(ids.tolist())
+        return torch.zeros(*ids.shape, self.vocab_size)
+
+
+@pytest.mark.parametrize(
+    "decoder", [Mdlm(steps=5), Remdm(steps=5, eta=0.9), Duo(steps=5), FirstHitting(), Llada(steps=4, block_length=3)]
+)
+def test_prompts_and_suffixes_stay_and_batches_have_one_length(decoder):
+    lm = Recorder(decoder)
+    prompts = [Prompt(f"w/{i}", 0, (2, 1, 0)[: i % 3], suffix_ids=(1,) * (i % 2)) for i in range(8)]
+    made = []
+    request = GenerationRequest(prompts=prompts, decoder=decoder, seed=0, max_new_tokens=4, batch_size=3)
+    denoise_texts(lm, decoder, request, made.extend, int)
+    assert sorted(g.example_id for g in made) == [p.example_id for p in prompts]
+    frozen = {(len(p.token_ids) + 4 + len(p.suffix_ids), p.token_ids, p.suffix_ids) for p in prompts}
+    for batch in lm.shown:
+        for ids in batch:
+            assert any(
+                n == len(ids) and tuple(ids[: len(a)]) == a and tuple(ids[n - len(b) :]) == b for n, a, b in frozen
+            )
+    for generation in made:
+        assert len(generation.token_ids) == 4
+        assert all(0 <= token < 3 for token in generation.token_ids)
+
+
+@pytest.mark.parametrize("decoder", [Mdlm(steps=5), Remdm(steps=5, eta=0.9), Duo(steps=5), FirstHitting()])
+def test_a_model_with_blocks_sees_none_that_comes_later(decoder):
+    lm = Recorder(decoder)
+    lm.block_size = 2
+    request = GenerationRequest(
+        prompts=[Prompt("w/0", 0, (1,))], decoder=decoder, seed=0, max_new_tokens=5, batch_size=1
+    )
+    made = []
+    denoise_texts(lm, decoder, request, made.extend, int)
+    lengths = [len(batch[0]) for batch in lm.shown]
+    assert lengths == sorted(lengths)
+    assert set(lengths) == {3, 5, 6}
+    for batch in lm.shown:  # finished blocks stay as they are
+        finished = (len(batch[0]) - 1 - 1) // 2 * 2
+        assert batch[0][1 : 1 + finished] == list(made[0].token_ids[:finished])
+
+
+def test_a_text_ends_at_its_first_end_token_unless_it_goes_on():
+    texts = sample(WORLD, Mdlm(steps=2), 40, model={"eos_ids": (0,)})
+    whole = sample(WORLD, Mdlm(steps=2), 40, model={"eos_ids": (0,)}, continue_after_end=True)
+    assert texts == [ids[: ids.index(0)] if 0 in ids else ids for ids in whole]
+    assert {len(ids) for ids in texts} > {3}
+
+
+@pytest.mark.parametrize("decoder", [Mdlm(steps=2), Duo(steps=3), Llada(steps=3, block_length=3, temperature=1.0)])
+def test_no_end_token_comes_before_the_least_length(decoder):
+    texts = sample(WORLD, decoder, 60, model={"eos_ids": (0,)}, min_new_tokens=2)
+    assert {len(ids) for ids in texts} == {2, 3}
+
+
+def test_a_text_beyond_the_context_is_refused():
+    with pytest.raises(SpecError, match="max_new_tokens=3: with its prompt, example w/0 has 3 tokens, the model 2"):
+        sample(WORLD, Mdlm(steps=2), 1, model={"context_length": 2})
+
+
+def test_every_sampler_has_a_step():
+    assert set(STEPS) == {type(decoder) for decoder in SAMPLERS}
+
+
+def test_draws_are_keyed_by_row_step_and_position():
+    decoder = Mdlm(steps=2)
+    lm = WorldDenoiser(WORLD, decoder)
+    prompts = [Prompt("w/0", 0, ()), Prompt("w/0", 1, ()), Prompt("w/1", 0, ())]
+    request = GenerationRequest(prompts=prompts, decoder=decoder, seed=3, max_new_tokens=3, batch_size=3)
+    canvas = Canvas(lm, decoder, prompts, request)
+    longer = Canvas(lm, decoder, prompts[::-1], replace(request, max_new_tokens=5))
+    (rows, positions), (other_rows, other_positions) = canvas.uniforms(1), longer.uniforms(1)
+    assert torch.equal(rows, other_rows.flip(0))
+    assert torch.equal(positions, other_positions.flip(0)[:, :3])
+    values = torch.cat([value.flatten() for step in range(4) for value in canvas.uniforms(step)])
+    assert len(values.unique()) == len(values)
+    where = torch.zeros(3, 3, dtype=torch.bool)
+    where[1, 2] = True
+    single = canvas.gumbel_uniforms(0, where)
+    assert torch.equal(single, canvas.gumbel_uniforms(0, torch.ones_like(where))[5:6])

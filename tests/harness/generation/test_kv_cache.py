@@ -1,0 +1,222 @@
+"""Runners with a cache: rows of any lengths give what transformers gives for each alone, bit for bit in any company."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from openended.harness.generation.kv_cache.base import round_up_to_tiles, split_prompts
+from openended.harness.generation.kv_cache.batches import plan_prompt_pass
+from openended.harness.generation.kv_cache.buffers import KeyValues
+from openended.harness.generation.kv_cache.choose import RereadRunner, make_runner
+from openended.harness.generation.kv_cache.gpt2 import SAFE, RowSplitter
+from openended.harness.generation.kv_cache.same_length import SameLengthRunner
+from tests.harness.generation.families import FAMILIES, family
+from tests.harness.generation.models import gpt2, prompt_rows
+
+LENGTHS = (6, 1, 9, 6, 17, 6, 2)
+
+
+def ragged(vocab_size: int = 300) -> list[tuple[int, ...]]:
+    return [prompt_rows(1, length, vocab_size, seed=i)[0] for i, length in enumerate(LENGTHS)]
+
+
+def all_logits(lm, rows: list[int], prompts: list[tuple[int, ...]], tails: torch.Tensor, *, padded: bool = False):
+    """Logits after the prompts and after each of the tails' tokens (rows, steps)."""
+    run = make_runner(lm, max(rows) + 1, 40)
+    if padded:
+        run.keys.padded = True  # what a GPU does
+    made = [torch.stack([run.logits(s[-1:])[0] for s in run.start(rows, prompts)])]
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    for step in range(tails.shape[1]):
+        hidden = run.extend(tails[order, step], [rows[i] for i in order])
+        logits = run.logits(hidden)
+        made.append(torch.stack([logits[order.index(i)] for i in range(len(rows))]))
+    return torch.stack(made, 1)
+
+
+RAGGED = [name for name in FAMILIES if name != "falcon"]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", RAGGED)
+def test_rows_of_any_lengths_equal_transformers(name, padded):
+    lm, prompts = family(name), ragged()
+    tails = torch.tensor(prompt_rows(len(prompts), 12, 300, seed=50))
+    got = all_logits(lm, [4, 0, 1, 2, 6, 3, 5], prompts, tails, padded=padded)
+    assert make_runner(lm, 1, 4).ragged
+    for i, prompt in enumerate(prompts):
+        want = lm.model(torch.tensor([[*prompt, *tails[i].tolist()]])).logits[0, len(prompt) - 1 :]
+        torch.testing.assert_close(got[i], want, atol=3e-4, rtol=1e-3)  # float32, other kernels, logits of tens
+    assert lm.model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("name", RAGGED)
+def test_a_row_is_the_same_bit_for_bit_in_any_company(name):
+    lm, prompts = family(name), ragged()
+    tails = torch.tensor(prompt_rows(len(prompts), 12, 300, seed=50))
+    whole = all_logits(lm, [4, 0, 1, 2, 6, 3, 5], prompts, tails)
+    for some in ([0], [4], [0, 3], [6, 2, 1]):
+        part = all_logits(lm, list(range(len(some))), [prompts[i] for i in some], tails[some])
+        assert torch.equal(part, whole[some])
+
+
+def test_models_with_attention_of_their_own_run_rows_of_one_length():
+    lm = family("falcon")
+    run = make_runner(lm, 3, 20)
+    assert not run.ragged
+    ids = torch.tensor(prompt_rows(3, 9, 300))
+    want = lm.model(ids).logits
+    hidden = run.start([0, 1, 2], ids[:, :6].tolist())
+    torch.testing.assert_close(run.logits(torch.stack(hidden)), want[:, :6], atol=3e-4, rtol=1e-3)
+    for t in range(6, 9):
+        torch.testing.assert_close(run.logits(run.extend(ids[:, t], [0, 1, 2])), want[:, t], atol=3e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "falcon"])
+def test_a_copied_row_goes_on_as_its_source(name):
+    lm = family(name)
+    ids = torch.tensor(prompt_rows(2, 9, 300))
+    run = make_runner(lm, 3, 20)
+    run.start([0, 1], ids[:, :6].tolist())
+    run.extend(ids[:, 6], [0, 1])
+    run.copy([1], [0])
+    one, two = run.logits(run.extend(ids[1, 7].expand(2), [0, 1]))
+    assert torch.equal(one, two)
+    run.copy([1], [0], length=6)  # a prompt that another row has run
+    assert run.lengths.tolist()[:2] == [6, 8]
+
+
+def test_prompts_go_through_in_parts():
+    assert round_up_to_tiles(5, 4) == 8
+    parts = list(split_prompts([(0,) * n for n in (10, 1000, 30, 2000)], "cpu"))
+    assert parts == [[3], [1], [2, 0]]
+    assert list(split_prompts([(0,) * n for n in (10, 1000, 30)], "cuda")) == [[1, 2, 0]]
+
+
+def test_the_last_position_alone_is_that_of_all():
+    lm, prompts = family("gpt2"), ragged()
+    run = make_runner(lm, len(prompts), 17)
+    whole = run.start(range(len(prompts)), prompts)
+    alone = run.start(range(len(prompts)), prompts, every=False)
+    assert all(torch.equal(a[-1], b[-1]) for a, b in zip(whole, alone, strict=True))
+    assert {len(a) for a in alone} == {1}
+
+
+def test_once_keeps_nothing():
+    for name in ("gpt2", "llama"):
+        lm, prompts = family(name), ragged()
+        run = make_runner(lm, len(prompts), 17, once=True)
+        states = run.start(range(len(prompts)), prompts)
+        assert [len(s) for s in states] == list(LENGTHS)
+        for prompt, state in zip(prompts, states, strict=True):
+            want = lm.model(torch.tensor([prompt])).logits[0]
+            torch.testing.assert_close(run.logits(state), want, atol=3e-4, rtol=1e-3)
+        assert not any(run.keys._layers)
+
+
+PROMPTS = [(1, 2, 3), (4, 5, 6), (7, 8), (9,)]
+
+
+def test_prompts_of_one_length_are_one_group_and_the_rest_is_filled():
+    now = plan_prompt_pass([0, 1, 2, 5], PROMPTS, round_up_to_tiles(9, 4), torch.device("cpu"))
+    assert now.ids[:9].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert now.positions[:9].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 0]
+    assert (len(now.ids), now.size, now.steps) == (12, 9, False)
+    assert [(g.rows, g.fed, g.length) for g in now.groups] == [((0, 1), 3, 3), ((2,), 2, 2), ((5,), 1, 1)]
+    assert now.rows == [0, 1, 2, 5]
+
+
+def test_the_last_token_of_each_row_is_where_the_next_one_is_read():
+    now = plan_prompt_pass([0, 1, 2, 5], PROMPTS, round_up_to_tiles(9, 4), torch.device("cpu"))
+    assert now.ids[now.last(4)].tolist() == [3, 6, 8, 9]
+    assert len(now.last(8)) == 8
+
+
+def test_rows_that_are_neighbors_are_a_slice():
+    groups = plan_prompt_pass([2, 3, 7], [(1,), (2,), (3,)], 4, torch.device("cpu")).groups
+    assert [g.index for g in groups] in ([slice(2, 4), slice(7, 8)], [[2, 3, 7]])
+
+
+PROMPT_LENGTHS = (5, 5, 3, 1)
+
+
+def kernel(q, k, v, mask):
+    causal = mask is None and q.shape[2] > 1
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("window", [None, 2])
+def test_a_prompt_sees_its_own_positions_and_nothing_else(padded, window):
+    torch.manual_seed(0)
+    total = sum(PROMPT_LENGTHS)
+    q, k, v = (torch.randn(total, 2, 4) for _ in range(3))
+    now = plan_prompt_pass(range(4), [tuple(range(n)) for n in PROMPT_LENGTHS], total, torch.device("cpu"))
+    made = KeyValues(1, 4, 8, padded=padded).attend(0, q, k, v, now, kernel, window)
+    first = 0
+    for length in PROMPT_LENGTHS:
+        own = slice(first, first + length)
+        at = torch.arange(length)
+        seen = at[:, None] >= at
+        if window is not None:
+            seen &= at[:, None] - at < window
+        want = scaled_dot_product_attention(*(x[own].transpose(0, 1) for x in (q, k, v)), attn_mask=seen)
+        torch.testing.assert_close(made[own], want.transpose(0, 1).reshape(length, -1), atol=1e-6, rtol=1e-5)
+        first += length
+
+
+def test_each_step_is_the_models_pass_over_the_text_so_far():
+    lm = gpt2()
+    first, second = prompt_rows(1, 5, 300)[0], prompt_rows(1, 3, 300, seed=1)[0]
+    tails = torch.tensor([[7, 8], [9, 10]])
+    run = RereadRunner(lm, 2)
+    made = [torch.stack([run.logits(s[-1:])[0] for s in run.start([0, 1], [first, second])])]
+    made += [run.logits(run.extend(tails[:, t], [0, 1])) for t in range(2)]
+    for i, prompt in enumerate((first, second)):
+        with torch.inference_mode():
+            want = lm.model(torch.tensor([[*prompt, *tails[i].tolist()]])).logits[0, len(prompt) - 1 :]
+        torch.testing.assert_close(torch.stack([step[i] for step in made]), want, atol=1e-4, rtol=1e-4)
+    assert run.lengths.tolist() == [7, 5]
+
+
+def test_steps_on_the_models_own_cache_equal_its_pass():
+    lm = family("falcon")
+    ids = torch.tensor(prompt_rows(3, 8, 300))
+    run = SameLengthRunner(lm, 3, 12)
+    assert not run.ragged
+    with torch.inference_mode():
+        want = lm.model(ids).logits
+        got = run.logits(torch.stack(run.start([0, 1, 2], ids[:, :6].tolist())))
+        torch.testing.assert_close(got, want[:, :6], atol=3e-4, rtol=1e-3)
+        for at in (6, 7):
+            step = run.logits(run.extend(ids[:, at], [0, 1, 2]))
+            torch.testing.assert_close(step, want[:, at], atol=3e-4, rtol=1e-3)
+    assert run.lengths.tolist() == [8, 8, 8]
+
+
+def test_parts_are_whole_tiles_and_give_one_result():
+    products, generator = RowSplitter(), torch.Generator().manual_seed(1)
+    weight = torch.randn(768, 96, generator=generator)
+    x = torch.randn(700, 768, generator=generator)
+    want = torch.cat([torch.mm(part, weight) for part in x.split(4)])
+    for rows in range(4, 700, 4):
+        sizes = products.parts(rows, weight)
+        assert sum(sizes) == rows
+        assert all(size % 4 == 0 for size in sizes)
+        got = torch.cat([torch.mm(part, weight) for part in x[:rows].split(sizes)])
+        assert torch.equal(got, want[:rows])
+
+
+def test_large_parts_only_where_a_trial_gives_the_same_bits(monkeypatch):
+    products, weight = RowSplitter(), torch.randn(8, 8)
+    assert products.parts(1000, weight)[:3] == [256, 256, 256]
+    real = torch.mm
+
+    def split_sums(a, b):
+        return real(a, b) + (1e-7 if len(a) > SAFE else 0)
+
+    monkeypatch.setattr(torch, "mm", split_sums)
+    assert max(RowSplitter().parts(1000, weight)) <= SAFE
+    assert RowSplitter().parts(68, weight) == [36, 32]
