@@ -1,1 +1,1 @@
-"""Samplers of masked and uniform-state diffusion models: options, update rules and steps."""
+"""Samplers of masked and uniform-state diffusion models: options and update rules."""

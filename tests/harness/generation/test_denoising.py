@@ -15,8 +15,8 @@ import torch
 from openended.harness.core.errors import SpecError
 from openended.harness.core.rng import make_random_stream
 from openended.harness.decoders import GenerationRequest, Prompt
+from openended.harness.generation.denoise import STEPS, Canvas, denoise_texts
 from openended.harness.generation.denoising.decoders import DenoisingDecoder, Duo, FirstHitting, Llada, Mdlm, Remdm
-from openended.harness.generation.denoising.denoise import STEPS, Canvas, denoise_texts
 from openended.harness.generation.denoising.updates import (
     choose_most_confident,
     choose_one,
