@@ -5,19 +5,15 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
-import os
 import pkgutil
 import sys
-from collections.abc import Callable, Sequence
 from importlib import resources
-from typing import Any
 
-from openended.harness.core import BAD_INPUT, print_error, terminal
+from openended.harness.core import BAD_INPUT, print_error
 
 _COMMANDS = "openended.harness.app.commands"
 # Commands whose modules are elsewhere below `openended.harness`.
 _OTHERS = {"finetune": "app.finetune", "rate": "rating.commands", "report": "report.cli"}
-_TRUST = "--trust-config"
 # Words that are commands of other programs.
 _NO_COMMANDS = {
     "help": "openended --help",
@@ -51,34 +47,9 @@ def main() -> None:
     if misspelt:
         print_error("openended", misspelt)
         raise SystemExit(BAD_INPUT)
-    from openended.harness.app.hydra.job import Job
+    from openended.harness.app.hydra.run_command import run_hydra, run_options
 
-    run_hydra("openended", "config", Job(), words)
-
-
-def run_hydra(command: str, config: str, job: Callable[[Any], None], words: Sequence[str]) -> None:
-    """Compose a configuration from a command line and run what it configures."""
-    # Hydra would print several lines and exit with code 1; this project prints one line.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    terminal.set_up()
-    import hydra
-
-    from openended.harness.app.hydra import trust
-    from openended.harness.app.hydra.command_line import hide_shared_files, to_hydra_arguments
-    from openended.harness.app.hydra.job_output import leave_with_code
-    from openended.harness.app.hydra.jobfile import mark_on_interrupt
-
-    os.environ[trust.TRUST] = str(int(_TRUST in words))
-    trust.guard_composition()
-    hide_shared_files()
-
-    def work() -> None:
-        sys.argv[1:] = to_hydra_arguments([word for word in words if word != _TRUST], config)
-        with mark_on_interrupt():
-            hydra.main(version_base="1.3", config_path="pkg://openended.conf", config_name=config)(job)()
-
-    leave_with_code(command, work)
+    run_hydra("openended", words, run_options)
 
 
 def suggest_command(word: str) -> str:

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from numpy.typing import NDArray
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from openended.harness.app.cli import run_hydra
-from openended.harness.app.hydra.compose import to_plain
-from openended.harness.app.hydra.job_output import leave_with_code, set_detail
+from openended.harness.app.hydra.compose import Composer, to_plain
+from openended.harness.app.hydra.jobs import LogOptions
+from openended.harness.app.hydra.run_command import run_hydra
 from openended.harness.core import (
     DataError,
     ExtraNotInstalled,
@@ -172,48 +172,31 @@ def _save(lm: LanguageModel, model: ModelSpec, spec: FinetuneSpec, output: Path,
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run `openended finetune` with `words`, by default the process's arguments.
-
-    Raises:
-        SystemExit: With one of `exit_codes`, unless all went well.
-    """
-    run_hydra("openended finetune", "finetune", FinetuneJob(), sys.argv[1:] if words is None else words)
+    """Run `openended finetune` with `words`, by default the process's arguments."""
+    run_hydra("openended finetune", sys.argv[1:] if words is None else words, _run, "finetune")
 
 
-class FinetuneJob:
-    """The function that Hydra calls with the composed configuration, `conf/finetune.yaml`."""
-
-    # Hydra reads the name of the function it wraps.
-    __name__ = "finetune"
-    __qualname__ = "finetune"
-    __module__ = "openended.harness.app.finetune"
-
-    def __call__(self, cfg: DictConfig) -> None:
-        """Fine-tune as configured."""
-        hydra = HydraConfig.get()
-        set_detail(verbose=bool(hydra.verbose))
-        leave_with_code("openended finetune", lambda: _run(cfg, list(hydra.overrides.task), str(hydra.mode)))
-
-
-def _run(cfg: DictConfig, words: Sequence[str], mode: str) -> None:
-    if mode.endswith("MULTIRUN"):
+def _run(composer: Composer) -> None:
+    config = composer.compose_command()
+    LogOptions.read(config).apply()
+    if config.hydra.mode == RunMode.MULTIRUN:
         raise SpecError("one model a command, got a grid (-m)")
     names = {f.name for f in dataclasses.fields(FinetuneSpec)}
-    spec = construct(FinetuneSpec, to_plain(OmegaConf.masked_copy(cfg, sorted(names))), "finetune")
-    output = to_plain(OmegaConf.masked_copy(cfg, ["output"]))["output"]
+    spec = construct(FinetuneSpec, to_plain(OmegaConf.masked_copy(config, sorted(names))), "finetune")
+    output = to_plain(OmegaConf.masked_copy(config, ["output"]))["output"]
     if not isinstance(output, str):
         raise SpecError(f"output: expected the folder to write, got {output!r}")
-    node = to_plain(cfg.task)
-    if "split" in node and not any(word.startswith("task.split=") for word in words):
+    node = to_plain(config.task)
+    if "split" in node and not any(word.startswith("task.split=") for word in config.hydra.overrides.task):
         node["split"] = "train"  # a task's own default is the split that models are tested on
     task = build("task", node)
     if not isinstance(task, Task):
         raise SpecError(f"task: {node['_target_']} is no task")
-    model = construct(ModelSpec, to_plain(cfg.model), "model")
+    model = construct(ModelSpec, to_plain(config.model), "model")
     task.fetch()
     skipped: Counter[str] = Counter()
     texts = islice(iterate_documents(task, skipped), spec.max_texts)
-    folder = finetune(model, texts, spec, Path(output).expanduser(), device=pick_device(str(cfg.device)))
+    folder = finetune(model, texts, spec, Path(output).expanduser(), device=pick_device(str(config.device)))
     for reason, count in sorted(skipped.items()):
         log.info("%d texts skipped (%s)", count, reason)
     loss = read_json(folder / "finetune.json")["loss"]

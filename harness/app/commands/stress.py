@@ -42,10 +42,9 @@ def main(words: Sequence[str] | None = None) -> int:
     except SpecError as err:
         print_error(COMMAND, str(err))
         return BAD_INPUT
-    from openended.harness.app.cli import run_hydra
-    from openended.harness.app.hydra.job import Job
+    from openended.harness.app.hydra.run_command import run_hydra, run_options
 
-    run_hydra(COMMAND, "config", Job(), grid)
+    run_hydra(COMMAND, grid, run_options)
     return OK
 
 

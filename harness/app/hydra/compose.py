@@ -1,20 +1,21 @@
-"""From composed configuration to typed settings, and the name that runs, grid and report have."""
+"""Compose the configuration of a command once, and typed settings of each of its jobs from the same files."""
 
 from __future__ import annotations
 
-import copy
 import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from hydra import compose
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.app.hydra.config_limits import limit_configuration
+from openended.harness.app.hydra.command_line import CommandLine
+from openended.harness.app.hydra.config_loader import ConfigLoader, limit_interpolations
 from openended.harness.core import GROUPS, SpecError
 from openended.harness.report import TrackerOptions, build_tracker_options
 from openended.harness.results import build_layout
@@ -22,37 +23,179 @@ from openended.harness.run import Settings, build_settings
 
 _NAME = re.compile(r"[\w][\w.+=-]*")
 _GENERATING = ("model", "decoder", "samples", "min_new_tokens")
-_OF_HYDRA = re.compile(r"hydra\b")
-SINGLE = "default"  # folder of unnamed single runs; each gets its own folder and report there
+_ONE_CHOICE = ("decoder", "model", "task", "scorer", "embedder", "runtime", "report")
+CONFIG, SWEEPER, OPTUNA = "config", "hydra/sweeper", "optuna"
 
 
-def choose_name(cfg: DictConfig, hydra: DictConfig, grid: Path | None = None) -> str:
-    """Return the name of runs and report: `name=…`, else the experiment's, else the grid's time."""
-    typed = str(cfg.get("name") or "")
+@dataclass(frozen=True, slots=True)
+class ComposedJob:
+    """What a job is to do."""
+
+    settings: Settings
+    tracker: TrackerOptions
+    """Where the finished run is logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment of a series: what differs from the other experiments."""
+
+    name: str
+    """Name of its runs and its report."""
+    sweeper: Mapping[str, Any]
+    """Its axes, with interpolations."""
+    report: Mapping[str, Any]
+
+
+class Composer:
+    """Composes configurations from files that are read once.
+
+    Args:
+        line: The command line.
+        config: Name of the root configuration in `conf/`.
+    """
+
+    def __init__(self, line: CommandLine | None = None, config: str = CONFIG) -> None:
+        self.line = line or CommandLine()
+        self.root = config
+        self.loader = ConfigLoader(self.line.config_dir, self.line.words, trusted=self.line.trusted)
+        self._parser = OverridesParser.create()
+        self._plain: dict[tuple[str, ...], _PlainConfig] = {}
+        self._command: DictConfig | None = None
+
+    def compose_command(self) -> DictConfig:
+        """Return the configuration of the command, with the node `hydra`, whose `mode` says whether it is a grid.
+
+        Raises:
+            SpecError: If an option or a choice is not accepted.
+        """
+        line = self.line
+        mode = RunMode.MULTIRUN if line.multirun else RunMode.RUN
+        try:
+            config = self.loader.compose(self.root, line.words, mode, sweeps=line.multirun)
+        except HydraException:
+            if line.multirun:
+                raise
+            # The choices of a grid's jobs need not all exist; an experiment may be a grid without the flag -m.
+            config = self.loader.compose(self.root, line.words, RunMode.MULTIRUN, sweeps=False)
+            if config.hydra.mode != RunMode.MULTIRUN:
+                raise
+        if not line.multirun and config.hydra.mode != RunMode.MULTIRUN:
+            parsed = self._parser.parse_overrides(list(line.words))
+            self.loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
+        config.hydra.mode = RunMode.MULTIRUN if line.multirun else config.hydra.mode or RunMode.RUN
+        if line.search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
+            raise SpecError(f"{line.search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}")
+        if self.root == CONFIG:
+            _refuse_list_of_choices(config, config.hydra.runtime.choices)
+        HydraConfig.instance().set_config(config)
+        self._command = config
+        return config
+
+    def compose_job(self, words: Sequence[str], *, unnamed: str = "default") -> ComposedJob:
+        """Return the settings of the job with these overrides; `unnamed` is its name where none is configured.
+
+        Raises:
+            SpecError: If an option or its value is not accepted.
+        """
+        config, choices = self._compose_plain(words)
+        node = to_plain(config)
+        planned = node.get("plan_only")
+        name = choose_name(node, choices) or unnamed
+        settings = build_settings({**node, "plan_only": True if planned == "json" else planned, "experiment": name})
+        build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
+        return ComposedJob(settings, build_tracker_options(node.get("tracker")))
+
+    def compose_experiment(self, words: Sequence[str]) -> Experiment:
+        """Return an experiment of a series."""
+        config, choices = self._compose_plain(words)
+        sweeper = self._plain[self._list_choices(words)].sweeper
+        return Experiment(choose_name(config, choices), sweeper, to_plain(config.get("report")))
+
+    def compose_tracker(self, config: DictConfig) -> TrackerOptions:
+        """Return where the finished runs of a composed command are logged."""
+        return build_tracker_options(to_plain(config.get("tracker")))
+
+    def _compose_plain(self, words: Sequence[str]) -> tuple[DictConfig, Mapping[str, Any]]:
+        """Compose a configuration without the node `hydra`; return the choices of its groups too.
+
+        Files are merged once for each choice of options of the groups; values are then set in a copy, as Hydra sets
+        them: a sweep of a value over a hundred jobs is merged once.
+        """
+        chosen = self._list_choices(words)
+        if chosen not in self._plain:
+            defaults = self.loader.list_defaults(CONFIG, chosen)
+            node = self.loader.merge_plain(defaults.defaults)
+            choices = defaults.overrides.known_choices
+            _refuse_list_of_choices(node, choices)
+            others = [override for override in defaults.config_overrides if not override.is_hydra_override()]
+            sweeper = (node.pop("hydra", None) or {}).get("sweeper") or {}
+            self._plain[chosen] = _PlainConfig(node, sweeper, choices, others)
+        plain = self._plain[chosen]
+        config = OmegaConf.create(plain.node)
+        OmegaConf.set_struct(config, True)  # as Hydra's own: an unknown option is an error
+        values = [override for override in self._parser.parse_overrides(list(words)) if _is_value(override)]
+        ConfigLoader._apply_overrides_to_config([*plain.overrides, *values], config)
+        if self._command is not None:
+            OmegaConf.copy_cache(from_config=self._command, to_config=config)  # ${now:…} is one time for all jobs
+        return config, plain.choices
+
+    def _list_choices(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return the overrides that are no mere values."""
+        parsed = self._parser.parse_overrides(list(words))
+        return tuple(str(override.input_line) for override in parsed if not _is_value(override))
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainConfig:
+    """The merged files of some choices."""
+
+    node: dict[str, Any]
+    sweeper: Mapping[str, Any]
+    choices: Mapping[str, Any]
+    overrides: Sequence[Override]
+    """What adds or deletes options."""
+
+
+def _is_value(override: Override) -> bool:
+    """True for `key=value` and `group.key=value`, which set the value of an existing option."""
+    key = str(override.key_or_group)
+    is_hydra = key.partition(".")[0].partition("/")[0] == "hydra"
+    return override.type == OverrideType.CHANGE and override.package is None and key not in GROUPS and not is_hydra
+
+
+def _refuse_list_of_choices(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, Any]) -> None:
+    """Refuse a list of choices that a configuration file gives to a group that takes one."""
+    for group in _ONE_CHOICE:
+        if config.get(group) is not None and group not in choices:  # Hydra records one choice, and of a list none
+            raise SpecError(f"{group}: a run has one {group}, not a list; an axis is written {group}: 'NAME,NAME'")
+
+
+def choose_name(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, Any]) -> str:
+    """Return the name of runs and report: `name=…`, else the experiment's; empty if there is none.
+
+    Raises:
+        SpecError: If the given name does not fit a folder.
+    """
+    typed = str(config.get("name") or "")
     if typed and not _NAME.fullmatch(typed):
         raise SpecError(f"name: expected letters, digits and . _ - + = without blanks, got {typed!r}")
-    chosen = str(hydra.runtime.choices.get("experiment") or "").replace("/", "-")
-    return typed or chosen or (grid.name if grid is not None else SINGLE)
+    return typed or str(choices.get("experiment") or "").replace("/", "-")
 
 
-def compose_settings(cfg: DictConfig, name: str) -> Settings:
-    """Return the typed settings of a composed configuration; `name` is that of its runs."""
-    node = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
-    return _build_settings(to_plain(node), name)
-
-
-def compose_tracker(cfg: DictConfig) -> TrackerOptions:
-    """Return where the finished runs of a composed configuration are logged."""
-    return build_tracker_options(to_plain(cfg.get("tracker")))
-
-
-def iterate_settings(jobs: Sequence[Sequence[str]]) -> Iterator[Settings]:
-    """Yield the settings of every job of a grid."""
-    yield from map(JobComposer().compose_job, jobs)
+def to_plain(node: DictConfig | None) -> dict[str, Any]:
+    """Convert a configuration node to plain containers, with interpolations resolved; empty for None."""
+    with limit_interpolations():
+        container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
+    return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
 
 
 def refuse_unused_options(words: Sequence[str]) -> None:
-    """Refuse generation options together with `generations=FILE`, because nothing is generated."""
+    """Refuse generation options together with `generations=FILE`, because nothing is generated.
+
+    Raises:
+        SpecError: Names the options to leave out.
+    """
     typed = {word.lstrip("+~").partition("=")[0]: word for word in words}
     if typed.get("generations", "generations=null").partition("=")[2] in ("null", "") or "experiment" in typed:
         return  # an experiment may score files in addition to the systems that it generates
@@ -62,56 +205,3 @@ def refuse_unused_options(words: Sequence[str]) -> None:
             f"{typed['generations']} scores the texts of a file and generates nothing, so these options have no "
             f"effect: {' '.join(unused)}; leave them out"
         )
-
-
-def _build_settings(config: dict[str, Any], name: str) -> Settings:
-    planned = config.get("plan_only")
-    settings = build_settings({**config, "plan_only": True if planned == "json" else planned, "experiment": name})
-    build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
-    build_tracker_options(config.get("tracker"))
-    return settings
-
-
-def to_plain(node: DictConfig | None) -> dict[str, Any]:
-    """Convert a configuration node to plain containers, with interpolations resolved; empty for None."""
-    limit_configuration()
-    container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
-    return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
-
-
-class JobComposer:
-    """Composes the settings of the jobs of a grid.
-
-    Hydra composes once for each choice of options of the groups; values are then set in a copy, as Hydra sets them: a
-    sweep of a value over a hundred jobs is composed once.
-    """
-
-    def __init__(self) -> None:
-        self._parser = OverridesParser.create()
-        self._composed: dict[tuple[str, ...], tuple[DictConfig, DictConfig]] = {}
-
-    def compose_job(self, words: Sequence[str]) -> Settings:
-        """Return the settings of the job with these overrides."""
-        parsed = self._parser.parse_overrides(list(words))
-        chosen = tuple(str(override.input_line) for override in parsed if not _is_value(override))
-        if chosen not in self._composed:
-            cfg = compose("config", overrides=list(chosen), return_hydra_config=True)
-            self._composed[chosen] = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"]), cfg.hydra
-        config, hydra = self._composed[chosen]
-        job_config = copy.deepcopy(config)
-        OmegaConf.set_struct(job_config, True)  # as Hydra's own: an unknown option is an error
-        ConfigLoaderImpl._apply_overrides_to_config(
-            [override for override in parsed if _is_value(override)], job_config
-        )
-        return _build_settings(to_plain(job_config), choose_name(job_config, hydra))
-
-
-def _is_value(override: Override) -> bool:
-    """True for `key=value` and `group.key=value`: what changes no option of a group, and adds and deletes nothing."""
-    key = str(override.key_or_group)
-    return (
-        override.type == OverrideType.CHANGE
-        and override.package is None
-        and key not in GROUPS
-        and not _OF_HYDRA.match(key)
-    )

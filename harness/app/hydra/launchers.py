@@ -1,164 +1,201 @@
-"""Launchers of a grid beside Hydra's own: `hydra/launcher=joblib` (processes) and `hydra/launcher=submitit` (Slurm).
+"""Launchers of a grid: this process, processes of this machine (joblib), a cluster (submitit) and Ray.
 
-A worker process keeps its models from job to job: joblib's workers take the next job of the grid when they are free, a
-submitit job takes a run of neighbors. That is why these are not Hydra's plug-ins of the same names, which carry a
-fresh task function to every job and would load every model again for each (and have seen no release since 2022).
-
-A worker is sent one thing, the composed configuration; what it makes it leaves in the store, and how it went in its
-file in the grid's folder. So the results do not depend on the launcher.
+A worker process keeps its models from job to job: joblib's and Ray's workers take the next job of the grid when they
+are free, a submitit job takes a run of neighbors. A worker is sent one thing, its composed jobs; what it computes goes
+into the store, and how it went into the job's file in the grid's folder. So the results do not depend on the launcher.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import signal
 import sys
+import threading
 import time
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from hydra.core.hydra_config import HydraConfig
-from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
-from hydra.plugins.launcher import Launcher
-from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig
 
-from openended.harness.app.hydra.job_output import name_lines
-from openended.harness.app.hydra.jobfile import JobFile, format_progress
-from openended.harness.app.hydra.joblib_memory import claim_shared_memory
-from openended.harness.app.hydra.parent_watch import ParentProcess, end_with_parent, identify_process
-from openended.harness.app.hydra.trust import guard_composition
-from openended.harness.app.hydra.using import PLUGINS
-from openended.harness.core import ExtraNotInstalled, SpecError, escape_log_records
-
-if TYPE_CHECKING:
-    from openended.harness.app.hydra.job import Job
+from openended.harness.app.hydra.compose import to_plain
+from openended.harness.app.hydra.grid_state import format_progress
+from openended.harness.app.hydra.jobs import Job, JobRunner, LogOptions
+from openended.harness.core import DataError, ExtraNotInstalled, SpecError, escape_log_records, temporary_files
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5  # seconds between checks of a cluster's jobs
+PARENT_POLL_SECONDS = 1.0  # seconds between checks of the parent process
 CANCEL_SECONDS = 10.0  # seconds that cancelled processes get to end
-Jobs = Sequence[DictConfig]
-_worker_jobs: list[Job] = []  # of this worker process: its sessions hold the loaded models
+RAY_TRIES = 2  # workers that may die over one job
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where joblib and its semaphores keep their files on Linux
+_JOBLIB_NAME = "openended-joblib"
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+Jobs = Sequence[Job]
 
 
-def run_jobs(configs: Sequence[DictConfig], parent: ParentProcess) -> None:
-    """Run jobs one after the other in a worker, which ends with its parent; how each went is in its `JobFile`."""
-    from openended.harness.app.hydra.job import Job
+class ParentProcess(NamedTuple):
+    """The identity of a parent process."""
 
+    machine: str
+    pid: int
+    start: int
+    """Start time in clock ticks since boot; needed because process ids are reused."""
+
+
+_watched: set[ParentProcess] = set()
+_runners: list[JobRunner] = []  # of this worker process: its sessions hold the loaded models
+
+
+def identify_process() -> ParentProcess:
+    """Return the identity of the current process, to be passed to its workers."""
+    machine, boot, pid, start = temporary_files.build_process_tag().split("-")
+    return ParentProcess(f"{machine}-{boot}", int(pid), int(start))
+
+
+def end_with_parent(parent: ParentProcess) -> None:
+    """End this process when `parent` ends, even if killed; does nothing if the parent is on another machine."""
+    if parent in _watched or parent.machine != identify_process().machine or parent.pid == os.getpid():
+        return
+    _watched.add(parent)
+    if sys.platform == "linux" and os.getppid() == parent.pid:
+        # The kernel ends direct children at once; the thread below covers grandchildren and other systems.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    threading.Thread(target=_wait_for_end, args=(parent,), name="end-with-parent", daemon=True).start()
+
+
+def _wait_for_end(parent: ParentProcess) -> None:
+    while temporary_files.is_running(parent.pid, parent.start):
+        time.sleep(PARENT_POLL_SECONDS)
+    # An exception might not reach the main thread inside a library call. The next start removes unfinished files.
+    os.kill(os.getpid(), signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
+
+
+class _TitleFilter(logging.Filter):
+    """Adds the job's title to log lines, because several processes share the terminal."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.title = title
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.startswith("openended.harness.app.hydra"):
+            record.msg, record.args = f"[{self.title}] {record.getMessage()}", ()
+        return True
+
+
+def run_jobs(jobs: Jobs, options: LogOptions, parent: ParentProcess, *, shares_terminal: bool = False) -> None:
+    """Run jobs one after the other in a worker, which ends with its parent."""
+    if shares_terminal:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     end_with_parent(parent)
     escape_log_records()
-    guard_composition()
-    if not _worker_jobs:
-        _worker_jobs.append(Job())
-    setup_globals()
-    for config in configs:
-        HydraConfig.instance().set_config(config)
-        configure_log(config.hydra.job_logging, config.hydra.verbose)
-        name_lines(JobFile(config.hydra).title)
-        _worker_jobs[0](config)
+    if not _runners:
+        _runners.append(JobRunner())
+    for job in jobs:
+        options.apply()
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(_TitleFilter(job.title))
+        _runners[0].run_job(job)
 
 
-def run_jobs_ignoring_interrupt(configs: Sequence[DictConfig], parent: ParentProcess) -> None:
-    """Run jobs in a worker that shares the terminal: Ctrl-C is for the parent, which ends its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    run_jobs(configs, parent)
+class Launcher(ABC):
+    """Runs the jobs of a grid."""
 
-
-class GridLauncher(Launcher):  # type: ignore[misc]
-    """What the launchers share: composing the jobs, and what to do about those whose process died."""
-
-    def __init__(self, processes: int, least: int = 1, option: str = "processes") -> None:
-        if processes < least:
-            raise SpecError(f"hydra.launcher.{option}: expected {least} or more, got {processes}")
-        self.processes = processes
-        self._context: HydraContext | None = None
-        self._config = OmegaConf.create()
-
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:  # noqa: ARG002
-        """Keep what composes a job. The task function stays here: workers have their own."""
-        self._context, self._config = hydra_context, config
-
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run all jobs and return when the last has ended."""
-        setup_globals()
-        configure_log(self._config.hydra.job_logging, self._config.hydra.verbose)
-        Path(self._config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
-        configs = [self._compose(words, initial_job_idx + i) for i, words in enumerate(job_overrides)]
-        try:
-            self._run(configs)
-        finally:
-            configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
-        # Failed jobs are reported at the end of the grid, as with Hydra's launchers; None raises nothing here.
-        return [JobReturn(overrides=words, status=JobStatus.COMPLETED, _return_value=None) for words in job_overrides]
-
-    def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
-        if self._context is None:
-            raise RuntimeError("launch before setup")
-        config: DictConfig = self._context.config_loader.load_sweep_config(self._config, list(overrides))
-        with open_dict(config):
-            config.hydra.job.id = config.hydra.job.num = number
-            config.runtime.progress = False  # bars of several processes would overwrite each other
-        return config
+    processes = 1
+    in_process = False
 
     @abstractmethod
-    def _run(self, configs: Sequence[DictConfig]) -> None:
-        """Run the jobs; returns when each has a final state."""
+    def run(self, jobs: Jobs, options: LogOptions) -> None:
+        """Run jobs; return when each has a final state."""
 
 
-class Joblib(GridLauncher):
-    """Processes on this machine, by joblib (its `loky` workers).
+class BasicLauncher(Launcher):
+    """One job after the other in this process."""
 
-    Raises:
-        SpecError: If `processes` is not accepted.
-    """
+    in_process = True
 
-    __module__ = PLUGINS
+    def __init__(self) -> None:
+        self._runner = JobRunner()
+
+    def run(self, jobs: Jobs, options: LogOptions) -> None:  # noqa: ARG002
+        for job in jobs:
+            self._runner.run_job(job)
+
+
+class Joblib(Launcher):
+    """Processes on this machine, by joblib (its `loky` workers)."""
 
     def __init__(self, processes: int) -> None:
-        # With one process joblib would run jobs in this process, which must outlive them.
-        super().__init__(processes, least=2)
+        _check_processes(processes, "processes", least=2)  # with one, joblib would run jobs in this process
+        self.processes = processes
 
-    def _run(self, configs: Sequence[DictConfig]) -> None:
+    def run(self, jobs: Jobs, options: LogOptions) -> None:
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-        left, again = list(configs), list[DictConfig]()
+        left, again = list(jobs), list[Job]()
         while left:
             try:
-                self._pool(left)
+                self._run_pool(left, options)
                 left = []
             except TerminatedWorkerError:
                 left, killed = _split_after_kill(left)
                 again += killed
         # One at a time, so that a job is not lost only because it ran beside one that filled the memory.
-        for config in again:
-            log.warning("%s: its process was killed (out of memory?); trying it once more", JobFile(config.hydra).title)
+        for job in again:
+            log.warning("%s: its process was killed (out of memory?); trying it once more", job.title)
             try:
-                self._pool([config])
+                self._run_pool([job], options)
             except TerminatedWorkerError:
-                mark_lost([config], "its process was killed twice (out of memory?)")
+                mark_lost([job], "its process was killed twice (out of memory?)")
 
-    def _pool(self, configs: Sequence[DictConfig]) -> None:
+    def _run_pool(self, jobs: Jobs, options: LogOptions) -> None:
         from joblib import Parallel, delayed
 
         with claim_shared_memory() as folder:
             pool = Parallel(n_jobs=self.processes, backend="loky", batch_size=1, temp_folder=folder)
-            pool(delayed(run_jobs_ignoring_interrupt)([config], identify_process()) for config in configs)
+            run = delayed(run_jobs)
+            pool(run([job], options, identify_process(), shares_terminal=True) for job in jobs)
 
 
-def _split_after_kill(configs: Sequence[DictConfig]) -> tuple[list[DictConfig], list[DictConfig]]:
+def _split_after_kill(jobs: Jobs) -> tuple[list[Job], list[Job]]:
     """Return the jobs that had not begun, and those that ran when a worker was killed."""
-    states = [(config, JobFile(config.hydra).state) for config in configs]
-    running = [config for config, state in states if state == "running"]
-    waiting = [config for config, state in states if state is None]
+    states = [(job, job.state.read()) for job in jobs]
+    running = [job for job, state in states if state == "running"]
+    waiting = [job for job, state in states if state is None]
     return (waiting, running) if running else ([], waiting)
 
 
-class Submitit(GridLauncher):
+@contextmanager
+def claim_shared_memory(root: Path = SHARED_MEMORY) -> Iterator[Path | None]:
+    """Remove the leftovers of killed runs, and yield a folder of shared memory for this run, deleted at its end.
+
+    Args:
+        root: Where the folders of all runs are; None is yielded if it does not exist or cannot be written.
+    """
+    for abandoned in temporary_files.delete_abandoned(root):
+        if abandoned.name.startswith(_JOBLIB_NAME):
+            pid = abandoned.name.split("-")[-3]  # the name ends in machine-boot-pid-start-serial
+            for semaphore in root.glob(f"sem.loky-{pid}-*"):
+                temporary_files.delete_path(semaphore)
+    folder = root / temporary_files.create_temporary_name(_JOBLIB_NAME)
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError:
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        temporary_files.delete_path(folder)
+
+
+class Submitit(Launcher):
     """Jobs of a cluster (Slurm), or processes on this machine, by submitit.
 
     Args:
@@ -167,17 +204,13 @@ class Submitit(GridLauncher):
         folder: Where submitit keeps its logs.
         parameters: What submitit's executor takes (`timeout_min`, `gpus_per_node`, `slurm_partition`, …); null is not
             given.
-
-    Raises:
-        SpecError: If `cluster` or `processes` is not accepted.
     """
 
-    __module__ = PLUGINS
-
     def __init__(self, processes: int, cluster: str, folder: str, parameters: Mapping[str, Any]) -> None:
-        super().__init__(processes)
+        _check_processes(processes, "processes")
         if cluster not in ("auto", "slurm", "local"):
             raise SpecError(f"hydra.launcher.cluster: expected auto, slurm or local, got {cluster!r}")
+        self.processes = processes
         self.cluster = None if cluster == "auto" else cluster
         self.folder = folder
         self.parameters = {str(k): v for k, v in parameters.items() if v is not None}
@@ -185,7 +218,7 @@ class Submitit(GridLauncher):
             if isinstance(value, str) and not value.isprintable():  # a line break would end a line of sbatch's script
                 raise SpecError(f"hydra.launcher {name}: expected a text without control characters, got {value!r}")
 
-    def _run(self, configs: Sequence[DictConfig]) -> None:
+    def run(self, jobs: Jobs, options: LogOptions) -> None:
         try:
             import submitit
         except ImportError as err:
@@ -195,56 +228,46 @@ class Submitit(GridLauncher):
             executor.update_parameters(**self.parameters)
         except (NameError, TypeError, ValueError) as err:
             raise SpecError(f"hydra.launcher.parameters: {err}") from err
-        left = self._round(executor, list(split_into_neighbors(configs, self.processes)))
+        left = self._run_round(executor, list(split_into_neighbors(jobs, self.processes)), options)
         if left:
             log.warning("%d processes were killed, or ran out of time; trying their jobs once more", len(left))
-            left = self._round(executor, [part for part, _ in left])
+            left = self._run_round(executor, [part for part, _ in left], options)
         for part, stderr_path in left:
             mark_lost(part, f"its process ended twice before it was done (killed, or out of time); see {stderr_path}")
 
-    def _round(self, executor: Any, parts: Sequence[Jobs]) -> list[tuple[Jobs, str]]:  # noqa: ANN401
+    def _run_round(self, executor: Any, parts: Sequence[Jobs], options: LogOptions) -> list[tuple[Jobs, str]]:  # noqa: ANN401
         """Run parts as cluster jobs; return the rest of each failed part, with its last job and error file."""
+        parent = identify_process()
         with _redirect_stderr(Path(self.folder) / "controllers.err", executor.cluster == "local"), executor.batch():
-            jobs = [executor.submit(ClusterJob(part, identify_process())) for part in parts]
+            cluster_jobs = [executor.submit(ClusterJob(part, options, parent)) for part in parts]
         log.info("submitted  %d jobs in %d processes; logs in %s", sum(map(len, parts)), len(parts), self.folder)
         try:
-            self._watch(jobs)
+            report = ProgressLine(parts[0][0].grid)
+            while not all(job.done() for job in cluster_jobs):
+                report()
+                time.sleep(POLL_SECONDS)
+            report()
         except BaseException:
-            _cancel(jobs)
+            _cancel(cluster_jobs)
             raise
         unfinished: list[tuple[Jobs, str]] = []
-        for part, job in zip(parts, jobs, strict=True):
-            if job.exception() is not None:
-                log.debug("%s", job.exception())
-            running, waiting = (
-                [config for config in part if JobFile(config.hydra).state == state] for state in ("running", None)
-            )
+        for part, cluster_job in zip(parts, cluster_jobs, strict=True):
+            if cluster_job.exception() is not None:
+                log.debug("%s", cluster_job.exception())
+            running, waiting = ([job for job in part if job.state.read() == state] for state in ("running", None))
             if running or waiting:
-                unfinished.append(([*waiting, *running], str(job.paths.stderr)))
+                unfinished.append(([*waiting, *running], str(cluster_job.paths.stderr)))
         return unfinished
-
-    def _watch(self, jobs: Sequence[Any]) -> None:
-        last_line = ""
-        while True:
-            ended = all(job.done() for job in jobs)
-            line = format_progress(Path(self._config.hydra.sweep.dir))
-            if line != last_line:
-                log.info("grid       %s", line)
-                last_line = line
-            if ended:
-                return
-            time.sleep(POLL_SECONDS)
 
 
 class ClusterJob:
     """The work of one cluster job; submitit asks for its checkpoint when the time is nearly over or it is preempted."""
 
-    def __init__(self, configs: Sequence[DictConfig], parent: ParentProcess) -> None:
-        self.configs, self.parent = list(configs), parent
+    def __init__(self, jobs: Jobs, options: LogOptions, parent: ParentProcess) -> None:
+        self.jobs, self.options, self.parent = list(jobs), options, parent
 
     def __call__(self) -> None:
-        """Run the jobs."""
-        run_jobs(self.configs, self.parent)
+        run_jobs(self.jobs, self.options, self.parent)
 
     def checkpoint(self) -> Any:  # noqa: ANN401
         """Return the same work, to be submitted again; finished results are found in the store."""
@@ -253,17 +276,11 @@ class ClusterJob:
         return submitit.helpers.DelayedSubmission(self)
 
 
-def split_into_neighbors(configs: Sequence[DictConfig], processes: int) -> Iterator[Sequence[DictConfig]]:
+def split_into_neighbors(jobs: Jobs, processes: int) -> Iterator[Jobs]:
     """Split jobs into at most `processes` runs of neighbors of similar size; neighbors mostly share their model."""
-    count = min(processes, len(configs))
+    count = min(processes, len(jobs))
     for part in range(count):
-        yield configs[part * len(configs) // count : (part + 1) * len(configs) // count]
-
-
-def mark_lost(configs: Sequence[DictConfig], reason: str) -> None:
-    """Note that the processes of jobs died."""
-    for config in configs:
-        JobFile(config.hydra).write("failed", error=reason)
+        yield jobs[part * len(jobs) // count : (part + 1) * len(jobs) // count]
 
 
 @contextmanager
@@ -287,10 +304,152 @@ def _redirect_stderr(path: Path, here: bool) -> Iterator[None]:
         os.close(terminal)
 
 
-def _cancel(jobs: Sequence[Any]) -> None:
+def _cancel(cluster_jobs: Sequence[Any]) -> None:
     """Cancel queued and running jobs, and wait a while until they have ended and released their locks."""
-    for job in jobs:
+    for job in cluster_jobs:
         job.cancel(check=False)
     until = time.monotonic() + CANCEL_SECONDS
-    while time.monotonic() < until and not all(job.done() for job in jobs):
+    while time.monotonic() < until and not all(job.done() for job in cluster_jobs):
         time.sleep(0.1)
+
+
+class Ray(Launcher):
+    """Workers of a Ray cluster, each a process with its own models.
+
+    They need the grid's folder and the store on a file system that all machines see, under the same paths. One that
+    dies (out of memory, its node gone) is started again by Ray, and its job is tried once more.
+
+    Args:
+        workers: How many.
+        address: `auto`, `host:port`, or null: a cluster on this machine alone, which ends with the grid.
+        cpus_per_worker: CPUs of each.
+        gpus_per_worker: GPUs of each; a part of one is shared. null: 1 where the cluster has GPUs, else 0.
+        resources: What else each needs, by the cluster's own names (`ray start --resources='{"big": 1}'`).
+    """
+
+    def __init__(
+        self, workers: int, address: str | None, cpus_per_worker: int, gpus_per_worker: float | None,
+        resources: Mapping[str, float],
+    ) -> None:  # fmt: skip
+        _check_processes(workers, "workers")
+        _check_processes(cpus_per_worker, "cpus_per_worker")
+        if gpus_per_worker is not None and gpus_per_worker < 0:
+            raise SpecError(f"hydra.launcher.gpus_per_worker: expected 0 or more, or null, got {gpus_per_worker}")
+        self.processes, self.address, self.cpus, self.gpus = workers, address, cpus_per_worker, gpus_per_worker
+        self.resources = {str(name): float(amount) for name, amount in resources.items()}
+
+    def run(self, jobs: Jobs, options: LogOptions) -> None:
+        from openended.harness.backends import WorkerDeath
+
+        def report_death(who: int, number: int, error: str) -> None:
+            title = jobs[number].title
+            log.warning("%s: its worker %d died (out of memory?); trying it once more: %s", title, who, error)
+
+        report = ProgressLine(jobs[0].grid)
+        actors = self._create_actors(jobs[0].grid)
+        for number, answer in actors.map([(job, options) for job in jobs], report_death):
+            if isinstance(answer, WorkerDeath):
+                mark_lost([jobs[number]], f"its process was killed twice (out of memory?): {answer.reason}")
+            report()
+
+    def _create_actors(self, grid: Path) -> Any:  # noqa: ANN401 - `backends.ActorPool`
+        from openended.harness.backends import ActorPool, connect_to_ray, list_nodes, warn_if_full
+
+        ray = connect_to_ray(self.address, "hydra.launcher.address", cpus=self.processes * self.cpus)
+        nodes = list_nodes(ray)
+        gpus = self.gpus
+        if gpus is None:
+            gpus = 1.0 if any(node.get("GPU") for node in nodes) else 0.0
+        needs = {"CPU": float(self.cpus), "GPU": gpus, **self.resources}
+        for name, amount in needs.items():
+            most = max((node.get(name, 0.0) for node in nodes), default=0.0)
+            if most < amount:
+                raise SpecError(f"hydra.launcher: each worker needs {amount:g} {name}, no node has more than {most:g}")
+        folder = grid.resolve() / "ray"
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
+        actor = ray.remote(GridWorker).options(
+            num_cpus=self.cpus, num_gpus=gpus, resources=self.resources, max_restarts=-1
+        )
+        actors = [
+            actor.remote(str(Path.cwd()), str(folder / f"worker-{who}.err"), facts, identify_process())
+            for who in range(self.processes)
+        ]
+        log.info("workers    %d of %d CPUs and %g GPUs; logs in %s", self.processes, self.cpus, gpus, folder)
+        warn_if_full(nodes, self.processes, needs)
+        return ActorPool(ray, actors, deaths=RAY_TRIES, option="hydra/launcher=ray")
+
+
+class GridWorker:
+    """The actor of Ray: a process that runs jobs, one after the other.
+
+    Args:
+        folder: The driver's working folder: paths of the settings are relative to it.
+        log_path: File for the worker's output.
+        facts: Environment of the worker.
+        parent: The driver, with which it ends where that is on this machine.
+    """
+
+    def __init__(self, folder: str, log_path: str, facts: Mapping[str, str], parent: ParentProcess) -> None:
+        try:
+            os.chdir(folder)
+            handle = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError as err:
+            raise DataError(f"{err.filename}: {err.strerror}; every machine needs it under this path") from err
+        os.dup2(handle, 2)
+        os.close(handle)
+        os.environ.update(facts)
+        self._parent = parent
+
+    def ready(self) -> int:
+        """Return the process id once the worker has started."""
+        return os.getpid()
+
+    def do(self, job: Job, options: LogOptions) -> None:
+        run_jobs([job], options, self._parent)
+
+
+class ProgressLine:
+    """Prints the progress of a grid whenever it has changed."""
+
+    def __init__(self, grid: Path) -> None:
+        self._grid, self._last = grid, ""
+
+    def __call__(self) -> None:
+        line = format_progress(self._grid)
+        if line != self._last:
+            log.info("grid       %s", line)
+            self._last = line
+
+
+def mark_lost(jobs: Jobs, reason: str) -> None:
+    """Note that the processes of jobs died."""
+    for job in jobs:
+        job.state.write("failed", error=reason)
+
+
+def _check_processes(count: int, option: str, least: int = 1) -> None:
+    if count < least:
+        raise SpecError(f"hydra.launcher.{option}: expected {least} or more, got {count}")
+
+
+LAUNCHERS: Mapping[str, Callable[..., Launcher]] = {
+    "BasicLauncher": BasicLauncher, "Joblib": Joblib, "Submitit": Submitit, "Ray": Ray,
+}  # fmt: skip
+
+
+def make_launcher(config: DictConfig) -> Launcher:
+    """Make the launcher that a command chooses by `hydra/launcher=…`.
+
+    Raises:
+        SpecError: If there is none of this name, or an option is not accepted.
+    """
+    node = to_plain(config.hydra.launcher)
+    target = str(node.pop("_target_", None))
+    cls = LAUNCHERS.get(target.rpartition(".")[2])
+    if cls is None:
+        raise SpecError(f"hydra.launcher: {target!r} is not part of openended; choose one by hydra/launcher=NAME")
+    try:
+        return cls(**node)
+    except TypeError as err:
+        raise SpecError(f"hydra.launcher: {err}") from err

@@ -1,41 +1,57 @@
-"""`plan_only=true`: print what is cached, what would be computed and what is missing; `--json` for programs."""
+"""Plans: what is cached, computed and missing (`plan_only=true`), and whether the jobs of a grid can run at all."""
 
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hydra.errors import HydraException
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
-from openended.harness.app.hydra.compose import iterate_settings
+from openended.harness.app.hydra.compose import ComposedJob, Composer
+from openended.harness.app.hydra.errors import explain
 from openended.harness.app.hydra.simulation import refuse_single_run
-from openended.harness.core import escape_controls_in_line, format_duration
+from openended.harness.core import (
+    DataError,
+    ExtraNotInstalled,
+    HarnessError,
+    SpecError,
+    canonicalize,
+    digest,
+    escape_controls_in_line,
+    format_duration,
+    format_error,
+)
 
 if TYPE_CHECKING:
     from openended.harness.run import Forecast, Outcome, Rates, Session, Settings
 
-log = logging.getLogger(__name__)
-
 _SURE = {"measured": "by rates measured in this store", "scaled": "rough: from rates of other models or decoders"}
 _UNMEASURED = "unknown: nothing similar was computed in this store; try the command with num_examples=20 first"
-
-
 _STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
+_ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
 
 
-def plan_jobs(config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool = False) -> None:
-    """Print the plan of jobs without loading models or writing files."""
+def plan_jobs(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool = False) -> None:
+    """Print the plan of jobs without loading models or writing files.
+
+    Args:
+        composer: Composes the jobs.
+        config: The composed configuration of the command.
+        jobs: The overrides of each job.
+        single: Whether this is a single run, whose steps are listed too.
+    """
     from openended.harness.run import Session, forecast_plans, read_rates
     from openended.harness.storage import Store
 
     store = Path(str(config.outputs_dir)) / "store"
     session = Session(Store(store))
-    settings = list(iterate_settings(jobs))
+    settings = [composer.compose_job(words).settings for words in jobs]
     if single:
         refuse_single_run(settings[0].judgments)
     plans = [plan_job(job, words, session) for job, words in zip(settings, jobs, strict=True)]
@@ -57,6 +73,81 @@ def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tupl
     settings = select_metrics_for_file(replace(settings, plan_only=True), words)
     planner = run_judgments if settings.is_judgments_only(words) else plan
     return settings, planner(settings, session)
+
+
+def check_grid(
+    composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]]
+) -> list[ComposedJob | HarnessError]:
+    """Compose and plan the jobs of a grid; a job with a wrong option is replaced by its error: the others run.
+
+    Raises:
+        DataError: If files, models, judgments or packages are missing, or no job can run: one line for all jobs, with
+            the commands that fetch what is missing.
+    """
+    from openended.harness.run import Forecast, Session
+    from openended.harness.storage import Store
+
+    composed: list[ComposedJob | HarnessError] = []
+    errors: list[HarnessError] = []
+    checked: dict[str, HarnessError | None] = {}
+    fetched: dict[str, DataError | None] = {}
+    total, session = Forecast(), Session(Store(Path(str(config.outputs_dir)) / "store"))
+    is_here = config.hydra.runtime.choices.get("hydra/launcher") not in _ELSEWHERE
+    for words in jobs:
+        try:
+            job = composer.compose_job(words, unnamed="")
+        except (HydraException, OmegaConfBaseException) as err:
+            composed.append(SpecError(explain(err)))
+            errors.append(composed[-1])
+            continue
+        except HarnessError as err:
+            composed.append(err)
+            errors.append(err)
+            continue
+        composed.append(job)
+        settings = job.settings
+        key = digest([replace(settings, seed=0).spec(), asdict(settings.runtime)])
+        if is_here and key not in checked:
+            checked[key] = _find_missing(settings, words, session, total, fetched)
+        if error := checked.get(key):
+            errors.append(error)
+    if is_here:
+        _refuse(errors, len(jobs), total)
+    return composed
+
+
+def _find_missing(
+    settings: Settings, words: Sequence[str], session: Session, total: Forecast, fetched: dict[str, DataError | None]
+) -> HarnessError | None:
+    """Fetch the files of a job's task, once per task, and plan the job; return why it cannot run."""
+    task = digest([settings.task.name, canonicalize(settings.task)])
+    if task not in fetched:
+        try:
+            settings.task.fetch()
+            fetched[task] = None
+        except DataError as err:
+            fetched[task] = err
+    try:
+        job, outcome = plan_job(settings, words, session)
+    except HarnessError as err:
+        return err
+    error = outcome.missing[0] if outcome.missing else fetched[task]
+    if error is not None:
+        total.add(job, outcome)
+    return error
+
+
+def _refuse(errors: Sequence[HarnessError], num_jobs: int, total: Forecast) -> None:
+    """Raise one error for all jobs, unless the jobs without an error can run."""
+    blocking = [err for err in errors if isinstance(err, DataError | ExtraNotInstalled)]
+    if not blocking and (len(errors) < num_jobs or not errors):
+        return
+    chosen = blocking or errors
+    reasons = list(dict.fromkeys(format_error(err) for err in chosen))
+    reason = reasons[0] if len(reasons) == 1 else f"{len(reasons)} reasons, the first: {reasons[0]}"
+    commands = [command for command in list_commands(total) if command not in reason]
+    fetch = f"; fetch what is missing with: {' && '.join(commands)}" if commands else ""
+    raise DataError(f"{len(chosen)} of {num_jobs} jobs cannot run, so none was started: {reason}{fetch}")
 
 
 def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:

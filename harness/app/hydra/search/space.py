@@ -17,7 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, ValueType
 from hydra.errors import HydraException
 
-from openended.harness.app.hydra.sweeper import check_grid_size
+from openended.harness.app.hydra.grid import check_grid_size
 from openended.harness.core import GROUPS, SpecError, format_error, list_choices, suggest
 
 if TYPE_CHECKING:

@@ -1,26 +1,35 @@
-"""Experiments on other data than the paper's: `experiment=mauve_table3 using=docs`.
+"""What Hydra finds beside `conf/`: experiments on other data than the paper's, and installed plug-in packages.
 
 An experiment's YAML has a section `using=docs:` that holds what differs there: options, smaller axes, and a `defaults`
 list where it does not build on the experiment itself. Hydra composes the section as an experiment of its own,
 `mauve_table3_docs`; that is also the name of its runs and its report. `conf/using/docs.yaml` holds what all of them
 share, and is all that an experiment without a section takes from `using=docs`.
+
+An entry point `openended.metrics` (`tasks`, `decoders`, `models`) names a class; its YAML is optional, for a class has
+defaults. An entry point `openended.conf` names a package with YAML files in folders named after the config groups.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib.metadata import entry_points
+from importlib.resources import files
+from importlib.util import find_spec
 from typing import Any
 
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
-from omegaconf import DictConfig, OmegaConf
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import OmegaConf
 
-from openended.harness.core import SpecError, list_bundled_choices, read_option_yaml
+from openended.harness.core import SpecError, defaults, list_bundled_choices, load_plugins, read_option_yaml
 
 PLUGINS = "hydra_plugins.openended"  # where Hydra looks for this project's plugins
+PLUGIN_GROUPS = ("metric", "task", "decoder", "model")
 GROUP, CHOICE, PAPER = "using", "experiment", "paper"
 _SECTION = re.compile(rf"^{GROUP}=(\w+):", re.MULTILINE)
 
@@ -28,11 +37,9 @@ _SECTION = re.compile(rf"^{GROUP}=(\w+):", re.MULTILINE)
 @lru_cache
 def sections(experiment: str) -> tuple[str, ...]:
     """Return the options of `using` for which an experiment has a section."""
-    return (
-        tuple(_SECTION.findall(read_option_yaml(CHOICE, experiment)))
-        if experiment in list_bundled_choices(CHOICE)
-        else ()
-    )
+    if experiment not in list_bundled_choices(CHOICE):
+        return ()
+    return tuple(_SECTION.findall(read_option_yaml(CHOICE, experiment)))
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -48,13 +55,13 @@ def join_name(experiment: str, using: str | None) -> str:
 
 
 def apply_using(words: Sequence[str]) -> list[str]:
-    """Return command-line options with `experiment=… using=…` replaced by the experiments that Hydra composes.
+    """Replace `experiment=… using=…` by the experiments that Hydra composes.
 
-    An old name, `experiment=mauve_table3_docs`, works too and prints what to type.
+    Raises:
+        SpecError: If some of several experiments have a section and others have none.
     """
     options = {key: value.split(",") for key, sign, value in (word.partition("=") for word in words) if sign}
     experiments, using = options.get(CHOICE, []), options.get(GROUP, [])
-    _name_the_new_form(experiments)
     requested = {option for option in using if option != PAPER}
     lacking = [name for name in experiments if requested - set(sections(split_name(name)[0]))]
     if not requested or len(lacking) == len(experiments):
@@ -67,13 +74,6 @@ def apply_using(words: Sequence[str]) -> list[str]:
     return [chosen if word.startswith(f"{CHOICE}=") else word for word in others]
 
 
-def _name_the_new_form(experiments: Sequence[str]) -> None:
-    for old in experiments:
-        experiment, using = split_name(old)
-        if using:
-            sys.stderr.write(f"openended: {CHOICE}={old} is now {CHOICE}={experiment} {GROUP}={using}\n")
-
-
 class ExperimentSections(ConfigSource):  # type: ignore[misc]
     """Gives Hydra the sections of experiments as experiments, and the experiments without their sections."""
 
@@ -81,41 +81,33 @@ class ExperimentSections(ConfigSource):  # type: ignore[misc]
 
     @staticmethod
     def scheme() -> str:
-        """Return the scheme of this source in Hydra's search path."""
         return GROUP
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Return an experiment, or a section of one.
-
-        Raises:
-            ConfigLoadError: If there is none.
-        """
         if not self.is_config(config_path):
             raise ConfigLoadError(f"Config not found: {config_path}")
         experiment, using = split_name(_parse_experiment(config_path))
-        node: Any = OmegaConf.create(read_option_yaml(CHOICE, experiment))
-        parts = {option: node.pop(f"{GROUP}={option}") for option in sections(experiment)}
-        config = OmegaConf.merge(_make_defaults(experiment, using), parts[using] or {}) if using else node
+        config: Any = OmegaConf.create(read_option_yaml(CHOICE, experiment))
+        parts = {option: config.pop(f"{GROUP}={option}") for option in sections(experiment)}
+        if using:
+            base = OmegaConf.create({"defaults": [experiment, f"/{GROUP}/{using}", "_self_"]})
+            config = OmegaConf.merge(base, parts[using] or {})
         return ConfigResult(
             config=config, path=self.full_path(), provider=self.provider, header={"package": "_global_"}
         )
 
     def available(self) -> bool:
-        """Return true: the experiments come with the package."""
         return True
 
-    def is_group(self, config_path: str) -> bool:  # noqa: ARG002
-        """Return false: the groups are those of `conf/`."""
+    def is_group(self, config_path: str) -> bool:  # noqa: ARG002 - the groups are those of `conf/`
         return False
 
     def is_config(self, config_path: str) -> bool:
-        """Return true for an experiment with sections, and for a section."""
         name = _parse_experiment(config_path)
         return bool(name and (sections(name) or split_name(name)[1]))
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:  # noqa: ARG002
-        """Return nothing: what can be chosen is listed by `conf/`."""
-        return []
+        return []  # what can be chosen is listed by `conf/`
 
 
 def _parse_experiment(config_path: str) -> str:
@@ -123,5 +115,25 @@ def _parse_experiment(config_path: str) -> str:
     return name if group == CHOICE else ""
 
 
-def _make_defaults(experiment: str, using: str) -> DictConfig:
-    return OmegaConf.create({"defaults": [experiment, f"/{GROUP}/{using}", "_self_"]})
+class PluginPackages(SearchPathPlugin):  # type: ignore[misc]
+    """Adds the YAMLs of plug-in packages; classes without YAML get a node of their defaults."""
+
+    __module__ = PLUGINS
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Extend the search path; raises `SpecError` if an entry point `openended.conf` names no package."""
+        search_path.prepend("openended", f"{ExperimentSections.scheme()}://{CHOICE}")
+        folders = []
+        for point in entry_points(group="openended.conf"):
+            if find_spec(point.value) is None:
+                raise SpecError(f"entry point openended.conf: no package {point.value!r}")
+            search_path.append("openended", f"pkg://{point.value}")
+            folders.append(files(point.value))
+        store = ConfigStore.instance()
+        for group in PLUGIN_GROUPS:
+            for name, (package, cls) in load_plugins(group).items():
+                if any((folder / group / f"{name}.yaml").is_file() for folder in folders):
+                    continue  # Hydra would use the stored node as the schema of that YAML
+                # A run can have several metrics, so each needs its own key.
+                node = {name: defaults(cls)} if group == "metric" else defaults(cls)
+                store.store(group=group, name=name, node=node, provider=package)

@@ -1,0 +1,298 @@
+"""Hydra's loader of configurations, which reads each file once and limits what files of somebody else can do.
+
+Files that come with an installed package are trusted. All others (`--config-dir`, `hydra.searchpath`) may come from
+somebody else: their size is limited, they set none of the options in `_TYPED_ONLY`, and they read no environment
+variables, where keys are. `--trust-config` lifts this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import CachingConfigRepository
+from hydra._internal.defaults_list import DefaultsList, create_defaults_list
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.default_element import ResultDefault
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.types import Override
+from hydra.core.utils import setup_globals
+from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.base import Container
+from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
+
+from openended.harness.core import HarnessError, SpecError, check_regular_file, is_shared, shorten_error
+
+MOST_BYTES = 256 << 10  # of one file
+MOST_NODES = 50_000  # of one file, aliases expanded
+MOST_STEPS = 500  # interpolations that one value resolves, nested ones included
+MOST_CHARACTERS = 1 << 20  # of the texts that one value resolves, nested ones included
+MOST_RESOLVED = 5_000  # interpolations of one configuration; experiments have about a hundred
+
+# Parts of options that only the command line sets → why.
+_TYPED_ONLY = {
+    "hydra": "changes how the command itself runs",
+    "api_key_env": "would send a key from the environment",
+    "trust_remote_code": "runs the code of a model of the hub",
+    "ray_address": "connects to a Ray cluster, whose data can run code",
+    "tracker": "would send results to a server",
+    "outputs_dir": "chooses where files are written",
+}
+_ADDRESSES = dict.fromkeys(("base_url", "endpoints"), "would receive the key that the command names")
+_NODES = ("model", "scorer", "runtime")  # they have such options, so a file writes them out
+_HARMLESS = (None, False, "auto", "none", {}, [])
+# What a file sets of `hydra`: the axes of a grid, and the options of a search.
+_AXES = "hydra.sweeper."
+_NOT_AXES = ("hydra.sweeper._target_", "hydra.sweeper.storage")
+
+
+class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
+    """Loads the configurations of one command.
+
+    Args:
+        folder: A folder of the user's own configurations.
+        words: What was typed: these options may be set by files too, because the command line takes precedence.
+        trusted: Whether the command has `--trust-config`.
+    """
+
+    def __init__(self, folder: str | None = None, words: Sequence[str] = (), *, trusted: bool = False) -> None:
+        version.setbase("1.3")
+        setup_globals()
+        search_path = create_config_search_path("pkg://openended.conf")
+        if folder is not None:
+            path = f"file://{os.path.abspath(folder)}"
+            search_path.prepend("command-line", path, SearchPathQuery(provider="schema", path=None))
+        super().__init__(search_path)
+        self._trusted = trusted
+        self._typed = set(_list_typed_options(words))
+        self._files = _Files(self.repository, trusted=trusted)
+        self._plain: dict[tuple[str, str], dict[str, Any]] = {}
+        OmegaConf.register_new_resolver("oc.env", self._read_environment, replace=True)
+
+    def compose(self, config: str, words: Sequence[str], mode: RunMode, *, sweeps: bool = True) -> DictConfig:
+        """Compose a configuration with the node `hydra`; `sweeps=False` accepts several values even for a run."""
+        with self.explain_composition():
+            return self.load_configuration(config, list(words), mode, validate_sweep_overrides=sweeps)
+
+    def list_defaults(self, config: str, words: Sequence[str]) -> DefaultsList:
+        """Return which files a configuration is composed of, and the overrides that are set afterwards."""
+        with self.explain_composition():
+            parsed, files = self._parse_overrides_and_create_caching_repo(config, list(words))
+            self.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
+            return create_defaults_list(files, config, parsed, prepend_hydra=True, skip_missing=False)
+
+    def merge_plain(self, defaults: Sequence[ResultDefault]) -> dict[str, Any]:
+        """Merge files into plain containers, with interpolations; of the node `hydra` only what experiments set."""
+        merged: dict[str, Any] = {}
+        with self.explain_composition():
+            for default in defaults:
+                path = str(default.config_path)
+                if path.startswith("hydra/"):
+                    continue
+                key = (path, str(default.package))
+                if key not in self._plain:
+                    loaded = self._load_single_config(default, self._files).config
+                    container = OmegaConf.to_container(loaded, resolve=False)
+                    self._plain[key] = container if isinstance(container, dict) else {}
+                _merge(merged, self._plain[key])
+        return merged
+
+    @contextlib.contextmanager
+    def explain_composition(self) -> Iterator[None]:
+        """Turn errors of other libraries than Hydra and OmegaConf into `SpecError`; limit what files expand to."""
+        with limit_interpolations():
+            try:
+                yield
+            except (HarnessError, HydraException, OmegaConfBaseException):
+                raise  # `errors.translate_config_errors` explains them
+            except Exception as err:
+                reason = f"{type(err).__name__}: {shorten_error(err)}"
+                raise SpecError(f"the configuration cannot be composed: {reason}") from err
+
+    def get_group_options(self, *args: Any, **options: Any) -> list[str]:  # noqa: ANN401 - as in Hydra
+        """Exclude files that other options inherit from (`_base`)."""
+        return [name for name in super().get_group_options(*args, **options) if not is_shared(name)]
+
+    def _parse_overrides_and_create_caching_repo(
+        self, config_name: str | None, overrides: list[str]
+    ) -> tuple[list[Override], CachingConfigRepository]:
+        parsed, _ = super()._parse_overrides_and_create_caching_repo(None, overrides)
+        if any(override.get_key_element() == "hydra.searchpath" for override in parsed):
+            self._process_config_searchpath(config_name, parsed, self._files)
+        return parsed, self._files
+
+    def _load_single_config(self, default: ResultDefault, repo: CachingConfigRepository) -> ConfigResult:
+        result: ConfigResult = super()._load_single_config(default, repo)
+        path = str(default.config_path)
+        # An untrusted experiment may also choose a tracker of ours.
+        if path in self._files.untrusted or (self._files.untrusted and path.startswith("tracker/")):
+            if path.startswith("hydra/"):
+                _refuse(path, "hydra", _TYPED_ONLY["hydra"])
+            for option, value in _iterate_leaves(OmegaConf.to_container(result.config, resolve=False)):
+                self._check_option(option, value)
+        return result
+
+    def _check_option(self, option: str, value: object) -> None:
+        """Refuse an option of an untrusted file that only the command line may set.
+
+        Raises:
+            SpecError: Names the option and its value.
+        """
+        if option in ("hydra.mode", "tracker.project") or value in _HARMLESS or self._is_typed(option):
+            return
+        is_axis = option.startswith(_AXES) and option not in _NOT_AXES
+        parts = [part.lstrip("+~") for part in re.split(r"[.\[]", option.removeprefix(_AXES) if is_axis else option)]
+        has_key = any(key.endswith("api_key_env") for key in self._typed)
+        for part in parts:
+            if why := {**_TYPED_ONLY, **(_ADDRESSES if has_key else {})}.get(part):
+                _refuse(option, value, why)
+        if "_target_" in parts and is_axis:
+            _refuse(option, value, _TYPED_ONLY["hydra"])
+        if parts[-1] in _NODES and isinstance(value, str) and "{" in value:
+            _refuse(option, value, "may hold options that only the command line sets")
+
+    def _is_typed(self, option: str) -> bool:
+        """Check whether the command sets an option or a node that contains it."""
+        return any(option == key or (key.endswith(".") and option.startswith(key)) for key in self._typed)
+
+    def _read_environment(self, *words: str) -> str:
+        if not self._trusted:
+            _refuse("${oc.env:…}", ", ".join(map(str, words)), "reads the environment, where keys are", typed="")
+        value = os.environ.get(words[0], *words[1:2])
+        if value is None:
+            raise SpecError(f"${{oc.env:{words[0]}}}: no such environment variable")
+        return value
+
+
+class _Files(CachingConfigRepository):  # type: ignore[misc]
+    """The files of all compositions of a command, each read and checked once."""
+
+    def __init__(self, delegate: Any, *, trusted: bool) -> None:  # noqa: ANN401 - Hydra's repository
+        super().__init__(delegate)
+        self._trusted = trusted
+        self.untrusted: set[str] = set()
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        """Return a file's content."""
+        if f"config_path={config_path}" not in self.cache:
+            source = self.delegate._find_object_source(config_path, ObjectType.CONFIG)
+            if source is not None and source.scheme() == "file":
+                check_config_file(Path(source.path) / source._normalize_file_name(config_path))
+                if not self._trusted:
+                    self.untrusted.add(config_path)
+        result: ConfigResult | None = super().load_config(config_path)
+        return result
+
+
+def _merge(target: dict[str, Any], source: Mapping[str, Any]) -> None:
+    """Merge plain nodes as OmegaConf does: mappings by key; other values, lists too, are replaced."""
+    for key, value in source.items():
+        if isinstance(value, dict) and isinstance(target.get(key), dict):
+            _merge(target[key], value)
+        elif value != "???" or key not in target:  # a required option keeps the value that it has
+            target[key] = copy.deepcopy(value)
+
+
+def _list_typed_options(words: Sequence[str]) -> Iterator[str]:
+    """Yield the options that a command sets, a whole node as `model.`; `model=openai` chooses a file and sets none."""
+    for word in words:
+        key, _, value = word.partition("=")
+        yield key.lstrip("+~")
+        if value.lstrip().startswith("{"):
+            yield f"{key.lstrip('+~')}."
+    if any(word.startswith("tracker=") for word in words):
+        yield "tracker."
+
+
+def _iterate_leaves(value: object, option: str = "") -> Iterator[tuple[str, object]]:
+    """Yield (dotted option, value) of everything in a node that is no mapping."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _iterate_leaves(item, f"{option}.{key}" if option else str(key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _iterate_leaves(item, f"{option}[{number}]")
+    else:
+        yield option, value
+
+
+def _refuse(option: str, value: object, why: str, typed: str = ": name it in the command") -> NoReturn:
+    raise SpecError(
+        f"{option}: {str(value)[:100]!r} {why}{typed}: a configuration from somebody else could run code or take "
+        "keys; if it is yours, add --trust-config"
+    )
+
+
+@contextlib.contextmanager
+def limit_interpolations() -> Iterator[None]:
+    """Limit what the interpolations that the block resolves expand to, each and together.
+
+    A file of a few lines can stand for billions of nodes: an interpolation repeats a value, and they can be nested.
+    """
+    original = Container.resolve_parse_tree
+    depth = steps = characters = total = 0
+
+    def resolve(self: Container, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        nonlocal depth, steps, characters, total
+        if depth == 0:
+            steps = characters = 0
+        depth += 1
+        try:
+            result = original(self, *args, **options)
+        finally:
+            depth -= 1
+        steps += 1
+        total += 1
+        characters += len(result) if isinstance(result, str) else 0
+        if steps > MOST_STEPS or total > MOST_RESOLVED or characters > MOST_CHARACTERS:
+            raise InterpolationResolutionError("interpolations ${…} expand to too much; write the values out")
+        return result
+
+    Container.resolve_parse_tree = resolve
+    try:
+        yield
+    finally:
+        Container.resolve_parse_tree = original
+
+
+def check_config_file(path: Path) -> None:
+    """Check that a YAML file is a regular file, and small also after its aliases are expanded."""
+    check_regular_file(path)
+    if path.stat().st_size > MOST_BYTES:
+        raise SpecError(f"{path}: a configuration file of more than {MOST_BYTES >> 10} KiB; move data into other files")
+    text = path.read_bytes().decode("utf-8", "replace")
+    if "&" not in text or "*" not in text:
+        return
+    try:
+        count = _count_nodes(yaml.compose(text, Loader=yaml.SafeLoader), {})
+    except RecursionError:
+        raise SpecError(f"{path}: nested too deeply, or an alias that contains itself") from None
+    except yaml.YAMLError:
+        return  # Hydra's reader describes it
+    if count > MOST_NODES:
+        raise SpecError(f"{path}: its YAML aliases expand to more than {MOST_NODES} nodes; write the values out")
+
+
+def _count_nodes(node: yaml.Node | None, counts: dict[int, int]) -> int:
+    """Return the number of nodes, a node counted at each of its aliases; raise RecursionError if it contains itself."""
+    if not isinstance(node, yaml.CollectionNode):
+        return 1
+    if id(node) not in counts:
+        counts[id(node)] = -1
+        parts = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
+        counts[id(node)] = 1 + sum(_count_nodes(part, counts) for part in parts)
+    if counts[id(node)] < 0:
+        raise RecursionError
+    return counts[id(node)]

@@ -1,0 +1,160 @@
+"""Explain errors of composing a configuration in one line that says what to type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any, cast
+
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import Container, OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
+
+from openended.harness.core import (
+    GROUPS,
+    SpecError,
+    find_broken_plugin,
+    format_error,
+    list_bundled_choices,
+    list_choices,
+    read_full_yaml,
+    run_command,
+    suggest,
+)
+
+# How messages of Hydra begin or end.
+_SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\n")
+_MISSING = re.compile(r"Could not (?:load|find) '([\w/-]+)'")
+_NOT_DELETED = re.compile(r"Could not delete '([\w/.-]+)'")
+_TYPED = re.compile(r"To append to your config use \+(\S+)")
+_AVAILABLE = re.compile(r"Available options in '[^']*':\s*((?:\s+[\w-]+)+?)\s*(?:Config search path|$)")
+_SEARCHED = ("decoder", "model", "task", "metric", "scorer", "embedder", "runtime", "report")  # first of several first
+_OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "joblib", "bayes": "optuna"}
+_MAX_MATCHES = 3
+
+
+def run_configured(command: str, work: Callable[[], object]) -> None:
+    """Run a command and print any error as one line.
+
+    Raises:
+        SystemExit: With one of `exit_codes`, unless all went well.
+    """
+
+    def run_translated() -> None:
+        with translate_config_errors():
+            work()
+
+    if code := run_command(
+        command, run_translated, after_interrupt="finished work is kept: the same command resumes here"
+    ):
+        raise SystemExit(code) from None
+
+
+@contextmanager
+def translate_config_errors() -> Iterator[None]:
+    """Turn configuration errors of Hydra and OmegaConf into `SpecError`."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as err:
+        raise SpecError(explain(err)) from err
+
+
+def explain(err: BaseException) -> str:
+    """Turn a composition error into one line, with the nearest name where an option or a choice is misspelt."""
+    if isinstance(err, MissingMandatoryValue) and err.full_key:
+        return f"option {err.full_key!r} has no default: give it as {err.full_key}=…"
+    if explained := _explain_unknown_option(err):
+        return explained
+    if several := _SEVERAL.match(str(err)):
+        group, _, names = several[1].partition("=")
+        if group == "metric":
+            return f"{several[1]}: the metrics of a run are a list; type metric=[{names}]"
+        return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
+    if missing := _MISSING.search(str(err)):
+        return _explain_missing_choice(missing[1], str(err)) or format_error(err)
+    if deleted := _NOT_DELETED.search(str(err)):
+        return f"~{deleted[1]}: this run has no {deleted[1]} to leave out; for another choice type {deleted[1]}=NAME"
+    if isinstance(err, MissingConfigException) and err.missing_cfg_file and err.options:
+        group, _, choice = str(err.missing_cfg_file).rpartition("/")
+        return f"no {group or 'config'} {choice!r}{suggest(choice, err.options)}"
+    return format_error(err)
+
+
+def _explain_unknown_option(err: BaseException) -> str | None:
+    """Return the line for an option that the configuration does not have; None for other errors."""
+    cause: Any = err
+    while cause is not None:
+        parent = getattr(cause, "parent_node", None)
+        unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and getattr(cause, "full_key", None)
+        if unknown and parent is not None and hasattr(parent, "keys"):
+            if matches := find_matching_options(str(cause.full_key), parent._get_root(), str(err)):
+                return f"no option {cause.full_key!r}; did you mean {matches}?"
+            # The key may contain dots; only its last part is unknown.
+            names = [str(key) for key in parent if key != "hydra"]
+            return f"no option {cause.full_key!r}{_find_owners(str(cause.full_key))}{suggest(str(cause.key), names)}"
+        cause = cause.__cause__
+    return None
+
+
+def find_matching_options(key: str, root: Container, message: str) -> str:
+    """Return the full names of options whose last part matches an unknown option; empty if there are none.
+
+    Args:
+        key: The unknown option: `p`, or `mauve.num_buckets`.
+        root: The composed configuration.
+        message: Hydra's message, which quotes the whole option.
+    """
+    typed = _TYPED.search(message)
+    name, sign, value = (typed[1] if typed else key).partition("=")
+    config = cast("dict[str, Any]", OmegaConf.to_container(root, resolve=False))
+    is_misspelt = bool(get_close_matches(name, config, n=1, cutoff=0.85))
+    if name.split(".")[0] in GROUPS or name.startswith("_") or is_misspelt:
+        return ""
+    options = [path for group in _SEARCHED for path in _iterate_options(group, config.get(group))]
+    matches = [path for path in options if path.endswith(f".{name}")]
+    return " or ".join(f"{path}{sign}{value}" for path in matches[:_MAX_MATCHES])
+
+
+def _iterate_options(path: str, node: object) -> Iterator[str]:
+    """Yield the dotted names of all options in a node."""
+    yield path
+    if isinstance(node, Mapping):
+        for name, value in node.items():
+            yield from _iterate_options(f"{path}.{name}", value)
+
+
+def _find_owners(key: str) -> str:
+    """Name the choices that have an option which the selected one lacks: `; it is an option of decoder=nucleus`."""
+    group, _, option = key.partition(".")
+    if group == "metric":
+        name = option.partition(".")[0]
+        return f"; add {name} to metric=[…]" if name in list_bundled_choices(group) else ""
+    choices = list_bundled_choices(group) if group in GROUPS and option else {}
+    line = re.compile(rf"^{re.escape(option)}:", re.MULTILINE)
+    owners = [name for name in choices if line.search(read_full_yaml(group, name))]
+    names = ", ".join(f"{group}={name}" for name in owners[:3]) + (", …" if len(owners) > 3 else "")
+    return f"; it is an option of {names}" if owners else ""
+
+
+def _explain_missing_choice(file: str, message: str) -> str | None:
+    """Explain that a group has no such choice, and suggest another one; None if there is no such group.
+
+    Args:
+        file: `group/choice`.
+        message: Hydra's own, which lists the choices of its groups.
+    """
+    group, _, choice = file.rpartition("/")
+    if group in GROUPS:
+        accepted = list_choices(group)
+        if broken := find_broken_plugin(group, choice):
+            return f"{group} {choice!r} is a plug-in that cannot be imported: {broken}"
+        return f"no {group} {choice!r}{suggest(choice, accepted)}" if accepted else None
+    listed = _AVAILABLE.search(message)
+    if not listed:
+        return None
+    names = listed[1].split()
+    if _OTHER_NAMES.get(choice) in names:
+        return f"no {group} {choice!r}: type {group}={_OTHER_NAMES[choice]}"
+    return f"no {group} {choice!r}{suggest(choice, names)}"

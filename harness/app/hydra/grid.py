@@ -1,0 +1,123 @@
+"""The jobs of a grid: the product of its axes, the union of several grids, or a series of experiments.
+
+`hydra.sweeper.grids` is a list of axes: the grid over `params` and the first, then over `params` and the second, …, so
+that decoders of different parameters, or models each with its own, are one experiment. `hydra.sweeper.experiments` is a
+list of experiments: each keeps its own axes, options and report, and the jobs of all run one after the other in one
+session, so that models and the features of the human side are shared. Options of the command line count for all.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
+from omegaconf import DictConfig, OmegaConf
+
+from openended.harness.app.hydra.compose import Composer, Experiment
+from openended.harness.app.hydra.experiments import CHOICE, join_name
+from openended.harness.core import SpecError
+
+NAME = "name"
+MOST_JOBS = 100_000  # maximum per grid
+Jobs = list[list[str]]
+
+
+def list_jobs(composer: Composer, config: DictConfig) -> Jobs:
+    """Return the overrides of every job of a composed command.
+
+    Raises:
+        HydraException: If an experiment or an option of the command line does not exist.
+    """
+    words = list(config.hydra.overrides.task)
+    # Unresolved, because an axis may refer to an option of the job (`${model.label}`).
+    sweeper = OmegaConf.to_container(config.hydra.sweeper)
+    series = compose_series(composer, config)
+    if not series:
+        return _list_experiment_jobs(sweeper if isinstance(sweeper, dict) else {}, words)
+    user_words = [word for word in words if get_option_name(word) not in (CHOICE, NAME)]
+    return [
+        job
+        for member, experiment in series.items()
+        for job in _list_experiment_jobs(
+            experiment.sweeper, [f"{CHOICE}={member}", *user_words, *_name_override(config, member)]
+        )
+    ]
+
+
+def compose_series(composer: Composer, config: DictConfig) -> dict[str, Experiment]:
+    """Compose the experiments of a series; return name → experiment, empty if there is no series."""
+    names = config.hydra.sweeper.get("experiments") or ()
+    parsed = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
+    words = [str(o.input_line) for o in parsed if not o.is_sweep_override() and o.key_or_group not in (CHOICE, NAME)]
+    members = [join_name(str(name), config.hydra.sweeper.get("series_using")) for name in names]
+    return {
+        member: composer.compose_experiment([f"{CHOICE}={member}", *words, *_name_override(config, member)])
+        for member in members
+    }
+
+
+def _name_override(config: DictConfig, member: str) -> list[str]:
+    """Return the override that names the runs of an experiment; empty if the series has no name."""
+    return [f"{NAME}={config.name}-{member}"] if config.get("name") else []
+
+
+def _list_experiment_jobs(sweeper: Mapping[Any, Any], words: Sequence[str]) -> Jobs:
+    """Return the jobs of one experiment; the command line takes precedence over the experiment's axes."""
+    parser = OverridesParser.create()
+    jobs: Jobs = []
+    for grid in sweeper.get("grids") or [{}]:
+        axes = {**(sweeper.get("params") or {}), **grid}
+        # Null removes an axis inherited from another experiment.
+        axis_words = [f"{key}={value}" for key, value in axes.items() if value is not None]
+        parsed = parser.parse_overrides([*axis_words, *words])
+        check_grid_size(parsed)
+        jobs += BasicSweeper.split_arguments(parsed, None)[0]
+    return group_by_model(jobs)
+
+
+def check_grid_size(overrides: Sequence[Override]) -> None:
+    """Refuse a grid of too many jobs, as with `range(0,1e9)`, before it is expanded.
+
+    Raises:
+        SpecError: If there are more than `MOST_JOBS`.
+    """
+    jobs = math.prod(count_values(override) for override in overrides if override.is_sweep_override())
+    if jobs > MOST_JOBS:
+        raise SpecError(f"the grid has {jobs:,} jobs; expected at most {MOST_JOBS:,}: shorten its axes")
+
+
+def count_values(override: Override) -> int:
+    """Count the values of a swept option without listing those of a range."""
+    value = override.value()
+    if isinstance(value, RangeSweep):
+        start, stop, step = (float(v) for v in (value.start or 0, value.stop or 0, value.step))
+        steps = (stop - start) / step if step else math.inf
+        return max(math.ceil(min(steps, sys.maxsize)), 0)
+    return len(value.list) if isinstance(value, ChoiceSweep) else 1
+
+
+def find_axes(jobs: Jobs) -> dict[str, int]:
+    """Return option → number of values, for the options in which jobs differ."""
+    values: dict[str, set[str]] = {}
+    for word in (word for job in jobs for word in job):
+        values.setdefault(get_option_name(word), set()).add(word)
+    return {key: len(words) for key, words in values.items() if len(words) > 1}
+
+
+def group_by_model(jobs: Jobs) -> Jobs:
+    """Sort jobs by model (stable, in order of first appearance), so that a process loads each model once."""
+    seen: dict[tuple[str, ...], int] = {}
+    models = [tuple(word for word in job if get_option_name(word).split(".")[0] == "model") for job in jobs]
+    for model in models:
+        seen.setdefault(model, len(seen))
+    return [job for _, job in sorted(zip(models, jobs, strict=True), key=lambda pair: seen[pair[0]])]
+
+
+def get_option_name(word: str) -> str:
+    """Return the option that an override sets."""
+    return word.split("=", 1)[0].lstrip("+~")

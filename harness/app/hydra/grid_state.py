@@ -1,0 +1,174 @@
+"""The state of a grid: `grid.json`, written at its start, and one small file per job.
+
+Progress, `on_error` and the final report therefore work with every launcher, and need only a shared file system:
+neither locks nor a database, which few network file systems support.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from openended.harness.core import DataError, format_duration, read_json, write_json
+from openended.harness.storage import GRID
+
+log = logging.getLogger(__name__)
+
+FINAL = ("done", "failed", "skipped")
+_STATES = (*FINAL, "running", "interrupted")
+_FACTS: Mapping[str, tuple[type, ...]] = {"total": (int,), "started": (int, float), "titles": (list,)}
+
+
+class JobState:
+    """The file of one job: running, done, failed, skipped or interrupted."""
+
+    def __init__(self, grid: Path, number: int, title: str) -> None:
+        self.grid, self.title = grid, title
+        self.path = grid / "jobs" / f"{number:05d}.json"
+        self._started = time.time()
+
+    def write(self, state: str, **facts: Any) -> None:  # noqa: ANN401
+        """Write the state atomically."""
+        seconds = round(time.time() - self._started, 3)
+        write_json(self.path, {"job": self.title, "state": state, "seconds": seconds, **facts})
+
+    def read(self) -> str | None:
+        """Return the state that was last written; None before the first."""
+        return str(_read_job(self.path)["state"]) if self.path.exists() else None
+
+    def find_same_error(self, error: str) -> str:
+        """Return an error, or which earlier job failed with the same one, so that it is printed once."""
+        same = next((job for job in read_jobs(self.grid) if job.get("error") == error), None)
+        return error if same is None else f"for the same reason as {same['job'] or 'the first job'}"
+
+
+def has_failed_job(grid: Path) -> bool:
+    """Check whether a job has failed so far."""
+    return any(job["state"] == "failed" for job in read_jobs(grid))
+
+
+def mark_interrupted(grid: Path) -> None:
+    """Mark the running jobs of a grid as interrupted, because the command that runs them ends."""
+    for path in sorted((grid / "jobs").glob("*.json")):
+        row = _read_job(path)
+        if row["state"] == "running":
+            write_json(path, {**row, "state": "interrupted"})
+
+
+def read_jobs(grid: Path) -> list[dict[str, Any]]:
+    """Return the states of the grid's jobs so far, in the order of their numbers."""
+    return [_read_job(path) for path in sorted((grid / "jobs").glob("*.json"))]
+
+
+def _read_job(path: Path) -> dict[str, Any]:
+    """Read a job's file; return a failed job if it is damaged."""
+    why = "it is not the state of a job"
+    try:
+        row = read_json(path)
+        if isinstance(row, dict) and row.get("state") in _STATES and isinstance(row.get("seconds"), int | float):
+            return {"job": path.stem, **row, "number": int(path.stem)}
+    except DataError as err:
+        why = str(err)
+    error = f"{path} is damaged ({why}); its results are cached, run the same command again"
+    return {"job": path.stem, "state": "failed", "seconds": 0.0, "error": error, "number": int(path.stem)}
+
+
+def read_grid_facts(grid: Path) -> dict[str, Any]:
+    """Read the facts written at a grid's start; what is damaged is left out with a warning."""
+    try:
+        facts = read_json(grid / GRID)
+    except DataError as err:
+        log.warning("%s; the jobs run anyway", err)
+        return {}
+    if not isinstance(facts, dict):
+        log.warning("%s: expected names with values; the jobs run anyway", grid / GRID)
+        return {}
+    for name, types in _FACTS.items():
+        value = facts.get(name, types[0]())
+        is_valid = isinstance(value, types) and not isinstance(value, bool)
+        if not is_valid or (not isinstance(value, list) and not 0 <= value < float("inf")):
+            log.warning("%s: %s has an unexpected value, %.40r; the jobs run anyway", grid / GRID, name, value)
+            del facts[name]
+    return facts
+
+
+def format_progress(grid: Path) -> str:
+    """Format the progress of a grid: done, failed, running, time left."""
+    jobs, facts = read_jobs(grid), read_grid_facts(grid)
+    count = Counter(str(job["state"]) for job in jobs)
+    words = [f"{count['done']} of {facts.get('total') or len(jobs)} done"]
+    words += [f"{count[state]} {state}" for state in ("failed", "skipped", "running") if count[state]]
+    if left := estimate_time_left(jobs, facts, time.time()):
+        words.append(left)
+    return ", ".join(words)
+
+
+def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any], now: float) -> str:
+    """Return `about 3 min left`, or `perhaps …` if no similar job has ended; empty if no job is left or none has ended.
+
+    A job's estimate is the median time of the finished jobs that differ from it only in the seed, else of those with
+    the same model, else of all. Jobs that computed nothing (all cached) are ignored if possible. The sum is multiplied
+    by the elapsed time over the summed job time, which accounts for parallel jobs and pauses between jobs.
+
+    Args:
+        jobs: What the jobs wrote so far: `job` (its title), `state`, `seconds`, `made`.
+        grid: What was written at the start: `titles` of all jobs, `started` (seconds since the epoch).
+        now: Seconds since the epoch.
+    """
+    ended = [job for job in jobs if job["state"] in ("done", "failed")]
+    left = Counter(map(str, grid.get("titles") or ()))
+    left.subtract(str(job["job"]) for job in jobs if job["state"] in FINAL)
+    titles = list(left.elements())
+    if not titles or not ended:
+        return ""
+    informative = [job for job in ended if job.get("made")] or ended
+    seconds_by_kind: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for job in informative:
+        for kind in (_drop_seed(str(job["job"])), _select_model_words(str(job["job"]))):
+            seconds_by_kind[kind].append(float(job["seconds"]))
+    all_seconds = [float(job["seconds"]) for job in informative]
+    similar_times = [seconds_by_kind.get(_drop_seed(t)) or seconds_by_kind.get(_select_model_words(t)) for t in titles]
+    seconds = sum(statistics.median(times or all_seconds) for times in similar_times)
+    has_similar = all(_drop_seed(title) in seconds_by_kind for title in titles)
+    job_seconds = sum(float(job["seconds"]) for job in ended)
+    elapsed = max(now - float(grid.get("started", now)), 0.0)
+    seconds *= elapsed / job_seconds if job_seconds and elapsed else 1.0
+    return f"{'about' if has_similar else 'perhaps'} {format_duration(seconds)} left"
+
+
+def _drop_seed(title: str) -> tuple[str, ...]:
+    return ("all but the seed", *(word for word in title.split() if not word.startswith("seed=")))
+
+
+def _select_model_words(title: str) -> tuple[str, ...]:
+    """Return the words for model and experiment, which affect a job's time most."""
+    return ("model", *(word for word in title.split() if word.startswith(("model", "experiment="))))
+
+
+def find_finished_runs(grid: Path, name: str) -> list[Path]:
+    """Find the runs of an experiment of a series; empty unless all its jobs have finished."""
+    try:
+        series = read_json(grid / GRID).get("series") or []
+        numbers = [number for number, experiment in enumerate(series) if experiment == name]
+        jobs = [read_json(grid / "jobs" / f"{number:05d}.json") for number in numbers]
+    except (DataError, AttributeError, TypeError):
+        return []  # some jobs have not started; damaged files are reported at the end
+    if any(job.get("state") not in FINAL or job.get("waits") for job in jobs):
+        return []
+    return sorted({Path(job["folder"]) for job in jobs if job.get("folder")})
+
+
+def claim_report(grid: Path, name: str) -> bool:
+    """Claim a report; true for exactly one process."""
+    marker = grid / "reports" / name
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        marker.open("x").close()
+    except FileExistsError:
+        return False
+    return True

@@ -1,0 +1,306 @@
+"""`hydra/sweeper=optuna`: a grid whose jobs a study of Optuna chooses, batch by batch, run by any launcher.
+
+The jobs of a batch are the settings of the batch times the seeds; a setting's value is the mean over its seeds. With
+`rungs` a batch runs at the smaller sizes first, and only what asynchronous successive halving promotes goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from openended.harness.app.hydra.compose import Composer, choose_name
+from openended.harness.app.hydra.grid_state import has_failed_job, read_jobs
+from openended.harness.app.hydra.plan import plan_jobs
+from openended.harness.app.hydra.search.objectives import parse_objectives
+from openended.harness.app.hydra.search.space import Space, add_integer_hint, parse_space
+from openended.harness.app.hydra.search.study import (
+    AUTO,
+    GRID_SAMPLER,
+    SearchPlan,
+    StudyRunner,
+    count_finished,
+    describe_study_errors,
+    reject_false_trials,
+)
+from openended.harness.core import DataError, HarnessError, SpecError, StoreError, canonicalize, digest, format_error
+from openended.harness.results import SearchResult, save_search
+from openended.harness.storage import read_record
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
+
+    from openended.harness.app.hydra.run_command import Grid
+
+log = logging.getLogger(__name__)
+
+Setting = tuple["Trial", dict[str, str]]
+Values = tuple[float, ...]
+# Options that change neither texts nor numbers.
+_IRRELEVANT_OPTIONS = ("runtime.", "outputs_dir=", "name=", "plan_only=")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """A search and how to run it."""
+
+    plan: SearchPlan
+    total: int
+    """Number of settings in the complete study."""
+    batch: int
+    confirm_seeds: tuple[str, ...]
+    storage: Path
+
+    def describe_remaining(self, left: int) -> str:
+        """Describe how many settings are left to try."""
+        seeds = f", each with {len(self.plan.space.seeds)} seeds" if len(self.plan.space.seeds) > 1 else ""
+        return f"{left} of {self.total} settings to try by {self.plan.method}{seeds}"
+
+    def list_examples(self, count: int) -> list[dict[str, str]]:
+        """Return example settings from a fresh search; nothing is stored."""
+        first = GRID_SAMPLER if self.plan.method == GRID_SAMPLER else "random"
+        runner = StudyRunner(SearchPlan("plan", self.plan.space, self.plan.objectives, first), None)
+        runner.start()
+        return [chosen for _, chosen in runner.ask(count)]
+
+
+def parse_search_options(config: DictConfig) -> SearchOptions:
+    """Read the options of a search from the configuration of a command.
+
+    Raises:
+        SpecError: If an option is invalid.
+    """
+    # Unresolved, because a space may refer to an option of the job (`${model.label}`).
+    raw = OmegaConf.to_container(config.hydra.sweeper, resolve=False)
+    node: dict[str, Any] = {str(k): v for k, v in raw.items()} if isinstance(raw, dict) else {}
+    words = list(config.hydra.overrides.task)
+    space = parse_space(_read_mapping(node, "params"), _read_mapping(node, "spaces"), words)
+    rungs = _read_integers(node, "rungs")
+    sampler_options = _read_mapping(node, "sampler_options")
+    # The name depends only on the command.
+    name = choose_name(config, config.hydra.runtime.choices) or "search"
+    plan = SearchPlan(
+        name, space, parse_objectives(node), str(node["sampler"]), sampler_options,
+        _read_integer(node, "sampler_seed", 0), rungs, _read_integer(node, "reduction", 2),
+    )  # fmt: skip
+    plan.check()
+    plan = replace(plan, name=f"{name}-{digest_plan(plan)}")
+    total = len(space.list_settings()) if plan.method == GRID_SAMPLER else _read_integer(node, "trials", 1)
+    processes = int(config.hydra.launcher.get("processes") or 1)
+    batch = processes if node["batch"] == AUTO else _read_integer(node, "batch", 1)
+    confirm = tuple(map(str, _read_integers(node, "confirm_seeds")))
+    seeds = space.seeds if space.seeds != ("",) else (str(config.seed),)
+    if shared := set(confirm) & set(seeds):
+        raise SpecError(
+            f"confirm_seeds: {min(shared)} is a seed of the search itself; type others than {', '.join(seeds)}"
+        )
+    return SearchOptions(plan, total, batch, confirm, Path(str(config.hydra.sweeper.storage)))
+
+
+def digest_plan(plan: SearchPlan) -> str:
+    """Return a digest of everything that affects which settings are tried or their values."""
+    fixed = sorted(word for word in plan.space.fixed if not word.startswith(_IRRELEVANT_OPTIONS))
+    parts = [fixed, list_space_parts(plan.space), sorted(map(repr, plan.objectives)), plan.method]
+    return digest([*parts, canonicalize(dict(plan.options)), plan.seed, list(plan.rungs), plan.reduction])[:8]
+
+
+def list_space_parts(space: Space) -> list[str]:
+    """Return a space as strings for its digest, which thus depends on the field names of `Parameter`."""
+    extra = [f"{choice}: {words}" for choice, words in sorted(space.extra_words.items())]
+    return [*map(repr, space.parameters), *extra, *space.seeds]
+
+
+def _read_mapping(node: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = node.get(name) or {}
+    if not isinstance(value, dict):
+        raise SpecError(f"{name}: expected names with their values, got {value!r:.60}")
+    return {str(k): v for k, v in value.items()}
+
+
+def _read_integer(node: Mapping[str, Any], name: str, least: int) -> int:
+    value = node[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise SpecError(f"{name}: expected a whole number of {least} or more, got {value!r:.40}")
+    return value
+
+
+def _read_integers(node: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    value = node.get(name) or []
+    numbers: Sequence[Any] = value if isinstance(value, list) else [value]
+    if not all(isinstance(v, int) and not isinstance(v, bool) for v in numbers):
+        raise SpecError(f"{name}: expected a list of whole numbers, as in {name}=[50,150], got {value!r:.60}")
+    return tuple(numbers)
+
+
+class Search:
+    """Fills a study by jobs of a grid."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid, self.composer = grid, grid.composer
+        self.options = parse_search_options(grid.config)
+
+    def check(self) -> None:
+        """Check, before any model is loaded, that the bounds of every space give valid runs with every objective.
+
+        Raises:
+            SpecError: If a run is invalid or lacks an objective.
+        """
+        space, plan = self.options.plan.space, self.options.plan
+        try:
+            for corner in space.corners():
+                settings = self.composer.compose_job(space.words(corner, space.seeds[0])).settings
+                for objective in plan.objectives:
+                    objective.check(settings.metrics)
+                size = settings.num_examples
+                if plan.rungs and isinstance(size, int) and plan.rungs[-1] >= size:
+                    raise SpecError(f"rungs: expected numbers below num_examples={size}, got {list(plan.rungs)}")
+        except SpecError as err:
+            raise SpecError(add_integer_hint(str(err), space.parameters)) from err
+
+    def run(self) -> None:
+        """Try the requested number of settings, and write what was found.
+
+        Raises:
+            HarnessError: If the study cannot be filled, or an objective is no value of its metric.
+        """
+        options, space = self.options, self.options.plan.space
+        reject_false_trials(options.plan, options.storage)
+        study = StudyRunner(options.plan, options.storage)
+        left = options.total - study.start()
+        remaining = options.describe_remaining(max(left, 0))
+        log.info("search     %s: %s in %s", options.plan.name, remaining, options.storage)
+        # The options in the titles of the jobs, and the maximum number of jobs.
+        sizes = ["num_examples"] if options.plan.rungs else []
+        self._axes = dict.fromkeys((*(p.key for p in space.parameters), "seed", *sizes), 2)
+        jobs = left * len(space.seeds) * (1 + len(options.plan.rungs)) + len(options.confirm_seeds)
+        self._total = max(jobs, 0)
+        self.grid.write_facts([], self._axes, self._total)
+        stop = str(self.grid.config.runtime.on_error) == "stop"
+        while left > 0 and not (stop and has_failed_job(self.grid.folder)):
+            batch = study.ask(min(options.batch, left))
+            left -= len(batch)
+            self._try_batch(study, batch)
+        self._confirm(study)
+        self._write(study.summarize())
+
+    def _try_batch(self, study: StudyRunner, batch: Sequence[Setting]) -> None:
+        """Run a batch, smaller sizes first, and report the results to the study."""
+        space, alive = self.options.plan.space, list(batch)
+        for rung, size in enumerate((*self.options.plan.rungs, None)):
+            more = [] if size is None else [f"num_examples={size}"]
+            rows = self._launch([space.words(chosen, seed, *more) for _, chosen in alive for seed in space.seeds])
+            going = []
+            for at, setting in enumerate(alive):
+                setting_rows = rows[at * len(space.seeds) : (at + 1) * len(space.seeds)]
+                if self._report_setting(study, setting, setting_rows, rung if size is not None else None):
+                    going.append(setting)
+            alive = going
+
+    def _report_setting(
+        self, study: StudyRunner, setting: Setting, rows: Sequence[Mapping[str, Any]], rung: int | None
+    ) -> bool:
+        """Report the result of one setting to the study; return whether it continues to the next size."""
+        trial, chosen = setting
+        plan = self.options.plan
+        title = f"search     trial {trial.number}: {' '.join(f'{k}={v}' for k, v in chosen.items())}"
+        try:
+            values = [self._read_values(row) for row in rows]
+        except DataError as err:
+            study.fail(trial, format_error(err))
+            log.info("%s: failed: %s", title, format_error(err))
+            return False
+        means = [math.fsum(column) / len(values) for column in zip(*values, strict=True)]
+        names = zip(plan.objectives, means, strict=True)
+        values_text = ", ".join(f"{objective.title} {mean:.4g}" for objective, mean in names)
+        if rung is not None:
+            ends = study.report_rung(trial, means[0], rung)
+            where = f"at {plan.rungs[rung]} examples, {'ends here' if ends else 'goes on'}"
+            log.info("%s: %s %s", title, values_text, where)
+            return not ends
+        by_seed = dict(zip(plan.space.seeds, values, strict=True))
+        study.record_values(trial, by_seed, [str(row["folder"]) for row in rows])
+        study.study.tell(trial, list(means))
+        log.info("%s: %s", title, values_text)
+        return False
+
+    def _read_values(self, row: Mapping[str, Any]) -> Values:
+        if row["state"] != "done":
+            raise DataError(str(row.get("error") or f"its job is {row['state']}"))
+        record = read_record(Path(str(row["folder"])))
+        return tuple(objective.value(record) for objective in self.options.plan.objectives)
+
+    def _launch(self, jobs: list[list[str]]) -> list[Mapping[str, Any]]:
+        """Launch jobs; return the states of their files, in their order."""
+        if not jobs:
+            return []
+        first = len(self.grid.jobs)
+        composed = [self.composer.compose_job(words, unnamed="") for words in jobs]
+        self.grid.launch(jobs, composed, self._axes, self._total)
+        states = read_jobs(self.grid.folder)
+        if len(states) != len(self.grid.jobs):
+            raise StoreError(f"{self.grid.folder}/jobs: expected {len(self.grid.jobs)} files, found {len(states)}")
+        return list(states[first:])
+
+    def _confirm(self, study: StudyRunner) -> None:
+        """Run the best settings with fresh seeds, because the best of many values is partly luck."""
+        options = self.options
+        if not options.confirm_seeds:
+            return
+        best = study.summarize().front()
+        for tried in best if len(options.plan.objectives) > 1 else best[:1]:
+            missing = [seed for seed in options.confirm_seeds if seed not in tried.fresh]
+            rows = self._launch([options.plan.space.words(tried.setting, seed) for seed in missing])
+            for seed, row in zip(missing, rows, strict=True):
+                try:
+                    values = self._read_values(row)
+                    study.record_confirmation(tried.number, seed, values, tried.setting, str(row["folder"]))
+                except HarnessError as err:
+                    log.warning("search     trial %d with seed %s: %s", tried.number, seed, format_error(err))
+
+    def _write(self, searched: SearchResult) -> None:
+        """Write tables and figures of the search into its grid's folder, and print what it found."""
+        from openended.harness.report import (
+            apply_style,
+            build_search_tables,
+            make_console,
+            print_table,
+            save,
+            search_figures,
+            write_table,
+        )
+
+        folder = self.grid.folder
+        save_search(folder, searched)
+        tables = build_search_tables(searched)
+        for table in tables:
+            write_table(table, folder / "tables")
+        with apply_style():
+            for name, figure in search_figures(searched).items():
+                save(figure, folder / "figures", name)
+        if not self.grid.detail.quiet:
+            out = make_console()
+            for table in tables[:-1]:  # the last is every trial
+                print_table(table, out)
+                out.print()
+        log.info("search     tables and figures in %s", folder)
+
+
+def plan_search(composer: Composer, config: DictConfig, options: SearchOptions) -> None:
+    """Print the plan of a search, with random settings: the real ones depend on the first results."""
+    plan = options.plan
+    with describe_study_errors(options.storage):
+        done = count_finished(options.storage, plan.name)
+    left = max(options.total - done, 0)
+    jobs = [plan.space.words(chosen, seed) for chosen in options.list_examples(left) for seed in plan.space.seeds]
+    if config.plan_only != "json":
+        rungs = f"; all as if run to the end, {plan.rungs} come first" if plan.rungs else ""
+        remaining = options.describe_remaining(left)
+        log.info("search     %s: %s; the plan is of settings drawn at random%s", plan.name, remaining, rungs)
+    if jobs:
+        plan_jobs(composer, config, jobs)
