@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from hydra._internal.hydra import Hydra
 
 # Number of the last collected case of each test with `thin(n)`.
 _SEEN = pytest.StashKey[dict[tuple[Path, str], int]]()
@@ -82,18 +81,4 @@ def parse_each_yaml_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml, "load", load_or_remember)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def compose_commands_once() -> Iterator[None]:
-    """Do not compose a command's configuration a first time for `hydra.mode`, which only experiments set."""
-    find_mode = Hydra.get_mode
-
-    def find_mode_of_experiments(self: Hydra, config_name: str | None, overrides: list[str]) -> Any:
-        may_be_set = any("experiment" in word or "hydra" in word for word in overrides)
-        return find_mode(self, config_name, overrides) if may_be_set else None
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Hydra, "get_mode", find_mode_of_experiments)
         yield

@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra import compose
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 
-from openended.harness.app.hydra.compose import compose_settings
-from openended.harness.app.hydra.job_output import translate_config_errors
-from openended.harness.app.hydra.trust import guard_composition
+from openended.harness.app.hydra.command_line import CommandLine
+from openended.harness.app.hydra.compose import Composer
+from openended.harness.app.hydra.errors import translate_config_errors
 from openended.harness.core.errors import HarnessError
 from openended.harness.core.exit_codes import format_error
 from tests.campaign.fuzz import NASTY, OPTIONS
@@ -105,10 +102,10 @@ def write_configuration(path: Path, draw: random.Random) -> str:
 def compose_experiment(world: World, folder: Path) -> None:
     """Compose the settings of an experiment file of a folder, as the command does."""
     with translate_config_errors():
-        words = [f"outputs_dir={world.folder / 'hostile'}", f"hydra.searchpath=[file://{folder}]", "experiment=x"]
-        config = compose("config", overrides=words, return_hydra_config=True)
-        HydraConfig.instance().set_config(config)
-        compose_settings(config, "hostile")
+        words = (f"outputs_dir={world.folder / 'hostile'}", f"hydra.searchpath=[file://{folder}]", "experiment=x")
+        composer = Composer(CommandLine(words))
+        composer.compose_command()
+        composer.compose_job(words)
 
 
 def hostile_configurations(world: World, count: int, draw: random.Random) -> Tally:
@@ -116,7 +113,6 @@ def hostile_configurations(world: World, count: int, draw: random.Random) -> Tal
     tally, folder = Tally("hostile configurations"), world.folder / "theirs"
     (folder / "experiment").mkdir(parents=True)
     os.environ["CAMPAIGN_SECRET"] = SECRET
-    guard_composition()
     for number in range(count):
         what = write_configuration(folder / "experiment" / "x.yaml", draw)
         start = time.monotonic()
@@ -130,5 +126,4 @@ def hostile_configurations(world: World, count: int, draw: random.Random) -> Tal
                 assert len(line) < 20_000, f"{len(line)} characters"
             assert time.monotonic() - start < SECONDS, "it took too long"
             assert not (folder / "experiment" / "proof").exists(), "it ran code"
-            assert GlobalHydra.instance().is_initialized()
     return tally

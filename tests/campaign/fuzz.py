@@ -11,12 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hydra import compose
-from hydra.core.hydra_config import HydraConfig
-
-from openended.harness.app.hydra.compose import compose_settings
-from openended.harness.app.hydra.job_output import translate_config_errors
-from openended.harness.app.hydra.trust import guard_composition
+from openended.harness.app.hydra.command_line import CommandLine
+from openended.harness.app.hydra.compose import Composer
+from openended.harness.app.hydra.errors import translate_config_errors
 from openended.harness.core.errors import HarnessError
 from openended.harness.core.exit_codes import format_error
 from openended.harness.imported.generations import read_generations
@@ -71,9 +68,10 @@ def words(draw: random.Random) -> list[str]:
 def planned(folder: Path, given: list[str], *, deep: bool) -> None:
     """Compose, make the settings, and with `deep` plan, as the command does."""
     with translate_config_errors():
-        config = compose("config", overrides=[f"outputs_dir={folder / 'fuzz'}", *given], return_hydra_config=True)
-        HydraConfig.instance().set_config(config)
-        settings = compose_settings(config, "fuzz")
+        words = (f"outputs_dir={folder / 'fuzz'}", *given)
+        composer = Composer(CommandLine(words))
+        composer.compose_command()
+        settings = composer.compose_job(words).settings
     if deep:
         plan(settings, Session(Store(folder / "fuzz" / "store")))
 
@@ -200,7 +198,6 @@ def one_input(folder: Path, number: int, draw: random.Random) -> str:
     Raises:
         AssertionError: If anything but an error of ours, of one line, came of it.
     """
-    guard_composition()
     if number % 3:
         path, read = a_file(folder, draw)
         what, work = f"{path.name}: {path.read_bytes()[:60]!r}", lambda: read(path)

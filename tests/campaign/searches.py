@@ -11,9 +11,7 @@ from typing import Any
 
 from openended.harness.app.hydra.search.objectives import Objective
 from openended.harness.app.hydra.search.space import parse_space
-from openended.harness.app.hydra.search.study import SearchPlan, StudyRunner
-from openended.harness.app.hydra.search.summary import summarize_study
-from openended.harness.app.hydra.search.verification import describe_study_errors, reject_false_trials
+from openended.harness.app.hydra.search.study import SearchPlan, StudyRunner, describe_study_errors, reject_false_trials
 from openended.harness.core.errors import HarnessError
 from openended.harness.core.exit_codes import format_error
 from openended.harness.storage.record import ResultRow, RunRecord, save_record
@@ -46,7 +44,7 @@ def write_study(folder: Path, trials: int = 5) -> Path:
         words = tuple(f"{key}={value}" for key, value in chosen.items())
         run = write_run(folder / f"run-{number}", words, number / 10)
         searching.record_values(trial, {"": [number / 10]}, [str(run)])
-        searching.tell(trial, [number / 10])
+        searching.study.tell(trial, [number / 10])
     for seed in FRESH_SEEDS:
         run = write_run(folder / f"fresh-{seed}", (*words, f"seed={seed}"), 0.35)
         searching.record_confirmation(trial.number, seed, [0.35], chosen, str(run))
@@ -88,7 +86,7 @@ def forged_searches(world: World, count: int, draw: random.Random) -> Tally:
                 with describe_study_errors(path):
                     searching = StudyRunner(PLAN, path)
                     searching.start()
-                    summary = summarize_study(searching)
+                    summary = searching.summarize()
             except HarnessError as err:
                 line = format_error(err)
                 assert "\n" not in line, line

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from openended.harness.app.commands.status import format_grid
-from openended.harness.app.hydra import job
+from openended.harness.app.hydra import run_command
 from openended.harness.core.errors import SpecError
 from openended.harness.results import read_grids
 from tests.helpers import ROOT, openended
@@ -273,7 +273,7 @@ def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, 
     def refuse(*_):
         raise error
 
-    monkeypatch.setattr(job, "show_report", refuse)
+    monkeypatch.setattr(run_command, "show_report", refuse)
     done = openended("-m", "decoder=nucleus", "decoder.p=0.9,7", "metric=[distinct_n]", *SMALL, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert f"openended: {expected}" in done.stderr or f"failed: {expected}" in done.stderr

@@ -10,7 +10,6 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
@@ -71,15 +70,7 @@ class Composer:
         """
         line = self.line
         mode = RunMode.MULTIRUN if line.multirun else RunMode.RUN
-        try:
-            config = self.loader.compose(self.root, line.words, mode, sweeps=line.multirun)
-        except HydraException:
-            if line.multirun:
-                raise
-            # The choices of a grid's jobs need not all exist; an experiment may be a grid without the flag -m.
-            config = self.loader.compose(self.root, line.words, RunMode.MULTIRUN, sweeps=False)
-            if config.hydra.mode != RunMode.MULTIRUN:
-                raise
+        config = self.loader.compose(self.root, line.words, mode, sweeps=line.multirun)
         if not line.multirun and config.hydra.mode != RunMode.MULTIRUN:
             parsed = self._parser.parse_overrides(list(line.words))
             self.loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
@@ -185,8 +176,8 @@ def choose_name(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, An
 
 def to_plain(node: DictConfig | None) -> dict[str, Any]:
     """Convert a configuration node to plain containers, with interpolations resolved; empty for None."""
-    with limit_interpolations():
-        container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
+    limit_interpolations()
+    container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
     return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
 
 

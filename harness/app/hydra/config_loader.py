@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,14 +113,14 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
     @contextlib.contextmanager
     def explain_composition(self) -> Iterator[None]:
         """Turn errors of other libraries than Hydra and OmegaConf into `SpecError`; limit what files expand to."""
-        with limit_interpolations():
-            try:
-                yield
-            except (HarnessError, HydraException, OmegaConfBaseException):
-                raise  # `errors.translate_config_errors` explains them
-            except Exception as err:
-                reason = f"{type(err).__name__}: {shorten_error(err)}"
-                raise SpecError(f"the configuration cannot be composed: {reason}") from err
+        limit_interpolations()
+        try:
+            yield
+        except (HarnessError, HydraException, OmegaConfBaseException):
+            raise  # `errors.translate_config_errors` explains them
+        except Exception as err:
+            reason = f"{type(err).__name__}: {shorten_error(err)}"
+            raise SpecError(f"the configuration cannot be composed: {reason}") from err
 
     def get_group_options(self, *args: Any, **options: Any) -> list[str]:  # noqa: ANN401 - as in Hydra
         """Exclude files that other options inherit from (`_base`)."""
@@ -142,6 +143,8 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
                 _refuse(path, "hydra", _TYPED_ONLY["hydra"])
             for option, value in _iterate_leaves(OmegaConf.to_container(result.config, resolve=False)):
                 self._check_option(option, value)
+        result = copy.copy(result)
+        result.config = copy.deepcopy(result.config)  # Hydra sets overrides in the nodes of the files
         return result
 
     def _check_option(self, option: str, value: object) -> None:
@@ -235,36 +238,47 @@ def _refuse(option: str, value: object, why: str, typed: str = ": name it in the
     )
 
 
-@contextlib.contextmanager
-def limit_interpolations() -> Iterator[None]:
-    """Limit what the interpolations that the block resolves expand to, each and together.
+class _Limits:
+    """Limits what interpolations expand to, each and those of one configuration together.
 
     A file of a few lines can stand for billions of nodes: an interpolation repeats a value, and they can be nested.
     """
-    original = Container.resolve_parse_tree
-    depth = steps = characters = total = 0
 
-    def resolve(self: Container, *args: Any, **options: Any) -> Any:  # noqa: ANN401
-        nonlocal depth, steps, characters, total
-        if depth == 0:
-            steps = characters = 0
-        depth += 1
-        try:
-            result = original(self, *args, **options)
-        finally:
-            depth -= 1
-        steps += 1
-        total += 1
-        characters += len(result) if isinstance(result, str) else 0
-        if steps > MOST_STEPS or total > MOST_RESOLVED or characters > MOST_CHARACTERS:
-            raise InterpolationResolutionError("interpolations ${…} expand to too much; write the values out")
-        return result
+    def __init__(self) -> None:
+        self.depth = self.steps = self.characters = self.total = 0
 
-    Container.resolve_parse_tree = resolve
-    try:
-        yield
-    finally:
-        Container.resolve_parse_tree = original
+    def install(self) -> None:
+        """Count all interpolations that this process resolves."""
+        original = Container.resolve_parse_tree
+        if hasattr(original, "__wrapped__"):
+            return
+
+        @functools.wraps(original)
+        def resolve(container: Container, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+            if self.depth == 0:
+                self.steps = self.characters = 0
+            self.depth += 1
+            try:
+                result = original(container, *args, **options)
+            finally:
+                self.depth -= 1
+            self.steps += 1
+            self.total += 1
+            self.characters += len(result) if isinstance(result, str) else 0
+            if self.steps > MOST_STEPS or self.total > MOST_RESOLVED or self.characters > MOST_CHARACTERS:
+                raise InterpolationResolutionError("interpolations ${…} expand to too much; write the values out")
+            return result
+
+        Container.resolve_parse_tree = resolve
+
+
+_LIMITS = _Limits()
+
+
+def limit_interpolations() -> None:
+    """Limit the interpolations of the next configuration that this process composes or resolves."""
+    _LIMITS.install()
+    _LIMITS.total = 0
 
 
 def check_config_file(path: Path) -> None:

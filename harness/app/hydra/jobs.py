@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import logging.config
 import sys
 import time
 import traceback
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hydra.core.utils import configure_log
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.compose import ComposedJob
@@ -40,26 +40,26 @@ class LogOptions:
 
     config: Mapping[str, Any]
     """For `logging.config.dictConfig`."""
-    verbose: Any
-    """`hydra.verbose`: false, true or names of loggers."""
+    verbose: bool
     quiet: bool
+    loggers: tuple[str, ...] = ()
+    """Loggers that `hydra.verbose` names."""
 
     @classmethod
     def read(cls, config: DictConfig) -> LogOptions:
         """Read the options of a composed command: `-q`, neither or `-v`."""
         node = OmegaConf.to_container(config.hydra.job_logging, resolve=True)
         verbose = config.hydra.verbose
-        chosen = verbose if isinstance(verbose, bool | str) else list(verbose)
+        loggers = () if isinstance(verbose, bool) else (verbose,) if isinstance(verbose, str) else tuple(verbose)
         quiet = config.hydra.runtime.choices.get("hydra/job_logging") == "quiet"
-        return cls(node if isinstance(node, dict) else {}, chosen, quiet)
+        return cls(node if isinstance(node, dict) else {}, bool(verbose), quiet, loggers)
 
     def apply(self) -> None:
         """Configure the loggers; `-v` shows all lines of this package, one per artifact, but not those of libraries."""
-        configure_log(OmegaConf.create(dict(self.config)), self.verbose)
-        if self.verbose:
-            logging.getLogger().setLevel(logging.WARNING)  # hydra.verbose=true has set it to DEBUG
-            for name in ("openended", "openended.harness.run", "openended.harness.models.model_cache"):
-                logging.getLogger(name).setLevel(logging.DEBUG)
+        logging.config.dictConfig(dict(self.config))
+        shown = ("openended", "openended.harness.run", "openended.harness.models.model_cache") if self.verbose else ()
+        for name in (*shown, *self.loggers):
+            logging.getLogger(name).setLevel(logging.DEBUG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,4 +193,4 @@ def show_report(folders: list[Path], target: Path, options: Mapping[str, Any], d
     if detail.quiet:
         sys.stdout.write(f"{report.folder}\n")
     else:
-        report.show(verbose=bool(detail.verbose))
+        report.show(verbose=detail.verbose)

@@ -78,9 +78,10 @@ def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tupl
 def check_grid(
     composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]]
 ) -> list[ComposedJob | HarnessError]:
-    """Compose and plan the jobs of a grid; a job with a wrong option is replaced by its error: the others run.
+    """Compose and plan the jobs of a grid; a job with a wrong value is replaced by its error: the others run.
 
     Raises:
+        SpecError: If there is no such option or choice.
         DataError: If files, models, judgments or packages are missing, or no job can run: one line for all jobs, with
             the commands that fetch what is missing.
     """
@@ -89,6 +90,7 @@ def check_grid(
 
     composed: list[ComposedJob | HarnessError] = []
     errors: list[HarnessError] = []
+    misspelt: list[SpecError] = []
     checked: dict[str, HarnessError | None] = {}
     fetched: dict[str, DataError | None] = {}
     total, session = Forecast(), Session(Store(Path(str(config.outputs_dir)) / "store"))
@@ -97,8 +99,8 @@ def check_grid(
         try:
             job = composer.compose_job(words, unnamed="")
         except (HydraException, OmegaConfBaseException) as err:
-            composed.append(SpecError(explain(err)))
-            errors.append(composed[-1])
+            misspelt.append(SpecError(explain(err)))
+            errors.append(misspelt[-1])
             continue
         except HarnessError as err:
             composed.append(err)
@@ -113,6 +115,8 @@ def check_grid(
             errors.append(error)
     if is_here:
         _refuse(errors, len(jobs), total)
+    if misspelt:
+        raise misspelt[0]
     return composed
 
 

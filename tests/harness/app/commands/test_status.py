@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from openended.harness.app.commands.status import format_grid, main
-from openended.harness.app.hydra import jobfile
-from openended.harness.app.hydra.jobfile import mark_interrupted, mark_on_interrupt
+from openended.harness.app.hydra.grid_state import mark_interrupted
 from openended.harness.core.io import write_json
 from openended.harness.core.signature import digest
 from openended.harness.core.temporary_files import create_temporary_name
@@ -69,16 +66,3 @@ def test_a_killed_grid_is_told_from_a_running_one(tmp_path, capsys):
     write_grid(tmp_path / "grids/a/20260101T000000", ["running"], process="-".join(process))
     assert main(["--outputs", str(tmp_path)]) == 0
     assert "0 of 3 done, 1 killed, 2 not started" in capsys.readouterr().out
-
-
-def test_an_interrupt_marks_the_jobs_that_run(tmp_path, monkeypatch):
-    write_grid(tmp_path, ["done", "running"])
-
-    @mark_on_interrupt()
-    def interrupt():
-        jobfile._grids.append(tmp_path)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupt()
-    assert [job["state"] for job in read_grid(tmp_path).jobs()] == ["done", "interrupted"]

@@ -1,4 +1,4 @@
-"""A command line as Hydra reads it, and what is said in place of what it could not read."""
+"""A command line as it is read, and what is printed in place of what cannot be read."""
 
 from __future__ import annotations
 
@@ -6,92 +6,133 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.app.hydra.command_line import explain_missing_choice, resolve_sweeper, to_hydra_arguments
-from openended.harness.core.errors import SpecError
+from openended.harness.app.hydra.command_line import parse_command_line
+from openended.harness.app.hydra.experiments import apply_using, join_name, sections, split_name
+from openended.harness.core import SpecError
+from tests.helpers import openended
 
 
 @pytest.mark.parametrize(
-    ("typed", "read"),
+    ("typed", "words"),
     [
-        (["-v", "-m", "seed=0,1"], ["-m", "seed=0,1", "hydra.verbose=[openended]"]),
+        (["-v", "-m", "seed=0,1"], ["seed=0,1", "hydra.verbose=[openended]"]),
         (["seed=0"], ["seed=0"]),
-        (["decoder=greedy", "-m", "seed=0,1"], ["-m", "decoder=greedy", "seed=0,1"]),
         (["seed=0", "-q"], ["seed=0", "hydra/job_logging=quiet"]),
         (["seed=0", "--json"], ["seed=0", "plan_only=json"]),
-        (["seed=0", "--cfg", "job"], ["--cfg", "job", "seed=0"]),
-        (["seed=0", "--cfg=job"], ["--cfg", "job", "seed=0"]),
         (["task.path=my file (1).jsonl"], ["task.path='my file (1).jsonl'"]),
         (["task.path=it's.jsonl"], [r"task.path='it\'s.jsonl'"]),
         (["task.path=~/a.jsonl"], [f"task.path='{Path.home()}/a.jsonl'"]),
         (["task = docs"], ["task=docs"]),
         (["~decoder"], ["~decoder"]),
-        (["metric=[mauve,zipf]"], ["metric=[mauve,zipf]"]),
+        (["metric=[mauve,zipf]", "decoder=greedy,nucleus"], ["metric=[mauve,zipf]", "decoder=greedy,nucleus"]),
+        (["metric.mauve.lambdas=[0.1,0.5]"], ["metric.mauve.lambdas=[0.1,0.5]"]),
+        (
+            ["spaces.nucleus.p=interval(0.5,1)", "maximize=[mauve]"],
+            ["++hydra.sweeper.spaces.nucleus.p='interval(0.5,1)'", "++hydra.sweeper.maximize=[mauve]"],
+        ),
     ],
 )
-def test_flags_come_first_and_values_are_quoted_that_need_it(typed, read):
-    assert to_hydra_arguments(typed) == read
+def test_words_become_overrides_that_hydra_reads(typed, words):
+    assert list(parse_command_line(typed).words) == words
+
+
+def test_flags_are_told_from_options(tmp_path):
+    line = parse_command_line(["decoder=greedy", "-m", "--config-dir", str(tmp_path), "--trust-config"])
+    assert (line.words, line.multirun, line.config_dir, line.trusted) == (
+        ("decoder=greedy",), True, str(tmp_path), True,
+    )  # fmt: skip
+    assert parse_command_line(["seed=0", "--cfg=job"]).print_flags == ("--cfg", "job")
+    assert parse_command_line(["--cfg", "job", "-p", "model"]).print_flags == ("--cfg", "job", "-p", "model")
+    assert parse_command_line([f"-cd={tmp_path}", "-r"]).config_dir == str(tmp_path)
+    assert parse_command_line(["trials=3", "spaces.a.b=1"]).search_option == "trials"
+    assert parse_command_line(["seed=3"]) == parse_command_line(["seed=3", "--run"])
 
 
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (["greedy"], "expected option=value, got 'greedy'; did you mean decoder=greedy?"),
-        (["mauve"], r"did you mean metric=\[mauve\]\?"),
         (["gpt2-large"], "model=gpt2-large or scorer=gpt2-large or embedder=gpt2-large or scoring=gpt2-large"),
-        (["texts.jsonl"], "openended score texts.jsonl --human FILE"),
-        (["nothing"], "openended --help"),
-        (["--decoder", "greedy"], "no flag '--decoder': an option is typed as decoder=greedy"),
         (["--max-new-tokens=5"], "typed as max_new_tokens=5"),
         (["--decoder"], "typed as decoder=…"),
-        (
-            ["maximize=[mauve]", "decoder.p=interval(0.5,1)"],
-            "maximize= is an option of a search: add -m hydra/sweeper=",
-        ),
-        (["metric=[mauve,"], r"do its brackets and quotes match\? a list is typed as 'metric=\[a,b\]'"),
+        (["metric=[mauve,"], "do its brackets and quotes match? a list is typed as 'metric=[a,b]'"),
+        (["decoder=[greedy,nucleus]"], "type decoder=greedy, or for a grid -m decoder=greedy,nucleus"),
+        (["decoder=[greedy]"], "decoder=[greedy]: a run has one decoder, not a list; type decoder=greedy"),
+        (["seed=0", "model=[docs-s, docs-m]"], "-m model=docs-s,docs-m"),
+        (["experiment=['zipf','decoders']"], "-m experiment=zipf,decoders"),
+        (["embedder=[]"], "type embedder=NAME"),
+        (["hydra/launcher=[basic,joblib]"], "a run has one hydra/launcher"),
+        (["experiment=zipf,quickstart", "using=docs"], "using=docs: quickstart has no such section: run it by itself"),
     ],
 )
 def test_what_is_no_option_says_what_to_type(typed, said):
-    with pytest.raises(SpecError, match=said):
-        to_hydra_arguments(typed)
+    with pytest.raises(SpecError) as caught:
+        parse_command_line(typed)
+    assert said in str(caught.value)
 
 
-def test_scoring_chooses_scorer_and_embedder_and_its_old_name_prints_the_new_one(capsys):
-    assert to_hydra_arguments(["scoring=gpt2-large"]) == ["scoring=gpt2-large"]
-    assert capsys.readouterr().err == ""
-    assert to_hydra_arguments(["judge=gpt2,none"]) == ["scoring=gpt2,none"]
-    assert capsys.readouterr().err == "openended: judge=gpt2,none is now scoring=gpt2,none\n"
-    assert explain_missing_choice("scoring/gpt9").startswith("no scoring 'gpt9'")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["decoder=nucelus"], "no decoder 'nucelus'; did you mean 'nucleus'?"),
+        (["-m", "decoder=nucelus,greedy"], "no decoder 'nucelus'"),
+        (["metric=[mauv]"], "no metric 'mauv'; did you mean 'mauve'?"),
+        (["decoder=nucleus", "decoder.pp=1"], "no option 'decoder.pp'; did you mean 'p'?"),
+        (["embedder.layr=3"], "no option 'embedder.layr'; did you mean 'layer'?"),
+        (["decoder=greedy", "decoder.p=1"], "it is an option of decoder="),
+        (["metric.zipf.unit=words"], "add zipf to metric=[…]"),
+        (["metric=mauve,zipf"], "metric=mauve,zipf: the metrics of a run are a list; type metric=[mauve,zipf]"),
+        (["decoder=nucleus", "p=0.9"], "no option 'p'; did you mean decoder.p=0.9?"),
+        (["mauve.num_buckets=50"], "did you mean metric.mauve.num_buckets=50?"),
+        (["dtype=float16"], "did you mean model.dtype=float16 or scorer.dtype=float16"),
+        (["-m", "decoder=nucleus", "p=0.8,0.9"], "did you mean decoder.p="),
+        (["seed=0,1"], "seed=0,1: several values are a grid: add -m, as in openended -m seed=0,1"),
+        (["task=jsonl"], "option 'task.path' has no default: give it as task.path=…"),
+        (["name=a/b"], "name: expected letters, digits"),
+        (["-m", "name=.hidden", "seed=0,1"], "name: expected letters, digits"),
+        (["decoder=nucleus", "decoder.p=7"], "nucleus.p: expected a number in (0, 1], got 7"),
+        (["num_examples=9999999"], "num_examples: task docs holds"),
+        (["outputs_dir=/proc/nowhere"], "/proc"),
+        (["task=jsonl", "task.path=~/no such file.jsonl"], "no such file.jsonl"),
+        (["--resolve"], "--resolve: add --cfg job"),
+    ],
+)
+def test_the_command_answers_with_what_to_type(words, message, tmp_path):
+    done = openended(*words, cwd=tmp_path, verbose=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert done.stderr.startswith("openended: ")
+    assert message in done.stderr
+    assert not (tmp_path / "outputs" / "runs").exists()
 
 
-def test_an_unknown_choice_names_the_nearest():
-    assert explain_missing_choice("metric/mauv").startswith("no metric 'mauv'; did you mean 'mauve'?")
-    assert explain_missing_choice("colour/red") is None
+def test_hydra_prints_a_configuration_and_completions(tmp_path, monkeypatch):
+    done = openended("--cfg", "job", "--package", "decoder", "decoder=top_k", cwd=tmp_path, verbose=False)
+    assert "k: 40" in done.stdout, done.stderr
+    assert "experiment: quickstart" in openended("--info", "defaults-tree", "experiment=quickstart", cwd=tmp_path,
+                                                 verbose=False).stdout  # fmt: skip
+    monkeypatch.setenv("COMP_LINE", "openended decoder=gre")
+    monkeypatch.setenv("COMP_POINT", "21")
+    assert openended("-sc", "query=bash", cwd=tmp_path, verbose=False).stdout.split() == ["decoder=greedy"]
 
 
-def test_options_of_a_search_go_to_the_sweeper_that_the_command_chooses():
-    typed = ["-m", "hydra/sweeper=optuna", "spaces.nucleus.p=interval(0.5,1)", "maximize=[mauve]", "seed=0,1"]
-    assert to_hydra_arguments(typed) == [
-        "-m", "hydra/sweeper=optuna", "++hydra.sweeper.spaces.nucleus.p='interval(0.5,1)'",
-        "hydra.sweeper.maximize=[mauve]", "seed=0,1",
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("typed", "composed"),
+    [
+        (["experiment=zipf"], ["experiment=zipf"]),
+        (["experiment=zipf", "using=paper"], ["experiment=zipf", "using=paper"]),
+        (["using=docs", "experiment=zipf", "seed=1"], ["experiment=zipf_docs", "seed=1"]),
+        (["experiment=zipf,mauve_fig2", "using=docs"], ["experiment=zipf_docs,mauve_fig2_docs"]),
+        (["experiment=zipf", "using=paper,docs"], ["experiment=zipf,zipf_docs"]),
+        (["experiment=quickstart", "using=docs"], ["experiment=quickstart", "using=docs"]),  # the group alone
+        (["using=docs"], ["using=docs"]),
+    ],
+)
+def test_a_section_is_an_experiment_of_its_own(typed, composed):
+    assert apply_using(typed) == composed
 
 
-def test_an_experiment_of_the_user_may_choose_the_search_by_way_of_another(tmp_path):
-    said = "override /hydra/sweeper: optuna"
-    folder = tmp_path / "experiment"
-    folder.mkdir()
-    (folder / "first.yaml").write_text(f"# @package _global_\ndefaults:\n  - {said}\n")
-    (folder / "second.yaml").write_text("# @package _global_\ndefaults:\n  - first\n")
-    # A comment that names the sweeper does not choose it.
-    (folder / "third.yaml").write_text(f"# @package _global_\n# {said}\nseed: 1\n")
-    for name, chosen in (("second", "optuna"), ("third", "union")):
-        assert resolve_sweeper("config", [f"experiment={name}"], str(tmp_path)) == chosen
-    typed = ["--config-dir", str(tmp_path), "-m", "experiment=second", "trials=3"]
-    assert to_hydra_arguments(typed)[-2:] == ["experiment=second", "hydra.sweeper.trials=3"]
-    assert to_hydra_arguments([f"--config-dir={tmp_path}", *typed[2:]])[-1] == "hydra.sweeper.trials=3"
-
-
-def test_samples_from_a_file_are_generations(capsys):
-    assert to_hydra_arguments(["samples=out/a.json"]) == ["generations=out/a.json"]
-    assert capsys.readouterr().err == "openended: samples=out/a.json is now generations=out/a.json\n"
-    assert to_hydra_arguments(["samples=1,2"]) == ["samples=1,2"]
+def test_names_of_sections():
+    assert sections("zipf") == ("docs",)
+    assert sections("quickstart") == sections("nothing") == ()
+    assert split_name("zipf_docs") == ("zipf", "docs")
+    assert split_name("human_study_docs") == ("human_study_docs", "")
+    assert join_name("zipf_docs", "paper") == join_name("zipf", None) == "zipf"

@@ -1,48 +1,354 @@
-"""Settings of a grid's jobs, composed once for each choice of options; names of runs."""
+"""Configurations: typed settings of every option and experiment, and files of somebody else that are kept in bounds."""
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
+import yaml
 
-from openended.harness.app.hydra import compose as module
-from openended.harness.app.hydra.compose import choose_name, compose_settings, iterate_settings
-from openended.harness.app.hydra.sweeper import list_jobs
-from openended.harness.core.errors import SpecError
+from openended.harness.app.hydra import config_loader
+from openended.harness.app.hydra.command_line import parse_command_line
+from openended.harness.app.hydra.compose import Composer, choose_name
+from openended.harness.app.hydra.grid import compose_series, list_jobs
+from openended.harness.core import SpecError
+from openended.harness.core.catalogue import is_shared
+from tests.helpers import ROOT, openended
 
-
-@pytest.fixture
-def context():
-    with initialize_config_module("openended.conf", version_base="1.3"):
-        yield
+CONF = ROOT / "conf"
 
 
-def test_a_job_has_the_settings_that_hydra_composes(context, monkeypatch):
-    words = ["experiment=mauve_fig8_p", "metric=[mauve]", "metric.mauve.num_buckets=7", "runtime.device=cpu"]
-    jobs = list_jobs(compose("config", overrides=words, return_hydra_config=True))
-    jobs = [*jobs[::35], ["decoder=top_k", "decoder.k=3", "+model.label=x", "seed=4", "embedder=gpt2"]]
-    count = []
-    monkeypatch.setattr(module, "compose", lambda *a, **k: count.append(1) or compose(*a, **k))
-    made = list(iterate_settings(jobs))
-    assert len(count) == 5, "once for each of four models, and the last job"
-    for job, settings in zip(jobs, made, strict=True):
-        cfg = compose("config", overrides=job, return_hydra_config=True)
-        assert settings == compose_settings(cfg, choose_name(cfg, cfg.hydra))
+@pytest.fixture(scope="module")
+def composer() -> Composer:
+    """Composes any command: its files are read once for all tests."""
+    return Composer()
 
 
-def test_the_name_is_the_given_one_else_the_experiments_else_the_grids_time():
-    hydra = OmegaConf.create({"runtime": {"choices": {"experiment": "a/b"}}})
-    assert choose_name(OmegaConf.create({"name": "p-sweep"}), hydra) == "p-sweep"
-    assert choose_name(OmegaConf.create({"name": ""}), hydra) == "a-b"
-    none = OmegaConf.create({"runtime": {"choices": {"experiment": None}}})
-    assert choose_name(OmegaConf.create({}), none, Path("x/20260101T000000")) == "20260101T000000"
-    assert choose_name(OmegaConf.create({"name": None}), none) == "default"
+def options(group: str) -> list[str]:
+    files = (path for path in (CONF / group).rglob("*.yaml") if not is_shared(path.name))
+    return sorted(str(path.relative_to(CONF / group).with_suffix("")) for path in files)
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "two words", "-x"])
-def test_a_name_that_fits_no_folder_is_refused(name):
-    with pytest.raises(SpecError, match="name: expected letters"):
-        choose_name(OmegaConf.create({"name": name}), OmegaConf.create({"runtime": {"choices": {}}}))
+REQUIRED = {("task", "texts"): ["generations=x.jsonl"], ("task", "hub"): ["task.path=x/y"]}
+GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "runtime", "report", "tracker", "compat")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_option_becomes_a_spec(composer, group):
+    from omegaconf.errors import MissingMandatoryValue
+
+    for option in options(group):
+        words = [f"metric=[{option}]" if group == "metric" else f"{group}={option}", *REQUIRED.get((group, option), [])]
+        try:
+            composed = composer.compose_job(words)
+        except MissingMandatoryValue as err:
+            composed = composer.compose_job([*words, f"{err.full_key}=x"])
+        assert composed.settings.spec(), option
+
+
+# Experiments that read what only the user has.
+GIVEN = {
+    **{name: ["judgments=pairs.csv"] for name in ("mauve_table5", "mauve_table14")},
+    **{name: ["judgments=ratings.csv"] for name in ("huse_table1", "huse_fig3", "huse_fig4", "huse_fig5")},
+    "pr_table1": ["task.reference=runs/reference"],
+    "pr_tableb1": ["task.path=biographies.jsonl"],
+}
+
+
+def test_every_experiment_becomes_settings(composer):
+    for experiment in options("experiment"):
+        assert composer.compose_job([f"experiment={experiment}", *GIVEN.get(experiment, [])]).settings.spec()
+
+
+PAPERS = {
+    "mauve_table": [*range(3, 13), 14],
+    "mauve_fig": ["2", "4_length", "5_clusters", "5_scaling", "6_length", "7_n", "8_k", "8_p"],
+    "pr_table": ["1", "b1", "b5"],
+    "pr_fig": ["1", "6_k", "6_n", "7"],
+    "huse_table": [1],
+    "huse_fig": [3, 4, 5],
+    "": ["quality_diversity", "zipf"],
+}
+SHOWN = [f"{kind}{number}" for kind, numbers in PAPERS.items() for number in numbers]
+
+
+def test_experiments_using_docs_run_on_the_bundled_data_and_models(composer):
+    assert set(SHOWN) <= set(options("experiment"))
+    for name in SHOWN:
+        settings = composer.compose_job([f"experiment={name}_docs"]).settings
+        rated = settings.judgments is not None and [metric.name for metric in settings.metrics] == ["huse"]
+        assert settings.task.name == "docs" or rated, name
+        assert settings.generations is None
+        assert settings.num_examples <= 500
+        for model in (settings.model, settings.scorer):
+            assert model is not None
+            assert model.path.startswith("bundled:")
+
+
+@pytest.mark.parametrize(("using", "suffix"), [("paper", ""), ("docs", "_docs")])
+def test_the_series_runs_every_table_and_figure(using, suffix):
+    composer = Composer(parse_command_line(["experiment=paper", f"using={using}"]))
+    config = composer.compose_command()
+    assert sorted(compose_series(composer, config)) == sorted(f"{name}{suffix}" for name in SHOWN)
+    assert config.report.kind == "findings"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["experiment=mauve_fig8_p", "metric=[mauve]", "metric.mauve.num_buckets=7", "model=gpt2", "decoder.p=0.3"],
+        ["decoder=top_k", "decoder.k=3", "+model.label=x", "seed=4", "embedder=gpt2", "scoring=docs-m"],
+        ["experiment=mauve_table3_docs", "decoder=greedy", "~tracker"],
+        ["task=unconditional", "compat=mdlm", "metric=[mauve,gen_ppl]", "num_examples=7"],
+    ],
+)
+def test_a_job_has_the_configuration_that_hydra_composes(composer, words):
+    from hydra.types import RunMode
+    from omegaconf import OmegaConf
+
+    whole = composer.loader.compose("config", words, RunMode.RUN)
+    config, choices = composer._compose_plain(words)
+    expected = OmegaConf.to_container(whole, resolve=False)
+    expected.pop("hydra")
+    assert OmegaConf.to_container(config, resolve=False) == expected
+    assert dict(whole.hydra.runtime.choices) == dict(choices)
+
+
+def test_values_are_composed_from_the_same_files_once(composer, monkeypatch):
+    fresh, count = Composer(), []
+    original = fresh.loader.list_defaults
+    monkeypatch.setattr(fresh.loader, "list_defaults", lambda *words: count.append(words) or original(*words))
+    for decoder in ("nucleus", "top_k"):
+        for seed in range(3):
+            settings = fresh.compose_job([f"decoder={decoder}", f"seed={seed}", "num_examples=9"]).settings
+            assert (settings.decoder.name, settings.seed, settings.num_examples) == (decoder, seed, 9)
+    assert len(count) == 2
+
+
+def test_a_section_is_composed_after_its_experiment_and_is_no_option_of_it(composer):
+    paper, _ = composer._compose_plain(["experiment=mauve_table3"])
+    docs, _ = composer._compose_plain(["experiment=mauve_table3_docs"])
+    assert not [key for key in (*paper, *docs) if "=" in str(key)]
+    assert (paper.num_examples, docs.num_examples) == (5000, 400)
+    axes = {"decoder": "adversarial,greedy,ancestral,nucleus", "model": "docs-m", "seed": "0,1"}
+    assert composer.compose_experiment(["experiment=mauve_table3_docs"]).sweeper["params"] == axes
+    assert docs.metric == paper.metric
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["num_examples=0"], "num_examples: expected 1 or more, or all, got 0"),
+        (["min_new_tokens=65"], "min_new_tokens: expected 0 .* to max_new_tokens, got 65"),
+        (["num_examples=many"], "num_examples: expected int or all, got 'many'"),
+        (["+seeed=1"], "no option 'seeed'; did you mean 'seed'"),
+        (["~model"], "model: expected a value when the harness generates, got None"),
+        (["report.rows=3"], "report"),
+        (["tracker=wandb", "tracker.mode=live"], "mode"),
+    ],
+)
+def test_mistakes_are_named(composer, change, message):
+    with pytest.raises(SpecError, match=message):
+        composer.compose_job(change)
+
+
+def test_texts_on_docs_are_as_long_as_the_human_ones(composer):
+    assert composer.compose_job(["max_new_tokens=32"]).settings.min_new_tokens == 32
+    assert composer.compose_job(["min_new_tokens=0"]).settings.min_new_tokens == 0
+    assert composer.compose_job(["task=webtext"]).settings.min_new_tokens == 0
+    assert composer.compose_job(["seed=0"]).settings.spec()["seed"] == 0
+
+
+def test_the_name_is_the_given_one_else_the_experiments(composer):
+    assert choose_name({"name": "p-sweep"}, {"experiment": "a/b"}) == "p-sweep"
+    assert choose_name({"name": ""}, {"experiment": "a/b"}) == "a-b"
+    assert choose_name({"name": None}, {"experiment": None}) == ""
+    assert composer.compose_job([]).settings.experiment == "default"
+    assert composer.compose_job([], unnamed="20260101").settings.experiment == "20260101"
+    for name in ("a/b", "..", ".hidden", "two words", "-x"):
+        with pytest.raises(SpecError, match="name: expected letters"):
+            choose_name({"name": name}, {})
+
+
+def test_a_search_option_needs_a_search(tmp_path):
+    choice = "defaults:\n  - override /hydra/sweeper: optuna\n"
+    words = {
+        "second": experiment(tmp_path / "a", choice, defaults="first"),
+        "third": experiment(tmp_path / "b", "# override /hydra/sweeper: optuna\nseed: 1\n"),
+    }
+    assert (
+        Composer(parse_command_line([*words["second"], "-m", "trials=3"])).compose_command().hydra.sweeper.trials == 3
+    )
+    with pytest.raises(SpecError, match="trials= is an option of a search: add -m hydra/sweeper=optuna"):
+        Composer(parse_command_line([*words["third"], "-m", "trials=3"])).compose_command()
+
+
+# Files of somebody else.
+
+
+def experiment(folder: Path, node: str | dict, defaults: str = "") -> tuple[str, ...]:
+    """Write somebody's experiment, or one that inherits from it; return the words that choose it."""
+    path = folder / "theirs" / "experiment" / "x.yaml"
+    path.parent.mkdir(parents=True)
+    text = node if isinstance(node, str) else yaml.safe_dump(node).replace("PROOF", str(folder / "proof"))
+    path.write_text("# @package _global_\n" + text)
+    if defaults:
+        path.rename(path.with_name(f"{defaults}.yaml"))
+        path.write_text(f"# @package _global_\ndefaults:\n  - {defaults}\n")
+    return ("--config-dir", str(path.parents[1]), "experiment=x")
+
+
+LOG = {"version": 1, "root": {"level": "INFO", "handlers": ["x"]}, "disable_existing_loggers": False}
+HOSTILE = {
+    "callback": {"hydra": {"callbacks": {"x": {"_target_": "pathlib.Path.touch", "self": "PROOF"}}}},
+    "node by interpolation": {"hydra": {"callbacks": {"x": "${report}"}}},
+    "launcher": {"hydra": {"launcher": {"_target_": "pandas.read_pickle"}}},
+    "sweeper": {"hydra": {"sweeper": {"_target_": "torch.load"}}},
+    "study": {"hydra": {"sweeper": {"storage": "PROOF"}}},
+    "axis": {"hydra": {"sweeper": {"params": {"x": {"_target_": "sympy.sympify", "a": "1"}}}}},
+    "handler": {"hydra": {"job_logging": {**LOG, "handlers": {"x": {"class": "logging.FileHandler"}}}}},
+    "axis of a cluster": {"hydra": {"sweeper": {"params": {"runtime.ray_address": "evil:6379"}}}},
+    "axis of a node": {"hydra": {"sweeper": {"params": {"runtime": "{ray_address: evil}"}}}},
+    "axis of remote code": {"hydra": {"sweeper": {"grids": [{"model.trust_remote_code": "true"}]}}},
+    "axis of a launcher": {"hydra": {"sweeper": {"params": {"+hydra.launcher.address": "evil:6379"}}}},
+    "axis of a choice": {"hydra": {"sweeper": {"spaces": {"openai": {"api_key_env": "HOME,USER"}}}}},
+    "pretended words": {"hydra": {"overrides": {"task": ["runtime.ray_address=evil:6379"]}}},
+    "environment": {"hydra": {"job": {"env_set": {"PYTHONPATH": "/somewhere"}}}},
+    "folder": {"hydra": {"sweep": {"dir": "/somewhere"}}},
+    "shell": {"hydra": {"launcher": {"parameters": {"local_setup": ["touch PROOF"]}}}},
+    "ray": {"runtime": {"ray_address": "evil:6379", "engine": "ray"}},
+    "key": {"model": {"api_key_env": "HOME"}},
+    "node of keys": {"model": "${report}"},
+    "remote code": {"model": {"trust_remote_code": True}},
+    "tracker": {"tracker": {"kind": "mlflow", "uri": "http://evil"}},
+    "tracker of ours": {"defaults": [{"override /tracker": "wandb"}]},
+    "output": {"outputs_dir": "/somewhere"},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_file_sets_no_option_that_must_be_typed(name, tmp_path):
+    words = experiment(tmp_path, HOSTILE[name])
+    with pytest.raises(SpecError, match=r"name it in the command: .* add --trust-config$") as caught:
+        Composer(parse_command_line(words)).compose_command()
+    assert "\n" not in str(caught.value)
+    composer = Composer(parse_command_line([*words[:2], "-m", "experiment=quickstart,x"]))
+    with pytest.raises(SpecError, match=r"add --trust-config$"):
+        composer.compose_job(list_jobs(composer, composer.compose_command())[1])
+
+
+def test_a_launcher_of_a_file_is_refused(tmp_path):
+    words = experiment(tmp_path, {"seed": 1})
+    launcher = tmp_path / "theirs" / "hydra" / "launcher" / "mine.yaml"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text("_target_: os.system\n")
+    with pytest.raises(SpecError, match=r"hydra/launcher/mine: .* add --trust-config"):
+        Composer(parse_command_line([*words, "hydra/launcher=mine"])).compose_command()
+
+
+@pytest.mark.parametrize(
+    ("node", "typed"),
+    [
+        (HOSTILE["ray"], "runtime.ray_address=evil:6379"),
+        (HOSTILE["remote code"], "model.trust_remote_code=true"),
+        (HOSTILE["key"], "model={api_key_env: USER}"),
+        (HOSTILE["output"], "outputs_dir=mine"),
+        (HOSTILE["tracker of ours"], "tracker=none"),
+    ],
+)
+def test_what_is_typed_takes_precedence_over_the_file(node, typed, tmp_path):
+    Composer(parse_command_line([*experiment(tmp_path, node), typed])).loader.list_defaults("config", ["experiment=x"])
+    with pytest.raises(SpecError, match="name it in the command"):
+        Composer(parse_command_line([*experiment(tmp_path / "b", node), "seed=1"])).compose_command()
+
+
+def test_a_typed_key_goes_to_no_address_of_a_file(tmp_path):
+    node = {"defaults": [{"override /model": "openai"}], "model": {"base_url": "http://evil/v1", "path": "x"}}
+    words = experiment(tmp_path, node)
+    Composer(parse_command_line(words)).compose_command()
+    with pytest.raises(SpecError, match=r"model.base_url: .* would receive the key"):
+        Composer(parse_command_line([*words, "model.api_key_env=HOME"])).compose_command()
+
+
+def test_a_file_may_set_axes_and_options_of_a_search(tmp_path):
+    sweeper = {"params": {"seed": "0,1", "model": "docs-s,docs-m"}, "grids": [{"decoder": "greedy"}]}
+    words = experiment(tmp_path, {"hydra": {"mode": "MULTIRUN", "sweeper": sweeper}, "tracker": {"kind": "none"}})
+    composer = Composer(parse_command_line(words))
+    assert len(list_jobs(composer, composer.compose_command())) == 4
+    search = {"maximize": ["mauve"], "trials": 3, "spaces": {"nucleus": {"p": "interval(0.5,1)"}}}
+    node = {"defaults": [{"override /hydra/sweeper": "optuna"}], "hydra": {"sweeper": search}}
+    config = Composer(parse_command_line(experiment(tmp_path / "b", node))).compose_command()
+    assert (config.hydra.sweeper.trials, config.hydra.sweeper.maximize) == (3, ["mauve"])
+
+
+def test_what_is_trusted_is_done(tmp_path, monkeypatch):
+    node = {**LOG, "handlers": {"x": {"class": "logging.FileHandler", "filename": "PROOF"}}}
+    words = experiment(tmp_path, {"hydra": {"job_logging": node}, "model": {"label": "${oc.env:OPENENDED_LABEL}"}})
+    monkeypatch.setenv("OPENENDED_LABEL", "mine")
+    done = openended("--trust-config", *words, "plan_only=true", "num_examples=2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "proof").exists()
+    assert "mine" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "value", ["${oc.env:HF_TOKEN}", "x${oc.env:HF_TOKEN,none}", "${oc.decode:${oc.env:HF_TOKEN}}", "${${generations}:HF_TOKEN}"]
+)  # fmt: skip
+def test_no_configuration_reads_the_environment(value, tmp_path, monkeypatch):
+    key = "hf_" + "aB3" * 10
+    monkeypatch.setenv("HF_TOKEN", key)
+    words = experiment(tmp_path, {"model": {"label": value}, "generations": "oc.env"})
+    done = openended(*words, "plan_only=true", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stdout
+    assert key not in done.stderr + done.stdout
+    assert "--trust-config" in done.stderr
+
+
+def test_a_list_in_a_configuration_file_is_refused(tmp_path):
+    words = experiment(tmp_path, "defaults:\n  - override /decoder: [greedy, nucleus]\n")
+    for composed in (Composer(parse_command_line(words)).compose_command, lambda: compose_as_job(words)):
+        with pytest.raises(SpecError, match="decoder: a run has one decoder, not a list"):
+            composed()
+
+
+def compose_as_job(words: tuple[str, ...]) -> None:
+    Composer(parse_command_line(words[:2])).compose_job(["experiment=x"])
+
+
+BOMBS = {
+    "aliases": "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40)),
+    "texts": "a0: xxxxxxxx\n" + "".join(f"a{i}: ${{a{i - 1}}}${{a{i - 1}}}\n" for i in range(1, 40)) + "name: ${a39}\n",
+    "long texts": f"a0: {'x' * 100_000}\na1: {'${a0}' * 1000}\nname: ${{a1}}\n",
+    "nodes": "a0: {x: 1}\n" + "".join(f"a{i}: {{x: '${{a{i - 1}}}', y: '${{a{i - 1}}}'}}\n" for i in range(1, 40)),
+    "size": "a: [" + "1, " * 100_000 + "1]\n",
+}
+
+
+@pytest.mark.parametrize("mode", [(), ("-m",)], ids=["run", "grid"])
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_gives_one_line(name, mode, tmp_path, monkeypatch):
+    monkeypatch.setattr(config_loader, "MOST_RESOLVED", 400)  # the test is to be short
+    done = openended(*mode, *experiment(tmp_path, BOMBS[name]), "plan_only=true", "num_examples=2", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert len(done.stderr) < 600
+
+
+def test_a_pipe_is_no_configuration(tmp_path):
+    words = experiment(tmp_path, "seed: 1\n")
+    path = tmp_path / "theirs" / "experiment" / "x.yaml"
+    path.unlink()
+    os.mkfifo(path)
+    done = openended(*words, "plan_only=true", cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.search("named pipe|no experiment 'x'", done.stderr)  # newer releases of Hydra see no file there
+
+
+def test_a_few_aliases_are_read_and_one_of_itself_is_refused(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text("seed: ${num_examples}\ndefaults_of_mine: &d {a: 1}\nmore: [*d, *d]\n")
+    config_loader.check_config_file(path)
+    path.write_text("a: &a [*a]\n")
+    with pytest.raises(SpecError, match="contains itself"):
+        config_loader.check_config_file(path)

@@ -1,36 +1,51 @@
-"""What a launcher does before and after its engine: jobs composed and cut into parts, jobs lost, options refused."""
+"""Launchers around their engines: jobs cut into parts, jobs that are lost, workers that end with their parent."""
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
-from hydra import initialize_config_module
-from hydra._internal.callbacks import Callbacks
-from hydra.core.global_hydra import GlobalHydra
-from hydra.types import HydraContext, RunMode
-from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra import launchers
-from openended.harness.app.hydra.jobfile import JobFile
-from openended.harness.app.hydra.launchers import ClusterJob, Joblib, Submitit, mark_lost, split_into_neighbors
-from openended.harness.app.hydra.parent_watch import identify_process
-from openended.harness.core.errors import ExtraNotInstalled, SpecError
+from openended.harness.app.hydra.jobs import Job, LogOptions
+from openended.harness.app.hydra.launchers import (
+    ClusterJob,
+    GridWorker,
+    Joblib,
+    Ray,
+    Submitit,
+    claim_shared_memory,
+    identify_process,
+    make_launcher,
+    split_into_neighbors,
+)
+from openended.harness.core import DataError, ExtraNotInstalled, SpecError
+from tests.helpers import ROOT
+
+OPTIONS = LogOptions({"version": 1, "disable_existing_loggers": False}, verbose=False, quiet=False)
 
 
 def submitit(folder: Path, **parameters: object) -> Submitit:
     return Submitit(processes=2, cluster="local", folder=str(folder), parameters=parameters)
 
 
-def job(grid: Path, number: int = 0, state: str | None = None) -> DictConfig:
-    hydra = {"overrides": {"task": [f"seed={number}"]}, "sweep": {"dir": str(grid)}, "job": {"num": number}}
-    config = OmegaConf.create({"hydra": hydra})
+def ray(**options) -> Ray:
+    words = {"workers": 2, "address": None, "cpus_per_worker": 1, "gpus_per_worker": None, "resources": {}}
+    return Ray(**{**words, **options})
+
+
+def job(grid: Path, number: int = 0, state: str | None = None) -> Job:
+    made = Job(number, (f"seed={number}",), SpecError("no settings"), grid, "mine", f"seed={number}", f"job {number}")
     if state is not None:
-        JobFile(config.hydra).write(state)
-    return config
+        made.state.write(state)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -41,22 +56,6 @@ def test_neighbours_stay_together_in_parts_as_even_as_can_be(jobs, processes, si
     parts = [list(part) for part in split_into_neighbors(list(range(jobs)), processes)]  # type: ignore[arg-type]
     assert [len(part) for part in parts] == sizes
     assert [one for part in parts for one in part] == list(range(jobs))
-
-
-def test_a_job_is_composed_with_its_number_and_without_bars(tmp_path):
-    launcher = Joblib(processes=2)
-    with pytest.raises(RuntimeError, match="launch before setup"):
-        launcher._compose(["seed=3"], 4)
-    with initialize_config_module("openended.conf", version_base="1.3"):
-        loader = GlobalHydra.instance().config_loader()
-        master = loader.load_configuration("config", ["hydra.mode=MULTIRUN", "hydra.verbose=true"], RunMode.MULTIRUN)
-        context = HydraContext(config_loader=loader, callbacks=Callbacks())
-        launcher.setup(hydra_context=context, task_function=lambda _: None, config=master)
-        made = launcher._compose(["seed=3", "decoder=greedy"], 4)
-    assert (made.seed, made.hydra.runtime.choices.decoder, made.hydra.verbose) == (3, "greedy", True)
-    assert (made.hydra.job.num, made.hydra.job.id) == (4, "4")
-    assert list(made.hydra.overrides.task) == ["seed=3", "decoder=greedy"]
-    assert (made.runtime.progress, master.runtime.progress) == (False, True)
 
 
 def test_after_a_kill_those_that_ran_are_tried_alone_and_those_that_waited_go_on(tmp_path):
@@ -71,27 +70,21 @@ def test_joblib_tries_a_killed_job_once_more_and_then_loses_it(tmp_path, monkeyp
 
     asked = []
 
-    def pool(_, configs):
-        asked.append([config.hydra.job.num for config in configs])
-        for config in configs:
-            JobFile(config.hydra).write("running")
-            if config.hydra.job.num == 1:
+    def run_pool(_, jobs, options):
+        asked.append([one.number for one in jobs])
+        for one in jobs:
+            one.state.write("running")
+            if one.number == 1:
                 raise TerminatedWorkerError("killed")
-            JobFile(config.hydra).write("done")
+            one.state.write("done")
 
-    monkeypatch.setattr(Joblib, "_pool", pool)
+    monkeypatch.setattr(Joblib, "_run_pool", run_pool)
     jobs = [job(tmp_path, number) for number in range(3)]
-    Joblib(processes=2)._run(jobs)
+    Joblib(processes=2).run(jobs, OPTIONS)
     assert asked == [[0, 1, 2], [2], [1]]
-    assert [JobFile(one.hydra).state for one in jobs] == ["done", "failed", "done"]
+    assert [one.state.read() for one in jobs] == ["done", "failed", "done"]
+    assert "its process was killed twice" in jobs[1].state.path.read_text()
     assert caplog.text.count("trying it once more") == 1
-
-
-def test_a_lost_job_says_why(tmp_path):
-    one = job(tmp_path)
-    mark_lost([one], "its process was killed twice")
-    assert JobFile(one.hydra).state == "failed"
-    assert "its process was killed twice" in JobFile(one.hydra).path.read_text()
 
 
 def test_parts_that_died_are_tried_once_more_what_ran_last(tmp_path, monkeypatch):
@@ -114,28 +107,26 @@ def test_parts_that_died_are_tried_once_more_what_ran_last(tmp_path, monkeypatch
             return launchers._redirect_stderr(tmp_path, here=False)
 
         def submit(self, part):
-            rounds[-1].append([config.hydra.job.num for config in part.configs])
-            for config in part.configs:
-                dies = config.hydra.job.num == 2
-                JobFile(config.hydra).write("running" if dies else "done")
+            rounds[-1].append([one.number for one in part.jobs])
+            for one in part.jobs:
+                dies = one.number == 2
+                one.state.write("running" if dies else "done")
                 if dies:
                     break
             paths = SimpleNamespace(stderr=tmp_path / "its.err")
             return SimpleNamespace(done=lambda: True, exception=lambda: None, paths=paths)
 
     monkeypatch.setattr(engine, "AutoExecutor", Executor)
-    launcher = submitit(tmp_path, timeout_min=3, mem_gb=None)
-    launcher._config = job(tmp_path)
     jobs = [job(tmp_path, number) for number in range(4)]
-    launcher._run(jobs)
+    submitit(tmp_path, timeout_min=3, mem_gb=None).run(jobs, OPTIONS)
     assert rounds == [[[0, 1], [2, 3]], [[3, 2]]]
-    assert [JobFile(one.hydra).state for one in jobs] == ["done", "done", "failed", "done"]
-    assert "ended twice before it was done" in JobFile(jobs[2].hydra).path.read_text()
-    assert "its.err" in JobFile(jobs[2].hydra).path.read_text()
+    assert [one.state.read() for one in jobs] == ["done", "done", "failed", "done"]
+    assert "ended twice before it was done" in jobs[2].state.path.read_text()
+    assert "its.err" in jobs[2].state.path.read_text()
 
 
 def test_a_part_that_is_preempted_is_submitted_again_whole(tmp_path):
-    part = ClusterJob([job(tmp_path)], identify_process())
+    part = ClusterJob([job(tmp_path)], OPTIONS, identify_process())
     assert part.checkpoint().function is part
 
 
@@ -148,18 +139,232 @@ def test_the_errors_of_local_controllers_go_to_a_file_and_ours_to_the_terminal_a
     assert capfd.readouterr().err == "ours\n"
 
 
-def test_a_cluster_without_its_extra_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(ExtraNotInstalled, match=r"submitit is not installed; pip install 'openended\[slurm\]'"):
-        submitit(tmp_path)._run([])
+@pytest.mark.parametrize(("extra", "make"), [("slurm", submitit), ("ray", lambda _: ray())])
+def test_an_engine_without_its_extra_says_what_to_install(extra, make, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "submitit" if extra == "slurm" else "ray", None)
+    with pytest.raises(ExtraNotInstalled, match=rf"pip install 'openended\[{extra}\]'"):
+        make(tmp_path).run([job(tmp_path)], OPTIONS)
 
 
-def test_options_that_are_not_accepted_are_named(tmp_path):
-    with pytest.raises(SpecError, match=r"hydra\.launcher\.processes: expected 2 or more, got 1"):
-        Joblib(processes=1)
-    with pytest.raises(SpecError, match=r"hydra\.launcher\.processes: expected 1 or more, got 0"):
-        Submitit(processes=0, cluster="auto", folder=str(tmp_path), parameters={})
-    with pytest.raises(SpecError, match=r"hydra\.launcher\.cluster: expected auto, slurm or local, got 'pbs'"):
-        Submitit(processes=1, cluster="pbs", folder=str(tmp_path), parameters={})
-    with pytest.raises(SpecError, match=r"hydra\.launcher\.parameters: .*nonsense"):
-        submitit(tmp_path, nonsense=1)._run([])
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda _: Joblib(processes=1), "hydra.launcher.processes: expected 2 or more, got 1"),
+        (lambda _: Submitit(0, "auto", "x", {}), "hydra.launcher.processes: expected 1 or more, got 0"),
+        (lambda _: Submitit(1, "pbs", "x", {}), "hydra.launcher.cluster: expected auto, slurm or local, got 'pbs'"),
+        (lambda _: Submitit(1, "slurm", "logs\ntouch proof", {}), "control characters"),
+        (lambda _: Submitit(1, "slurm", "logs", {"slurm_partition": "a\ntouch proof"}), "slurm_partition"),
+        (lambda folder: submitit(folder, nonsense=1).run([], OPTIONS), "hydra.launcher.parameters: "),
+        (lambda _: ray(workers=0), "hydra.launcher.workers: expected 1 or more, got 0"),
+        (lambda _: ray(cpus_per_worker=0), "hydra.launcher.cpus_per_worker: expected 1 or more"),
+        (lambda _: ray(gpus_per_worker=-1), "hydra.launcher.gpus_per_worker: expected 0 or more, or null"),
+    ],
+)
+def test_options_that_are_not_accepted_are_named(make, said, tmp_path):
+    with pytest.raises(SpecError) as caught:
+        make(tmp_path)
+    assert said in str(caught.value)
+
+
+def test_a_launcher_is_made_from_its_configuration():
+    from omegaconf import OmegaConf
+
+    def make(**node):
+        return make_launcher(OmegaConf.create({"hydra": {"launcher": node}}))
+
+    assert make(_target_="hydra._internal.core_plugins.basic_launcher.BasicLauncher").in_process
+    joblib = make(_target_="openended.harness.app.hydra.launchers.Joblib", processes=3)
+    assert (type(joblib), joblib.processes, joblib.in_process) == (Joblib, 3, False)
+    for node in ({"_target_": "os.system"}, {"_target_": "x.Joblib", "processes": 3, "more": 1}, {}):
+        with pytest.raises(SpecError, match=r"^hydra.launcher: "):
+            make(**node)
+
+
+def test_the_lines_of_a_worker_name_its_job(tmp_path, monkeypatch, capsys):
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(
+        LogOptions, "apply", lambda _: root.handlers.__setitem__(slice(None), [logging.StreamHandler()])
+    )
+
+    class Runner:
+        def run_job(self, one):
+            logging.getLogger("openended.harness.run.artifacts").warning("made %d", one.number)
+            logging.getLogger("openended.harness.app.hydra.jobs").warning("grid %s", one.title)
+
+    monkeypatch.setattr(launchers, "_runners", [Runner()])
+    launchers.run_jobs([job(tmp_path, 0), job(tmp_path, 1)], OPTIONS, identify_process())
+    assert capsys.readouterr().err.splitlines() == ["[seed=0] made 0", "grid seed=0", "[seed=1] made 1", "grid seed=1"]
+
+
+class Engine:
+    """Ray without Ray: notes what is asked of it."""
+
+    def __init__(self, *nodes: dict[str, float]) -> None:
+        self.nodes_, self.asked, self.made = nodes, {}, []
+
+    def nodes(self):
+        return [{"Alive": True, "Resources": node} for node in self.nodes_] + [
+            {"Alive": False, "Resources": {"GPU": 9}}
+        ]
+
+    def remote(self, _):
+        return self
+
+    def options(self, **words):
+        self.asked |= words
+        outer = self
+
+        class Made:
+            def remote(self, *facts):
+                outer.made.append(facts)
+
+        return Made()
+
+
+@pytest.fixture
+def engine(monkeypatch, tmp_path):
+    from openended.harness import backends
+
+    def start(launcher: Ray, *nodes: dict[str, float]) -> Engine:
+        made = Engine(*nodes)
+        monkeypatch.setattr(backends, "connect_to_ray", lambda *_, **__: made, raising=False)
+        monkeypatch.setattr(backends, "ActorPool", lambda ray, actors, **_: actors, raising=False)
+        launcher._create_actors(tmp_path)
+        return made
+
+    return start
+
+
+def test_each_worker_gets_its_share_and_a_file_to_speak_into(engine):
+    made = engine(ray(workers=3, cpus_per_worker=4, resources={"big": 1}), {"CPU": 8.0, "GPU": 2.0, "big": 2.0})
+    assert made.asked == {"num_cpus": 4, "num_gpus": 1.0, "resources": {"big": 1.0}, "max_restarts": -1}
+    assert [Path(said).name for _, said, _, _ in made.made] == ["worker-0.err", "worker-1.err", "worker-2.err"]
+    assert made.made[0][0] == str(Path.cwd())
+    none = engine(ray(gpus_per_worker=0), {"CPU": 8.0, "GPU": 2.0})
+    assert none.asked["num_gpus"] == 0
+    assert none.made[0][2]["CUDA_VISIBLE_DEVICES"] == ""
+    assert engine(ray(), {"CPU": 8.0}).asked["num_gpus"] == 0, "of a node that is gone nothing is counted"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cpus_per_worker": 4}, "each worker needs 4 CPU, no node has more than 2"),
+        ({"gpus_per_worker": 1}, "each worker needs 1 GPU, no node has more than 0"),
+        ({"resources": {"big": 2}}, "each worker needs 2 big, no node has more than 1"),
+    ],
+)
+def test_what_no_node_has_is_refused(engine, options, said):
+    with pytest.raises(SpecError, match=said):
+        engine(ray(**options), {"CPU": 2.0, "big": 1.0})
+
+
+def test_a_job_whose_workers_died_is_told(tmp_path, monkeypatch, caplog):
+    from openended.harness.backends import WorkerDeath
+
+    class Actors:
+        def map(self, calls, lost):
+            lost(1, 0, "out of memory")
+            yield 1, None
+            yield 0, WorkerDeath("out of memory")
+
+    launcher = ray()
+    monkeypatch.setattr(launcher, "_create_actors", lambda _: Actors())
+    jobs = [job(tmp_path, number) for number in range(2)]
+    launcher.run(jobs, OPTIONS)
+    assert "its worker 1 died (out of memory?); trying it once more" in caplog.text
+    assert jobs[0].state.read() == "failed"
+    assert "was killed twice" in jobs[0].state.path.read_text()
+
+
+def test_a_machine_that_does_not_see_the_folder(tmp_path):
+    with pytest.raises(DataError, match="every machine needs it under this path"):
+        GridWorker(str(tmp_path / "none"), os.devnull, {}, identify_process())
+
+
+WORKER = (
+    "import sys, time\n"
+    "from openended.harness.app.hydra.launchers import ParentProcess, end_with_parent\n"
+    "machine, pid, start = sys.argv[1:4]\n"
+    "end_with_parent(ParentProcess(machine, int(pid), int(start)))\n"
+    "print('watching', flush=True)\n"
+    "time.sleep(90)\n"
+)
+PARENT = (
+    "import subprocess, sys, time\n"
+    "from openended.harness.app.hydra.launchers import identify_process\n"
+    "me = identify_process()\n"
+    "words = [sys.executable, '-c', sys.argv[1], me.machine, str(me.pid), str(me.start)]\n"
+    "between = [sys.executable, '-c', 'import subprocess, sys; subprocess.run(sys.argv[1:])'] if sys.argv[2] == 'grandchild' else []\n"
+    "child = subprocess.Popen([*between, *words], stdout=subprocess.PIPE, text=True)\n"
+    "print(child.stdout.readline().strip(), flush=True)\n"
+    "time.sleep(90)\n"
+)
+
+
+@pytest.mark.parametrize("kind", ["child", "grandchild"])
+def test_a_worker_ends_with_its_parent(kind):
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, WORKER, kind], env=env, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout.readline() == "watching\n"
+        below = psutil.Process(parent.pid).children(recursive=True)
+        assert len(below) == (1 if kind == "child" else 2)
+        assert all(p.is_running() for p in below)
+        parent.kill()
+        _, alive = psutil.wait_procs(below, timeout=30)
+    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_another_machines_process_is_nobodys_parent():
+    before = len(launchers._watched)
+    launchers.end_with_parent(launchers.ParentProcess("00000000-00000000", 1, 1))
+    launchers.end_with_parent(identify_process())
+    assert len(launchers._watched) == before
+
+
+RUN = """
+import os, sys, time
+from pathlib import Path
+from openended.harness.app.hydra.launchers import claim_shared_memory
+root = Path(sys.argv[1])
+with claim_shared_memory(root) as folder:
+    (folder / "array").write_bytes(b"x" * 100)
+    (root / f"sem.loky-{os.getpid()}-abc").touch()
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def start_run(root):
+    process = subprocess.Popen([sys.executable, "-c", RUN, str(root)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_the_next_run_removes_what_a_killed_one_left_in_shared_memory(tmp_path):
+    (tmp_path / "sem.loky-1-other").touch()
+    killed, living = start_run(tmp_path), start_run(tmp_path)
+    try:
+        os.kill(killed.pid, signal.SIGKILL)
+        killed.wait()
+        assert len(list(tmp_path.iterdir())) == 5
+        with claim_shared_memory(tmp_path) as folder:
+            assert folder is not None
+            names = {path.name for path in tmp_path.iterdir()} - {folder.name}
+            assert f"sem.loky-{killed.pid}-abc" not in names
+            assert {f"sem.loky-{living.pid}-abc", "sem.loky-1-other"} <= names
+            assert len(names) == 3  # with the folder of the living run
+        assert not folder.exists()
+    finally:
+        for process in (killed, living):
+            process.kill()
+            process.communicate()  # closes its pipe
+
+
+def test_a_system_without_shared_memory_uses_joblibs_own_choice(tmp_path):
+    with claim_shared_memory(tmp_path / "none") as folder:
+        assert folder is None

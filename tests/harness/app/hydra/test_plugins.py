@@ -12,7 +12,7 @@ import pytest
 from hydra.core.config_store import ConfigStore
 
 import openended as oe
-from openended.harness.app.hydra.plugins import GROUPS
+from openended.harness.app.hydra.experiments import PLUGIN_GROUPS as GROUPS
 from openended.harness.core import registry
 from tests.docs.commands import PLUGIN, read_commands
 from tests.harness.app.test_api import HUMAN, NUCLEUS

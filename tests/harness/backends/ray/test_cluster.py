@@ -220,7 +220,7 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
 def test_ray_is_imported_only_when_asked_for():
     code = (
         "import sys; from openended.harness.run import pipeline, session; from openended.harness.backends.ray import backend; "
-        "from openended.harness.app.hydra import ray_launcher; import hydra_plugins.openended; print('ray' in sys.modules)"
+        "from openended.harness.app.hydra import launchers; import hydra_plugins.openended; print('ray' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=240

@@ -8,7 +8,6 @@ import pytest
 from openended.harness.app.hydra.search.objectives import Objective
 from openended.harness.app.hydra.search.space import parse_space
 from openended.harness.app.hydra.search.study import SearchPlan, StudyRunner, count_finished
-from openended.harness.app.hydra.search.summary import summarize_study
 from openended.harness.core import temporary_files
 from openended.harness.core.errors import SpecError, StoreError
 
@@ -40,7 +39,7 @@ def search(plan: SearchPlan, where, total: int, batch: int = 1, stop: int = 10**
         for trial, chosen in asked:
             if (stop := stop - 1) < 0:
                 return []
-            searching.tell(trial, values_of(plan, chosen))
+            searching.study.tell(trial, values_of(plan, chosen))
     return [(t.number, t.params, t.values, t.state.name) for t in searching.study.get_trials()]
 
 
@@ -86,7 +85,7 @@ def test_a_failed_trial_is_tried_again_by_the_next_command(tmp_path):
     assert again.start() == 0
     ((second, same),) = again.ask(1)
     assert same == chosen
-    again.tell(second, [1.0])
+    again.study.tell(second, [1.0])
     last = StudyRunner(PLAN, tmp_path / "s.db")
     assert last.start() == 1
     assert last.ask(1)[0][1] != chosen, "once is enough"
@@ -125,10 +124,10 @@ def test_successive_halving_promotes_the_best_of_each_size(reduction):
         elif searching.report_rung(trial, at[1], 1):
             ran.append(2)
         else:
-            searching.tell(trial, [at[1]])
+            searching.study.tell(trial, [at[1]])
             ran.append(3)
     assert ran == halved(values, reduction)
-    told = {t.number: (t.state, t.size) for t in summarize_study(searching).trials}
+    told = {t.number: (t.state, t.size) for t in searching.summarize().trials}
     assert [told[n] for n in range(30)] == [
         {1: ("pruned", 10), 2: ("pruned", 30), 3: ("complete", None)}[r] for r in ran
     ]
@@ -147,7 +146,7 @@ def test_importance_names_the_parameter_that_matters():
     searching.start()
     assert searching.importance(0) == {}
     for trial, chosen in searching.ask(60):
-        searching.tell(trial, [float(chosen["decoder.p"])])
+        searching.study.tell(trial, [float(chosen["decoder.p"])])
     shares = searching.importance(0)
     assert shares["decoder.p"] > 0.8
     assert sum(shares.values()) == pytest.approx(1)

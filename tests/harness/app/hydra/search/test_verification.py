@@ -7,9 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from openended.harness.app.hydra.search.study import StudyRunner, count_finished
-from openended.harness.app.hydra.search.summary import summarize_study
-from openended.harness.app.hydra.search.verification import reject_false_trials
+from openended.harness.app.hydra.search.study import StudyRunner, count_finished, reject_false_trials
 from openended.harness.core.errors import StoreError
 from tests.campaign.searches import PLAN, write_run, write_study
 
@@ -27,7 +25,7 @@ def change(path, *statements):
 
 def test_a_sound_study_stays_as_it_is(path):
     assert reject_false_trials(PLAN, path) == 0
-    summary = summarize_study(StudyRunner(PLAN, path))
+    summary = StudyRunner(PLAN, path).summarize()
     assert [t.values for t in summary.trials] == [(0.0,), (0.1,), (0.2,), (0.3,), (0.4,)]
     assert summary.trials[4].fresh == {"5": (0.35,)}
 
@@ -50,7 +48,7 @@ def test_a_changed_trial_is_tried_again(statement, rejected, path, caplog):
     assert "is tried again" in caplog.text
     searching = StudyRunner(PLAN, path)
     assert searching.start() == 5 - rejected
-    assert all(t.values[0] < 1 for t in summarize_study(searching).trials if t.state == "complete")
+    assert all(t.values[0] < 1 for t in searching.summarize().trials if t.state == "complete")
     assert len(searching.ask(1)) == 1
 
 
@@ -63,7 +61,7 @@ def test_values_of_the_run_of_another_setting_are_not_accepted(path, tmp_path):
 def test_a_changed_confirmation_is_forgotten(path):
     change(path, "UPDATE study_user_attributes SET value_json = replace(value_json, '0.35', '99.0')")
     assert reject_false_trials(PLAN, path) == 0
-    assert summarize_study(StudyRunner(PLAN, path)).trials[4].fresh == {}
+    assert StudyRunner(PLAN, path).summarize().trials[4].fresh == {}
 
 
 def test_a_damaged_file_gives_one_line(path):

@@ -5,19 +5,14 @@ import sys
 
 import pytest
 
-from openended.harness.app.hydra.search.optuna_sweeper import OptunaSweeper
+from openended.harness.app.hydra.search.search import Search
 from openended.harness.core import temporary_files
-from openended.harness.core.catalogue import read_option_yaml
 from openended.harness.results.search_results import read_search
 from tests.helpers import openended
 
 SMALL = ["metric=[distinct_n]", "num_examples=8", "max_new_tokens=6", "toward_human=[distinct_1]"]
 SPACE = ["decoder=nucleus,top_k", "spaces.nucleus.p=interval(0.5,1)", "spaces.top_k.k=tag(log,int(interval(2,500)))"]
 SEARCH = ["-m", "hydra/sweeper=optuna", "name=s", *SMALL, *SPACE, "trials=4"]
-
-
-def test_the_sweeper_has_the_name_that_the_configuration_says():
-    assert f"{OptunaSweeper.__module__}.{OptunaSweeper.__name__}" in read_option_yaml("hydra/sweeper", "optuna")
 
 
 def only_grid(folder):
@@ -59,15 +54,15 @@ def test_a_search_ends_with_the_best_setting_on_fresh_seeds(whole):
 
 @pytest.mark.long
 def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn, tmp_path, monkeypatch):
-    told = OptunaSweeper._report_setting
+    told = Search._report_setting
 
-    def die(self, searching, options, setting, *rest):
+    def die(self, study, setting, *rest):
         if setting[0].number == 2:
             raise KeyboardInterrupt
-        return told(self, searching, options, setting, *rest)
+        return told(self, study, setting, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OptunaSweeper, "_report_setting", die)
+        patch.setattr(Search, "_report_setting", die)
         assert openended(*SEARCH, cwd=tmp_path).returncode == 130
     monkeypatch.setattr(temporary_files, "is_in_use", lambda path: False)
     again = openended(*SEARCH, cwd=tmp_path)

@@ -1,0 +1,152 @@
+"""The jobs of a grid: how many, in which order, and whether they can run."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from openended.harness.app.hydra.command_line import parse_command_line
+from openended.harness.app.hydra.compose import Composer
+from openended.harness.app.hydra.grid import check_grid_size, count_values, find_axes, list_jobs
+from openended.harness.core import DataError, SpecError
+from tests.helpers import openended
+
+SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]
+
+
+def jobs_of(sweeper, *words):
+    from omegaconf import OmegaConf
+
+    return list_jobs(Composer(), OmegaConf.create({"hydra": {"sweeper": sweeper, "overrides": {"task": list(words)}}}))
+
+
+def test_grids_are_joined_each_over_the_shared_axes():
+    grids = [{"decoder": "greedy"}, {"decoder": "nucleus", "decoder.p": "0.9,0.95"}]
+    jobs = jobs_of({"params": {"seed": "0,1"}, "grids": grids}, "num_examples=8")
+    assert jobs == [
+        ["seed=0", "decoder=greedy", "num_examples=8"],
+        ["seed=1", "decoder=greedy", "num_examples=8"],
+        ["seed=0", "decoder=nucleus", "decoder.p=0.9", "num_examples=8"],
+        ["seed=0", "decoder=nucleus", "decoder.p=0.95", "num_examples=8"],
+        ["seed=1", "decoder=nucleus", "decoder.p=0.9", "num_examples=8"],
+        ["seed=1", "decoder=nucleus", "decoder.p=0.95", "num_examples=8"],
+    ]
+    assert find_axes(jobs) == {"seed": 2, "decoder": 2, "decoder.p": 2}
+
+
+@pytest.mark.parametrize(
+    ("params", "words", "jobs"),
+    [
+        ({"seed": "0,1,2"}, ["seed=7"], [["seed=7"]]),  # the command line takes precedence
+        ({"seed": "0,1", "generations": None}, [], [["seed=0"], ["seed=1"]]),
+        ({"model.label": "'${model.path}'"}, [], [["model.label='${model.path}'"]]),
+    ],
+)
+def test_axes_and_the_command_line(params, words, jobs):
+    assert jobs_of({"params": params}, *words) == jobs
+
+
+def test_the_jobs_of_one_model_are_neighbours():
+    grids = [{"model": "a,b", "decoder": "greedy"}, {"model": "b,a", "decoder": "nucleus", "decoder.p": "0.9"}]
+    jobs = jobs_of({"params": {"seed": "0,1"}, "grids": grids})
+    assert [job[1] for job in jobs] == ["model=a"] * 4 + ["model=b"] * 4
+    assert [job[0] for job in jobs] == ["seed=0", "seed=1"] * 4
+
+
+def series(*words):
+    composer = Composer(parse_command_line(["experiment=paper_docs", *words]))
+    return list_jobs(composer, composer.compose_command())
+
+
+def test_a_series_has_the_jobs_of_each_experiment():
+    jobs = series("hydra.sweeper.experiments=[mauve_fig8_k,huse_fig4]", "seed=5", "name=mine")
+    chosen = [word for job in jobs for word in job if word.startswith("experiment=")]
+    assert chosen == ["experiment=mauve_fig8_k_docs"] * 6 + ["experiment=huse_fig4_docs"]
+    assert all("seed=5" in job for job in jobs)
+    assert {word for job in jobs for word in job if word.startswith("decoder.k=")} >= {"decoder.k=2", "decoder.k=4096"}
+    assert [job[-1] for job in jobs] == ["name=mine-mauve_fig8_k_docs"] * 6 + ["name=mine-huse_fig4_docs"]
+
+
+def test_a_series_with_an_unknown_experiment_is_an_error():
+    with pytest.raises(Exception, match="mauve_table33_docs"):
+        series("hydra.sweeper.experiments=[mauve_table33]")
+
+
+@pytest.mark.long
+def test_the_grid_of_a_paper_loads_each_model_once(monkeypatch, tmp_path):
+    """GPT-2 in four sizes, three decoders, two seeds; GPT-2 large scores and embeds."""
+    from openended.harness.models.spec import ModelSpec
+    from openended.harness.run import Session
+    from openended.harness.storage import Store
+
+    monkeypatch.setattr(ModelSpec, "load", lambda spec, **_: spec)
+    session = Session(Store(tmp_path))
+    composer = Composer(parse_command_line(["experiment=mauve_table6", "hydra.sweeper.params.seed='0,1'"]))
+    jobs = list_jobs(composer, composer.compose_command())
+    for job in jobs:
+        settings = composer.compose_job(job).settings
+        for spec in (settings.model, settings.scorer):
+            session.model(spec, settings.runtime)
+        session.embedder(settings.embedder, settings.runtime)
+    assert len(jobs) == 24
+    assert sorted(session.loads) == ["gpt2", "gpt2-large", "gpt2-medium", "gpt2-xl"]
+
+
+def parse(words):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create().parse_overrides(words)
+
+
+@pytest.mark.parametrize(
+    "words", [["seed=range(0,1e9)"], ["seed=range(0,10000)", "samples=range(1,10000)"], ["seed=range(0,1,1e-12)"]]
+)
+def test_a_grid_of_too_many_jobs_is_refused_before_it_is_expanded(words):
+    with pytest.raises(SpecError, match="jobs; expected at most"):
+        check_grid_size(parse(words))
+
+
+@pytest.mark.parametrize(
+    ("word", "count"), [("seed=0,1,2", 3), ("seed=range(0,10)", 10), ("p=range(0,1,0.3)", 4), ("p=range(10,0,-2)", 5)]
+)
+def test_values_of_an_axis_are_counted_without_a_list(word, count):
+    (override,) = parse([word])
+    assert count_values(override) == count == len(list(override.sweep_string_iterator()))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["hydra/launcher=joblib", "model=docs-s,gpt2-xl", "seed=0,1,2"],
+            "3 of 6 jobs cannot run, so none was started: model openai-community/gpt2-xl: not in",
+        ),
+        (["task=jsonl", "task.path=lost.jsonl", "decoder=greedy,nucleus", "seed=0,1"], "4 of 4 jobs cannot run"),
+        (["decoder.p=7", "seed=0,1"], "2 of 2 jobs cannot run"),
+        (["embedder=sentence", "seed=0,1", "metric=[mauve]"], "sentence_transformers is not installed"),
+    ],
+)
+def test_what_a_grid_lacks_is_one_line_before_its_first_job(words, said, tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    absent = "sentence_transformers"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == absent else find(name))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    done = openended("-m", *SMALL, *words, cwd=tmp_path, verbose=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert said in done.stderr
+    if "gpt2-xl" in said:
+        assert "hf download openai-community/gpt2-xl" in done.stderr
+    assert not (tmp_path / "outputs/grids").exists()
+
+
+def test_a_grid_starts_where_only_the_options_of_some_jobs_are_wrong():
+    from openended.harness.app.hydra.plan import _refuse
+    from openended.harness.run import Forecast
+
+    _refuse([], 3, Forecast())
+    _refuse([SpecError("p"), SpecError("p")], 3, Forecast())
+    with pytest.raises(DataError, match=r"^3 of 3 jobs cannot run, so none was started: p$"):
+        _refuse([SpecError("p")] * 3, 3, Forecast())
+    with pytest.raises(DataError, match=r"^1 of 3 jobs cannot run, so none was started: no file$"):
+        _refuse([SpecError("p"), DataError("no file")], 3, Forecast())

@@ -1,0 +1,154 @@
+"""The state of a grid: its facts, the files of its jobs, the time left, and the reports of a series."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+from pathlib import Path
+
+import pytest
+
+from openended.harness.app.hydra.grid_state import (
+    JobState,
+    claim_report,
+    estimate_time_left,
+    find_finished_runs,
+    format_progress,
+    has_failed_job,
+    mark_interrupted,
+    read_grid_facts,
+    read_jobs,
+)
+from openended.harness.app.hydra.jobs import is_report_complete
+from openended.harness.core import write_json, write_text
+from openended.harness.storage import GRID, create_unique_folder
+
+
+def furnished(grid):
+    write_json(grid / GRID, {"total": 3, "axes": {"seed": 2}})
+    for number in range(2):
+        JobState(grid, number, f"seed={number}").write("done", folder=f"runs/{number}")
+    return sorted((grid / "jobs").glob("*.json"))
+
+
+def test_a_job_writes_and_reads_its_state(tmp_path):
+    state = JobState(tmp_path, 7, "seed=7")
+    assert state.read() is None
+    state.write("running")
+    assert state.read() == "running"
+    assert not has_failed_job(tmp_path)
+    state.write("failed", error="no memory")
+    (row,) = read_jobs(tmp_path)
+    assert (row["job"], row["state"], row["number"], row["error"]) == ("seed=7", "failed", 7, "no memory")
+    assert row["seconds"] >= 0
+    assert has_failed_job(tmp_path)
+    assert state.find_same_error("no memory") == "for the same reason as seed=7"
+    assert state.find_same_error("no disk") == "no disk"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"job": "a", "state": "lost", "seconds": 1}', '{"state": "done"}', "\0" * 9]
+)
+def test_a_damaged_job_file_is_a_failed_job(text, tmp_path):
+    first, _ = furnished(tmp_path)
+    first.write_text(text)
+    job, other = read_jobs(tmp_path)
+    assert (job["state"], other["state"]) == ("failed", "done")
+    assert "is damaged" in job["error"]
+    assert "run the same command again" in job["error"]
+    assert format_progress(tmp_path).startswith("1 of 3 done, 1 failed")
+
+
+def test_running_jobs_of_a_command_that_ends_are_marked(tmp_path):
+    furnished(tmp_path)
+    JobState(tmp_path, 2, "seed=2").write("running")
+    assert format_progress(tmp_path) == "2 of 3 done, 1 running"
+    mark_interrupted(tmp_path)
+    assert [row["state"] for row in read_jobs(tmp_path)] == ["done", "done", "interrupted"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "jobs run anyway"), ("[]", "expected names with values"), ('{"total": "abc"}', "total has an unexpected"),
+        ('{"total": -1}', "total"), ('{"total": true}', "total"), ('{"started": "now"}', "started"),
+        ('{"titles": 7}', "titles"), ('{"titles": "abc", "total": {}}', "titles"),
+    ],
+)  # fmt: skip
+def test_a_damaged_grid_file_stops_no_job(text, said, tmp_path, caplog):
+    furnished(tmp_path)
+    (tmp_path / GRID).write_text(text)
+    assert format_progress(tmp_path) == "2 of 2 done"
+    assert said in caplog.text
+    assert not {"total", "started", "titles"} & set(read_grid_facts(tmp_path))
+
+
+def _grab(folder, out) -> None:
+    out.put([str(create_unique_folder(folder)) for _ in range(20)])
+
+
+def test_many_processes_never_share_a_folder(tmp_path):
+    context = mp.get_context("fork")
+    out = context.Queue()
+    several = [context.Process(target=_grab, args=(tmp_path / "grid", out)) for _ in range(4)]
+    for one in several:
+        one.start()
+    names = [name for _ in several for name in out.get(timeout=60)]
+    for one in several:
+        one.join()
+    assert len(set(names)) == len(os.listdir(tmp_path)) == 80
+
+
+def write(grid, number, state, **facts):
+    write_json(grid / f"jobs/{number:05d}.json", {"job": "x", "state": state, "seconds": 1.0, **facts})
+
+
+def test_an_experiment_has_ended_with_its_last_job(tmp_path):
+    write_json(tmp_path / "grid.json", {"series": ["a", "a", "b"]})
+    assert find_finished_runs(tmp_path, "a") == []
+    write(tmp_path, 0, "done", folder="runs/a/1")
+    write(tmp_path, 2, "running")
+    assert find_finished_runs(tmp_path, "a") == []
+    write(tmp_path, 1, "failed")
+    assert find_finished_runs(tmp_path, "a") == [Path("runs/a/1")]
+    assert find_finished_runs(tmp_path, "b") == []
+    write(tmp_path, 1, "done", waits=True)  # its metrics wait for the whole grid
+    assert find_finished_runs(tmp_path, "a") == []
+
+
+def test_one_process_writes_a_report(tmp_path):
+    assert claim_report(tmp_path, "a")
+    assert not claim_report(tmp_path, "a")
+    assert not is_report_complete(tmp_path, "a"), "a process that was killed has not written it"
+    write_text(tmp_path / "reports" / "a", "done")
+    assert is_report_complete(tmp_path, "a")
+
+
+def job(title, seconds, *, made=3, state="done"):
+    return {"job": title, "seconds": seconds, "made": made, "state": state}
+
+
+def grid(*titles, started=0.0):
+    return {"titles": list(titles), "started": started}
+
+
+LARGE = grid("model=s seed=0", "model=l seed=0", "model=l seed=1", "model=s seed=1")
+
+
+@pytest.mark.parametrize(
+    ("jobs", "facts", "now", "said"),
+    [
+        ([job("model=s seed=0", 10.0), job("model=l seed=0", 50.0)], LARGE, 60.0, "about 1 min left"),
+        ([job("model=s", 10.0)], grid("model=s", "model=l"), 10.0, "perhaps 10 s left"),
+        # What was cached says nothing about what will be computed.
+        ([job("p=1 seed=0", 0.5, made=0), job("p=1 seed=1", 20.0)], grid("p=1 seed=0", "p=1 seed=1", "p=1 seed=2"), 20.5,
+         "about 20 s left"),
+        # Two processes.
+        ([job("seed=0", 10.0), job("seed=1", 10.0)], grid("seed=0", "seed=1", "seed=2", "seed=3"), 10.0, "about 10 s left"),
+        ([job("seed=0", 1.0)], grid("seed=0"), 1.0, ""),
+        ([], grid("seed=0"), 1.0, ""),
+        ([job("seed=0", 1.0, state="failed")], {}, 1.0, ""),
+    ],
+)  # fmt: skip
+def test_the_time_left_is_that_of_the_most_similar_jobs(jobs, facts, now, said):
+    assert estimate_time_left(jobs, facts, now) == said
