@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import logging
@@ -13,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -181,6 +183,22 @@ def as_a_process(argv: Sequence[str], cwd: Path) -> Iterator[None]:
                     added.close()
                 one.handlers[:], one.propagate, one.disabled = handlers, propagate, disabled
                 one.setLevel(level)
+
+
+@functools.cache
+def config(*words: str) -> Mapping[str, Any]:
+    """Compose the configuration of a run with these words, each set of words once."""
+    from omegaconf import OmegaConf
+
+    node = OmegaConf.to_container(_make_composer()._compose_plain(words)[0], resolve=True)
+    return MappingProxyType({**node, "experiment": "test"})
+
+
+@functools.cache
+def _make_composer() -> Any:
+    from openended.harness.app.hydra.compose import Composer
+
+    return Composer()
 
 
 def generation(prompts: Sequence[Prompt], decoder: Decoder, **options: Any) -> GenerationRequest:

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import yaml
 from hydra import version
@@ -53,7 +53,7 @@ _TYPED_ONLY = {
 }
 _ADDRESSES = dict.fromkeys(("base_url", "endpoints"), "would receive the key that the command names")
 _NODES = ("model", "scorer", "runtime")  # they have such options, so a file writes them out
-_HARMLESS = (None, False, "auto", "none", {}, [])
+_HARMLESS: tuple[object, ...] = (None, False, "auto", "none", {}, [])
 # What a file sets of `hydra`: the axes of a grid, and the options of a search.
 _AXES = "hydra.sweeper."
 _NOT_AXES = ("hydra.sweeper._target_", "hydra.sweeper.storage")
@@ -85,7 +85,8 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
     def compose(self, config: str, words: Sequence[str], mode: RunMode, *, sweeps: bool = True) -> DictConfig:
         """Compose a configuration with the node `hydra`; `sweeps=False` accepts several values even for a run."""
         with self.explain_composition():
-            return self.load_configuration(config, list(words), mode, validate_sweep_overrides=sweeps)
+            composed: DictConfig = self.load_configuration(config, list(words), mode, validate_sweep_overrides=sweeps)
+            return composed
 
     def list_defaults(self, config: str, words: Sequence[str]) -> DefaultsList:
         """Return which files a configuration is composed of, and the overrides that are set afterwards."""
@@ -105,8 +106,7 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
                 key = (path, str(default.package))
                 if key not in self._plain:
                     loaded = self._load_single_config(default, self._files).config
-                    container = OmegaConf.to_container(loaded, resolve=False)
-                    self._plain[key] = container if isinstance(container, dict) else {}
+                    self._plain[key] = cast("dict[str, Any]", OmegaConf.to_container(loaded, resolve=False))
                 _merge(merged, self._plain[key])
         return merged
 
@@ -269,7 +269,7 @@ class _Limits:
                 raise InterpolationResolutionError("interpolations ${…} expand to too much; write the values out")
             return result
 
-        Container.resolve_parse_tree = resolve
+        setattr(Container, "resolve_parse_tree", resolve)  # noqa: B010 - mypy refuses the assignment
 
 
 _LIMITS = _Limits()

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from openended.harness.app.hydra.compose import ComposedJob
+from openended.harness.app.hydra.compose import ComposedJob, to_plain
 from openended.harness.app.hydra.grid_state import (
     JobState,
     claim_report,
@@ -48,11 +48,11 @@ class LogOptions:
     @classmethod
     def read(cls, config: DictConfig) -> LogOptions:
         """Read the options of a composed command: `-q`, neither or `-v`."""
-        node = OmegaConf.to_container(config.hydra.job_logging, resolve=True)
+        node = to_plain(config.hydra.job_logging)
         verbose = config.hydra.verbose
         loggers = () if isinstance(verbose, bool) else (verbose,) if isinstance(verbose, str) else tuple(verbose)
         quiet = config.hydra.runtime.choices.get("hydra/job_logging") == "quiet"
-        return cls(node if isinstance(node, dict) else {}, bool(verbose), quiet, loggers)
+        return cls(node, bool(verbose), quiet, loggers)
 
     def apply(self) -> None:
         """Configure the loggers; `-v` shows all lines of this package, one per artifact, but not those of libraries."""

@@ -27,9 +27,8 @@ from openended.harness.run.pipeline import RunTexts, make_texts, run
 from openended.harness.run.settings import build_settings
 from openended.harness.storage.record import ResultRow, RunRecord, read_record
 from openended.metrics.huse import Huse
-from tests.conf.test_compose import config
 from tests.harness.run.small import make_builder, open_session, settings
-from tests.helpers import write_jsonl
+from tests.helpers import config, write_jsonl
 
 NO_SCORING = ("scorer=auto", "embedder=auto")  # as where no scoring model is named
 SCORER = ModelSpec(path="bundled:docs-m")

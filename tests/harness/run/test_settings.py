@@ -17,9 +17,8 @@ from openended.harness.core.registry import load_members
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.dataset import NO_TOKENIZER, load_dataset
 from openended.harness.run.settings import _apply_preset, build_settings, read_preset
-from tests.conf.test_compose import config
 from tests.harness.run.small import make_builder, settings
-from tests.helpers import ROOT, openended
+from tests.helpers import ROOT, config, openended
 
 BIG = "9" * 5000
 OWN = ("task=jsonl", "task.path=x.jsonl")
