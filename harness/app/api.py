@@ -12,7 +12,6 @@ Texts are lists, or files and folders (see `imported.files`). All results are ke
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -68,7 +67,6 @@ def evaluate(
     device: str = "auto",
     batch_size: int = 64,
     compat: str | None = None,
-    judge: str | None = None,
 ) -> Evaluation:
     """Score systems against human texts; nothing is generated, nothing is paired."""
     from openended.harness.run import run
@@ -77,8 +75,11 @@ def evaluate(
     outputs = Path(outputs_dir)
     check_writable(outputs)
     preset = read_preset(compat)
-    scorer_spec, embedder_spec = _resolve_scoring(_accept_old_name(scoring, judge), scorer, embedder, preset)
-    _check_names(systems, features)
+    scorer_spec, embedder_spec = _resolve_scoring(scoring, scorer, embedder, preset)
+    if not systems:
+        raise SpecError("systems: expected at least one, as {'name': texts}")
+    if features and (missing := sorted({"human", *systems} - set(features))):
+        raise SpecError(f"features: expected vectors of human and of every system; missing {', '.join(missing)}")
     vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
     shared = {
         "experiment": experiment or f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}",
@@ -113,7 +114,6 @@ def measure(
     embedder: str | EmbedderSpec | None = None,
     outputs_dir: str | Path = "outputs",
     device: str = "auto",
-    judge: str | None = None,
     **options: Any,  # noqa: ANN401 - of the metric
 ) -> MetricResult:
     """Compute one metric of texts; also `oe.metrics.NAME(model_texts=…, …)`."""
@@ -122,17 +122,10 @@ def measure(
         raise SpecError(f"{spec.name} compares two sides: give human_texts=… beside model_texts=…")
     result = evaluate(
         human=model_texts if human_texts is None else human_texts, systems={"model": model_texts}, metrics=[spec],
-        scoring=_accept_old_name(scoring, judge), scorer=scorer, embedder=embedder,
+        scoring=scoring, scorer=scorer, embedder=embedder,
         outputs_dir=outputs_dir, device=device,
     )  # fmt: skip
     return result.results["model"][spec.name]
-
-
-def _accept_old_name(scoring: str | None, judge: str | None) -> str | None:
-    """Return `scoring`, or with a warning the value of its old name `judge`."""
-    if judge is not None:
-        warnings.warn("judge= is now scoring=", FutureWarning, stacklevel=3)
-    return scoring if judge is None else judge
 
 
 def make_metric(name: str, options: Mapping[str, Any]) -> Metric:
@@ -193,23 +186,9 @@ def _resolve_scoring(
             embedder_spec = EmbedderSpec(**fields)
         else:
             embedder_spec = EmbedderSpec(path=second)
-    return scorer_spec, _limit_embedder(embedder_spec, preset)
-
-
-def _limit_embedder(embedder: EmbedderSpec | None, preset: Mapping[str, Any]) -> EmbedderSpec | None:
-    """Return the embedder with the maximum length of a preset, unless it has its own."""
-    if embedder is None or embedder.max_length is not None:
-        return embedder
-    return replace(embedder, **preset.get("embedder", {}))
-
-
-def _check_names(systems: Mapping[str, TextsOf], features: Mapping[str, VectorsOf] | None) -> None:
-    if not systems:
-        raise SpecError("systems: expected at least one, as {'name': texts}")
-    if features:
-        missing = sorted({"human", *systems} - set(features))
-        if missing:
-            raise SpecError(f"features: expected vectors of human and of every system; missing {', '.join(missing)}")
+    if embedder_spec is not None and embedder_spec.max_length is None:
+        embedder_spec = replace(embedder_spec, **preset.get("embedder", {}))
+    return scorer_spec, embedder_spec
 
 
 def _write_texts(texts: TextsOf, outputs: Path) -> Path:

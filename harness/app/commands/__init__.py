@@ -1,1 +1,34 @@
-"""Commands beside runs: `openended NAME …`, a module each, with a `main(words)` that returns an exit code."""
+"""The subcommands of `openended`, one file each: a table of arguments and what the command does."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from openended.harness.core import CommandParser, run_command
+
+Arguments = Mapping[str, Mapping[str, Any]]
+"""Name of an argument or flag → the options of `add_argument`."""
+OUTPUTS: Arguments = {
+    "--outputs": {"type": Path, "default": Path("outputs"), "metavar": "DIR", "help": "default: outputs"}
+}
+
+
+def run(
+    words: Sequence[str],
+    command: str,
+    description: str | None,
+    arguments: Arguments,
+    work: Callable[[argparse.Namespace], object],
+    *,
+    example: str = "",
+    after: str = "nothing was changed",
+) -> int:
+    """Parse the words of a command and do its work; returns one of `exit_codes`."""
+    parser = CommandParser(prog=f"openended {command}", description=description, example=example)
+    for name, options in arguments.items():
+        parser.add_argument(name, **options)
+    args = parser.parse_intermixed_args(words)  # flags may come between the other arguments
+    return run_command(parser.prog, lambda: work(args), after_interrupt=after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib
 import io
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 
-from openended.harness.core import CommandParser, run_command
+from openended.harness.app.commands import run
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
@@ -31,15 +32,16 @@ complete -o nospace -o filenames -F _openended openended
 """
 
 
+_ARGUMENTS = {"shell": {"choices": ("bash", "zsh"), "help": 'for this shell: eval "$(openended completion bash)"'}}
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    example = "openended completion bash"
-    parser = CommandParser(prog="openended completion", description=__doc__, example=example)
-    parser.add_argument("shell", choices=("bash", "zsh"), help='for this shell: eval "$(openended completion bash)"')
-    shell = parser.parse_args(words).shell
-    return run_command(
-        "openended completion", lambda: sys.stdout.write(write_script(shell)), after_interrupt="nothing was changed"
-    )
+
+    def work(args: argparse.Namespace) -> None:
+        sys.stdout.write(write_script(args.shell))
+
+    return run(words, "completion", __doc__, _ARGUMENTS, work, example="openended completion bash")
 
 
 def write_script(shell: str) -> str:

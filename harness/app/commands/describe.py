@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import importlib
 import inspect
@@ -9,10 +10,10 @@ import re
 import sys
 from collections.abc import Sequence
 
+from openended.harness.app.commands import run
 from openended.harness.app.stress_reference import describe_stress_results
 from openended.harness.core import (
     GROUPS,
-    CommandParser,
     SpecError,
     defaults,
     find_broken_plugin,
@@ -21,23 +22,22 @@ from openended.harness.core import (
     load_plugins,
     read_full_yaml,
     read_plugin_yaml,
-    run_command,
 )
 
 _TARGET = re.compile(r"_target_:\s*([\w.]+)")
 _KINDS = ("metric", "decoder", "task", "embedder")  # groups whose docstrings are printed as well
 
 
+_ARGUMENTS = {"name": {"help": "as in `openended list`; where two groups have it, as decoder/nucleus"}}
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    parser = CommandParser(prog="openended describe", description=__doc__, example="openended describe mauve")
-    parser.add_argument("name", help="as in `openended list`; where two groups have it, as decoder/nucleus")
-    args = parser.parse_args(words)
-    return run_command(
-        "openended describe",
-        lambda: sys.stdout.write(describe_option(args.name)),
-        after_interrupt="nothing was changed",
-    )
+
+    def work(args: argparse.Namespace) -> None:
+        sys.stdout.write(describe_option(args.name))
+
+    return run(words, "describe", __doc__, _ARGUMENTS, work, example="openended describe mauve")
 
 
 def describe_option(word: str) -> str:

@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from openended.harness.app.commands import OUTPUTS, run
 from openended.harness.core import (
     MAX_JSON,
-    CommandParser,
     DataError,
     HarnessError,
     check_regular_file,
     open_for_replacement,
     print_line,
-    run_command,
     write_json,
 )
 from openended.harness.storage import ENTRY_NAME, MANIFEST, PARTIAL, RECORD, mark_manifest, mark_record
@@ -33,15 +32,17 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError)
 
 
+_ARGUMENTS = {
+    "archive": {"type": Path},
+    **OUTPUTS,
+    "--trust": {"action": "store_true", "help": "let your own runs reuse the imported store entries"},
+}
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    parser = CommandParser(prog="openended import", description=__doc__, example="openended import p-sweep.zip")
-    parser.add_argument("archive", type=Path)
-    parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
-    parser.add_argument("--trust", action="store_true", help="let your own runs reuse the imported store entries")
-    args = parser.parse_args(words)
     after = "unpacked files are kept; the same command resumes"
-    return run_command("openended import", lambda: _import(args), after_interrupt=after)
+    return run(words, "import", __doc__, _ARGUMENTS, _import, example="openended import p-sweep.zip", after=after)
 
 
 def _import(args: argparse.Namespace) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from openended.harness.core import GROUPS, CommandParser, SpecError, list_choices, print_line, run_command, suggest
+from openended.harness.app.commands import run
+from openended.harness.core import GROUPS, SpecError, list_choices, print_line, suggest
+
+_ARGUMENTS = {"group": {"nargs": "?", "help": f"one of {', '.join(GROUPS)}; default: all"}}
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    parser = CommandParser(prog="openended list", description=__doc__)
-    parser.add_argument("group", nargs="?", help=f"one of {', '.join(GROUPS)}; default: all")
-    args = parser.parse_args(words)
-    return run_command("openended list", lambda: _list(args.group), after_interrupt="nothing was changed")
+    return run(words, "list", __doc__, _ARGUMENTS, lambda args: _list(args.group))
 
 
 def _list(group: str | None) -> None:

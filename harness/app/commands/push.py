@@ -5,25 +5,28 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
-from openended.harness.core import CommandParser, SpecError, print_line, run_command
+from openended.harness.app.commands import OUTPUTS, run
+from openended.harness.core import SpecError, print_line
 from openended.harness.report import make_tables, upload_folder, write_hub_folder
 from openended.harness.results import load_layout, read_results, resolve_report_request
 
 _REPO_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 
 
+_ARGUMENTS = {
+    "name": {"help": "of runs or of a grid, or folders of runs, as for openended report"},
+    "repo_id": {"metavar": "OWNER/NAME", "help": "the dataset repository; created if missing"},
+    **OUTPUTS,
+    "--dry-run": {"action": "store_true", "help": "write the folder and upload nothing"},
+    "--public": {"action": "store_true", "help": "a new repository is public; default: private"},
+}
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    parser = CommandParser(prog="openended push", description=__doc__, example="openended push p-sweep me/p-sweep")
-    parser.add_argument("name", help="of runs or of a grid, or folders of runs, as for openended report")
-    parser.add_argument("repo_id", metavar="OWNER/NAME", help="the dataset repository; created if missing")
-    parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
-    parser.add_argument("--dry-run", action="store_true", help="write the folder and upload nothing")
-    parser.add_argument("--public", action="store_true", help="a new repository is public; default: private")
-    args = parser.parse_args(words)
-    return run_command("openended push", lambda: _push(args), after_interrupt="the folder below exports is kept")
+    after = "the folder below exports is kept"
+    return run(words, "push", __doc__, _ARGUMENTS, _push, example="openended push p-sweep me/p-sweep", after=after)
 
 
 def _push(args: argparse.Namespace) -> None:

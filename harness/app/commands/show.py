@@ -7,20 +7,20 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from openended.harness.core import CommandParser, DataError, print_line, run_command
+from openended.harness.app.commands import run
+from openended.harness.core import DataError, print_line
 from openended.harness.storage import RECORD, RunRecord, read_record
+
+_ARGUMENTS = {
+    "run": {"help": "a run's folder, or the end of its name (the 8 letters after the time)"},
+    "--outputs": {"default": "outputs", "metavar": "DIR", "help": "where runs are looked up; default: outputs"},
+    "--texts": {"type": int, "default": 2, "metavar": "N", "help": "generated texts to print; default: 2"},
+}
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    parser = CommandParser(prog="openended show", description=__doc__, example="openended show 5b2c81aa")
-    parser.add_argument("run", help="a run's folder, or the end of its name (the 8 letters after the time)")
-    parser.add_argument(
-        "--outputs", default="outputs", metavar="DIR", help="where runs are looked up; default: outputs"
-    )
-    parser.add_argument("--texts", type=int, default=2, metavar="N", help="generated texts to print; default: 2")
-    args = parser.parse_args(words)
-    return run_command("openended show", lambda: _show(args), after_interrupt="nothing was changed")
+    return run(words, "show", __doc__, _ARGUMENTS, _show, example="openended show 5b2c81aa")
 
 
 def _show(args: argparse.Namespace) -> None:

@@ -8,19 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import CommandParser, DataError, print_line, run_command, suggest
+from openended.harness.app.commands import run
+from openended.harness.core import DataError, print_line, suggest
 from openended.harness.results import GridFolder, read_grids
 
 LAST = 10  # grids shown by default
 
 
+_ARGUMENTS = {
+    "name": {"nargs": "?", "help": f"of a grid, or its time; default: the last {LAST} grids"},
+    "--outputs": {"default": "outputs", "metavar": "DIR", "help": "where grids are looked up"},
+}
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    parser = CommandParser(prog="openended status", description=__doc__)
-    parser.add_argument("name", nargs="?", help=f"of a grid, or its time; default: the last {LAST} grids")
-    parser.add_argument("--outputs", default="outputs", metavar="DIR", help="where grids are looked up")
-    args = parser.parse_args(words)
-    return run_command("openended status", lambda: _print_status(args), after_interrupt="nothing was changed")
+    return run(words, "status", __doc__, _ARGUMENTS, _print_status)
 
 
 def _print_status(args: argparse.Namespace) -> None:

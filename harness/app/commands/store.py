@@ -7,20 +7,22 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from openended.harness.core import CommandParser, DataError, StoreError, print_line, run_command
+from openended.harness.app.commands import OUTPUTS, run
+from openended.harness.core import DataError, StoreError, print_line
 from openended.harness.storage import RECORD, STAGES, check_store, collect_garbage, read_record
+
+_ARGUMENTS = {
+    "action": {"nargs": "?", "choices": ("check", "gc"), "help": "verify every byte; delete what can go"},
+    **OUTPUTS,
+    "--dry-run": {"action": "store_true", "help": "gc: list what would be deleted, and delete nothing"},
+    "--unnamed": {"action": "store_true", "help": "gc: also delete entries that no run names"},
+    "--days": {"type": float, "default": 7.0, "help": "gc: keep what is younger; default: 7"},
+}
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
-    parser = CommandParser(prog="openended store", description=__doc__)
-    parser.add_argument("action", nargs="?", choices=("check", "gc"), help="verify every byte; delete what can go")
-    parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
-    parser.add_argument("--dry-run", action="store_true", help="gc: list what would be deleted, and delete nothing")
-    parser.add_argument("--unnamed", action="store_true", help="gc: also delete entries that no run names")
-    parser.add_argument("--days", type=float, default=7.0, help="gc: keep what is younger; default: 7")
-    args = parser.parse_args(words)
-    return run_command("openended store", lambda: _store(args), after_interrupt="finished work is kept")
+    return run(words, "store", __doc__, _ARGUMENTS, _store, after="finished work is kept")
 
 
 def _store(args: argparse.Namespace) -> None:

@@ -172,16 +172,3 @@ def test_a_metric_that_raises_has_no_value_and_the_others_stand(tmp_path):
     assert not [
         p for p in tmp_path.glob("store/measure/*/*/result.json") if json.loads(p.read_text())["metric"] == "broken"
     ]
-
-
-def test_the_old_name_of_scoring_works_and_prints_the_new_one(tmp_path):
-    options = {
-        "human": HUMAN,
-        "systems": {"one": NUCLEUS},
-        "metrics": ["gen_ppl"],
-        "max_new_tokens": 16,
-        "num_examples": 4,
-    }
-    with pytest.warns(FutureWarning, match="judge= is now scoring="):
-        old = oe.evaluate(**options, judge="docs-s", outputs_dir=tmp_path)
-    assert old.values == oe.evaluate(**options, scoring="docs-s", outputs_dir=tmp_path).values
