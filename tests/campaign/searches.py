@@ -9,9 +9,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from openended.harness.app.hydra.search.objectives import Objective
-from openended.harness.app.hydra.search.space import parse_space
-from openended.harness.app.hydra.search.study import SearchPlan, StudyRunner, describe_study_errors, reject_false_trials
+from openended.harness.app.hydra.objectives import Objective
+from openended.harness.app.hydra.search_space import parse_space
+from openended.harness.app.hydra.study import SearchPlan, StudyRunner, describe_study_errors, reject_false_trials
 from openended.harness.core.errors import HarnessError
 from openended.harness.core.exit_codes import format_error
 from openended.harness.storage.record import ResultRow, RunRecord, save_record

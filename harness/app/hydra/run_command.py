@@ -164,7 +164,7 @@ class Grid:
             SystemExit: If a job failed.
         """
         if self.config.hydra.runtime.choices.get(SWEEPER) == OPTUNA:
-            from openended.harness.app.hydra.search.search import Search, plan_search
+            from openended.harness.app.hydra.search import Search, plan_search
 
             search = Search(self)
             search.check()

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.app.hydra.search.objectives import Objective
-from openended.harness.app.hydra.search.space import Space, check_choice
+from openended.harness.app.hydra.objectives import Objective
+from openended.harness.app.hydra.search_space import Space, check_choice
 from openended.harness.core import (
     DataError,
     ExtraNotInstalled,

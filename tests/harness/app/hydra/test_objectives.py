@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from openended.harness.app.hydra.search.objectives import Objective, parse_objectives
+from openended.harness.app.hydra.objectives import Objective, parse_objectives
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.storage.record import ResultRow, RunRecord
 from openended.metrics.gen_ppl import GenPPL

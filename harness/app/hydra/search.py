@@ -17,10 +17,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.compose import Composer, choose_name
 from openended.harness.app.hydra.grid_state import has_failed_job, read_jobs
+from openended.harness.app.hydra.objectives import parse_objectives
 from openended.harness.app.hydra.plan import plan_jobs
-from openended.harness.app.hydra.search.objectives import parse_objectives
-from openended.harness.app.hydra.search.space import Space, add_integer_hint, parse_space
-from openended.harness.app.hydra.search.study import (
+from openended.harness.app.hydra.search_space import Space, add_integer_hint, parse_space
+from openended.harness.app.hydra.study import (
     AUTO,
     GRID_SAMPLER,
     SearchPlan,

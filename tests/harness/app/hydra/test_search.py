@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from openended.harness.app.hydra.search.search import Search
+from openended.harness.app.hydra.search import Search
 from openended.harness.core import temporary_files
 from openended.harness.results.search_results import read_search
 from tests.helpers import openended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.app.hydra.search import search as options
+from openended.harness.app.hydra import search as options
 from openended.harness.core.errors import SpecError
 
 

@@ -1,7 +1,7 @@
 import optuna
 import pytest
 
-from openended.harness.app.hydra.search.space import Space, add_integer_hint, check_choice, parse_space
+from openended.harness.app.hydra.search_space import Space, add_integer_hint, check_choice, parse_space
 from openended.harness.core.errors import SpecError
 
 EACH = {"nucleus": {"p": "interval(0.5,1)", "temperature": 0.9}, "top_k": {"k": "tag(log,int(interval(2,500)))"}}

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from openended.harness.app.hydra.search.study import StudyRunner, count_finished, reject_false_trials
+from openended.harness.app.hydra.study import StudyRunner, count_finished, reject_false_trials
 from openended.harness.core.errors import StoreError
 from tests.campaign.searches import PLAN, write_run, write_study
 

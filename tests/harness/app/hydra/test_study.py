@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from openended.harness.app.hydra.search.objectives import Objective
-from openended.harness.app.hydra.search.space import parse_space
-from openended.harness.app.hydra.search.study import SearchPlan, StudyRunner, count_finished
+from openended.harness.app.hydra.objectives import Objective
+from openended.harness.app.hydra.search_space import parse_space
+from openended.harness.app.hydra.study import SearchPlan, StudyRunner, count_finished
 from openended.harness.core import temporary_files
 from openended.harness.core.errors import SpecError, StoreError
 

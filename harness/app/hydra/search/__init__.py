@@ -1,1 +1,0 @@
-"""`hydra/sweeper=optuna`: a search for the best settings."""
