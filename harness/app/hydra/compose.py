@@ -27,7 +27,7 @@ CONFIG, SWEEPER, OPTUNA = "config", "hydra/sweeper", "optuna"
 
 
 @dataclass(frozen=True, slots=True)
-class ComposedJob:
+class JobWork:
     """What a job is to do."""
 
     settings: Settings
@@ -83,7 +83,7 @@ class Composer:
         self._command = config
         return config
 
-    def compose_job(self, words: Sequence[str], *, unnamed: str = "default") -> ComposedJob:
+    def compose_job(self, words: Sequence[str], *, unnamed: str = "default") -> JobWork:
         """Return the settings of the job with these overrides; `unnamed` is its name where none is configured.
 
         Raises:
@@ -95,7 +95,7 @@ class Composer:
         name = choose_name(node, choices) or unnamed
         settings = build_settings({**node, "plan_only": True if planned == "json" else planned, "experiment": name})
         build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
-        return ComposedJob(settings, build_tracker_options(node.get("tracker")))
+        return JobWork(settings, build_tracker_options(node.get("tracker")))
 
     def compose_experiment(self, words: Sequence[str]) -> Experiment:
         """Return an experiment of a series."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from openended.harness.app.hydra.compose import ComposedJob, to_plain
+from openended.harness.app.hydra.compose import JobWork, to_plain
 from openended.harness.app.hydra.grid_state import (
     JobState,
     claim_report,
@@ -68,7 +68,7 @@ class Job:
 
     number: int
     overrides: tuple[str, ...]
-    work: ComposedJob | HarnessError
+    work: JobWork | HarnessError
     """What to do, or why the job cannot run."""
     grid: Path
     """The folder of the grid."""
@@ -139,10 +139,10 @@ class JobRunner:
             error = message.removeprefix("failed: ")
             state.write("failed", error=error, trace=traceback.format_exc(), name=job.name)
         log.info("grid       %s; %s: %s", format_progress(job.grid), job.title or "run", message)
-        if isinstance(job.work, ComposedJob):
+        if isinstance(job.work, JobWork):
             self._write_report_early(job, job.work.settings)
 
-    def _run_and_write_state(self, job: Job, work: ComposedJob, state: JobState) -> str:
+    def _run_and_write_state(self, job: Job, work: JobWork, state: JobState) -> str:
         settings = work.settings
         if any(metric.reads_grid for metric in settings.metrics) or needs_whole_grid(settings.judgments):
             from openended.harness.run import compute_texts

@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from openended.harness.app.hydra.compose import ComposedJob, Composer
+from openended.harness.app.hydra.compose import Composer, JobWork
 from openended.harness.app.hydra.errors import explain
 from openended.harness.app.hydra.simulation import refuse_single_run
 from openended.harness.core import (
@@ -75,9 +75,7 @@ def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tupl
     return settings, planner(settings, session)
 
 
-def check_grid(
-    composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]]
-) -> list[ComposedJob | HarnessError]:
+def check_grid(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]]) -> list[JobWork | HarnessError]:
     """Compose and plan the jobs of a grid; a job with a wrong value is replaced by its error: the others run.
 
     Raises:
@@ -88,7 +86,7 @@ def check_grid(
     from openended.harness.run import Forecast, Session
     from openended.harness.storage import Store
 
-    composed: list[ComposedJob | HarnessError] = []
+    composed: list[JobWork | HarnessError] = []
     errors: list[HarnessError] = []
     misspelt: list[SpecError] = []
     checked: dict[str, HarnessError | None] = {}

@@ -21,8 +21,8 @@ from openended.harness.app.hydra.compose import (
     CONFIG,
     OPTUNA,
     SWEEPER,
-    ComposedJob,
     Composer,
+    JobWork,
     choose_name,
     refuse_unused_options,
     to_plain,
@@ -113,14 +113,14 @@ def run_options(composer: Composer) -> None:
     refuse_unused_options(words)
     LogOptions.read(config).apply()
     if config.hydra.mode == RunMode.MULTIRUN:
-        Grid(composer, config).run()
+        GridRun(composer, config).run()
     elif config.plan_only:
         plan_jobs(composer, config, [words], single=True)
     else:
         _run_single(composer.compose_job(words), words, LogOptions.read(config))
 
 
-def _run_single(job: ComposedJob, words: Sequence[str], detail: LogOptions) -> None:
+def _run_single(job: JobWork, words: Sequence[str], detail: LogOptions) -> None:
     settings, tracker = job.settings, job.tracker
     require_tracker(tracker)
     refuse_single_run(settings.judgments)
@@ -135,7 +135,7 @@ def _run_single(job: ComposedJob, words: Sequence[str], detail: LogOptions) -> N
         raise SystemExit(FAILED)
 
 
-class Grid:
+class GridRun:
     """A grid of jobs, known before it starts or chosen by a search.
 
     Args:
@@ -196,14 +196,14 @@ class Grid:
         self._finish()
 
     def launch(
-        self, jobs: Jobs, composed: Sequence[ComposedJob | HarnessError], axes: Mapping[str, int], total: int
+        self, jobs: Jobs, composed: Sequence[JobWork | HarnessError], axes: Mapping[str, int], total: int
     ) -> None:
         """Run jobs, numbered from where the last launch ended."""
         stop = str(self.config.runtime.on_error) == "stop"
         first = len(self.jobs)
         for number, (words, work) in enumerate(zip(jobs, composed, strict=True), first):
             name = self.name
-            if isinstance(work, ComposedJob):
+            if isinstance(work, JobWork):
                 name = work.settings.experiment or name
                 work = self._complete(work, name)
             title = " ".join(word for word in words if word.split("=", 1)[0] in axes)
@@ -211,7 +211,7 @@ class Grid:
             self.jobs.append(Job(number, tuple(words), work, self.folder, name, title, position, stop))
         self.launcher.run(self.jobs[first:], self.detail)
 
-    def _complete(self, work: ComposedJob, name: str) -> ComposedJob:
+    def _complete(self, work: JobWork, name: str) -> JobWork:
         """Give a job the name of its grid; workers show no bars, because they would overwrite each other."""
         settings = work.settings
         if settings.experiment != name:
@@ -288,7 +288,7 @@ def measure_grid(jobs: Sequence[Job]) -> set[Path]:
     from openended.harness.run import compute_texts, run
 
     runner = JobRunner()
-    works = [(job, job.work.settings) for job in jobs if isinstance(job.work, ComposedJob)]
+    works = [(job, job.work.settings) for job in jobs if isinstance(job.work, JobWork)]
     prepared = [(job, settings, compute_texts(settings, runner.get_session(settings))) for job, settings in works]
     # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
     pool = {texts.model_rows.digest: texts.model_rows for _, _, texts in prepared}

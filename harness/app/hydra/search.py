@@ -36,7 +36,7 @@ from openended.harness.storage import read_record
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-    from openended.harness.app.hydra.run_command import Grid
+    from openended.harness.app.hydra.run_command import GridRun
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ def _read_integers(node: Mapping[str, Any], name: str) -> tuple[int, ...]:
 class Search:
     """Fills a study by jobs of a grid."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: GridRun) -> None:
         self.grid, self.composer = grid, grid.composer
         self.options = parse_search_options(grid.config)
 
