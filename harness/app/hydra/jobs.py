@@ -57,8 +57,10 @@ class LogOptions:
     def apply(self) -> None:
         """Configure the loggers; `-v` shows all lines of this package, one per artifact, but not those of libraries."""
         logging.config.dictConfig(dict(self.config))
-        shown = ("openended", "openended.harness.run", "openended.harness.models.model_cache") if self.verbose else ()
-        for name in (*shown, *self.loggers):
+        own_loggers = (
+            ("openended", "openended.harness.run", "openended.harness.models.model_cache") if self.verbose else ()
+        )
+        for name in (*own_loggers, *self.loggers):
             logging.getLogger(name).setLevel(logging.DEBUG)
 
 
