@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from openended.harness.core import F64, Floats, Scope, metric
-from openended.metrics.families import PromptGroups, SamplesMetric, cosines, mask_off_diagonal, prompts_of
+from openended.metrics.families import PromptGroups, SamplesMetric, cosines, prompts_of
 
 
 def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
@@ -40,7 +40,7 @@ def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
 def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups) -> F64:
     out = np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
-        others = np.where(mask_off_diagonal(cosine.shape[1]), cosine, -np.inf)
+        others = np.where(np.eye(cosine.shape[1], dtype=np.bool_), -np.inf, cosine)
         out[at] = (1 - others.max(axis=2)).mean(axis=1)
     return out
 

@@ -18,7 +18,6 @@ mean, over M + 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,7 +31,6 @@ from openended.harness.core import (
     Floats,
     MetricResult,
     Plan,
-    Replicates,
     Scope,
     UndefinedMetric,
     metric,
@@ -48,7 +46,7 @@ from openended.metrics._embeddings.neighbors import (
     radii,
     resample_clipped,
 )
-from openended.metrics.families import TwoSample
+from openended.metrics.families import ReplicatesByName, TwoSample
 
 Points = tuple[DistancePoints, DistancePoints]
 
@@ -160,7 +158,7 @@ class ClippedDensityCoverage(TwoSample):
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: Points | None = None
-    ) -> Mapping[str, Replicates]:
+    ) -> ReplicatesByName:
         points = prepared or self.prepare(features)
 
         def resample(human: NDArray[np.bool_], model: NDArray[np.bool_]) -> dict[str, F64]:

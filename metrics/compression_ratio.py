@@ -14,22 +14,12 @@ again, so its constants differ.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
-from openended.harness.core import (
-    Features,
-    Metric,
-    MetricResult,
-    Need,
-    Plan,
-    Replicates,
-    Scope,
-    UndefinedMetric,
-    metric,
-    ranged,
-)
+from openended.harness.core import Features, Metric, MetricResult, Need, Plan, Scope, UndefinedMetric, metric, ranged
+from openended.metrics.families import ReplicatesByName
 
 _WINDOW = 1 << 15  # bytes that DEFLATE looks back
 _BLOCKS = 100  # of texts, for the interval
@@ -91,7 +81,7 @@ class CompressionRatio(Metric):
         value = compression_ratio(features.model.texts(self.needs()[0]), level=self.level)
         return self.result(features, "compression_ratio", {"compression_ratio": value})
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Draw blocks of prompts: a block's bytes, and how many it adds after the blocks before it.
 
         The compressor looks back 32 kB and no further, so that the bytes that blocks add are all but independent.

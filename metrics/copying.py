@@ -19,7 +19,6 @@ into training and test halves is ours. Cells with fewer than five model or test 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +31,6 @@ from openended.harness.core import (
     Floats,
     MetricResult,
     Plan,
-    Replicates,
     Scope,
     UndefinedMetric,
     metric,
@@ -40,7 +38,7 @@ from openended.harness.core import (
 )
 from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import TwoSample
+from openended.metrics.families import ReplicatesByName, TwoSample
 
 _LEAST = 5  # model and test texts of a cell
 
@@ -187,7 +185,7 @@ class Copying(TwoSample):
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: Distances | None = None
-    ) -> Mapping[str, Replicates]:
+    ) -> ReplicatesByName:
         full = prepared or self.prepare(features)
 
         def resample(human_subsets: NDArray[np.bool_], model_subsets: NDArray[np.bool_]) -> dict[str, F64]:

@@ -16,7 +16,7 @@ Source: Pillutla et al. 2021, appendix C (discriminator with split and cross-val
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ from openended.harness.core import (
 )
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_sides, limit_magnitude
-from openended.metrics.families import TwoSample
+from openended.metrics.families import ReplicatesByName, TwoSample
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 
@@ -213,7 +213,7 @@ class DiscriminatorAccuracy(TwoSample):
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: ClassifierPredictions | None = None
-    ) -> Mapping[str, Replicates]:
+    ) -> ReplicatesByName:
         """Draw the held-out texts, for the classifier as it is."""
         held_out = prepared or self.prepare(features)
         sides = zip(self.sort_both_ids(features), held_out.sides, strict=True)

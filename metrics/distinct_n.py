@@ -20,7 +20,7 @@ statistics; `variant` says which is computed:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -36,7 +36,14 @@ from openended.metrics._ngrams.statistics import (
     mean_without_nan,
     simctg_percent,
 )
-from openended.metrics.families import TextMetric, declare_orders, describe_missing, require_defined, variant_of
+from openended.metrics.families import (
+    ReplicatesByName,
+    TextMetric,
+    declare_orders,
+    describe_missing,
+    require_defined,
+    variant_of,
+)
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 _RESHAPED = {"simctg": "without_last", "ngd": "joined"}
@@ -113,7 +120,7 @@ class DistinctN(TextMetric):
             primary = "ngram_diversity"
         return self.result(features, primary, values, notes=notes, per_example=per_example)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Count the distinct n-grams of random subsets of the texts; n-grams that cross joined texts are left out."""
         if self.variant == "per_doc":
             return plan.means(features.model.ids, result.per_example, result.values)

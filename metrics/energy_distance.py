@@ -14,25 +14,12 @@ with itself, which can be negative. Here D itself over all pairs (a V-statistic)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import (
-    F64,
-    Features,
-    Floats,
-    MetricResult,
-    Plan,
-    Replicates,
-    Scope,
-    metric,
-    permutation_p_value,
-    ranged,
-)
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import FeatureSpaceMetric, Space
+from openended.metrics.families import FeatureSpaceMetric, ReplicatesByName, Space
 
 
 def energy_distance(*, human: Floats, model: Floats) -> float:
@@ -95,15 +82,14 @@ class EnergyDistance(FeatureSpaceMetric):
         distances = self.prepare(features) if prepared is None else prepared
         is_human = (np.arange(len(distances)) < len(features.human))[None]
         value = float(_compute_energies(distances, is_human, ~is_human)[0])
-        values = {"energy_distance": value}
-        labels = self.relabel(features, self.permutations)
-        if labels is not None:
-            values["p_value"] = permutation_p_value(value, _compute_energies(distances, labels, ~labels))
-        return self.result(features, "energy_distance", values)
+        p_value = self.test_permutations(
+            features, self.permutations, value, lambda labels: _compute_energies(distances, labels, ~labels)
+        )
+        return self.result(features, "energy_distance", {"energy_distance": value, **p_value})
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: F64 | None = None
-    ) -> Mapping[str, Replicates]:
+    ) -> ReplicatesByName:
         """Compute the distance of halves from the same pairs."""
         distances = self.prepare(features) if prepared is None else prepared
         human, model = self.halves(features, plan)

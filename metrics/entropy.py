@@ -14,10 +14,10 @@ diffusion for categorical data", and later diffusion language models. Values: `e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from openended.harness.core import Features, MetricResult, Plan, Replicates, metric
+from openended.harness.core import Features, MetricResult, Plan, metric
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.statistics import (
@@ -26,7 +26,7 @@ from openended.metrics._ngrams.statistics import (
     entropy_by_text,
     mean_without_nan,
 )
-from openended.metrics.families import TextMetric, declare_orders, describe_missing, require_defined
+from openended.metrics.families import ReplicatesByName, TextMetric, declare_orders, describe_missing, require_defined
 
 Average = Literal["corpus", "texts"]
 
@@ -93,7 +93,7 @@ class Entropy(TextMetric):
         per_example = {name: corpus.align_values(column) for name, column in by_text.items()}
         return self.result(features, primary, values, notes=notes, per_example=per_example)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Resample texts for the means over texts; take random subsets for the entropy of the whole corpus."""
         corpus = self.corpus(features)
         of_corpus = corpus.subsample(

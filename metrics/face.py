@@ -16,7 +16,7 @@ fewer than two scored tokens are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ from openended.harness.core import (
     metric,
 )
 from openended.metrics._common.values import Values
-from openended.metrics.families import ComparisonMetric
+from openended.metrics.families import ComparisonMetric, ReplicatesByName
 
 FREQUENCIES = 1000  # Yang et al. 2023
 _TINY = 1e-300
@@ -185,7 +185,7 @@ class Face(ComparisonMetric):
         result: MetricResult,
         plan: Plan,
         prepared: tuple[SideSpectra, SideSpectra] | None = None,
-    ) -> Mapping[str, Replicates]:
+    ) -> ReplicatesByName:
         """Compare the mean spectra of halves of the texts."""
         means = []
         for spectra, ids in prepared or self.prepare(features):

@@ -19,7 +19,6 @@ Inception score" (extrapolation).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +30,7 @@ from openended.metrics._embeddings.blocks import check_range, check_sides
 from openended.metrics._embeddings.gaussians import Shrinkage, cross_root_trace, gaussian
 from openended.metrics._embeddings.pca import project_pair
 from openended.metrics._embeddings.resampled_moments import frechet_influence
-from openended.metrics.families import TwoSample
+from openended.metrics.families import ReplicatesByName, TwoSample
 
 _FEWEST = 20  # texts per side for an extrapolation: a tenth of them must have a variance
 
@@ -217,7 +216,7 @@ class Frechet(TwoSample):
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: FrechetSides | None = None
-    ) -> Mapping[str, Replicates]:
+    ) -> ReplicatesByName:
         """Weigh the texts by their influence on the distance; PCA and the weight of a shrinkage stay as they are."""
         sides = prepared or self.prepare(features)
         influences = frechet_influence(sides.human, sides.model)

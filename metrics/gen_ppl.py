@@ -31,7 +31,7 @@ in the notes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -45,7 +45,6 @@ from openended.harness.core import (
     Need,
     Plan,
     Ragged,
-    Replicates,
     Scope,
     UndefinedMetric,
     metric,
@@ -54,7 +53,7 @@ from openended.harness.core import (
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.sequences import CHUNK, blocks
 from openended.metrics._ngrams.statistics import entropy_by_text, mean_without_nan
-from openended.metrics.families import corpus_of
+from openended.metrics.families import ReplicatesByName, corpus_of
 
 Average = Literal["micro", "macro", "geometric"]
 EndTokens = Literal["keep", "first", "drop", "cut", "remove"]
@@ -237,7 +236,7 @@ class GenPPL(Metric):
         per_example = {"gen_ppl": by_text, "entropy": entropy}
         return self.result(features, "gen_ppl", values, notes=notes, per_example=per_example)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Draw texts: the exponential of a ratio of sums, and means over texts."""
         out = dict(super().replicates(features, result, plan))
         if self.average == "macro":

@@ -16,24 +16,12 @@ Source: Hoogeboom et al. 2026 (arXiv 2603.20155), equation 13. Variants: the plu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
+from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    Features,
-    Floats,
-    MetricResult,
-    Need,
-    Plan,
-    Replicates,
-    metric,
-    permutation_p_value,
-    ranged,
-)
+from openended.harness.core import F64, Features, Floats, MetricResult, Need, Plan, Replicates, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import TwoSample
+from openended.metrics.families import ReplicatesByName, TwoSample
 
 
 def gradient_moment(*, human: Floats, model: Floats) -> float:
@@ -96,18 +84,19 @@ class GradientMoment(TwoSample):
     def compute(self, features: Features, prepared: tuple[F64, F64] | None = None) -> MetricResult:
         human, model = prepared or self.prepare(features)
         value = gradient_moment(human=human, model=model)
-        values = {"gradient_moment": value}
-        labels = self.relabel(features, self.permutations)
-        if labels is not None:
-            rows, marks = np.concatenate([human, model]), labels.astype(np.float64)
-            keeps_two = (marks.sum(axis=1) > 1) & (marks.sum(axis=1) < len(rows) - 1)
-            marks = marks[keeps_two]
-            values["p_value"] = permutation_p_value(value, _estimate_moments(rows, rows, marks, 1.0 - marks))
-        return self.result(features, "gradient_moment", values)
+        rows = np.concatenate([human, model])
+
+        def estimate(labels: NDArray[np.bool_]) -> F64:
+            marks = labels.astype(np.float64)
+            marks = marks[(marks.sum(axis=1) > 1) & (marks.sum(axis=1) < len(rows) - 1)]  # two texts on either side
+            return _estimate_moments(rows, rows, marks, 1.0 - marks)
+
+        p_value = self.test_permutations(features, self.permutations, value, estimate)
+        return self.result(features, "gradient_moment", {"gradient_moment": value, **p_value})
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[F64, F64] | None = None
-    ) -> Mapping[str, Replicates]:
+    ) -> ReplicatesByName:
         """Compute the estimate of halves."""
         human, model = prepared or self.prepare(features)
         first, second = (half.astype(np.float64) for half in self.halves(features, plan))

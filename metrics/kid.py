@@ -16,7 +16,6 @@ Lemma 6 and Corollary 16.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +25,7 @@ from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Re
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_range, check_sides
 from openended.metrics._embeddings.resampled_moments import kid_draws
-from openended.metrics.families import TwoSample
+from openended.metrics.families import ReplicatesByName, TwoSample
 
 _BLOCK = 1024
 
@@ -145,6 +144,6 @@ class Kid(TwoSample):
         estimate = kid(human=human, model=model, degree=self.degree, human_groups=prompts[0], model_groups=prompts[1])
         return self.result(features, "kid", dict(estimate))
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Average the kernel over the pairs of halves."""
         return {"kid": Replicates(kid_draws(*self.pair(features), *self.halves(features, plan), self.degree))}

@@ -15,24 +15,14 @@ people) have no value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core import (
-    F64,
-    Features,
-    Metric,
-    MetricResult,
-    Need,
-    Plan,
-    Ragged,
-    Replicates,
-    UndefinedMetric,
-    metric,
-)
+from openended.harness.core import F64, Features, Metric, MetricResult, Need, Plan, Ragged, UndefinedMetric, metric
+from openended.metrics.families import ReplicatesByName
 
 
 def kl_per_token(
@@ -100,7 +90,7 @@ class KLToScorer(Metric):
             raise UndefinedMetric("the scorer does not score first tokens without a prompt: set kl_to_scorer.bos=true")
         return nll, features.model.log_prob(q_need)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Draw texts: a ratio of sums."""
         nll, log_prob = self._read_columns(features)
         total, count = _compute_divergences(nll, log_prob), nll.lengths.astype(np.float64)

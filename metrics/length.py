@@ -12,8 +12,6 @@ the share of texts that ended. `length_sd` is the standard deviation over texts 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from openended.harness.core import (
@@ -30,6 +28,7 @@ from openended.harness.core import (
     metric,
 )
 from openended.metrics._ngrams.sequences import pack_rows
+from openended.metrics.families import ReplicatesByName
 
 
 def length_statistics(sequences: object) -> dict[str, float]:
@@ -87,7 +86,7 @@ class Length(Metric):
         per_example = {"length": lengths.astype(np.float64), "hit_limit": hit}
         return self.result(features, "length", values, per_example=per_example)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Draw texts: for the deviation the sums of squares, for the median the weights in the order of the lengths."""
         ids, lengths = features.model.ids, result.per_example["length"]
         centered = lengths - lengths.mean()

@@ -14,7 +14,7 @@ Source: n-novelty: Merrill, Smith and Elazar 2024, "Evaluating n-gram novelty of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from openended.harness.core import (
     Need,
     Plan,
     Ragged,
-    Replicates,
     Scope,
     UndefinedMetric,
     metric,
@@ -34,7 +33,7 @@ from openended.harness.core import (
 )
 from openended.metrics._ngrams.sequences import pack_rows
 from openended.metrics._ngrams.suffix_array import SuffixArray
-from openended.metrics.families import ComparisonMetric, declare_orders, require_defined
+from openended.metrics.families import ComparisonMetric, ReplicatesByName, declare_orders, require_defined
 
 REFERENCES = "references"
 
@@ -118,10 +117,8 @@ class Novelty(ComparisonMetric):
     scope: Scope = "continuation"
 
     def needs(self) -> tuple[Need, ...]:
-        texts = Need("texts", scope=self.scope)
-        if self.corpus == REFERENCES:
-            return (texts,)
-        return texts, Need("corpus", options=(("file", self.corpus),))
+        texts = super().needs()
+        return texts if self.corpus == REFERENCES else (*texts, Need("corpus", options=(("file", self.corpus),)))
 
     def prepare(self, features: Features) -> Ragged:
         """Return the length of the copied sequence at every word."""
@@ -142,7 +139,7 @@ class Novelty(ComparisonMetric):
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: Ragged | None = None
-    ) -> Mapping[str, Replicates]:
+    ) -> ReplicatesByName:
         """Draw texts, for the corpus as it is: ratios of sums, and a mean."""
         matches = self.prepare(features) if prepared is None else prepared
         out = dict(super().replicates(features, result, plan))

@@ -25,21 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    SHARE,
-    Features,
-    MetricResult,
-    Need,
-    Plan,
-    Replicates,
-    Scope,
-    Side,
-    UndefinedMetric,
-    metric,
-    ranged,
-)
-from openended.metrics.families import ComparisonMetric, sort_order
+from openended.harness.core import F64, SHARE, Features, MetricResult, Plan, Scope, UndefinedMetric, metric, ranged
+from openended.metrics.families import ComparisonMetric, ReplicatesByName, sort_order
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _LEAST = 3  # uses by the model, below which no phrase is overused
@@ -148,11 +135,9 @@ class OverusedPhrases(ComparisonMetric):
     prior: float = ranged(500.0, "(0, inf]", "a positive number")  # phrases that the prior counts for
     scope: Scope = "continuation"
 
-    def needs(self) -> tuple[Need, ...]:
-        return (Need("texts", scope=self.scope),)
-
     def prepare(self, features: Features) -> Mapping[str, PhraseCounts]:
-        human, model = (self._sort_texts(side) for side in (features.human, features.model))
+        texts = [(side.texts(self.needs()[0]), sort_order(side)) for side in (features.human, features.model)]
+        human, model = ([side_texts[at] for at in order] for side_texts, order in texts)
         counts = {}
         for name, order in ORDERS.items():
             try:
@@ -161,10 +146,6 @@ class OverusedPhrases(ComparisonMetric):
                 if order == 1:
                     raise
         return counts
-
-    def _sort_texts(self, side: Side) -> list[str]:
-        texts = side.texts(self.needs()[0])
-        return [texts[at] for at in sort_order(side)]
 
     def compute(self, features: Features, prepared: Mapping[str, PhraseCounts] | None = None) -> MetricResult:
         values, notes = {}, []
@@ -179,7 +160,7 @@ class OverusedPhrases(ComparisonMetric):
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, PhraseCounts] | None = None
-    ) -> Mapping[str, Replicates]:
+    ) -> ReplicatesByName:
         all_counts = prepared or self.prepare(features)
 
         def resample(human: NDArray[np.bool_], model: NDArray[np.bool_]) -> dict[str, F64]:

@@ -20,8 +20,7 @@ from openended.metrics.families import (
     PromptGroups,
     SamplesMetric,
     average_over_prompts,
-    cosines,
-    mask_off_diagonal,
+    average_pairs,
     prompts_of,
     unit_rows,
 )
@@ -51,11 +50,10 @@ def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: floa
 
 
 def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups, threshold: float) -> dict[str, F64]:
-    similarity, share = np.zeros(len(prompts)), np.zeros(len(prompts))
-    for at, cosine in cosines(embeddings, prompts):
-        pairs = cosine[:, mask_off_diagonal(cosine.shape[1])]
-        similarity[at], share[at] = pairs.mean(axis=1), (pairs > threshold).mean(axis=1)
-    return {"prompt_similarity": similarity, "similar_share": share}
+    statistics = (lambda cosine: cosine, lambda cosine: cosine > threshold)
+    return dict(
+        zip(("prompt_similarity", "similar_share"), average_pairs(embeddings, prompts, *statistics), strict=True)
+    )
 
 
 def _compare_prompts(embeddings: Floats, prompts: PromptGroups) -> float:

@@ -16,7 +16,7 @@ Rényi divergence); histograms of ranks: Gehrmann, Strobelt and Rush 2019, "GLTR
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -30,15 +30,13 @@ from openended.harness.core import (
     Plan,
     Ragged,
     Replicates,
-    Side,
     UndefinedMetric,
     metric,
     option,
-    permutation_p_value,
     ranged,
 )
 from openended.metrics._common.choices import check_choice
-from openended.metrics.families import ComparisonMetric, sort_order
+from openended.metrics.families import ComparisonMetric, ReplicatesByName, sort_order
 
 Divergence = Literal["chi2", "renyi"]
 SINGLE_RANKS = 20
@@ -70,17 +68,16 @@ def rank_histogram_divergence(
     check_choice("divergence", divergence, Divergence)
     if order <= 0 or order == 1:
         raise ValueError(f"order: expected over 0 and not 1, got {order}")
-    human, model = (_count(_flatten(ranks))[None] for ranks in (human_ranks, model_ranks))
-    if not (human.any() and model.any()):
+    histograms = []
+    for ranks in (human_ranks, model_ranks):
+        if isinstance(ranks, Ragged):
+            flat = np.asarray(ranks.values, dtype=np.int64)
+        else:
+            flat = np.concatenate([np.zeros(0, dtype=np.int64), *(np.atleast_1d(np.asarray(r)) for r in ranks)])
+        histograms.append(_count(flat)[None])
+    if not all(counts.any() for counts in histograms):
         raise UndefinedMetric("a side has no ranked token")
-    return float(_compute_divergences(human, model, divergence, order)[0])
-
-
-def _flatten(ranks: Ranks) -> NDArray[np.int64]:
-    if isinstance(ranks, Ragged):
-        return np.asarray(ranks.values, dtype=np.int64)
-    rows = [np.atleast_1d(np.asarray(row, dtype=np.int64)) for row in ranks]
-    return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
+    return float(_compute_divergences(*histograms, divergence, order)[0])
 
 
 def _count(ranks: NDArray[np.int64]) -> F64:
@@ -125,37 +122,36 @@ class RankHistogram(ComparisonMetric):
 
     def prepare(self, features: Features) -> tuple[F64, F64]:
         """Return the bin counts of each text of both sides, sorted by example id."""
-        human, model = (self._count_side(side) for side in (features.human, features.model))
-        if not (human.any() and model.any()):
+        counts = []
+        for side in (features.human, features.model):
+            rows = [_count(np.asarray(row)) for row in side.token_rank(self.needs()[0])]
+            counts.append(np.array(rows).reshape(-1, len(BOUNDS))[sort_order(side)])
+        if not (counts[0].any() and counts[1].any()):
             raise UndefinedMetric("a side has no ranked token")
-        return human, model
-
-    def _count_side(self, side: Side) -> F64:
-        ranks = side.token_rank(self.needs()[0])
-        counts = np.array([_count(np.asarray(row)) for row in ranks]).reshape(-1, len(BOUNDS))
-        return counts[sort_order(side)]
+        return counts[0], counts[1]
 
     def compute(self, features: Features, prepared: tuple[F64, F64] | None = None) -> MetricResult:
         human, model = prepared or self.prepare(features)
         totals = human.sum(axis=0), model.sum(axis=0)
-        value = float(_compute_divergences(totals[0][None], totals[1][None], self.divergence, self.order)[0])
-        values = {"rank_histogram": value}
-        labels = self.relabel(features, self.permutations)
-        if labels is not None:
+        value = float(self._compute(totals[0][None], totals[1][None])[0])
+
+        def compute(labels: NDArray[np.bool_]) -> F64:
             first = labels.astype(np.float64) @ np.concatenate([human, model])
-            second = totals[0] + totals[1] - first
-            permuted = _compute_divergences(first, second, self.divergence, self.order)
-            values["p_value"] = permutation_p_value(value, permuted)
+            return self._compute(first, totals[0] + totals[1] - first)
+
+        p_value = self.test_permutations(features, self.permutations, value, compute)
         arrays = {"human_ranks": totals[0], "model_ranks": totals[1]}
-        return self.result(features, "rank_histogram", values, arrays=arrays)
+        return self.result(features, "rank_histogram", {"rank_histogram": value, **p_value}, arrays=arrays)
+
+    def _compute(self, human: F64, model: F64) -> F64:
+        return _compute_divergences(human, model, self.divergence, self.order)
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[F64, F64] | None = None
-    ) -> Mapping[str, Replicates]:
+    ) -> ReplicatesByName:
         """Compute the divergence of halves of the texts."""
         human, model = prepared or self.prepare(features)
         human_halves, model_halves = self.halves(features, plan)
         first = human_halves.astype(np.float64) @ human, model_halves.astype(np.float64) @ model
         second = human.sum(axis=0) - first[0], model.sum(axis=0) - first[1]
-        draws = [_compute_divergences(h, m, self.divergence, self.order) for h, m in (first, second)]
-        return {"rank_histogram": Replicates(np.stack(draws))}
+        return {"rank_histogram": Replicates(np.stack([self._compute(*first), self._compute(*second)]))}

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from openended.harness.core import F64, Floats, Scope, metric
-from openended.metrics.families import PromptGroups, SamplesMetric, cosines, mask_off_diagonal, prompts_of
+from openended.metrics.families import PromptGroups, SamplesMetric, average_pairs, prompts_of
 
 
 def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
@@ -38,10 +36,7 @@ def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
 
 
 def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups) -> F64:
-    out = np.zeros(len(prompts))
-    for at, cosine in cosines(embeddings, prompts):
-        out[at] = 1 - cosine[:, mask_off_diagonal(cosine.shape[1])].mean(axis=1)
-    return out
+    return 1 - average_pairs(embeddings, prompts, lambda cosine: cosine)[0]
 
 
 @metric

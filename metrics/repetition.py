@@ -25,7 +25,7 @@ Variants, and which is computed:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -43,7 +43,14 @@ from openended.metrics._ngrams.statistics import (
     self_repetition_by_text,
     simctg_percent,
 )
-from openended.metrics.families import TextMetric, declare_orders, describe_missing, require_defined, variant_of
+from openended.metrics.families import (
+    ReplicatesByName,
+    TextMetric,
+    declare_orders,
+    describe_missing,
+    require_defined,
+    variant_of,
+)
 
 Average = Literal["texts", "pooled", "simctg"]
 _DIVERSITY_ORDERS = (2, 3, 4)  # Su et al. 2022
@@ -246,7 +253,7 @@ class Repetition(TextMetric):
         per_example = {name: corpus.align_values(column) for name, column in by_text.items()}
         return self.result(features, "loop_rate", values, notes=notes, per_example=per_example)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Resample texts for means over texts; take halves or subsets where texts are compared."""
         corpus, order = self.corpus(features), self.self_repetition_order
         out = dict(super().replicates(features, result, plan)) | corpus.subsample(

@@ -22,7 +22,7 @@ holder of the largest give the clipping count without any one text at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,6 @@ from openended.harness.core import (
     Features,
     MetricResult,
     Plan,
-    Replicates,
     UndefinedMetric,
     make_random_stream,
     metric,
@@ -41,7 +40,7 @@ from openended.harness.core import (
 )
 from openended.metrics._ngrams.index import NgramIndex, RunLengths, Sequences, index_of
 from openended.metrics._ngrams.statistics import count_subset_matches
-from openended.metrics.families import TextMetric, declare_orders
+from openended.metrics.families import ReplicatesByName, TextMetric, declare_orders
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
 _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK
@@ -199,7 +198,7 @@ class SelfBleu(TextMetric):
         primary = f"self_bleu_{_SHOWN if _SHOWN in self.orders else max(self.orders)}"
         return self.result(features, primary, values, notes=notes, per_example=per_example)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Score the texts of subsets against each other; the brevity penalty is that of all texts."""
         corpus = self.corpus(features)
         n = len(corpus.index)

@@ -15,22 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    Features,
-    Floats,
-    Metric,
-    MetricResult,
-    Need,
-    Scope,
-    Side,
-    UndefinedMetric,
-    metric,
-)
+from openended.harness.core import F64, Features, Floats, Metric, MetricResult, Need, Scope, UndefinedMetric, metric
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics.families import unit_rows
 
@@ -110,8 +100,11 @@ class SystemSimilarity(Metric):
         """Compare with every system of the grid; `own` is the system's own index in `between`."""
         if not features.others:
             raise UndefinedMetric("needs other systems on the same prompts: a grid (openended -m …)")
-        mine = self._average_by_prompt(features.model)
-        others = [self._average_by_prompt(side) for side in features.others]
+        need = self.needs()[0]
+        mine, human, *others = (
+            side.compute_once(("prompt means", need), partial(_compute_means, side.embeddings(need), side.ids))
+            for side in (features.model, features.human, *features.others)
+        )
         same = [np.array_equal(mine.names, o.names) and np.array_equal(mine.vectors, o.vectors) for o in others]
         compared = [_compute_by_prompt(mine, other) for other in others]
         between = np.array([v.mean() if len(v) else np.nan for _, v in compared])
@@ -122,8 +115,8 @@ class SystemSimilarity(Metric):
         for i in different:
             at, cosine = compared[i]
             by_prompt[at] += cosine * (len(mine.names) / len(cosine) / len(different))
-        human = _compute_by_prompt(mine, self._average_by_prompt(features.human))[1]
-        to_human = float(human.mean()) if len(human) else np.nan
+        cosines = _compute_by_prompt(mine, human)[1]
+        to_human = float(cosines.mean()) if len(cosines) else np.nan
         values = {"system_similarity": float(between[different].mean()), "human": to_human}
         arrays = {"between": between, "own": np.array([same.index(True) if any(same) else -1])}
         ids = np.asarray(features.model.ids, dtype=np.str_)
@@ -131,7 +124,3 @@ class SystemSimilarity(Metric):
         # A value by row makes sense where its mean is the value: all prompts have equally many texts.
         rows = {"system_similarity": by_prompt[row]} if len(set(sizes.tolist())) == 1 else None
         return self.result(features, "system_similarity", values, arrays=arrays, per_example=rows)
-
-    def _average_by_prompt(self, side: Side) -> _Means:
-        need = self.needs()[0]
-        return side.compute_once(("prompt means", need), lambda: _compute_means(side.embeddings(need), side.ids))

@@ -15,13 +15,11 @@ little lower than 1/2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import FeatureSpaceMetric, Space, sort_order
+from openended.metrics.families import FeatureSpaceMetric, ReplicatesByName, Space, sort_order
 
 
 def typicality(*, human: Floats, model: Floats) -> float:
@@ -108,7 +106,7 @@ class Typicality(FeatureSpaceMetric):
         in_order[sort_order(features.model)] = p
         return self.result(features, "typicality", values, per_example={"typicality": in_order})
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Resample the texts of both sides, for the covariance as it is."""
         human, model = _compute_distances(*self.pair(features))
         above = np.searchsorted(np.sort(model), human, side="right") / len(model)

@@ -15,15 +15,14 @@ Source: Friedman and Dieng 2023, "The Vendi score", Definition 3.1; Pasarkar and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, UndefinedMetric, metric
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, UndefinedMetric, metric
 from openended.metrics._embeddings.blocks import blocks, check_side
 from openended.metrics._embeddings.resampled_moments import vendi_influence
-from openended.metrics.families import TwoSample
+from openended.metrics.families import ReplicatesByName, TwoSample
 
 
 def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
@@ -101,7 +100,7 @@ class Vendi(TwoSample):
         value = vendi(self.sort_rows(features.model), order=float(self.order))
         return self.result(features, "vendi", {"vendi": value})
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Weigh the texts by their influence on the score."""
         influence = vendi_influence(self.sort_rows(features.model), float(self.order))
         return {"vendi": plan.linear(result.values["vendi"], (self.sort_ids(features.model), influence))}

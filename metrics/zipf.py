@@ -15,17 +15,16 @@ Source: Holtzman et al. 2020, "The curious case of neural text degeneration", se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, I64, Features, MetricResult, Plan, Replicates, UndefinedMetric, metric, ranged
+from openended.harness.core import F64, I64, Features, MetricResult, Plan, UndefinedMetric, metric, ranged
 from openended.metrics._common.choices import check_choice
 from openended.metrics._ngrams.index import Sequences, index_of
 from openended.metrics._ngrams.statistics import compute_subset_slopes
-from openended.metrics.families import TextMetric
+from openended.metrics.families import ReplicatesByName, TextMetric
 
 Definition = Literal["degen", "log_thinned"]
 _SHARE = 0.75  # of the texts in a subset: the line bends with their number
@@ -108,7 +107,7 @@ class Zipf(TextMetric):
         arrays = {"log_rank": log_rank, "log_frequency": log_frequency}
         return self.result(features, "zipf", values, notes=corpus.notes, arrays=arrays)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Fit the line to the frequencies of subsets."""
         corpus = self.corpus(features)
 

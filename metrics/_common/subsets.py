@@ -1,4 +1,13 @@
-"""Size of the random subsets from which intervals of n-gram counts and nearest neighbors are computed."""
+"""Random subsets of the texts, from which intervals of n-gram counts and nearest neighbors are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from openended.harness.core import Replicates
+
+ReplicatesByName = Mapping[str, Replicates]
+"""Name of a value → its replicates."""
 
 SUBSET_SHARE = 0.6
 """Share of the prompts in a subset.

@@ -1,5 +1,6 @@
 """Base classes of the metric families and what their members share, for metrics here and in other packages."""
 
+from openended.metrics._common.subsets import ReplicatesByName as ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of
 from openended.metrics.families.quantized import (
     CellCounts as CellCounts,
@@ -12,8 +13,8 @@ from openended.metrics.families.samples_per_prompt import (
     SamplesMetric as SamplesMetric,
     SamplesTextMetric as SamplesTextMetric,
     average_over_prompts as average_over_prompts,
+    average_pairs as average_pairs,
     cosines as cosines,
-    mask_off_diagonal as mask_off_diagonal,
     prompts_of as prompts_of,
     unit_rows as unit_rows,
 )

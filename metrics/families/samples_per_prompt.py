@@ -5,9 +5,9 @@ Rows of one prompt are those with one example id (`Side.ids`); their order in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,9 +119,14 @@ def cosines(embeddings: Floats, prompts: PromptGroups) -> Iterator[tuple[I64, F6
             yield of_size[start : start + step], np.clip(units @ units.transpose(0, 2, 1), -1.0, 1.0)
 
 
-def mask_off_diagonal(size: int) -> NDArray[np.bool_]:
-    """Return a mask of the pairs of different texts, shape (size, size)."""
-    return ~np.eye(size, dtype=np.bool_)
+def average_pairs(embeddings: Floats, prompts: PromptGroups, *statistics: Callable[[F64], NDArray[Any]]) -> list[F64]:
+    """Return for each prompt the mean of each statistic of the cosines of its pairs of different texts, shape (p,)."""
+    out = [np.zeros(len(prompts)) for _ in statistics]
+    for at, cosine in cosines(embeddings, prompts):
+        pairs = cosine[:, ~np.eye(cosine.shape[1], dtype=np.bool_)]
+        for values, statistic in zip(out, statistics, strict=True):
+            values[at] = statistic(pairs).mean(axis=1)
+    return out
 
 
 class SamplesMetric(Metric):

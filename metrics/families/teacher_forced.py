@@ -18,10 +18,10 @@ from openended.harness.core import (
     Need,
     NextToken,
     Plan,
-    Replicates,
     Resampling,
     UndefinedMetric,
 )
+from openended.metrics._common.subsets import ReplicatesByName
 
 NEXT_TOKEN = Need("next_token", by="decoder")
 
@@ -50,7 +50,7 @@ class TeacherForced(Metric):
             rows = {name: self._transform(mean_by_row(v, stats.offsets)) for name, v in positions.items()}
         return self.result(features, self.name, values, per_example=rows)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Draw human texts: each value is a mean over all their positions, or the exponential of one."""
         stats, out = self._read_statistics(features), {}
         for name, values in self.by_position(stats).items():

@@ -18,7 +18,6 @@ from openended.harness.core import (
     Need,
     Plan,
     Ragged,
-    Replicates,
     Scope,
     Side,
     UndefinedMetric,
@@ -26,7 +25,7 @@ from openended.harness.core import (
     option,
     ranged,
 )
-from openended.metrics._common.subsets import SUBSET_SHARE
+from openended.metrics._common.subsets import SUBSET_SHARE, ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex
 from openended.metrics._ngrams.sequences import join_rows, pack_rows, select_rows, trim_rows
 
@@ -53,7 +52,7 @@ class Corpus:
 
     def subsample(
         self, plan: Plan, compute: Callable[[NDArray[np.bool_]], Mapping[str, F64]], share: float = SUBSET_SHARE
-    ) -> dict[str, Replicates]:
+    ) -> ReplicatesByName:
         """Return replicates of values computed from masks of the texts in each subset, shape (draws, texts)."""
         values = compute(plan.subsets(self.ids, share))
         return {name: plan.build_subset_replicates(self.ids, share, draws) for name, draws in values.items()}

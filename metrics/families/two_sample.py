@@ -21,14 +21,14 @@ from openended.harness.core import (
     Metric,
     Need,
     Plan,
-    Replicates,
     Resampling,
     Scope,
     Side,
     make_random_stream,
+    permutation_p_value,
     relabel_rows,
 )
-from openended.metrics._common.subsets import SUBSET_SHARE
+from openended.metrics._common.subsets import SUBSET_SHARE, ReplicatesByName
 from openended.metrics._embeddings.blocks import check_sides
 
 Space = Literal["surface", "embeddings"]
@@ -46,6 +46,11 @@ class ComparisonMetric(Metric):
     sides: ClassVar[Literal["one", "two", "human"]] = "two"
     ceiling: ClassVar[bool] = True
 
+    scope: Scope
+
+    def needs(self) -> tuple[Need, ...]:
+        return (Need("texts", scope=self.scope),)
+
     def sort_ids(self, side: Side) -> NDArray[np.str_]:
         """Return the example ids in the order of `sort_order`; samples of one prompt share an id."""
         return np.sort(np.asarray(side.ids, dtype=np.str_), kind="stable")
@@ -59,6 +64,20 @@ class ComparisonMetric(Metric):
         human_ids, model_ids = self.sort_both_ids(features)
         return plan.halves(human_ids), plan.halves(model_ids)
 
+    def test_permutations(
+        self, features: Features, count: int, value: float, compute: Callable[[NDArray[np.bool_]], F64]
+    ) -> dict[str, float]:
+        """Return `p_value`, the share of relabelings with a value at least as large; empty where there is no test.
+
+        Args:
+            features: Both sides.
+            count: Number of relabelings.
+            value: The observed value.
+            compute: From masks of the sorted rows of both sides that count as human, shape (draws, rows), to values.
+        """
+        labels = self.relabel(features, count)
+        return {} if labels is None else {"p_value": permutation_p_value(value, compute(labels))}
+
     def relabel(self, features: Features, count: int) -> NDArray[np.bool_] | None:
         """Return which sorted rows stand on the human side in each relabeling; None without a permutation test."""
         return relabel_rows(*self.sort_both_ids(features), count) if count else None
@@ -69,7 +88,7 @@ class ComparisonMetric(Metric):
         plan: Plan,
         compute: Callable[[NDArray[np.bool_], NDArray[np.bool_]], Mapping[str, F64]],
         share: float = SUBSET_SHARE,
-    ) -> dict[str, Replicates]:
+    ) -> ReplicatesByName:
         """Return replicates of values computed from masks of the sorted rows in each subset, shape (draws, rows)."""
         human_ids, model_ids = self.sort_both_ids(features)
         values = compute(plan.subsets(human_ids, share), plan.subsets(model_ids, share))
@@ -82,8 +101,6 @@ class TwoSample(ComparisonMetric):
     family: ClassVar[Family] = "two_sample"
     most: ClassVar[int | None] = None
     """Maximum number of texts per side, for metrics whose cost grows faster than linearly; None: no limit."""
-
-    scope: Scope
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope),)
@@ -146,7 +163,7 @@ class FeatureSpaceMetric(TwoSample):
     space: Space
 
     def needs(self) -> tuple[Need, ...]:
-        return super().needs() if self.space == "embeddings" else (Need("texts", scope=self.scope),)
+        return super().needs() if self.space == "embeddings" else ComparisonMetric.needs(self)
 
     def sort_rows(self, side: Side) -> NDArray[Any]:
         if self.space == "embeddings":
