@@ -50,10 +50,8 @@ def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: floa
 
 
 def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups, threshold: float) -> dict[str, F64]:
-    statistics = (lambda cosine: cosine, lambda cosine: cosine > threshold)
-    return dict(
-        zip(("prompt_similarity", "similar_share"), average_pairs(embeddings, prompts, *statistics), strict=True)
-    )
+    similarity, share = average_pairs(embeddings, prompts, lambda cosine: cosine, lambda cosine: cosine > threshold)
+    return {"prompt_similarity": similarity, "similar_share": share}
 
 
 def _compare_prompts(embeddings: Floats, prompts: PromptGroups) -> float:

@@ -77,7 +77,7 @@ def rank_histogram_divergence(
         histograms.append(_count(flat)[None])
     if not all(counts.any() for counts in histograms):
         raise UndefinedMetric("a side has no ranked token")
-    return float(_compute_divergences(*histograms, divergence, order)[0])
+    return float(_compute_divergences(histograms[0], histograms[1], divergence, order)[0])
 
 
 def _count(ranks: NDArray[np.int64]) -> F64:

@@ -256,7 +256,8 @@ class Repetition(TextMetric):
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Resample texts for means over texts; take halves or subsets where texts are compared."""
         corpus, order = self.corpus(features), self.self_repetition_order
-        out = dict(super().replicates(features, result, plan)) | corpus.subsample(
+        out = {**super().replicates(features, result, plan)}
+        out |= corpus.subsample(
             plan,
             lambda subsets: {"self_repetition": compute_subset_sharing(corpus.index, order, subsets, np.log1p)},
             SHARE,

@@ -19,6 +19,7 @@ from openended.harness.core.types import NextToken, Ragged
 
 ROOT = Path(__file__).parents[2]
 METRICS = load_members("metric")
+TESTS = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests/metrics").rglob("test_*.py"))
 # Metrics of judgment files have no generated texts to be computed on.
 FROM_TEXTS = [
     name for name, cls in METRICS.items() if not {n.kind for n in cls().needs()} & {"judgments"}
@@ -54,7 +55,7 @@ def test_four_way_name(name):
     node = yaml.safe_load((ROOT / "conf/metric" / f"{name}.yaml").read_text(encoding="utf-8"))
     assert list(node) == [name]
     assert node[name]["_target_"] == f"{cls.__module__}.{cls.__qualname__}"
-    assert (ROOT / "tests/metrics" / f"test_{name}.py").is_file()
+    assert f"openended.metrics.{name} import" in TESTS, f"no file of tests/metrics imports openended.metrics.{name}"
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -107,13 +108,48 @@ def test_every_field_moves_signature_and_key(name):
         assert moved, f"{name}.{field.name}: no other value was accepted"
 
 
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
+REFUSED = {
+    "clipped_density_coverage": {"k": 0},
+    "compression_ratio": {"level": 10},
+    "copying": {"cells": 0},
+    "discriminator_accuracy": {"folds": 1, "test_share": 1.0, "seed": -1},
+    "distinct_k": {"threshold": 1.1},
+    "distinct_n": {"fixed_tokens": 0, "variant": "x"},
+    "energy_distance": {"permutations": -1},
+    "entropy": {"measured_in": "hartleys"},
+    "eps_ppl": {"eps": 0.0, "grid": (0.1, -1.0)},
+    "frechet": {"pca_share": 2.0, "extrapolate": 1, "seed": -1, "draws": 0},
+    "gen_ppl": {"window": 1},
+    "gradient_moment": {"size": 4, "permutations": -1},
+    "kid": {"degree": 0},
+    "length": {"unit": "letters"},
+    "novelty": {"corpus": ""},
+    "overused_phrases": {"prior": 0.0},
+    "prompt_similarity": {"threshold": -1.5},
+    "rank_histogram": {"order": 1.0, "permutations": -1},
+    "rep_l": {"lengths": (0, 2)},
+    "repetition": {"max_phrase": 0, "self_repetition_order": 0},
+    "self_bleu": {"num_hypotheses": 0, "num_references": 0},
+    "typicality": {"permutations": -1},
+    "vendi": {"order": -1.0},
+    "zipf": {"max_rank": 1, "definition": "other"},
+}
+"""Metric and option → a value just out of its range."""
+ORDERS = [name for name, cls in METRICS.items() if "orders" in {f.name for f in dataclasses.fields(cls)}]
+OUT_OF_RANGE = [(name, option, value) for name, options in REFUSED.items() for option, value in options.items()]
+OUT_OF_RANGE += [(name, "orders", orders) for name in ORDERS for orders in ((), (0,), (2, 2))]
+OUT_OF_RANGE += [("rep_l", "lengths", ())]
+
+
+@pytest.mark.parametrize(("name", "option", "value"), OUT_OF_RANGE)
+def test_options_out_of_range_are_refused(name, option, value):
+    with pytest.raises(SpecError, match=rf"{name}\.{option}: expected"):
+        METRICS[name](**{option: value})
 
 
 def make_feature(need: Need, seed: int, shift: float = 0.0) -> Any:
     """A small random feature of any kind."""
-    g = rng(seed)
+    g = np.random.default_rng(seed)
     lengths = g.integers(20, 40, N)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     total = int(offsets[-1])
@@ -151,14 +187,10 @@ def features_for(metric: Metric) -> Features:
     return Features(human, model, {"n": f"{N}/{N}", "task": "t@000000"}, others)
 
 
-def small(name: str) -> Metric:
-    return METRICS[name]()
-
-
 @pytest.mark.parametrize("name", FROM_TEXTS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_result_is_complete_bounded_and_repeats(name):
-    metric = small(name)
+    metric = METRICS[name]()
     first, second = metric.compute(features_for(metric)), metric.compute(features_for(metric))
     assert first.metric == name
     assert first.primary in first.values
@@ -175,7 +207,7 @@ def test_result_is_complete_bounded_and_repeats(name):
 @pytest.mark.parametrize("name", FROM_TEXTS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_inputs_are_not_modified(name):
-    metric = small(name)
+    metric = METRICS[name]()
     features = features_for(metric)
     for side in (features.human, features.model):
         for value in side.data.values():
@@ -192,7 +224,7 @@ def test_inputs_are_not_modified(name):
 @pytest.mark.parametrize("name", FROM_TEXTS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_no_texts_is_undefined_not_a_number(name):
-    metric = small(name)
+    metric = METRICS[name]()
     empty: dict[Need, Any] = {}
     for need in metric.needs():
         value = make_feature(need, 0)

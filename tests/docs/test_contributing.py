@@ -28,17 +28,14 @@ class TextCount(TextMetric):
     """Count of texts of a system."""
 
     name = "text_count"
-    direction = "match_human"
     bounds = (0.0, float("inf"))
     resampling = "none"
     titles = {"text_count": "Texts"}
 
     def needs(self) -> tuple[Need, ...]:
-        """Return what `compute` reads: the texts."""
         return (Need("texts"),)
 
     def compute(self, features: Features) -> MetricResult:
-        """Count the texts."""
         return self.result(features, "text_count", {"text_count": float(len(features.model.texts(self.needs()[0])))})
 '''
 DECODER = '''"""A decoder: nucleus sampling with half of the mass."""

@@ -35,7 +35,7 @@ from openended.harness.models.tokenizer import (
 from openended.harness.models.transformers import load_model
 from openended.harness.run.dataset import build_human_row
 from tests.helpers import copy_without, embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
-from tests.metrics.text_helpers import bpe, published
+from tests.metrics.helpers import bpe, published
 
 BOS = 1
 
