@@ -501,10 +501,10 @@ def test_novelty_by_hand_and_its_meaning():
     assert shares[0] > shares[1] > shares[2] == 0.0
 
 
-def novelty_features(human, model, **more):
+def novelty_features(human, model, needs=(), corpus=None):
     ids = [f"t/{i:06d}" for i in range(len(model))]
     sides = [Side(n, ids[: len(t)], {Need("texts"): t}) for n, t in (("human", human), ("model", model))]
-    sides[1].data.update(dict.fromkeys(more.get("needs", ()), more["corpus"]))
+    sides[1].data.update(dict.fromkeys(needs, corpus))
     return Features(*sides, {"n": "2/2"})
 
 
