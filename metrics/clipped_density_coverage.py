@@ -24,18 +24,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    I64,
-    Features,
-    Floats,
-    MetricResult,
-    Plan,
-    Scope,
-    UndefinedMetric,
-    metric,
-    ranged,
-)
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, UndefinedMetric, metric, ranged
 from openended.metrics._common.values import Values
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._embeddings.neighbors import (
@@ -100,7 +89,7 @@ def _compute(human: DistancePoints, model: DistancePoints, k: int) -> ClippedRes
     )
 
 
-def _clip(counts: I64, k: int) -> float:
+def _clip(counts: NDArray[np.int64], k: int) -> float:
     return float(np.minimum(counts, k).mean() / k)
 
 

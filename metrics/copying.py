@@ -24,18 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    I64,
-    Features,
-    Floats,
-    MetricResult,
-    Plan,
-    Scope,
-    UndefinedMetric,
-    metric,
-    ranged,
-)
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, UndefinedMetric, metric, ranged
 from openended.metrics._common.subsets import SUBSET_SHARE
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics.families import ReplicatesByName, TwoSample
@@ -51,8 +40,8 @@ class Distances:
     """Between human texts, shape (n, n); infinite for a text and itself."""
     model: F64
     """From model to human texts, shape (m, n)."""
-    human_cells: I64
-    model_cells: I64
+    human_cells: NDArray[np.int64]
+    model_cells: NDArray[np.int64]
     is_first: NDArray[np.bool_]
     """Whether each human text is in the first half."""
 
@@ -125,7 +114,9 @@ def _find_centers(rows: Floats, cells: int, seed: int) -> F64:
     return np.asarray(centers, dtype=np.float64)
 
 
-def _weigh_cells(test: F64, model: F64, test_cells: I64, model_cells: I64, cells: int) -> float:
+def _weigh_cells(
+    test: F64, model: F64, test_cells: NDArray[np.int64], model_cells: NDArray[np.int64], cells: int
+) -> float:
     """Return the mean Mann-Whitney z over cells, weighted by their test texts; below 0: model distances are smaller."""
     total, weight = 0.0, 0
     for cell in range(cells):

@@ -23,18 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    Features,
-    MetricResult,
-    Need,
-    Plan,
-    Ragged,
-    Replicates,
-    Side,
-    UndefinedMetric,
-    metric,
-)
+from openended.harness.core import F64, Features, MetricResult, Need, Plan, Ragged, Replicates, UndefinedMetric, metric
 from openended.metrics._common.values import Values
 from openended.metrics.families import ComparisonMetric, ReplicatesByName
 
@@ -163,13 +152,13 @@ class Face(ComparisonMetric):
         return (Need("token_nll", by="scorer", options=(("bos", False),)),)
 
     def prepare(self, features: Features) -> tuple[SideSpectra, SideSpectra]:
-        return self._prepare_side(features.human), self._prepare_side(features.model)
-
-    def _prepare_side(self, side: Side) -> SideSpectra:
-        spectra, is_included = _compute_spectra(side.token_nll(self.needs()[0]), standardize=self.standardize)
-        ids = np.asarray(side.ids, dtype=np.str_)[is_included]
-        order = np.argsort(ids, kind="stable")
-        return spectra[order], ids[order]
+        sides = []
+        for side in (features.human, features.model):
+            spectra, is_included = _compute_spectra(side.token_nll(self.needs()[0]), standardize=self.standardize)
+            ids = np.asarray(side.ids, dtype=np.str_)[is_included]
+            order = np.argsort(ids, kind="stable")
+            sides.append((spectra[order], ids[order]))
+        return sides[0], sides[1]
 
     def compute(self, features: Features, prepared: tuple[SideSpectra, SideSpectra] | None = None) -> MetricResult:
         (human, human_ids), (model, model_ids) = prepared or self.prepare(features)

@@ -71,7 +71,11 @@ def find_overused_phrases(
 
 
 def _count_phrases(human: Sequence[str], model: Sequence[str], order: int) -> PhraseCounts:
-    rows = [[_list_phrases(text, order) for text in side] for side in (human, model)]
+    rows: list[list[list[str]]] = [[], []]
+    for side, texts in zip(rows, (human, model), strict=True):
+        for text in texts:
+            words = [word.replace("’", "'") for word in _WORD.findall(text.lower())]
+            side.append([" ".join(words[at : at + order]) for at in range(len(words) - order + 1)])
     if not all(any(side) for side in rows):
         raise UndefinedMetric(f"a side has no text of {order} words")
     used = Counter(phrase for text in rows[1] for phrase in text)
@@ -80,11 +84,6 @@ def _count_phrases(human: Sequence[str], model: Sequence[str], order: int) -> Ph
     tables = [_build_table(side, numbers) for side in rows]
     totals = [np.array([len(text) for text in side], dtype=np.float64) for side in rows]
     return PhraseCounts(phrases, tables[0], tables[1], totals[0], totals[1])
-
-
-def _list_phrases(text: str, order: int) -> list[str]:
-    words = [word.replace("’", "'") for word in _WORD.findall(text.lower())]
-    return [" ".join(words[at : at + order]) for at in range(len(words) - order + 1)]
 
 
 def _build_table(texts: Sequence[Sequence[str]], numbers: Mapping[str, int]) -> Any:  # noqa: ANN401 - a CSR matrix

@@ -4,15 +4,10 @@ For two texts F = 2 L / (a + b), with L the length of their longest common subse
 For each prompt the mean over pairs of different samples; then the mean over prompts. From 0 to 1, dimensionless; lower
 is more diverse. Two empty texts are alike: 1. Undefined with one sample per prompt.
 
-The package `diversity` takes the mean over all ordered pairs of a corpus, with words in place of tokens and stems in
-place of words by an option; here the pairs are those of a prompt. F is symmetric, so each pair is counted once.
-
-L is exact: a text is a row of bits in one Python integer, a step of the recurrence is one addition, so a pair costs
-as many operations on integers of a bits as the other text has tokens in common with it (Hyyrö 2004). 5,000 prompts with
-ten samples of 64 tokens, 225,000 pairs, take some two seconds on one core; of 256 tokens some eight.
+L is exact: a text is a row of bits in one Python integer, and a step of the recurrence is one addition (Hyyrö 2004).
 
 Source: Lin 2004, "ROUGE" (ROUGE-L); Padmakumar and He 2024 (homogenization); Shaib et al. 2024, the package
-`diversity`.
+`diversity`, which averages over all pairs of a corpus, of words or of stems.
 """
 
 from __future__ import annotations

@@ -46,25 +46,13 @@ def typicality(*, human: Floats, model: Floats) -> float:
 
 def _compute_distances(human: F64, model: F64) -> tuple[F64, F64]:
     """Return the squared Mahalanobis distances of human and of model rows from the human mean."""
+    from sklearn.covariance import ledoit_wolf
+
     center = human.mean(axis=0)
-    values, axes = np.linalg.eigh(ledoit_wolf(human))
+    values, axes = np.linalg.eigh(ledoit_wolf(human)[0])
     scale = np.where(values > 1e-12 * max(float(values[-1]), 1e-300), values, np.inf)  # no variance: no distance
     first, second = (((side - center) @ axes) ** 2 @ (1 / scale) for side in (human, model))
     return first, second
-
-
-def ledoit_wolf(rows: F64) -> F64:
-    """Return the covariance of rows, shrunk toward a multiple of the identity (Ledoit and Wolf 2004, section 3)."""
-    n, d = rows.shape
-    centered = rows - rows.mean(axis=0)
-    sample = centered.T @ centered / n
-    level = float(np.trace(sample)) / d
-    spread = float((sample**2).sum()) / d - level**2
-    squares = centered**2
-    error = (float((squares.T @ squares).sum()) / n - float((sample**2).sum())) / (d * n)
-    share = min(max(error, 0.0) / spread, 1.0) if spread > 0 else 0.0
-    shrunk: F64 = (1 - share) * sample + share * level * np.eye(d)
-    return shrunk
 
 
 def _compute_tail_probabilities(human: F64, model: F64) -> F64:

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core import (
-    F64,
-    I64,
-    Family,
-    Features,
-    Metric,
-    MetricResult,
-    Need,
-    NextToken,
-    Plan,
-    Resampling,
-    UndefinedMetric,
-)
+from openended.harness.core import F64, I64, Features, Metric, MetricResult, Need, NextToken, Plan, UndefinedMetric
 from openended.metrics._common.subsets import ReplicatesByName
 
 NEXT_TOKEN = Need("next_token", by="decoder")
@@ -29,9 +17,9 @@ NEXT_TOKEN = Need("next_token", by="decoder")
 class TeacherForced(Metric):
     """A metric of the decoder's next-token distribution Q on human text; a subclass defines `by_position`."""
 
-    family: ClassVar[Family] = "teacher_forced"
-    resampling: ClassVar[Resampling] = "bootstrap"
-    sides: ClassVar[Literal["one", "two", "human"]] = "human"
+    family = "teacher_forced"
+    resampling = "bootstrap"
+    sides = "human"
     exponential: ClassVar[bool] = False
     """Whether the value is exp of a mean over positions."""
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import (
     F64,
-    Direction,
-    Family,
     Features,
     Metric,
     Need,
@@ -62,9 +60,9 @@ class Corpus:
 class TextMetric(Metric):
     """Options of every metric of token sequences; a statistic of one system, whose target is the human value."""
 
-    family: ClassVar[Family] = "text"
-    direction: ClassVar[Direction] = "match_human"
-    sides: ClassVar[Literal["one", "two", "human"]] = "one"
+    family = "text"
+    direction = "match_human"
+    sides = "one"
 
     unit: Unit = "tokens"
     """`tokens`: ids under the scorer's tokenizer, as in the papers (GPT-2 ids); `words`: split at white space."""
