@@ -106,9 +106,15 @@ def frechet_infinity(
     if sizes < 2 or draws < 1:
         raise ValueError(f"expected sizes of at least 2 and draws of at least 1, got {sizes} and {draws}")
     human, model = _prepare_sides(human, model, shrinkage, pca_share, least=_FEWEST)
+    return _extrapolate(human, model, _compute_distance(human, model, shrinkage), sizes, draws, shrinkage, seed)
+
+
+def _extrapolate(
+    human: Floats, model: Floats, distance: float, sizes: int, draws: int, shrinkage: Shrinkage, seed: int
+) -> Extrapolated:
+    """Extrapolate the distance of prepared sides."""
     rng = np.random.default_rng(seed)
     shares = np.linspace(_choose_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
-    distance = _compute_distance(human, model, shrinkage)
 
     def subsample(rows: Floats, share: float) -> Floats:
         return rows[np.sort(rng.choice(len(rows), round(share * len(rows)), replace=False))]
@@ -150,10 +156,11 @@ def _compute_distance(human: Floats, model: Floats, shrinkage: Shrinkage) -> flo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrechetSides:
-    """Embeddings of both sides, checked and projected."""
+    """Embeddings of both sides, checked and projected, and their distance."""
 
     human: Floats
     model: Floats
+    distance: float
     extrapolated: Extrapolated | None
     """FD-infinity if requested."""
 
@@ -179,32 +186,24 @@ class Frechet(TwoSample):
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
 
     def prepare(self, features: Features) -> FrechetSides:
-        human, model = self.pair(features)
-        sides = _prepare_sides(human, model, self.shrinkage, self.pca_share)
-        if not self.extrapolate:
-            return FrechetSides(*sides, None)
-        extrapolated = frechet_infinity(
-            human=human,
-            model=model,
-            sizes=self.extrapolate,
-            draws=self.draws,
-            shrinkage=self.shrinkage,
-            pca_share=self.pca_share,
-            seed=self.seed,
-        )
-        return FrechetSides(*sides, extrapolated)
+        least = _FEWEST if self.extrapolate else 2
+        human, model = _prepare_sides(*self.pair(features), self.shrinkage, self.pca_share, least)
+        distance, extrapolated = _compute_distance(human, model, self.shrinkage), None
+        if self.extrapolate:
+            options = self.extrapolate, self.draws, self.shrinkage, self.seed
+            extrapolated = _extrapolate(human, model, distance, *options)
+        return FrechetSides(human, model, distance, extrapolated)
 
     def compute(self, features: Features, prepared: FrechetSides | None = None) -> MetricResult:
         human, model = self.pair(features)
         sides = prepared or self.prepare(features)
-        distance = _compute_distance(sides.human, sides.model, self.shrinkage)
         notes, least, dim = [], min(len(human), len(model)), human.shape[1]
         if least <= dim and self.shrinkage == "none" and self.pca_share is None:
             notes.append(
                 f"n={least} does not exceed d={dim}: the covariances are singular and the distance is biased upwards; "
                 "use more texts, shrinkage=ledoit_wolf or pca_share"
             )
-        values, sd = {"frechet": distance}, dict[str, float]()
+        values, sd = {"frechet": sides.distance}, dict[str, float]()
         if sides.extrapolated is not None:
             values["frechet_infinity"] = sides.extrapolated.frechet_infinity
             if self.draws > 1:

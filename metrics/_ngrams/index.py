@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -70,30 +71,24 @@ class NgramIndex:
         self._levels: list[Level] = []
         self._runs: dict[int, RunLengths] = {}
         self._repeats: dict[int, I64] = {}
-        self._text_of: NDArray[np.int32] | None = None
-        self._frequencies: I64 | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @property
+    @cached_property
     def text_of(self) -> NDArray[np.int32]:
-        """The text of each place of the padded tokens."""
-        if self._text_of is None:
-            text = np.zeros(len(self.tokens), dtype=np.int32)
-            text[1:] = np.repeat(np.arange(len(self), dtype=np.int32), self.lengths + 1)
-            self._text_of = text
-        return self._text_of
+        """The text of each position of the padded tokens."""
+        text = np.zeros(len(self.tokens), dtype=np.int32)
+        text[1:] = np.repeat(np.arange(len(self), dtype=np.int32), self.lengths + 1)
+        return text
 
-    @property
+    @cached_property
     def frequencies(self) -> I64:
         """Occurrences of each token id (after renumbering), in no useful order; zeros are possible."""
-        if self._frequencies is None:
-            counts = np.zeros(self.vocab + 1, dtype=np.int64)
-            for low in range(0, len(self.tokens), CHUNK):
-                counts += np.bincount(self.tokens[low : low + CHUNK], minlength=self.vocab + 1)
-            self._frequencies = counts[1:]
-        return self._frequencies
+        counts = np.zeros(self.vocab + 1, dtype=np.int64)
+        for low in range(0, len(self.tokens), CHUNK):
+            counts += np.bincount(self.tokens[low : low + CHUNK], minlength=self.vocab + 1)
+        return counts[1:]
 
     def sizes(self, order: int) -> I64:
         """Number of n-grams in each text, shape (n,)."""

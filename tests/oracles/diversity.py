@@ -9,7 +9,6 @@ from typing import Any
 
 
 def grouped(rows: Sequence[Any], ids: Sequence[str]) -> list[list[Any]]:
-    """The rows of each prompt that has two or more, in the order in which the prompts are first seen."""
     held: dict[str, list[Any]] = {}
     for row, name in zip(rows, ids, strict=True):
         held.setdefault(name, []).append(row)
@@ -17,30 +16,25 @@ def grouped(rows: Sequence[Any], ids: Sequence[str]) -> list[list[Any]]:
 
 
 def over_prompts(statistic: Callable[[list[Any]], float], rows: Sequence[Any], ids: Sequence[str]) -> float:
-    """Mean of a statistic over prompts."""
     values = [statistic(group) for group in grouped(rows, ids)]
     return sum(values) / len(values)
 
 
 def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    """Cosine of two vectors."""
     return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
 
 
 def similarity(group: list[Any]) -> float:
-    """Mean cosine of the pairs."""
     pairs = [cosine(a, b) for a, b in combinations(group, 2)]
     return sum(pairs) / len(pairs)
 
 
 def similar_share(group: list[Any], threshold: float) -> float:
-    """Share of the pairs above the threshold."""
     pairs = [cosine(a, b) > threshold for a, b in combinations(group, 2)]
     return sum(pairs) / len(pairs)
 
 
 def remote_clique(group: list[Any]) -> float:
-    """Mean over texts of the mean distance to the others."""
     means = [
         sum(1 - cosine(a, b) for j, b in enumerate(group) if j != i) / (len(group) - 1) for i, a in enumerate(group)
     ]
@@ -48,13 +42,11 @@ def remote_clique(group: list[Any]) -> float:
 
 
 def chamfer(group: list[Any]) -> float:
-    """Mean over texts of the least distance to another."""
     least = [min(1 - cosine(a, b) for j, b in enumerate(group) if j != i) for i, a in enumerate(group)]
     return sum(least) / len(least)
 
 
 def classes(group: list[Any], threshold: float) -> int:
-    """Components of the graph of similar texts, by a walk."""
     left, found = set(range(len(group))), 0
     while left:
         found += 1
@@ -68,7 +60,6 @@ def classes(group: list[Any], threshold: float) -> int:
 
 
 def lcs(a: Sequence[Any], b: Sequence[Any]) -> int:
-    """Length of the longest common subsequence, by the table."""
     table = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i, x in enumerate(a):
         for j, y in enumerate(b):
@@ -77,7 +68,6 @@ def lcs(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 
 def rouge_l(group: list[Any]) -> float:
-    """Mean over ordered pairs of F, from precision and recall."""
     scores = []
     for i, a in enumerate(group):
         for j, b in enumerate(group):
@@ -93,7 +83,6 @@ def rouge_l(group: list[Any]) -> float:
 
 
 def ngram_diversity(group: list[Any], orders: Sequence[int]) -> float:
-    """Different n-grams over n-grams of the joined texts, summed over n."""
     joined = [token for text in group for token in text]
     total = 0.0
     for n in orders:
