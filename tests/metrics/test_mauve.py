@@ -1,4 +1,5 @@
 import math
+import typing
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric_spec import Features, Side
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics._embeddings.pca import fit_pca
+from openended.metrics._mauve.explain import find_distinguishing_cells, find_distinguishing_texts
 from openended.metrics._mauve.histograms import (
+    Smoothing,
     curve_area,
     frontier_integral,
     js_divergence,
@@ -16,7 +19,8 @@ from openended.metrics._mauve.histograms import (
     mixture_weights,
     smooth,
 )
-from openended.metrics._mauve.scores import mauve_of_cells
+from openended.metrics._mauve.scores import histogram_values, mauve_of_cells
+from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve, mauve
 from tests.helpers import features
 from tests.oracles import mauve as oracle
@@ -292,3 +296,104 @@ def test_the_scale_of_features_does_not_matter_even_where_squares_leave_float64(
     plain = mauve(human=human, model=model).mauve
     for scale in (2.0**600, 2.0**-600):
         assert mauve(human=human * scale, model=model * scale).mauve == pytest.approx(plain, abs=1e-9)
+
+
+# smoothing of cell counts
+
+RULES = typing.get_args(Smoothing)
+COUNTS = np.array([3, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("rule", "want"),
+    [
+        ("none", [0.75, 0.25, 0, 0]),
+        ("laplace", [4 / 8, 2 / 8, 1 / 8, 1 / 8]),
+        ("kt", [3.5 / 6, 1.5 / 6, 0.5 / 6, 0.5 / 6]),
+        ("braess_sauer", [3.75 / 6.75, 2 / 6.75, 0.5 / 6.75, 0.5 / 6.75]),
+        # φ(0) = 2, φ(1) = 1, φ(2) = 0, φ(3) = 1. t = 0: (φ(1) + 1) 1 / (4 φ(0)) = .25 each; t = 1 > φ(2): 1 / 4;
+        # t = 3 > φ(4): 3 / 4; the sum is 1.5.
+        ("good_turing", [0.75 / 1.5, 0.25 / 1.5, 0.25 / 1.5, 0.25 / 1.5]),
+    ],
+)
+def test_shares_by_hand(rule, want):
+    np.testing.assert_allclose(smooth(COUNTS / 4, 4, rule), want, rtol=1e-14)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_gives_shares_and_leaves_equal_sides_equal(rule):
+    counts = np.array([9, 4, 1, 1, 0, 0, 0])
+    shares = smooth(counts / 15, 15, rule)
+    assert shares.sum() == pytest.approx(1)
+    assert (rule == "none") == (shares == 0).any()
+    # More texts: more like the sample.
+    near = np.abs(smooth(counts / 15, 15 * 10**6, rule) - counts / 15).max()
+    assert near < 1e-5
+    cells = np.repeat(np.arange(7), counts)
+    same = mauve_of_cells(human=cells, model=cells, num_buckets=7, smoothing=rule)
+    assert (same.mauve, same.frontier_integral, same.js, same.mid_point) == pytest.approx((1, 0, 0, 1), abs=1e-12)
+
+
+def test_the_starred_values_are_those_of_kt():
+    human, model = np.repeat([0, 1, 2], [8, 3, 1]), np.repeat([0, 2, 3], [4, 4, 4])
+    plain = mauve_of_cells(human=human, model=model, num_buckets=4)
+    kt = mauve_of_cells(human=human, model=model, num_buckets=4, smoothing="kt")
+    assert (kt.mauve, kt.frontier_integral) == (plain.mauve_star, plain.frontier_integral_star)
+    assert (kt.mauve_star, plain.mauve_star > plain.mauve) == (plain.mauve_star, True)
+    np.testing.assert_array_equal(kt.human_hist, plain.human_hist)
+    # With cells smoothed, nothing is impossible: the divergences between the sides are those of the rule.
+    values = histogram_values(kt, 12, 12, [0.5], "kt")
+    assert values["kl_human_model"] == histogram_values(plain, 12, 12, [0.5])["kl_human_model"]
+    assert values["js"] == kt.js < plain.js
+
+
+def test_codes_that_hold_no_text_are_left_out_where_asked():
+    human, model = np.array([0, 0, 5]), np.array([5, 9, 9])
+    every = mauve_of_cells(human=human, model=model, num_buckets=1000)
+    seen = mauve_of_cells(human=human, model=model, num_buckets=1000, seen_only=True)
+    assert seen.num_buckets == 3
+    assert seen.mauve == pytest.approx(every.mauve, abs=1e-12)
+    assert seen.mauve_star < every.mauve_star  # 1,000 half counts make any two sides alike
+
+
+# which rows a score is explained by
+
+
+def test_cells_by_gap_and_texts_by_distance():
+    """Cell 2 has 3/4 of the model and none of the human side, cell 0 half against nothing; cell 1 is even."""
+    human = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.0, 1.0]])
+    model = np.array([[0.0, 1.0], [-1.0, 0.1], [-1.0, 0.0], [-1.0, -0.1]])
+    got = find_distinguishing_cells(
+        human=human, model=model, human_cells=np.array([0, 0, 1, 1]), model_cells=np.array([1, 2, 2, 2]), num_buckets=4
+    )
+    np.testing.assert_array_equal(got["cell"], [2, 0, 1])
+    np.testing.assert_array_equal(got["cell_shares"], [[0, 0.75], [0.5, 0], [0.5, 0.25]])
+    np.testing.assert_array_equal(got["cell_human_rows"], [[-1, -1, -1], [0, 1, -1], [2, 3, -1]])
+    # The center of cell 2 is (-1, 0) but for its length: row 2 is nearest.
+    np.testing.assert_array_equal(got["cell_model_rows"], [[2, 1, 3], [-1, -1, -1], [0, -1, -1]])
+
+
+def test_ratios_name_the_texts_that_the_other_side_would_not_write():
+    got = find_distinguishing_texts(np.array([0.1, np.inf, -3.0]), np.array([2.0, -1.0, -np.inf]))
+    np.testing.assert_array_equal(got["ratio_human_rows"], [1, 0, 2])
+    np.testing.assert_array_equal(got["ratio_human"], [700, 0.1, -3])
+    np.testing.assert_array_equal(got["ratio_model_rows"], [2, 1, 0])
+
+
+def test_results_carry_them():
+    """A model that knows 4 of 12 groups: the cells that tell most are those that it fills too much or not at all."""
+    human, model = clusters(240, 12), clusters(240, 4, seed=1)
+    spec = Mauve(clustering_seeds=1, num_buckets=12)
+    arrays = spec.compute(features(spec, human=human, model=model, n_human=240, n_model=240)).arrays
+    shares, rows = arrays["cell_shares"], arrays["cell_model_rows"]
+    gaps = np.abs(shares[:, 0] - shares[:, 1])
+    assert list(gaps) == sorted(gaps, reverse=True)
+    assert ((rows >= 0).any(axis=1) == (shares[:, 1] > 0)).all()
+    assert shares[0, 1] > shares[0, 0]
+    spec = Mauve(estimator="classifier")
+    arrays = spec.compute(features(spec, human=human, model=model, n_human=240, n_model=240)).arrays
+    assert arrays["ratio_human"][0] > 0 > arrays["ratio_model"][0]
+    spec = KnnPrecisionRecall()
+    result = spec.compute(features(spec, human=human, model=model, n_human=240, n_model=240))
+    assert len(result.arrays["missed_human_rows"]) == round(240 * (1 - result.values["recall"]))
+    assert len(result.arrays["missed_model_rows"]) == round(240 * (1 - result.values["precision"]))

@@ -1,4 +1,4 @@
-"""The quantizers beside k-means: codes of blobs, the lattice's points, gradients against differences, threads."""
+"""Quantizers: k-means against plain Lloyd, codes of blobs, the lattice's points, gradients against differences, threads."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.rng import make_random_stream
 from openended.metrics._mauve import lattice
 from openended.metrics._mauve.drmm import fit_mixture
-from openended.metrics._mauve.kmeans import residual_cells, residual_kmeans
+from openended.metrics._mauve.kmeans import kmeans, nearest, residual_cells, residual_kmeans
 from openended.metrics._mauve.lattice import (
     SpreadingNet,
     lattice_cells,
@@ -48,6 +48,53 @@ def pure(cells, names):
     """Cells and names are the same partition."""
     pairs = set(zip(cells.tolist(), names.tolist(), strict=True))
     return len(pairs) == len(set(cells.tolist())) == len(set(names.tolist()))
+
+
+# k-means: it ends in a fixed point, and the best of its starts
+
+
+def lloyd_step(points, centroids):
+    """One step of Lloyd's algorithm: labels and means."""
+    points = points.astype(np.float64)
+    squares = ((points[:, None] - centroids[None].astype(np.float64)) ** 2).sum(axis=2)
+    labels = squares.argmin(axis=1)
+    means = np.stack([points[labels == i].mean(axis=0) for i in range(len(centroids))])
+    return labels, means, squares.min(axis=1).sum()
+
+
+@pytest.mark.parametrize("start", [False, True])
+def test_it_ends_in_a_fixed_point(start):
+    points = np.random.default_rng(0).normal(size=(400, 6)).astype(np.float32)
+    found = kmeans(points, 12, restarts=1 if start else 3, seed=27, start=points[:12] if start else None)
+    labels, means, objective = lloyd_step(points, found)
+    np.testing.assert_array_equal(nearest(points, found)[0], labels)
+    np.testing.assert_allclose(found, means, atol=1e-5)
+    # No start of its own does better than the best of several.
+    if not start:
+        alone = [lloyd_step(points, kmeans(points, 12, restarts=1, seed=27))[2]]
+        assert objective <= min(alone) + 1e-3
+    assert float(nearest(points, found)[1].sum()) == pytest.approx(objective, rel=1e-4)
+
+
+def test_same_seed_same_cells():
+    points = np.random.default_rng(1).normal(size=(3000, 5)).astype(np.float32)
+    for k in (5, 30):  # 5: faiss thins the rows out
+        once, again, other = (kmeans(points, k, restarts=2, seed=seed) for seed in (3, 3, 4))
+        np.testing.assert_array_equal(once, again)
+        assert not np.array_equal(once, other)
+
+
+def test_copies_and_as_many_cells_as_rows():
+    points = np.repeat(np.eye(3, dtype=np.float32), 2, axis=0)
+    assert float(nearest(points, kmeans(points, 6, max_iter=5))[1].sum()) == pytest.approx(0, abs=1e-5)
+    assert len(set(nearest(points, kmeans(points, 3, seed=1))[0])) <= 3
+
+
+def test_wrong_counts_are_refused():
+    points = np.eye(4, dtype=np.float32)
+    for options in ({"restarts": 0}, {"max_iter": 0}):
+        with pytest.raises(ValueError, match="max_iter"):
+            kmeans(points, 2, **options)
 
 
 # residual k-means and the mixture

@@ -228,6 +228,76 @@ def test_options_that_the_file_cannot_serve(write):
         read_comparisons(write("item,system_a,system_b\n1,x,y\n"))
 
 
+# comparisons as others lay them out
+
+# x beats y twice, y beats x once, one tie: [[0, 2.5], [1.5, 0]].
+LAYOUTS = [
+    "item,system_a,system_b,outcome\n1,x,y,a\n2,y,x,b\n3,x,y,b\n4,x,y,tie\n",
+    "question_id,model_a,model_b,winner\n1,x,y,model_a\n2,y,x,model_b\n3,x,y,model_b\n4,x,y,tie (bothbad)\n",
+    "model_a,model_b,winner\nx,y,x\ny,x,x\nx,y,y\nx,y,draw\n",
+    "model_a;model_b;winner\nx;y;1\ny;x;2\nx;y;2\nx;y;tie\n",
+    "\ufeffid\tmodel_a\tmodel_b\twinner_model_a\twinner_model_b\twinner_tie\n1\tx\ty\t1\t0\t0\n2\ty\tx\t0\t1\t0\n3\tx\ty\t0\t1\t0\n4\tx\ty\t0\t0\t1\n",
+    "system_a,system_b,wins_a,wins_b,ties\nx,y,2,1,1\n",
+    "model_a,model_b,a_wins,b_wins,draws\nx,y,1,1,0\ny,x,0,1,1\n",
+]
+
+
+def count(path, **options):
+    return count_wins(read_comparisons(path, **options)).matrix.tolist()
+
+
+@pytest.mark.parametrize("text", LAYOUTS)
+def test_one_set_of_votes_in_seven_layouts(write, text):
+    assert count(write(text)) == [[0.0, 2.5], [1.5, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "wins"),
+    [
+        ("winner,loser,count\nx,y,3\ny,x,2\n", [[0, 3], [2, 0]]),
+        ("winner,loser\nx,y\nx,y\ny,x\n", [[0, 2], [1, 0]]),
+        # Systems called a and b are names to a winner and sides to an outcome.
+        ("item,system_a,system_b,winner\n1,b,a,b\n2,b,a,a\n3,b,a,b\n", [[0, 1], [2, 0]]),
+        ("item,system_a,system_b,outcome\n1,b,a,b\n2,b,a,a\n3,b,a,b\n", [[0, 2], [1, 0]]),
+    ],
+)
+def test_victories_and_names(write, text, wins):
+    assert count(write(text)) == wins
+
+
+def test_random_ties_of_counts_are_drawn_one_by_one(write):
+    comparisons = read_comparisons(write("system_a,system_b,wins_a,wins_b,ties\nx,y,0,0,400\n"))
+    wins = count_wins(comparisons, ties="random").matrix
+    assert wins.sum() == 400
+    assert 140 < wins[0, 1] < 260  # 200 expected, 6 standard deviations of 10
+    assert np.array_equal(wins, count_wins(comparisons, ties="random").matrix)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model_a,model_b,winner\nx,y,z\n", r"v\.csv:2: winner: expected a, b or tie, 1 or 2, 'x' or 'y', got 'z'"),
+        ("model_a,model_b,winner\nx,y,\n", r"v\.csv:2: no outcome; .*empty=skip"),
+        ("model_a,model_b,winner_model_a,winner_model_b\nx,y,1,1\n", "winner_model_a and winner_model_b are both set"),
+        ("system_a,system_b,wins_a,wins_b\nx,y,-1,2\n", "expected a count of at least 0, got -1"),
+        ("winner,loser\nx,x\n", "'x' is compared with itself"),
+    ],
+)
+def test_bad_layouts(write, text, message):
+    with pytest.raises(DataError, match=message):
+        read_comparisons(write(text, "v.csv"))
+
+
+def test_empty_outcomes_and_ratings_are_left_out_on_request_and_counted(write):
+    comparisons = read_comparisons(write("model_a,model_b,winner\nx,y,\nx,y,x\ny,x,y\n"), empty="skip")
+    assert (comparisons.empty, count_wins(comparisons).empty, count_wins(comparisons).compared) == (1, 1, 2)
+    path = write("example_id,system,rating_1,rating_2\n1,human,3,\n2,human,,\n1,m,,2\n", "v.csv")
+    with pytest.raises(DataError, match=r"v\.csv:3: example 2 \(human\) has no rating; .*empty=skip"):
+        read_judgments(path)
+    judged = read_judgments(path, empty="skip")
+    assert (judged.empty, len(judged)) == (1, 2)
+
+
 def test_the_shipped_examples_come_from_their_script(tmp_path):
     subprocess.run([sys.executable, ROOT / "scripts/make_example_judgments.py", tmp_path], check=True, timeout=240)
     for name in ("example_ratings.csv", "example_pairs.csv"):
