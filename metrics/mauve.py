@@ -220,7 +220,7 @@ class Mauve(Quantized):
     def prepare(self, features: Features) -> tuple[ClusteringRun, ...] | Ratios:
         """Cluster with each seed, or estimate density ratios."""
         if self.estimator == "cells":
-            return self.run_clusterings(features)
+            return super().prepare(features)
         human, model = self.pair(features)
         ids = (self.sort_ids(features.human), self.sort_ids(features.model))
         settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
@@ -257,7 +257,7 @@ class Mauve(Quantized):
         """Count the cells of halves, or average the ratios of their texts."""
         runs = prepared or self.prepare(features)
         if not isinstance(runs, Ratios):
-            return self.resample_halves(features, result, plan, runs)
+            return super().replicates(features, result, plan, runs)
         pairs = list(zip(*self.halves(features, plan), strict=True))
         halves = [*pairs, *((~human, ~model) for human, model in pairs)]
         scores = [self._score_ratios(runs.human[human], runs.model[model])[1] for human, model in halves]

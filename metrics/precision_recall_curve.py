@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core import F64, Features, MetricResult, Plan, Replicates, Scope, metric, ranged
+from openended.harness.core import F64, Features, MetricResult, Scope, metric, ranged
 from openended.metrics._common.values import Values
 from openended.metrics._mauve.histograms import best_f, histogram, precision_recall, row_best_fs
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName
@@ -97,18 +97,10 @@ class PrecisionRecallCurve(Quantized):
     clustering_seeds: int = ranged(5, "[1, inf)", "at least 1")  # as MAUVE
     scope: Scope = "prompt_and_continuation"  # as MAUVE
 
-    def prepare(self, features: Features) -> tuple[ClusteringRun, ...]:
-        return self.run_clusterings(features)
-
     def compute(self, features: Features, prepared: tuple[ClusteringRun, ...] | None = None) -> MetricResult:
         """Average over the clustering seeds; the curve is that of the first."""
         runs = prepared or self.prepare(features)
         return self.average(features, "f8", runs, arrays=runs[0].arrays)
-
-    def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[ClusteringRun, ...] | None = None
-    ) -> Mapping[str, Replicates]:
-        return self.resample_halves(features, result, plan, prepared or self.prepare(features))
 
     def score(self, cells: CellCounts) -> ClusteringRun:
         p, q = histogram(cells.human, cells.count), histogram(cells.model, cells.count)

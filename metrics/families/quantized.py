@@ -101,7 +101,7 @@ class Quantized(TwoSample):
         """Return the cells whose histograms `score_halves` reads."""
         return cells
 
-    def run_clusterings(self, features: Features) -> tuple[ClusteringRun, ...]:
+    def prepare(self, features: Features) -> Any:  # noqa: ANN401 - a subclass may return something else
         """Cluster both sides with each seed and score the cells."""
         human, model = self.pair(features)
         cluster, count = self._fit_clusters(features, human, model)
@@ -126,10 +126,15 @@ class Quantized(TwoSample):
         sd = {name: float(v.std(ddof=1)) for name, v in values.items()} if len(runs) > 1 else None
         return self.result(features, primary, means, sd=sd, notes=notes, arrays=arrays)
 
-    def resample_halves(
-        self, features: Features, result: MetricResult, plan: Plan, runs: Sequence[ClusteringRun]
+    def replicates(
+        self,
+        features: Features,
+        result: MetricResult,
+        plan: Plan,
+        prepared: Any = None,  # noqa: ANN401
     ) -> Mapping[str, Replicates]:
         """Score halves of the texts with the clusterings of all texts; each clustering's own values are the repeats."""
+        runs: Sequence[ClusteringRun] = prepared or self.prepare(features)
         human_halves, model_halves = self.halves(features, plan)
         sums: dict[str, F64] = {}
         for run in runs:
