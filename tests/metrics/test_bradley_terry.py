@@ -10,6 +10,7 @@ from openended.harness.core.errors import DataError, SpecError, UndefinedMetric
 from openended.harness.core.metric_spec import Features, Side
 from openended.metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry
 from openended.metrics.judgments import count_wins, read_comparisons
+from tests.helpers import write_jsonl
 from tests.oracles import bradley_terry as oracle
 
 ROOT = Path(__file__).parents[2]
@@ -151,17 +152,16 @@ def simulate_study(rng, items=60, raters=5):
     ]
 
 
-def write_rows(path, rows):
-    path.write_text("\n".join(json.dumps(row) for row in rows))
-    return path
+def score(tmp_path, rows):
+    metric, features = BradleyTerry(system="a").from_file(write_jsonl(tmp_path / "study.jsonl", rows))
+    return metric.compute(features)
 
 
 def test_standard_errors_cover_where_several_raters_judge_one_item(tmp_path):
     """Of 120 studies, the true score 0 is within 1.96 errors in about 95 percent (sd 2 points)."""
     rng, covered = np.random.default_rng(0), 0
     for _ in range(120):
-        metric, features = BradleyTerry(system="a").from_file(write_rows(tmp_path / "s.jsonl", simulate_study(rng)))
-        result = metric.compute(features)
+        result = score(tmp_path, simulate_study(rng))
         covered += abs(result.values["bradley_terry"]) < 1.96 * result.sd["bradley_terry"]
     assert 0.88 < covered / 120 < 0.995
     assert "clustered by item, 60 items" in " ".join(result.notes)
@@ -170,11 +170,8 @@ def test_standard_errors_cover_where_several_raters_judge_one_item(tmp_path):
 def test_copies_of_a_judgment_do_not_shrink_the_error(tmp_path):
     rows = simulate_study(np.random.default_rng(1), raters=1)
     copies = [{**row, "rater": f"copy{c}"} for row in rows for c in range(4)]
-    errors = []
-    for name, study in (("one", rows), ("four", copies)):
-        metric, features = BradleyTerry(system="a").from_file(write_rows(tmp_path / f"{name}.jsonl", study))
-        errors.append(metric.compute(features).sd["bradley_terry"])
-    assert errors[1] == pytest.approx(errors[0], rel=0.03)
+    one, four = (score(tmp_path, study).sd["bradley_terry"] for study in (rows, copies))
+    assert four == pytest.approx(one, rel=0.03)
 
 
 # edges
@@ -183,16 +180,15 @@ def test_copies_of_a_judgment_do_not_shrink_the_error(tmp_path):
 def test_disconnected_comparisons_are_refused_by_name():
     apart = np.zeros((4, 4))
     apart[0, 2] = apart[2, 0] = apart[1, 3] = apart[3, 1] = 3
-    with pytest.raises(UndefinedMetric, match=r"groups of players: a, c \| b, d"):
-        bradley_terry(apart, players="abcd")
-    wins = random_wins(3, 0)
-    wins[:, 1] = 0
-    with pytest.raises(UndefinedMetric, match=r"no finite scores: .*b never lost to another player"):
-        bradley_terry(wins, players="abc")
-    wins = random_wins(3, 0)
-    wins[1, :] = 0
-    with pytest.raises(UndefinedMetric, match="b never beat another player"):
-        bradley_terry(wins, players="abc")
+    unbeaten, winless = random_wins(3, 0), random_wins(3, 0)
+    unbeaten[:, 1], winless[1, :] = 0, 0
+    for wins, message in [
+        (apart, r"groups of players: a, c \| b, d"),
+        (unbeaten, r"no finite scores: .*b never lost to another player"),
+        (winless, "b never beat another player"),
+    ]:
+        with pytest.raises(UndefinedMetric, match=message):
+            bradley_terry(wins, players="abcd"[: len(wins)])
 
 
 @pytest.mark.parametrize(

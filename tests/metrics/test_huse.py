@@ -30,16 +30,18 @@ EXAMPLE = ROOT / "tasks/data/example_ratings.csv"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the released HUSE ratings are not beside the repository")
 
 
+def make_columns(judgments, log_probs, lengths=1):
+    """Columns of texts whose first half is human."""
+    sizes = np.broadcast_to(lengths, len(judgments))
+    is_model = np.arange(len(judgments)) >= len(judgments) // 2
+    return {"judgments": judgments, "log_probs": log_probs, "lengths": sizes, "is_model": is_model}
+
+
 def columns(n, seed=0, *, levels=None):
     """Random texts without any signal."""
     rng = np.random.default_rng(seed)
     ratings = rng.normal(size=2 * n) if levels is None else rng.integers(0, levels, 2 * n).astype(float)
-    return {
-        "judgments": ratings,
-        "log_probs": -10 * rng.random(2 * n) - 1,
-        "lengths": rng.integers(1, 5, 2 * n),
-        "is_model": np.arange(2 * n) >= n,
-    }
+    return make_columns(ratings, -10 * rng.random(2 * n) - 1, rng.integers(1, 5, 2 * n))
 
 
 def write(path, rows):
@@ -62,13 +64,7 @@ def test_hand_value():
     h1-h2 .49, h2-h1, h3-m1 at 1.95 against h1 at 2.0: wrong; m1-m2 .49, m2-m1, m3-h2 at 1.46: wrong. 2 of 6: HUSE = 2/3.
     HUSE-D = 1 + 2/3 - 4/3 = 1/3.
     """
-    got = huse(
-        judgments=[0, 0, 1, 1, 1, 0],
-        log_probs=[-2, -4, -2, -10, -12, -10],
-        lengths=[2] * 6,
-        is_model=[0, 0, 0, 1, 1, 1],
-        k=1,
-    )
+    got = huse(**make_columns([0, 0, 1, 1, 1, 0], [-2, -4, -2, -10, -12, -10], 2), k=1)
     assert got.errors.tolist() == [0, 0, 1, 0, 0, 1]
     assert got.errors_q.tolist() == [0, 0, 1, 1, 1, 1]
     assert (got.huse, got.huse_q, got.huse_d) == pytest.approx((2 / 3, 4 / 3, 1 / 3), abs=1e-15)
@@ -172,12 +168,8 @@ def test_a_model_that_copies_its_references_has_quality_without_diversity():
     """Every text is a copy of one of few typical references, to which the model gives a high probability."""
     rng = np.random.default_rng(4)
     n = 1000
-    got = huse(
-        judgments=rng.normal(4, 0.5, 2 * n),
-        log_probs=np.concatenate([rng.normal(-60, 10, n), rng.normal(-2, 0.5, n)]),
-        lengths=np.full(2 * n, 10),
-        is_model=np.arange(2 * n) >= n,
-    )
+    log_probs = np.concatenate([rng.normal(-60, 10, n), rng.normal(-2, 0.5, n)])
+    got = huse(**make_columns(rng.normal(4, 0.5, 2 * n), log_probs, 10))
     assert got.huse_q == pytest.approx(1.0, abs=0.1)
     assert got.huse == pytest.approx(0.0, abs=0.02)
     assert got.huse_d < 0.2
@@ -187,12 +179,7 @@ def known_densities(shift, n=3000, seed=5):
     """Typicality and log-probability are independent unit normals; the model's are moved by `shift`."""
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(2 * n, 2)) + np.where(np.arange(2 * n) >= n, 1, 0)[:, None] * np.asarray(shift)
-    return {
-        "judgments": points[:, 0],
-        "log_probs": points[:, 1] * 7 - 40,
-        "lengths": np.full(2 * n, 7),
-        "is_model": np.arange(2 * n) >= n,
-    }
+    return make_columns(points[:, 0], points[:, 1] * 7 - 40, 7)
 
 
 @pytest.mark.parametrize("shift", [(0.0, 0.0), (2.5, 0.0), (1.5, 2.0), (2.5, 2.0)])
@@ -216,7 +203,7 @@ def test_overlapping_squares():
     side = np.arange(2 * n) >= n
     points = rng.random((2 * n, 2)) + 0.4 * side[:, None] * np.array([1, 0])
     for judgments, logp, q in ((points[:, 0], points[:, 1], 0.6), (points[:, 1], points[:, 0], 1.0)):
-        got = huse(judgments=judgments, log_probs=logp - 3, lengths=np.ones(2 * n), is_model=side)
+        got = huse(**make_columns(judgments, logp - 3))
         assert got.huse == pytest.approx(0.6, abs=0.03)
         assert got.huse_q == pytest.approx(q, abs=0.03)
 
@@ -259,13 +246,7 @@ def test_a_floor_stands_in_for_probability_zero():
     ],
 )
 def test_wrong_arguments(change, message):
-    good = {
-        "judgments": [1, 2, 3, 4],
-        "log_probs": [-1, -2, -3, -4],
-        "lengths": [1] * 4,
-        "is_model": [0, 1, 0, 1],
-        "k": 1,
-    }
+    good = {**make_columns([1, 2, 3, 4], [-1, -2, -3, -4]), "is_model": [0, 1, 0, 1], "k": 1}
     with pytest.raises(ValueError, match=message):
         huse(**(good | change))
 
@@ -373,17 +354,15 @@ def test_a_file_by_itself_is_scored_from_its_columns(tmp_path):
 # stability
 
 
-def example_rated():
-    metric, features = Huse(draws=0).from_file(EXAMPLE)
-    return PairRatings.from_arrays(metric.compute(features).arrays)
+def make_pairs(data):
+    ids = tuple(map(str, range(len(data["judgments"]) // 2)))
+    return PairRatings(ids, data["judgments"][:, None], data["log_probs"], data["lengths"].astype(float))
 
 
 def test_copies_of_a_text_do_not_vote_for_it():
     """Texts at random: a bootstrap that let a text's copies vote would call 2 × 0.3 of the errors back, far below 1."""
     given_ = columns(300, 10)
-    rated = PairRatings(
-        tuple(map(str, range(300))), given_["judgments"][:, None], given_["log_probs"], given_["lengths"].astype(float)
-    )
+    rated = make_pairs(given_)
     draws = bootstrap_huse(rated, Rule(k=4), draws=20)
     assert np.mean(draws.huse) == pytest.approx(huse(**given_, k=4).huse, abs=0.1)
     low, high = draws.interval()
@@ -393,7 +372,8 @@ def test_copies_of_a_text_do_not_vote_for_it():
 
 
 def test_curves_end_at_the_value_and_narrow():
-    rated = example_rated()
+    metric, features = Huse(draws=0).from_file(EXAMPLE)
+    rated = PairRatings.from_arrays(metric.compute(features).arrays)
     value = huse(**rated.columns())
     raters = rater_curve(rated, Rule(k=16), counts=[1, 5], draws=8)
     assert (raters.huse[-1], raters.huse_q[-1]) == pytest.approx((value.huse, value.huse_q))
@@ -403,11 +383,7 @@ def test_curves_end_at_the_value_and_narrow():
     assert examples.high[-1] == examples.low[-1] == pytest.approx(value.huse)
     assert examples.low[1] < examples.high[1]
     assert math.isnan(percentiles(np.array([np.nan, np.nan, 1.0]), 0.9)[0])
-    assert (count_affordable_draws(200, 100), count_affordable_draws(200, 10_000), count_affordable_draws(0, 10)) == (
-        200,
-        30,
-        0,
-    )
+    assert [count_affordable_draws(*case) for case in ((200, 100), (200, 10_000), (0, 10))] == [200, 30, 0]
 
 
 def test_agreement_between_raters():
@@ -427,7 +403,7 @@ def test_without_a_floor_probability_zero_is_undefined_everywhere():
     """The metric, its bootstrap and its figure share one statistic: none of them makes up a floor."""
     data = columns(30)
     data["log_probs"][3] = -np.inf
-    rated = PairRatings(tuple(map(str, range(30))), data["judgments"][:, None], data["log_probs"], data["lengths"])
+    rated = make_pairs(data)
     rule = Rule(log_prob_floor=None)
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
         huse(**data, log_prob_floor=None)

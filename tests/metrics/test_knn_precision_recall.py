@@ -103,17 +103,20 @@ def test_open_balls_make_constant_features_miss():
     assert knn_precision_recall(human=rows, model=rows, explained_variance=None, closed=False).precision == 0
 
 
-def test_edges():
-    with pytest.raises(UndefinedMetric, match="5 texts"):
-        knn_precision_recall(human=normal(4), model=normal(9))
-    with pytest.raises(UndefinedMetric):
-        knn_precision_recall(human=np.zeros((0, 2)), model=normal(9, 2))
-    with pytest.raises(ValueError, match="finite"):
-        knn_precision_recall(human=np.full((9, 2), np.inf), model=normal(9, 2))
-    with pytest.raises(ValueError, match="k:"):
-        knn_precision_recall(human=normal(9), model=normal(9), k=0)
-    with pytest.raises(ValueError, match="explained_variance"):
-        knn_precision_recall(human=normal(9), model=normal(9), explained_variance=0.0)
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"human": normal(4)}, UndefinedMetric, "5 texts"),
+        ({"human": np.zeros((0, 8))}, UndefinedMetric, "5 texts"),
+        ({"human": np.full((9, 8), np.inf)}, ValueError, "finite"),
+        ({"k": 0}, ValueError, "k:"),
+        ({"explained_variance": 0.0}, ValueError, "explained_variance"),
+        ({"rows": "l3"}, ValueError, "rows"),
+    ],
+)
+def test_edges(change, error, message):
+    with pytest.raises(error, match=message):
+        knn_precision_recall(**({"human": normal(9), "model": normal(9)} | change))
     with pytest.raises(SpecError, match="k"):
         KnnPrecisionRecall(k=0)
 
