@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,8 +101,7 @@ class SystemSimilarity(Metric):
             raise UndefinedMetric("needs other systems on the same prompts: a grid (openended -m …)")
         need = self.needs()[0]
         mine, human, *others = (
-            side.compute_once(("prompt means", need), partial(_compute_means, side.embeddings(need), side.ids))
-            for side in (features.model, features.human, *features.others)
+            side.derive(_average_by_prompt, need) for side in (features.model, features.human, *features.others)
         )
         same = [np.array_equal(mine.names, o.names) and np.array_equal(mine.vectors, o.vectors) for o in others]
         compared = [_compute_by_prompt(mine, other) for other in others]
@@ -124,3 +122,7 @@ class SystemSimilarity(Metric):
         # A value by row makes sense where its mean is the value: all prompts have equally many texts.
         rows = {"system_similarity": by_prompt[row]} if len(set(sizes.tolist())) == 1 else None
         return self.result(features, "system_similarity", values, arrays=arrays, per_example=rows)
+
+
+def _average_by_prompt(side: Side, need: Need) -> _Means:
+    return _compute_means(side.embeddings(need), side.ids)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from openended.harness.core.signature import build_signature
 from openended.harness.core.spec import Spec
 from openended.harness.core.types import F64, I64, MetricResult, NextToken, Ragged
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 Direction = Literal["higher", "lower", "match_human"]
@@ -57,8 +58,8 @@ class Side:
     system: str
     ids: Sequence[str]
     data: Mapping[Need, Any]
-    memo: dict[tuple[Hashable, ...], Any] = field(default_factory=dict)
-    """The cache of `compute_once`; not part of the features."""
+    _derived: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False)
+    """The values of `derive`; another side, also one made by `replace`, has its own."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -93,20 +94,21 @@ class Side:
     def next_token(self, need: Need) -> NextToken:
         return self._get(need, NextToken)
 
-    def compute_once(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
-        """Return the value of a pure function of this side's features, computed at most once.
+    def derive(self, function: Callable[Concatenate[Side, P], T], *options: P.args, **named: P.kwargs) -> T:
+        """Return `function(self, *options)` of a pure function, computed once: a feature derived from the others.
 
-        All metrics and runs of a session share this cache (an n-gram index, a clustering of the human texts).
-        Use `Metric.prepare` for values that only `compute` and `replicates` of one metric share.
-
-        Args:
-            key: Name of the function and everything it depends on (the need, the options).
-            make: The function.
+        All metrics and runs of a session share it (an n-gram index, a clustering of the human texts). Use
+        `Metric.prepare` for values that only `compute` and `replicates` of one metric share.
         """
-        if key not in self.memo:
-            self.memo[key] = make()
-        value: T = self.memo[key]
+        key = (function, options, tuple(sorted(named.items())))
+        if key not in self._derived:
+            self._derived[key] = function(self, *options, **named)
+        value: T = self._derived[key]
         return value
+
+    def drop_derived(self) -> None:
+        """Free the memory of all derived features; they are computed again when they are needed."""
+        self._derived.clear()
 
     def _get(self, need: Need, kind: type[T]) -> T:
         if need not in self.data:

@@ -120,7 +120,7 @@ class MetricRunner:
             result = add_intervals(metric, features, result, self.plan, shared)
             for side in (features.human, features.model):
                 if len(side) >= MANY:
-                    side.memo.clear()
+                    side.drop_derived()
             id_notes = (f"computed on {ids}",) if ids else ()
             return save_result(folder, replace(result, notes=(*result.notes, *notes, *id_notes)))
 

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, HUMAN, I64, Features, Floats, MetricResult, Plan, Replicates, UndefinedMetric
+from openended.harness.core import (
+    F64,
+    HUMAN,
+    I64,
+    Features,
+    Floats,
+    MetricResult,
+    Plan,
+    Replicates,
+    Side,
+    UndefinedMetric,
+)
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics._mauve.histograms import count_half_histograms
 from openended.metrics._mauve.kmeans import describe_library
@@ -149,11 +161,11 @@ class Quantized(TwoSample):
     def _fit_clusters(self, features: Features, human: Floats, model: Floats) -> tuple[Callable[[int], Assign], int]:
         """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells.
 
-        What is fitted on the grid or on the human side does not depend on the system under test: the human side, which
-        a whole grid shares, caches it (`Side.compute_once`).
+        What is fitted on the grid or on the human side does not depend on the system under test, so it is derived
+        from the human side, which a whole grid shares.
         """
         if self.cluster_fit == "pair":
-            return self._fit([model, human])
+            return self.fit([model, human])
         systems = []
         if self.cluster_fit == "joint":
             # Sorted, so that nothing depends on how the systems are listed.
@@ -162,20 +174,9 @@ class Quantized(TwoSample):
                 raise UndefinedMetric(
                     "cluster_fit=joint needs all systems of a grid (openended -m …); this run has one"
                 )
-        fit = [*(self.sort_rows(side) for side in systems), human]
-        for rows in fit:
-            check_side(rows, "a system of the grid")
-        key, no_cells = ("mauve.fit", self, *systems), dict[int, Assign]()
-        (fitted, count), by_seed = features.human.compute_once(key, lambda: (self._fit(fit), no_cells))
+        return features.human.derive(_fit_grid, self, *systems)
 
-        def cluster(seed: int) -> Assign:
-            if seed not in by_seed:
-                by_seed[seed] = fitted(seed)
-            return by_seed[seed]
-
-        return cluster, count
-
-    def _fit(self, sides: Sequence[Floats]) -> tuple[Callable[[int], Assign], int]:
+    def fit(self, sides: Sequence[Floats]) -> tuple[Callable[[int], Assign], int]:
         return fit_quantizer(
             sides,
             quantizer=self.quantizer,
@@ -184,6 +185,15 @@ class Quantized(TwoSample):
             restarts=self.restarts,
             max_iter=self.max_iter,
         )
+
+
+def _fit_grid(human: Side, metric: Quantized, *systems: Side) -> tuple[Callable[[int], Assign], int]:
+    """Fit on the systems and the human side; return the clusterer, which clusters once per seed, and the cells."""
+    rows = [*(metric.sort_rows(side) for side in systems), check_side(metric.sort_rows(human), "human")]
+    for row in rows:
+        check_side(row, "a system of the grid")
+    cluster, count = metric.fit(rows)
+    return cache(cluster), count
 
 
 def _collect_values(runs: Sequence[ClusteringRun]) -> dict[str, F64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -79,15 +79,12 @@ class TextMetric(Metric):
 
     def variant_index(self, features: Features, variant: str) -> NgramIndex:
         """Return the index of the `joined` texts or of the texts `without_last` token; shared like `corpus`."""
-        corpus = self.corpus(features)
-        key: tuple[Hashable, ...] = ("ngrams", variant, self.needs()[0], self.fixed_tokens)
-        return features.model.compute_once(key, lambda: NgramIndex(_reshape_rows(corpus.rows, variant)))
+        return features.model.derive(_build_variant_index, self.needs()[0], self.fixed_tokens, variant)
 
 
 def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus:
     """Return the texts of a side and their n-grams; built once for all metrics that ask for the same."""
-    key: tuple[Hashable, ...] = ("corpus", need, fixed_tokens)
-    corpus = side.compute_once(key, lambda: _build_corpus(side, side.tokens(need), fixed_tokens))
+    corpus = side.derive(_build_corpus, need, fixed_tokens)
     if not len(corpus.is_included):
         raise UndefinedMetric("there are no texts")
     if not len(corpus.rows):
@@ -95,7 +92,12 @@ def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus
     return corpus
 
 
-def _build_corpus(side: Side, rows: Ragged, fixed_tokens: int | None) -> Corpus:
+def _build_variant_index(side: Side, need: Need, fixed_tokens: int | None, variant: str) -> NgramIndex:
+    return NgramIndex(_reshape_rows(corpus_of(side, need, fixed_tokens).rows, variant))
+
+
+def _build_corpus(side: Side, need: Need, fixed_tokens: int | None) -> Corpus:
+    rows = side.tokens(need)
     is_long_enough = np.ones(len(rows), dtype=np.bool_)
     notes: list[str] = []
     if fixed_tokens is not None:

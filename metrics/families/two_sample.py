@@ -166,15 +166,17 @@ class FeatureSpaceMetric(TwoSample):
     def sort_rows(self, side: Side) -> NDArray[Any]:
         if self.space == "embeddings":
             return super().sort_rows(side)
-        from openended.metrics._surface import surface_features
-
-        need = self.needs()[0]
-        rows = side.compute_once(("surface features", need), lambda: surface_features(side.texts(need)))
-        return rows[sort_order(side)]
+        return side.derive(_compute_surface_features, self.needs()[0])[sort_order(side)]
 
     def pair(self, features: Features) -> tuple[F64, F64]:
         human, model = (np.asarray(side, dtype=np.float64) for side in super().pair(features))
         return standardize(human=human, model=model) if self.space == "surface" else (human, model)
+
+
+def _compute_surface_features(side: Side, need: Need) -> F64:
+    from openended.metrics._surface import surface_features
+
+    return surface_features(side.texts(need))
 
 
 def standardize(*, human: F64, model: F64) -> tuple[F64, F64]:

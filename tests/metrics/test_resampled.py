@@ -117,8 +117,8 @@ def test_what_is_prepared_once_gives_what_each_would_prepare_itself(metric):
     shared = metric.replicates(features, result, plan, prepared)
     (again,) = draw(np.random.default_rng(0), N, metric, MODEL)
     alone = metric.replicates(again, result, plan)
-    assert not again.human.memo
-    assert not again.model.memo
+    assert not again.human._derived
+    assert not again.model._derived
     assert metric.compute(again).values == result.values
     assert set(shared) == set(alone) == set(result.values)
     for key, drawn in shared.items():
