@@ -7,12 +7,20 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from openended.harness.core.errors import require_package
-from openended.harness.core.spec import Spec
+from openended.harness.core.spec import Spec, option, ranged
 
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
 _ADDRESS = re.compile(r"(?!.*://)\S+:\d{1,5}")
 _DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?")
+
+
+def _is_share_or_count(gpus: float | None) -> bool:
+    return gpus is None or 0 <= gpus < 1 or gpus == int(gpus) >= 1
+
+
+def _is_cluster(address: str | None) -> bool:
+    return address is None or address == "auto" or bool(_ADDRESS.fullmatch(address))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,28 +29,28 @@ class Runtime(Spec):
 
     name: ClassVar[str] = "runtime"
 
-    device: str = "auto"
+    device: str = option("auto", _DEVICE.fullmatch, "auto, cpu, mps, cuda or cuda:<number>")
     """`auto` (cuda, then mps, then cpu), `cpu`, `mps`, `cuda` or `cuda:<number>`."""
     device_map: DeviceMap | None = None
     """Spreads each causal model over all devices by accelerate (extra `large`), for models that no device holds."""
-    batch_size: int = 64
+    batch_size: int = ranged(64, "[1, inf)", "1 or more")
     """Rows generated at a time; halved when memory runs out."""
-    feature_batch_size: int = 64
+    feature_batch_size: int = ranged(64, "[1, inf)", "1 or more")
     """Rows embedded or scored at a time on an accelerator; on a CPU their number is fixed, see `passes.CPU_ROWS`."""
-    flush_seconds: float = 3.0
+    flush_seconds: float = ranged(3.0, "[0, inf]", "0 or more")
     """Finished generations are written at least this often: what a kill can cost."""
-    threads: int | None = None
+    threads: int | None = ranged(None, "[1, inf)", "1 or more, or null")
     """CPU threads of the numerical libraries; null leaves them as they are."""
     engine: Literal["local", "ray"] | None = None
     """Who runs the models: this process, or workers on the GPUs and machines of a Ray cluster (extra `ray`); null: ray
     where one of the next three options is given."""
-    workers: int | None = None
+    workers: int | None = ranged(None, "[1, inf)", "1 or more, or null")
     """Workers of the engine `ray`, each with its own copy of the models; null: one a GPU, else one a machine."""
-    gpus_per_worker: float | None = None
+    gpus_per_worker: float | None = option(None, _is_share_or_count, "a whole number, a part of 1, or null")
     """GPUs of each; a part of one is shared. null: 1 where the cluster has GPUs, else 0."""
-    ray_address: str | None = None
+    ray_address: str | None = option(None, _is_cluster, "auto, host:port or null")
     """The cluster: `auto` (the one that this machine is part of), `host:port`, or null: one on this machine alone."""
-    keep_models: int = 4
+    keep_models: int = ranged(4, "[1, inf)", "1 or more")
     """Models kept loaded between the jobs of one process: as many as a run has at most (under test, scorer, embedder,
     amateur). The jobs of one model stand side by side in a grid, so none is loaded twice."""
     locking: bool = True
@@ -62,27 +70,12 @@ class Runtime(Spec):
         return [name for name in ("workers", "gpus_per_worker", "ray_address") if getattr(self, name) is not None]
 
     def check(self) -> None:
-        """Check that sizes and counts are positive and options agree."""
-        self.require(self.batch_size >= 1, "batch_size", "1 or more")
-        self.require(self.feature_batch_size >= 1, "feature_batch_size", "1 or more")
-        self.require(self.keep_models >= 1, "keep_models", "1 or more")
-        self.require(self.flush_seconds >= 0, "flush_seconds", "0 or more")
-        self.require(bool(_DEVICE.fullmatch(self.device)), "device", "auto, cpu, mps, cuda or cuda:<number>")
+        """Check that options agree."""
         is_valid = self.device_map is None or self.device == "auto"
         self.require(is_valid, "device_map", "null where a device is given (device=auto leaves the choice)")
-        self.require(self.threads is None or self.threads >= 1, "threads", "1 or more, or null")
         if self.spread:
-            self._check_ray()
+            has_number = ":" in self.device
+            self.require(not has_number, "device", "auto, cpu or cuda with engine=ray, which gives out the GPUs")
+            require_package("ray", "ray")
         elif options := self._list_worker_options():
             self.require(False, options[0], "null with engine=local, which has no workers (engine=ray has)")
-
-    def _check_ray(self) -> None:
-        self.require(self.workers is None or self.workers >= 1, "workers", "1 or more, or null")
-        gpus = self.gpus_per_worker
-        fits = gpus is None or 0 <= gpus < 1 or gpus == int(gpus) >= 1
-        self.require(fits, "gpus_per_worker", "a whole number, a part of 1, or null")
-        self.require(":" not in self.device, "device", "auto, cpu or cuda with engine=ray, which gives out the GPUs")
-        address = self.ray_address
-        named = address is None or address == "auto" or bool(_ADDRESS.fullmatch(address))
-        self.require(named, "ray_address", "auto, host:port or null")
-        require_package("ray", "ray")

@@ -88,12 +88,7 @@ class NaiveTexts:
     words: Sequence[str] = ()
 
     def rows(self, human: Sequence[Row], lengths: Sequence[int]) -> Iterator[Row]:
-        """Yield one text for each example of the human side.
-
-        Args:
-            human: Examples and prompts.
-            lengths: Tokens of each human text.
-        """
+        """Yield one text for each example of the human side, with as many tokens as `lengths` says."""
         for index, (row, length) in enumerate(zip(human, lengths, strict=True)):
             example = row.generation.example_id
             ids = tuple(int(i) for i in self._draw(index, example, length))
@@ -108,32 +103,28 @@ class NaiveTexts:
     def _draw(self, index: int, example: str, length: int) -> Sequence[int] | I64:
         """Return the token ids of a text."""
         rng = make_random_stream(self.seed, "naive", self.system.kind, example)
-        if self.system.kind == "memorizer":
-            return self.training[int(self._order[index % len(self.training)])][:length]
-        if self.system.kind == "repeated":
-            return self.training[int(self._order[0])][:length]
-        if self.system.kind == "shuffled":
-            return self._join(self._sentences, rng, length)
-        if self.system.kind == "phrases":
-            return self._join(self._phrases, rng, length)
-        if self.system.kind == "unigram":
-            return self._draw_tokens(rng, length)
-        size = (length + 1) // 2 if self.system.kind == "mirror" else self.system.number or length
-        return np.resize(self._draw_tokens(rng, size), length)
+        match self.system.kind:
+            case "memorizer":
+                return self.training[int(self._order[index % len(self.training)])][:length]
+            case "repeated":
+                return self.training[int(self._order[0])][:length]
+            case "shuffled" | "phrases":
+                parts = self._sentences if self.system.kind == "shuffled" else self._phrases
+                out: list[int] = []
+                while len(out) < length:
+                    out += parts[int(rng.integers(len(parts)))]
+                return out[:length]
+            case "mirror":
+                return np.resize(self._draw_tokens(rng, (length + 1) // 2), length)
+            case "periodic":
+                return np.resize(self._draw_tokens(rng, self.system.number or length), length)
+        return self._draw_tokens(rng, length)
 
     def _draw_tokens(self, rng: np.random.Generator, count: int) -> I64:
         """Draw tokens independently by their frequency."""
         ids, cumulative = self._unigrams
         tokens: I64 = ids[np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")]
         return tokens
-
-    @staticmethod
-    def _join(parts: Sequence[Sequence[int]], rng: np.random.Generator, length: int) -> list[int]:
-        """Concatenate parts drawn uniformly to a text of `length` tokens."""
-        out: list[int] = []
-        while len(out) < length:
-            out += parts[int(rng.integers(len(parts)))]
-        return out[:length]
 
     @cached_property
     def _order(self) -> I64:
@@ -163,20 +154,18 @@ class NaiveTexts:
     @cached_property
     def _sentences(self) -> list[list[int]]:
         """The sentences of the training texts, each after a space."""
-        parts = (part for text in self.training for part in _SENTENCE.split(self._decode((), text)))
-        encoded = (self._encode(f" {part.strip()}") for part in parts if part.strip())
-        return [ids for ids in encoded if ids]
-
-    def _encode(self, text: str) -> list[int]:
-        if self.tokenizer is not None:
-            return self.tokenizer.encode(text)
-        return [self._numbers[word] for word in text.split()]
+        numbers = {word: i for i, word in enumerate(self.words)}
+        sentences = []
+        for text in self.training:
+            for part in _SENTENCE.split(self._decode((), text)):
+                words = part.strip()
+                if self.tokenizer is not None:
+                    sentences.append(self.tokenizer.encode(f" {words}") if words else [])
+                else:
+                    sentences.append([numbers[word] for word in words.split()])
+        return [ids for ids in sentences if ids]
 
     def _decode(self, before: Sequence[int], ids: Sequence[int]) -> str:
         if self.tokenizer is not None:
             return decode_continuation(self.tokenizer, before, ids)
         return " ".join(self.words[i] for i in ids)
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {word: i for i, word in enumerate(self.words)}

@@ -108,7 +108,13 @@ class ResultRow:
         """
         row = _read(cls, value, where)
         nearest = {name: text for name, text in row["directions"].items() if text.startswith(_NEAREST)}
-        row["targets"] = {name: _parse_target(text, f"{where}: directions.{name}") for name, text in nearest.items()}
+        row["targets"] = {}
+        for name, text in nearest.items():
+            try:
+                row["targets"][name] = float(text.removeprefix(_NEAREST))
+            except ValueError as err:
+                where = f"{where}: directions.{name}"
+                raise DataError(f"{where}: expected `{_NEAREST}` and a number, got {text[:40]!r}") from err
         row["directions"] |= dict.fromkeys(nearest, "target")
         bounds = row["bounds"]
         if len(bounds) != 2:
@@ -182,16 +188,21 @@ def read_record(path: Path) -> RunRecord:
         DataError: Names the file and the problem.
     """
     file = path / RECORD if path.is_dir() else path
-    fields = read_json(file)
+    return _unseal(read_json(file), str(file), "; the same command writes it again")[0]
+
+
+def _unseal(value: Any, where: str, advice: str = "") -> tuple[RunRecord, dict[str, Json]]:  # noqa: ANN401 - JSON
+    """Return the record in a JSON value and its fields without the digest, which must be theirs."""
+    fields = dict(value) if isinstance(value, dict) else value
     stated = fields.pop(DIGEST, None) if isinstance(fields, dict) else None
     try:
-        record = RunRecord.from_json(fields, str(file))
-        agrees = stated == digest(fields)
-    except (RecursionError, ValueError) as err:
-        raise DataError(f"{file}: not a run record ({type(err).__name__})") from err
-    if not agrees:
-        raise DataError(f"{file}: damaged: its digest does not match; the same command writes it again")
-    return record
+        record = RunRecord.from_json(fields, where)
+        is_sound = stated == digest(fields)
+    except (RecursionError, TypeError, ValueError) as err:
+        raise DataError(f"{where}: not a run record ({type(err).__name__})") from err
+    if not is_sound:
+        raise DataError(f"{where}: damaged: its digest does not match{advice}")
+    return record, fields
 
 
 def save_record(folder: Path, record: RunRecord) -> None:
@@ -210,15 +221,7 @@ def mark_record(value: Any, mark: Mapping[str, Json], where: str) -> dict[str, J
     Raises:
         DataError: If it is not a sound record.
     """
-    fields = dict(value) if isinstance(value, dict) else value
-    stated = fields.pop(DIGEST, None) if isinstance(fields, dict) else None
-    try:
-        record = RunRecord.from_json(fields, where)
-        sound = stated == digest(fields)
-    except (RecursionError, TypeError, ValueError) as err:
-        raise DataError(f"{where}: not a run record ({type(err).__name__})") from err
-    if not sound:
-        raise DataError(f"{where}: damaged: its digest does not match")
+    record, fields = _unseal(value, where)
     inputs = [name for name in record.inputs if name != "task"]
     provenance = {name: {**dict(record.provenance.get(name) or {}), "imported": dict(mark)} for name in inputs}
     marked = {**fields, "provenance": {**record.provenance, **provenance}}
@@ -233,13 +236,6 @@ _NEAREST = "nearest "
 def format_direction(direction: str, target: float) -> str:
     """Format a direction for files: `nearest 0.5` if a target value is best."""
     return f"{_NEAREST}{target:g}" if direction == "target" else direction
-
-
-def _parse_target(text: str, where: str) -> float:
-    try:
-        return float(text.removeprefix(_NEAREST))
-    except ValueError as err:
-        raise DataError(f"{where}: expected `{_NEAREST}` and a number, got {text[:40]!r}") from err
 
 
 def _fields_to_json(record: ResultRow | RunRecord) -> dict[str, Json]:
