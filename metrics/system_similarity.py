@@ -19,7 +19,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, Floats, Metric, MetricResult, Need, Scope, UndefinedMetric, metric
+from openended.harness.core import (
+    F64,
+    Features,
+    Floats,
+    Metric,
+    MetricResult,
+    Need,
+    Scope,
+    Side,
+    UndefinedMetric,
+    metric,
+)
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics.families import unit_rows
 
