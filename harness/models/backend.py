@@ -30,7 +30,7 @@ class ScoringRequest:
     """Texts whose tokens a model scores by -log p."""
 
     prompts: Ragged
-    """Token ids under the scorer's own tokenizer, one row a text; rows may be empty."""
+    """Token ids under the scorer's own tokenizer, one row per text; rows may be empty."""
     continuations: Ragged
     """Token ids to score, as many rows."""
     include_prompt: bool = False
@@ -56,7 +56,7 @@ class GradientRequest:
     continuations: Ragged
     """Token ids whose losses count, as many rows."""
     size: int
-    """Numbers a sketch."""
+    """Numbers per sketch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,7 +80,7 @@ class EmbeddingRequest:
     """Texts, prompt and continuation together, that a model turns into vectors."""
 
     prompts: Ragged
-    """Token ids under the embedder's own tokenizer, one row a text; rows may be empty."""
+    """Token ids under the embedder's own tokenizer, one row per text; rows may be empty."""
     continuations: Ragged
     """Token ids that follow, as many rows."""
     embedder: EmbedderSpec

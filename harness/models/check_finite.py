@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def check_logits(logits: Tensor, lm: CausalModel) -> Tensor:
     """Return the logits (…, V) as they are.
 
-    One sum a row sees each that is not finite, at a cost far below that of the output layer; where the sum of finite
-    logits itself overflows they are of no use either.
+    The sum of a row is not finite where any of its logits is not, and costs far less than the output layer; where the
+    sum of finite logits itself overflows they are of no use either.
 
     Raises:
         DataError: If a logit is infinite or NaN; names the model and its dtype.

@@ -53,7 +53,7 @@ class Pool:
     """Truncation lengths; each gives one set of vectors. More than one needs a causal model."""
     causal: bool = True
     vectors: list[NDArray[np.float32]] = field(default_factory=list)
-    """One array (n, d) a length, filled by the pass."""
+    """One array (n, d) per length, filled by the pass."""
 
 
 def run_forward(

@@ -51,7 +51,7 @@ def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance
         advance: Called with the number of texts done.
 
     Returns:
-        Float64 rows, one value a scored token; with `request.ranks` values of shape (tokens, 2): the loss and the rank.
+        Float64 rows, one value per scored token; with `request.ranks` of shape (tokens, 2): loss and rank.
     """
     jobs, out = plan_scoring(lm, request)
     lm.forward(jobs, rows=len(out), pool=None, nll=out.values, batch_size=request.batch_size, advance=advance)

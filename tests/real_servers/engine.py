@@ -31,8 +31,7 @@ from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.forward import Pooling
 from openended.harness.models.spec import ModelSpec
 from openended.harness.storage.rows import Row, RowFile
-from tests.real_servers.near_ties import is_near_tie
-from tests.real_servers.rows import Table
+from tests.real_servers.checks import Table, is_near_tie
 
 PATH = "bundled:docs-s"
 SAMPLES, SEED = 3, 7

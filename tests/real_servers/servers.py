@@ -33,7 +33,7 @@ from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, TopK
 from openended.harness.models.backend import QStatisticsRequest, ScoringRequest
 from openended.harness.models.spec import ModelSpec, find_assets_folder
-from tests.real_servers.rows import Table
+from tests.real_servers.checks import Table
 
 MODEL = "docs-s"
 COUNT, NEW = 64, 24
