@@ -133,3 +133,24 @@ class ServerSession:
         """Generate a text; return its token ids, or a tuple with the text if the server returns no ids."""
         reply: Reply = await self.send(dataclasses.replace(request, seed=seed))
         return reply.choices[0].ids or (reply.choices[0].text,)
+
+    async def read_rows(
+        self,
+        rows: Sequence[tuple[int, ...]],
+        endpoints: Callable[[int], Sequence[int]],
+        record: Callable[[int, PromptLogProbs], None],
+        listed: int = 0,
+    ) -> None:
+        """Ask for the log-probabilities of every token of each row; `endpoints` gives those of a row, its own first."""
+
+        async def read_row(number: int) -> None:
+            ids = rows[number]
+            inside = ids[len(self.bos_prefix) :] if ids[: len(self.bos_prefix)] == self.bos_prefix else ids
+            text = self.tokenizer.decode(inside) if self.tokenizer is not None and not self.served.sends_ids else ""
+            request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
+            try:
+                record(number, await self.send(request, endpoints(number), self.log_prob_reader(request)))
+            except DataError as err:
+                raise DataError(f"text {number} of {len(rows)}: {err}") from err
+
+        await run_concurrently(range(len(rows)), read_row, self.workers)

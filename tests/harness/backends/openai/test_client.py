@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from openended.harness.backends.openai import client as module, identity, trust
+from openended.harness.backends.openai import backend as backend_module, client as module, identity
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.bodies import Body, clean_line, read_body
 from openended.harness.backends.openai.client import Client, read_key
@@ -38,7 +38,7 @@ GOOD: dict[str, Any] = {
 def quick(monkeypatch):
     monkeypatch.setattr(module, "_outages", {})
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(trust, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(backend_module, "FIRST_PAUSE", 0.01)
 
 
 def write(
