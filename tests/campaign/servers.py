@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from openended.harness.backends.openai import client as client_module, identity
+from openended.harness.backends.openai import backend as backend_module, client as client_module, identity
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core.errors import HarnessError
