@@ -72,8 +72,8 @@ class RemoteDevice:
 class EndpointTrust:
     """Identity and probe results of the endpoints of one served model."""
 
-    def __init__(self, spec: ServerSpec, tokenizer: TextTokenizer | None, vocab_size: int) -> None:
-        self.spec, self.vocab_size = spec, vocab_size
+    def __init__(self, spec: ServerSpec, tokenizer: TextTokenizer | None) -> None:
+        self.spec = spec
         self.tokenizer: Tokenizer | None = tokenizer
         self.bos_prefix = tokenizer.bos_prefix if tokenizer is not None else ()
         """What the model reads before every text."""
@@ -198,7 +198,7 @@ class ServerBackend:
             self.vocab_size = len(self.tokenizer.vocabulary())
         self._bos = config.get("bos_token_id")
         self._transport = transport
-        self.trust = EndpointTrust(spec, self.tokenizer, self.vocab_size)
+        self.trust = EndpointTrust(spec, self.tokenizer)
         self._encoded = 0
         ends = self.tokenizer.eos_ids if self.tokenizer is not None else ()
         as_text = spec.prompts_as_text or spec.chat or tokenizer_spec is None
