@@ -26,13 +26,19 @@ class TextVectors(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScoringRequest:
-    """Texts whose tokens a model scores by -log p."""
+class TextRequest:
+    """Texts that are given, as token ids under the model's own tokenizer."""
 
     prompts: Ragged
-    """Token ids under the scorer's own tokenizer, one row per text; rows may be empty."""
+    """One row per text; rows may be empty."""
     continuations: Ragged
-    """Token ids to score, as many rows."""
+    """The tokens that follow, whose losses or statistics count; as many rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScoringRequest(TextRequest):
+    """Texts whose tokens a model scores by -log p."""
+
     include_prompt: bool = False
     """Score the prompt's tokens too."""
     bos: bool = False
@@ -48,25 +54,17 @@ class ScoringRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GradientRequest:
+class GradientRequest(TextRequest):
     """Texts for which the gradient of the mean token loss is sketched."""
 
-    prompts: Ragged
-    """Token ids before each continuation; rows may be empty."""
-    continuations: Ragged
-    """Token ids whose losses count, as many rows."""
     size: int
     """Numbers per sketch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class QStatisticsRequest:
+class QStatisticsRequest(TextRequest):
     """Human texts that are scored under the distribution Q of each decoder."""
 
-    prompts: Ragged
-    """Token ids before each continuation; rows may be empty."""
-    continuations: Ragged
-    """Token ids to score, as many rows."""
     decoders: Sequence[QDecoder]
     """Decoders whose Q is computed; all from the logits of one pass."""
     min_new_tokens: int = 0
@@ -76,13 +74,9 @@ class QStatisticsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EmbeddingRequest:
+class EmbeddingRequest(TextRequest):
     """Texts, prompt and continuation together, that a model turns into vectors."""
 
-    prompts: Ragged
-    """Token ids under the embedder's own tokenizer, one row per text; rows may be empty."""
-    continuations: Ragged
-    """Token ids that follow, as many rows."""
     embedder: EmbedderSpec
     """Layer, pooling, and the maximum lengths at which texts are truncated on the right."""
     include_prompt: bool = False
