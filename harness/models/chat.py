@@ -50,9 +50,6 @@ class ChatTemplate:
         """SHA-256 (hex) of the template's text."""
         return digest(["chat template", self.inner.chat_template])
 
-    def render(self, turns: Turns) -> str:
-        return self.render_all([turns])[0]
-
     def render_all(self, prompts: Sequence[Turns]) -> list[str]:
         """Return the texts that the model reads, special tokens written out, up to where its continuations start.
 

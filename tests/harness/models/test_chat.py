@@ -58,15 +58,15 @@ def test_a_task_may_part_its_prompts_itself() -> None:
 @pytest.mark.parametrize("in_config", [True, False])
 def test_the_continuation_starts_within_the_assistants_turn(tmp_path: Path, in_config: bool) -> None:
     template = load_template(folder(tmp_path, in_config=in_config))
-    assert template.render(Turns("Alice went to", "the")) == "[user]Alice went to<|endoftext|>[assistant]the"
-    assert template.render(Turns("Tell a story.", "")) == "[user]Tell a story.<|endoftext|>[assistant]"
+    assert template.render_all([Turns("Alice went to", "the")])[0] == "[user]Alice went to<|endoftext|>[assistant]the"
+    assert template.render_all([Turns("Tell a story.", "")])[0] == "[user]Tell a story.<|endoftext|>[assistant]"
     assert len(template.digest) == 64
 
 
 def test_special_tokens_of_the_template_are_tokens(tmp_path: Path) -> None:
     spec = folder(tmp_path)
     tokenizer = load_tokenizer(spec)
-    ids = tokenizer.encode(load_template(spec).render(Turns("Alice went to", "the")))
+    ids = tokenizer.encode(load_template(spec).render_all([Turns("Alice went to", "the")])[0])
     assert ids.count(*tokenizer.eos_ids) == 1
     assert tokenizer.decode(ids).endswith("[assistant]the")
 
@@ -97,10 +97,10 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path) -> None:
         load_template(ModelSpec(path="bundled:docs-s", chat_template=True))
     spec = folder(tmp_path, "{{ raise_exception('only users may speak') }}{{ messages[0]['content'] }}")
     with pytest.raises(DataError, match=r"does not take the prompt .*only users may speak"):
-        load_template(spec).render(Turns("a", "b"))
+        load_template(spec).render_all([Turns("a", "b")])[0]
     (Path(spec.path) / "chat_template.jinja").write_text("{% for m in messages %}x{% endfor %}")
     with pytest.raises(DataError, match=r"does not take the prompt|changes the assistant's turn"):
-        load_template(spec).render(Turns("a", "b"))
+        load_template(spec).render_all([Turns("a", "b")])[0]
     with pytest.raises(DataError, match="its tokenizer has no configuration"):
         load_template(ModelSpec(path=str(tmp_path / "none" / "at" / "all"), chat_template=True))
 
@@ -133,7 +133,7 @@ def test_a_template_that_explodes_is_one_line(name: str, tmp_path: Path, monkeyp
     monkeypatch.setattr("openended.harness.models.loading.isolated_process.SECONDS", 1)
     template = load_template(folder(tmp_path, text))
     with pytest.raises(DataError, match=expected):
-        template.render(Turns("a", ""))
+        template.render_all([Turns("a", "")])[0]
     with pytest.raises(DataError, match=expected):
         template.end()
 
