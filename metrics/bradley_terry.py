@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, UndefinedMetric, metric, ranged
-from openended.metrics._common.values import Values
+from openended.metrics._common import Values
 from openended.metrics.judgments import (
     ComparisonFile,
     Empty,

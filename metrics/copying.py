@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, UndefinedMetric, metric, ranged
-from openended.metrics._common.subsets import SUBSET_SHARE
+from openended.metrics._common import SUBSET_SHARE
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics.families import ReplicatesByName, TwoSample
 

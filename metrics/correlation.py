@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, make_random_stream
-from openended.metrics._common.choices import check_choice
-from openended.metrics._common.values import Values
+from openended.metrics._common import Values, check_choice
 
 Method = Literal["spearman", "kendall"]
 Turn = Literal["higher", "lower", "match_human", "none"]

@@ -36,7 +36,7 @@ from openended.harness.core import (
     metric,
     ranged,
 )
-from openended.metrics._common.values import Values
+from openended.metrics._common import Values
 from openended.metrics._embeddings.blocks import check_sides, limit_magnitude
 from openended.metrics.families import ReplicatesByName, TwoSample
 

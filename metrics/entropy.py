@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from openended.harness.core import Features, MetricResult, Plan, metric
-from openended.metrics._common.choices import check_choice
+from openended.metrics._common import check_choice
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.statistics import (
     compute_subset_entropies,

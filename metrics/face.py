@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, MetricResult, Need, Plan, Ragged, Replicates, UndefinedMetric, metric
-from openended.metrics._common.values import Values
+from openended.metrics._common import Values
 from openended.metrics.families import ComparisonMetric, ReplicatesByName
 
 FREQUENCIES = 1000  # Yang et al. 2023

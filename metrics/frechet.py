@@ -24,8 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness.core import Features, Floats, MetricResult, Plan, Replicates, Scope, metric, option, ranged
-from openended.metrics._common.choices import check_choice
-from openended.metrics._common.values import Values
+from openended.metrics._common import Values, check_choice
 from openended.metrics._embeddings.blocks import check_range, check_sides
 from openended.metrics._embeddings.gaussians import Shrinkage, cross_root_trace, gaussian
 from openended.metrics._embeddings.pca import project_pair

@@ -50,7 +50,7 @@ from openended.harness.core import (
     metric,
     ranged,
 )
-from openended.metrics._common.choices import check_choice
+from openended.metrics._common import check_choice
 from openended.metrics._ngrams.sequences import CHUNK, blocks
 from openended.metrics._ngrams.statistics import entropy_by_text, mean_without_nan
 from openended.metrics.families import ReplicatesByName, corpus_of

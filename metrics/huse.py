@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, metric, ranged
-from openended.metrics._common.choices import check_choice
-from openended.metrics._common.values import Values
+from openended.metrics._common import Values, check_choice
 from openended.metrics._huse.discriminator import HusePoints, Rule, Ties, VoteTie, compute_huse
 from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, PairRatings, join_ratings
 from openended.metrics._huse.stability import bootstrap_huse, count_affordable_draws, example_curve, rater_curve

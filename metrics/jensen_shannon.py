@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, NextToken, metric
-from openended.metrics._common.choices import check_choice
+from openended.metrics._common import check_choice
 from openended.metrics.families import TeacherForced, probabilities
 
 Base = Literal["e", "2"]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
-from openended.metrics._common.values import Values
+from openended.metrics._common import Values
 from openended.metrics._embeddings.blocks import check_range, check_sides
 from openended.metrics._embeddings.resampled_moments import kid_draws
 from openended.metrics.families import ReplicatesByName, TwoSample

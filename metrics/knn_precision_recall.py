@@ -24,8 +24,7 @@ from typing import Literal
 import numpy as np
 
 from openended.harness.core import Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
-from openended.metrics._common.choices import check_choice
-from openended.metrics._common.values import Values
+from openended.metrics._common import Values, check_choice
 from openended.metrics._embeddings.blocks import Rows, blocks, check_sides
 from openended.metrics._embeddings.neighbors import (
     Counts,

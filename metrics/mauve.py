@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
-from openended.metrics._common.choices import check_choice
+from openended.metrics._common import check_choice
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
 from openended.metrics._mauve.explain import find_distinguishing_cells, find_distinguishing_texts

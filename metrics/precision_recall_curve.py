@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness.core import F64, Features, MetricResult, Scope, metric, ranged
-from openended.metrics._common.values import Values
+from openended.metrics._common import Values
 from openended.metrics._mauve.histograms import best_f, histogram, precision_recall, row_best_fs
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName
 from openended.metrics.families import CellCounts, ClusteringRun, Quantized

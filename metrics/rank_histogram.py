@@ -35,7 +35,7 @@ from openended.harness.core import (
     option,
     ranged,
 )
-from openended.metrics._common.choices import check_choice
+from openended.metrics._common import check_choice
 from openended.metrics.families import ComparisonMetric, ReplicatesByName, sort_order
 
 Divergence = Literal["chi2", "renyi"]

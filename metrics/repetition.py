@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import I64, SHARE, Features, MetricResult, Plan, Replicates, UndefinedMetric, metric, ranged
-from openended.metrics._common.choices import check_choice
+from openended.metrics._common import check_choice
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.statistics import (
     compute_half_repeats,

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Features, MetricResult, Plan, UndefinedMetric, metric, ranged
-from openended.metrics._common.choices import check_choice
+from openended.metrics._common import check_choice
 from openended.metrics._ngrams.index import Sequences, index_of
 from openended.metrics._ngrams.statistics import compute_subset_slopes
 from openended.metrics.families import ReplicatesByName, TextMetric

@@ -1,1 +1,61 @@
-"""Checked options and dict-like results for all metrics."""
+"""What all metrics share: checked options, dict-like results and the size of random subsets."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from openended.harness.core import Replicates
+
+ReplicatesByName = Mapping[str, Replicates]
+"""Name of a value → its replicates."""
+
+SUBSET_SHARE = 0.6
+"""Share of the prompts in a subset.
+
+Removing few texts spreads counts of distinct n-grams and balls of nearest neighbors too far; halves miss the part of
+the variance that pairs of texts contribute together. `docs/statistics.md` has the measured coverage.
+"""
+
+
+def check_choice(option: str, value: object, kind: Any) -> None:  # noqa: ANN401 - a `Literal`
+    """Raise if a value is not one of a `Literal`'s."""
+    names = typing.get_args(kind)
+    if value not in names:
+        close = difflib.get_close_matches(str(value), names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"{option}: expected one of {', '.join(names)}, got {value!r}{hint}")
+
+
+class Values:
+    """Mixin for a frozen dataclass: `r["huse"]`, `dict(r)`, `"huse" in r`, besides `r.huse`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={_format_value(self[name])}' for name in self)})"
+
+    def keys(self) -> tuple[str, ...]:
+        """Field names, in order."""
+        return tuple(f.name for f in dataclasses.fields(self))  # type: ignore[arg-type]
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401
+        if key not in self.keys():
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+
+def _format_value(value: Any) -> str:  # noqa: ANN401
+    """Format numbers by value and arrays by shape."""
+    if shape := getattr(value, "shape", ()):
+        return f"<array {'×'.join(map(str, shape))}>"
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from openended.harness.core import I64, Floats, UndefinedMetric
-from openended.metrics._common.choices import check_choice
+from openended.metrics._common import check_choice
 from openended.metrics._embeddings.blocks import Rows, check_range, n_rows
 from openended.metrics._embeddings.pca import fit_pca
 from openended.metrics._mauve.drmm import fit_mixture

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness.core import F64, I64
-from openended.metrics._common.values import Values
+from openended.metrics._common import Values
 from openended.metrics._mauve.histograms import (
     Curve,
     Smoothing,

@@ -1,6 +1,6 @@
 """Base classes of the metric families and what their members share, for metrics here and in other packages."""
 
-from openended.metrics._common.subsets import ReplicatesByName as ReplicatesByName
+from openended.metrics._common import ReplicatesByName as ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of
 from openended.metrics.families.quantized import (
     CellCounts as CellCounts,

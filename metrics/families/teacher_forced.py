@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.core import F64, I64, Features, Metric, MetricResult, Need, NextToken, Plan, UndefinedMetric
-from openended.metrics._common.subsets import ReplicatesByName
+from openended.metrics._common import ReplicatesByName
 
 NEXT_TOKEN = Need("next_token", by="decoder")
 

@@ -23,7 +23,7 @@ from openended.harness.core import (
     option,
     ranged,
 )
-from openended.metrics._common.subsets import SUBSET_SHARE, ReplicatesByName
+from openended.metrics._common import SUBSET_SHARE, ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex
 from openended.metrics._ngrams.sequences import join_rows, pack_rows, select_rows, trim_rows
 

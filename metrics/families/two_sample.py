@@ -26,7 +26,7 @@ from openended.harness.core import (
     permutation_p_value,
     relabel_rows,
 )
-from openended.metrics._common.subsets import SUBSET_SHARE, ReplicatesByName
+from openended.metrics._common import SUBSET_SHARE, ReplicatesByName
 from openended.metrics._embeddings.blocks import check_sides
 
 Space = Literal["surface", "embeddings"]

@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 
 from openended.harness.core import F64, I64, DataError, make_random_stream
-from openended.metrics._common.choices import check_choice
+from openended.metrics._common import check_choice
 from openended.metrics.judgments.raters import read_calibration
 from openended.metrics.judgments.rows import (
     Empty,

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from openended.harness.core import F64, HUMAN, DataError
-from openended.metrics._common.choices import check_choice
+from openended.metrics._common import check_choice
 from openended.metrics.judgments.raters import read_calibration
 from openended.metrics.judgments.rows import (
     Empty,
