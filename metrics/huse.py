@@ -63,7 +63,7 @@ class HuseScores(Values):
     huse_q: float
     huse_d: float
     errors: F64
-    """Error a text of the discriminator on both features, shape (n,)."""
+    """Error per text of the discriminator on both features, shape (n,)."""
     errors_q: F64
     """Error of the discriminator on ratings only, per text, shape (n,)."""
 
@@ -83,9 +83,9 @@ def huse(
     """Human Unified with Statistical Evaluation.
 
     Args:
-        judgments: Mean rating a text on any scale, shape (n,).
+        judgments: Mean rating per text on any scale, shape (n,).
         log_probs: Total natural-log probability of each text under the model, shape (n,); −inf is allowed.
-        lengths: Number of words (or tokens) a text, positive, shape (n,).
+        lengths: Number of words (or tokens) per text, positive, shape (n,).
         is_model: True for model text, shape (n,); both kinds must be there.
         k: Neighbors before ties are added, 1 <= k < n.
         ties: `include`: all points tied with the k-th vote. `exclude`: exactly k votes, shared at the cut.
@@ -94,7 +94,7 @@ def huse(
         copies: Shape (n,), for bootstrap draws: how often each row occurs; a row never votes for its own copies.
 
     Returns:
-        HUSE and HUSE-Q in [0, 2], HUSE-D in [−1, 3], errors a text.
+        HUSE and HUSE-Q in [0, 2], HUSE-D in [−1, 3], errors per text.
 
     Raises:
         ValueError: If shapes disagree, numbers are not finite, a length is not positive, one side is empty or an option

@@ -132,7 +132,7 @@ class KnnPrecisionRecall(TwoSample):
     bounds = (0.0, 1.0)
     titles = {"precision": "Precision", "recall": "Recall", "density": "Density", "coverage": "Coverage"}
     targets = {"density": 1.0}  # section 3 of Naeem et al. 2020
-    most = 50_000  # all pairs: two to three minutes a core
+    most = 50_000  # all pairs: two to three minutes per core
 
     k: int = ranged(4, "[1, inf)", "at least 1")  # Le Bronnec et al. 2024; prdc: 5, Kynkäänniemi et al.: 3
     # Le Bronnec et al. 2024; null: no PCA

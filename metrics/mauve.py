@@ -2,7 +2,7 @@
 
 With cell histograms p (human) and q (model) and mixtures r = w p + (1 - w) q, MAUVE is the area under the curve of
 (exp(-c KL(q || r)), exp(-c KL(p || r))). It is in [0, 1], dimensionless, higher is better; two samples of the *same*
-text give less than 1 (about .96 at ten texts a cell), so read it beside the human ceiling. Sides that share nothing
+text give less than 1 (about .96 at ten texts per cell), so compare it with the human ceiling. Sides that share nothing
 give 1 / C(2c, c), at c = 5 1/252 = .004.
 
 Protocol: rows to unit L2 norm, joint PCA to 0.9 of the variance, k-means with 5 restarts on [model; human], k = n / 10

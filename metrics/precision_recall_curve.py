@@ -43,7 +43,7 @@ def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int 
     """Compute the curve from two histograms over the same cells.
 
     Args:
-        human_hist: Shares or counts a cell, shape (k,), not negative, not all zero.
+        human_hist: Shares or counts per cell, shape (k,), not negative, not all zero.
         model_hist: The same for the model side.
         num_angles: Points of the curve, at least 3.
 

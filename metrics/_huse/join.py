@@ -31,9 +31,9 @@ class PairRatings:
     ids: tuple[str, ...]
     """Example ids, sorted, shape (n,)."""
     ratings: F64
-    """Shape (2n, most ratings a text), NaN where there is none."""
+    """Shape (2n, most ratings per text), NaN where there is none."""
     log_probs: F64
-    """Total nats a text, shape (2n,); −inf where the model cannot produce it."""
+    """Total nats per text, shape (2n,); −inf where the model cannot produce it."""
     lengths: F64
     """Shape (2n,), positive."""
     notes: tuple[str, ...] = ()

@@ -87,7 +87,7 @@ def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) ->
 def rater_curve(
     rated: PairRatings, rule: Rule, *, counts: Sequence[int], draws: int = 20, level: float = 0.9, seed: int = 0
 ) -> Curve:
-    """HUSE against the number of ratings a text, drawn without replacement (HUSE Fig. 5, left).
+    """HUSE against the number of ratings per text, drawn without replacement (HUSE Fig. 5, left).
 
     The interval comes from draws in which the examples are drawn anew as well, with replacement.
     """
@@ -128,7 +128,7 @@ def _build_curve(sizes: Sequence[int], values: F64, spread: F64, level: float) -
 
 
 def subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
-    """Mean of `count` ratings a text, drawn without replacement; all of them where there are fewer."""
+    """Mean of `count` ratings per text, drawn without replacement; all of them where there are fewer."""
     order = np.argsort(np.where(np.isnan(ratings), np.inf, rng.random(ratings.shape)), axis=1)[:, :count]
     means: F64 = np.nanmean(np.take_along_axis(ratings, order, axis=1), axis=1)
     return means
