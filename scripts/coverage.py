@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openended.harness.core.errors import UndefinedMetric
 from openended.harness.core.metric_spec import Features, Metric
@@ -65,56 +64,48 @@ def simulate(
     values: dict[str, list[float]] = defaultdict(list)
     intervals: dict[str, list[Interval]] = defaultdict(list)
     p_values: dict[str, list[float]] = defaultdict(list)
-    methods: dict[str, str] = {}
     for world in range(worlds):
-        pair = draw_pair(np.random.default_rng([seed, world]), n, metric, samples, texts)
-        if pair is None:
+        rng = np.random.default_rng([seed, world])
+        if texts == "docs":
+            pair = draw_passages(rng, n, metric, samples)
+        else:
+            pair = draw(rng, n, metric, MODEL, MODEL, samples=samples)
+        if pair is None:  # the metric needs features that these texts do not have
             return []
         systems = [_resample(metric, features) for features in pair]
         for key, (value, _, interval) in (item for system in systems for item in system.items()):
             values[key].append(value)
-            if interval is not None:  # none without variation, as in a run
-                intervals[key].append(interval)
-                methods[key] = interval.method
-        for key in set(systems[0]) & set(systems[1]):
+            intervals[key] += [interval] if interval is not None else []  # none without variation, as in a run
+        for key in systems[0].keys() & systems[1].keys():
             (a, first, _), (b, second, _) = systems[0][key], systems[1][key]
             difference = combine_replicates((1.0, -1.0), (first, second))
-            if difference is not None:
-                p_values[key].append(difference.p_value(a - b))
+            p_values[key] += [difference.p_value(a - b)] if difference is not None else []
     name = metric.name if samples == 1 or metric.least_samples > 1 else f"{metric.name} ({samples} samples)"
-    return [_count(name, key, methods[key], n, values[key], intervals[key], p_values[key]) for key in intervals]
-
-
-def draw_pair(rng: np.random.Generator, n: int, metric: Metric, samples: int, texts: str) -> list[Features] | None:
-    """Draw two systems of one law; None if the metric needs features that these texts do not have."""
-    if texts == "docs":
-        return draw_passages(rng, n, metric, samples)
-    return draw(rng, n, metric, MODEL, MODEL, samples=samples)
+    return [_count(name, key, n, values[key], intervals[key], p_values[key]) for key in intervals if intervals[key]]
 
 
 def _resample(metric: Metric, features: Features) -> dict[str, tuple[float, Replicates, Interval | None]]:
     """Return every value of a system with its replicates and interval; those without finite replicates are left out."""
     result = metric.compute(features)
-    replicates = metric.replicates(features, result, Plan())
-    finite = {key: r for key, r in replicates.items() if key in result.values and np.isfinite(r.draws).all()}
-    rows, prompts = result.per_example, result.arrays.get("prompts")
-    return {
-        key: (value, r, estimate_interval(r, value, metric.bounds, rows.get(key), prompts))
-        for key, r in finite.items()
-        for value in [result.values[key]]
-    }
+    prompts = result.arrays.get("prompts")
+    resampled = {}
+    for key, replicates in metric.replicates(features, result, Plan()).items():
+        if key in result.values and np.isfinite(replicates.draws).all():
+            value, rows = result.values[key], result.per_example.get(key)
+            interval = estimate_interval(replicates, value, metric.bounds, rows, prompts)
+            resampled[key] = value, replicates, interval
+    return resampled
 
 
 def _count(
-    metric: str, key: str, method: str, n: int, values: list[float], intervals: list[Interval], p_values: list[float]
+    metric: str, key: str, n: int, values: list[float], intervals: list[Interval], p_values: list[float]
 ) -> Shares:
-    target = float(np.mean(values))
-    covered = [i.low <= target <= i.high for i in intervals]
-    deviation = float(np.std(values, ddof=1))
+    target, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
+    covered = float(np.mean([i.low <= target <= i.high for i in intervals]))
     error = float(np.sqrt(np.mean([i.std_error**2 for i in intervals])))
     ratio = error / deviation if deviation > 0 else math.nan
     wrong = float(np.mean(np.array(p_values) < 0.05))
-    return Shares(metric, key, method, n, float(np.mean(covered)), wrong, ratio, len(values))
+    return Shares(metric, key, intervals[-1].method, n, covered, wrong, ratio, len(values))
 
 
 def count_needed_samples(metric: Metric) -> int:
@@ -129,28 +120,20 @@ def count_needed_samples(metric: Metric) -> int:
 
 def simulate_near_human(worlds: int = 2000, n: int = 200) -> str:
     """Return a table of how often a system at the human value and one above it are called different."""
+    from scipy.stats import ttest_1samp
+
     lines = [
         "| second system above the first by (standard errors) | values differ | one is nearer to the human value |",
         "| ---: | ---: | ---: |",
     ]
     rng = np.random.default_rng(0)
     for away in (0.0, 1.0, 2.0, 3.0, 4.0):
-        rows = rng.standard_normal((worlds, 3, n))
-        rows[:, 1] += away * np.sqrt(2 / n)
-        a, b, human = rows[:, 0], rows[:, 1], rows[:, 2]
-        differ, middle = (_compute_t_test(x) for x in (a - b, a + b - 2 * human))
+        a, b, human = np.moveaxis(rng.standard_normal((worlds, 3, n)), 1, 0)
+        b = b + away * np.sqrt(2 / n)
+        differ, middle = (ttest_1samp(x, 0.0, axis=1).pvalue for x in (a - b, a + b - 2 * human))
         shares = (np.mean(p < 0.05) for p in (differ, np.maximum(differ, middle)))
         lines.append(f"| {away:g} | " + " | ".join(f"{100 * s:.1f} %" for s in shares) + " |")
     return "\n".join(lines)
-
-
-def _compute_t_test(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    from scipy.special import stdtr
-
-    n = rows.shape[1]
-    t = rows.mean(axis=1) / (rows.std(axis=1, ddof=1) / np.sqrt(n))
-    p_values: NDArray[np.float64] = 2 * stdtr(n - 1, -np.abs(t))
-    return p_values
 
 
 def format_table(rows: Sequence[Shares]) -> str:

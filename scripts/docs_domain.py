@@ -12,6 +12,7 @@ this output.
 from __future__ import annotations
 
 import argparse
+import itertools
 import subprocess
 import sys
 import time
@@ -31,8 +32,16 @@ from openended.metrics.frechet import frechet_distance  # noqa: E402
 from openended.metrics.knn_precision_recall import knn_precision_recall  # noqa: E402
 from openended.metrics.mauve import mauve  # noqa: E402
 
+Model = Any
 N, LENGTH = 1000, 64
-DEFAULT = {"embedder": "docs-m", "layer": -1, "pooling": "last", "n": 500, "length": LENGTH, "k": 50, "pca": 0.9}
+DEFAULT: dict[str, Any] = {
+    "embedder": "docs-m", "begin": "whole", "layer": -1, "pooling": "last", "n": 500, "length": LENGTH, "k": 50,
+    "pca": 0.9,
+}  # fmt: skip
+CHANGES: tuple[dict[str, Any], ...] = (
+    {}, {"embedder": "docs-s"}, {"begin": "tail"}, {"layer": 3}, {"length": 32}, {"k": 25}, {"k": 100}, {"pca": 0.5},
+    {"pca": 0.99}, {"n": 250, "k": 25},
+)  # fmt: skip
 GRIDS = (
     ["model=docs-s,docs-m", "decoder=ancestral"],
     ["model=docs-s", "decoder=nucleus", "decoder.p=0.8,0.9,0.95"],
@@ -91,12 +100,7 @@ def embed_texts(work: Path, files: dict[str, Path]) -> Path:
 
 
 def compute_states(
-    model: Any,  # noqa: ANN401
-    prompts: list[Any],
-    tails: list[Any],
-    *,
-    whole: bool,
-    every: bool,
+    model: Model, prompts: list[Any], tails: list[Any], *, whole: bool, every: bool
 ) -> dict[str, np.ndarray]:
     """Return vectors (n, d) by `begin/layer/pooling/length`. Rows of equal shape share a forward pass."""
     import torch
@@ -111,63 +115,49 @@ def compute_states(
             ids = [np.concatenate([prompts[r], tails[r]]) if whole else np.asarray(tails[r]) for r in rows]
             with torch.inference_mode():
                 hidden = model(torch.tensor(np.stack(ids).astype(np.int64)), output_hidden_states=True).hidden_states
-            for layer in range(len(hidden)) if every else (len(hidden) - 1,):
-                for length in (32, LENGTH):
-                    part = hidden[layer][:, : before + min(length, after)].numpy()
-                    for pooling, value in (("last", part[:, -1]), ("mean", part.mean(1))):
-                        key = f"{'whole' if whole else 'tail'}/{layer}/{pooling}/{length}"
-                        if key not in arrays:
-                            arrays[key] = np.zeros((len(prompts), value.shape[1]), dtype=np.float32)
-                        arrays[key][rows] = value
+            layers = range(len(hidden)) if every else (len(hidden) - 1,)
+            for layer, length in itertools.product(layers, (32, LENGTH)):
+                states = hidden[layer][:, : before + min(length, after)].numpy()
+                for pooling, value in (("last", states[:, -1]), ("mean", states.mean(1))):
+                    key = f"{'whole' if whole else 'tail'}/{layer}/{pooling}/{length}"
+                    empty = np.zeros((len(prompts), value.shape[1]), dtype=np.float32)
+                    arrays.setdefault(key, empty)[rows] = value
     return arrays
 
 
-def list_settings() -> Iterator[dict[str, object]]:
+def list_settings() -> Iterator[dict[str, Any]]:
     """Yield the default setting, then settings that change one or two options."""
     for pooling in ("last", "mean"):
-        yield {"pooling": pooling}
-        yield {"pooling": pooling, "embedder": "docs-s"}
-        yield {"pooling": pooling, "begin": "tail"}
-        yield {"pooling": pooling, "layer": 3}
-        yield {"pooling": pooling, "length": 32}
-        yield {"pooling": pooling, "k": 25}
-        yield {"pooling": pooling, "k": 100}
-        yield {"pooling": pooling, "pca": 0.5}
-        yield {"pooling": pooling, "pca": 0.99}
-        yield {"pooling": pooling, "n": 250, "k": 25}
+        for changed in CHANGES:
+            yield {"pooling": pooling, **changed}
     for layer in (1, 2, 4):
         yield {"pooling": "mean", "layer": layer}
 
 
-def compute_scores(folder: Path, changed: dict[str, object]) -> dict[str, F64]:
+def compute_scores(folder: Path, changed: dict[str, Any]) -> dict[str, F64]:
     """Return the values of each score, shape (systems, halves), under one setting."""
-    s = {**DEFAULT, "begin": "whole", **changed}
-    n, share = int(str(s["n"])), float(str(s["pca"]))
+    s = DEFAULT | changed
 
     def load(system: str, half: int) -> F64:
         arrays = np.load(folder / f"{s['embedder']}-{system}.npz".replace(" ", "_"))
-        layer = int(str(s["layer"])) % (1 + max(int(key.split("/")[1]) for key in arrays.files))
+        layer = s["layer"] % (1 + max(int(key.split("/")[1]) for key in arrays.files))
         begin = half * N // 2
-        return arrays[f"{s['begin']}/{layer}/{s['pooling']}/{s['length']}"][begin : begin + n].astype(np.float64)
+        return arrays[f"{s['begin']}/{layer}/{s['pooling']}/{s['length']}"][begin : begin + s["n"]].astype(np.float64)
 
-    out: dict[str, list[list[float]]] = {}
+    values: dict[str, list[float]] = {}
     human = [load("human", half) for half in (0, 1)]
-    for system in SYSTEMS:
-        values_by_score: dict[str, list[float]] = {}
-        for half in (0, 1):
-            sides = {"human": human[half], "model": load(system, half)}
-            near = knn_precision_recall(**sides, explained_variance=share)
-            values = {
-                "MAUVE": mauve(**sides, num_buckets=int(str(s["k"])), explained_variance=share, restarts=1).mauve,
-                "precision": near.precision,
-                "recall": near.recall,
-                "Fréchet": frechet_distance(**sides),
-            }
-            for score, value in values.items():
-                values_by_score.setdefault(score, []).append(float(value))
-        for score, halves in values_by_score.items():
-            out.setdefault(score, []).append(halves)
-    return {score: np.array(rows) for score, rows in out.items()}
+    for system, half in itertools.product(SYSTEMS, (0, 1)):
+        sides = {"human": human[half], "model": load(system, half)}
+        near = knn_precision_recall(**sides, explained_variance=s["pca"])
+        score = mauve(**sides, num_buckets=s["k"], explained_variance=s["pca"], restarts=1).mauve
+        for name, value in (
+            ("MAUVE", score),
+            ("precision", near.precision),
+            ("recall", near.recall),
+            ("Fréchet", frechet_distance(**sides)),
+        ):
+            values.setdefault(name, []).append(float(value))
+    return {name: np.array(row).reshape(len(SYSTEMS), 2) for name, row in values.items()}
 
 
 def summarize_scores(values: F64) -> tuple[F64, float, list[float]]:

@@ -22,12 +22,13 @@ sys.path.insert(0, str(ROOT))
 
 from openended.harness.core import F64, Features, Metric, Side, UndefinedMetric, load_members  # noqa: E402
 from openended.metrics.families import TwoSample  # noqa: E402
+from scripts.readme import rewrite  # noqa: E402
 
 TOLERANCE = 0.05  # of the metric's scale
 SEEDS = 6
 MODES = 5
 BEST = {"accuracy": 0.5, "auth_pct": 100.0}  # of values whose best is not 0 or 1
-SHOWN = {
+COLUMNS = {
     "knn_precision_recall": ("precision", "recall", "density", "coverage"),
     "mauve": ("mauve", "frontier_integral"),
 }  # of metrics with many values
@@ -41,47 +42,42 @@ class Probe:
     """One value of one metric, as a function of two samples."""
 
     metric: Metric
-    key: str
     n: int
     dimension: int
+    key: str = ""
 
-    def value(self, human: F64, model: F64) -> float:
-        """Return the value; NaN where it is undefined."""
+    def compute(self, human: F64, model: F64) -> dict[str, float]:
+        """Return all values of the metric; none where it is undefined."""
         (need,) = self.metric.needs()
         sides = [
             Side(name, [f"{name}/{i:06d}" for i in range(len(rows))], {need: rows.astype(np.float32)})
             for name, rows in (("human", human), ("model", model))
         ]
         try:
-            return float(self.metric.compute(Features(sides[0], sides[1], {})).values.get(self.key, np.nan))
+            return dict(self.metric.compute(Features(sides[0], sides[1], {})).values)
         except UndefinedMetric:
-            return float("nan")
+            return {}
+
+    def value(self, human: F64, model: F64) -> float:
+        """Return the value; NaN where it is undefined."""
+        return float(self.compute(human, model).get(self.key, np.nan))
 
     def values(self, human: Sample, model: Sample, n: int | None = None, dimension: int | None = None) -> F64:
         """Return the value for each seed."""
-        out = []
-        for seed in range(SEEDS):
-            rng, size = np.random.default_rng(seed), (n or self.n, dimension or self.dimension)
-            out.append(self.value(human(rng, *size), model(rng, *size)))
-        return np.array(out)
+        size = n or self.n, dimension or self.dimension
+        rngs = [np.random.default_rng(seed) for seed in range(SEEDS)]
+        return np.array([self.value(human(rng, *size), model(rng, *size)) for rng in rngs])
 
     def best(self) -> float:
         """Return the best possible value."""
         if (target := self.metric.targets.get(self.key)) is not None:
             return target
-        if self.key in BEST:
-            return BEST[self.key]
-        return 1.0 if self.metric.best_of(self.key) == "higher" else 0.0
+        return BEST.get(self.key, 1.0 if self.metric.best_of(self.key) == "higher" else 0.0)
 
 
 def sample_normal(rng: np.random.Generator, n: int, d: int) -> F64:
     """Draw from a standard normal."""
     return rng.normal(size=(n, d))
-
-
-def sample_far(rng: np.random.Generator, n: int, d: int) -> F64:
-    """Draw from a normal far away from the standard one."""
-    return rng.normal(size=(n, d)) + 10.0
 
 
 def sample_modes(first: int, last: int) -> Sample:
@@ -111,25 +107,19 @@ def list_probes(n: int, dimension: int) -> Iterator[Probe]:
     for cls in load_members("metric").values():
         if not issubclass(cls, TwoSample) or cls.least_samples > 1 or cls.sides != "two":
             continue
-        options = {"space": "embeddings", "permutations": 0} if hasattr(cls, "space") else {}
-        metric = cls(**options)
+        metric = cls(**({"space": "embeddings", "permutations": 0} if hasattr(cls, "space") else {}))
         if metric.reads_grid or {need.kind for need in metric.needs()} != {"embeddings"}:
             continue
-        rng = np.random.default_rng(0)
-        probe = Probe(metric, "", n, dimension)
-        (need,) = metric.needs()
-        rows = [rng.normal(size=(n, dimension)).astype(np.float32) for _ in range(2)]
-        sides = [Side(name, [f"{i:06d}" for i in range(n)], {need: r}) for name, r in zip("hm", rows, strict=True)]
-        values = metric.compute(Features(sides[0], sides[1], {})).values
-        for key in SHOWN.get(metric.name) or [k for k in values if k in metric.titles or k == metric.name]:
+        probe, rng = Probe(metric, n, dimension), np.random.default_rng(0)
+        values = probe.compute(sample_normal(rng, n, dimension), sample_normal(rng, n, dimension))
+        for key in COLUMNS.get(metric.name) or [k for k in values if k in metric.titles or k == metric.name]:
             if metric.best_of(key) != "none":
                 yield dataclasses.replace(probe, key=key)
 
 
 def check_probe(probe: Probe) -> dict[str, bool]:
     """Return check → whether the value passes it."""
-    alike = probe.values(sample_normal, sample_normal)
-    far = probe.values(sample_normal, sample_far)
+    alike, far = (probe.values(sample_normal, sample) for sample in (sample_normal, sample_with_bad(1.0, 10.0)))
     scale = float(np.nanmean(far)) - probe.best()
     if not np.isfinite(scale) or scale == 0:
         return {}
@@ -141,47 +131,49 @@ def check_probe(probe: Probe) -> dict[str, bool]:
         """Return whether the values differ from the usual ones in a single sample, at about 5 %."""
         return bool(abs(values.mean() - usual.mean()) > 2 * np.hypot(values.std(ddof=1), usual.std(ddof=1)))
 
-    rng = np.random.default_rng(7)
-    human, model = (
-        sample_normal(rng, probe.n, probe.dimension),
-        sample_with_bad(0.3, 3.0)(rng, probe.n, probe.dimension),
+    def average(model: Sample = sample_normal, **size: int) -> float:
+        return float(probe.values(sample_normal, model, **size).mean())
+
+    n, d, rng = probe.n, probe.dimension, np.random.default_rng(7)
+    human, model = sample_normal(rng, n, d), sample_with_bad(0.3, 3.0)(rng, n, d)
+    rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    plain = probe.value(human, model)
+    dropped, usual, invented = (
+        probe.values(sample_modes(0, MODES), sample_modes(*ends)) for ends in ((1, MODES), (0, MODES), (0, MODES + 1))
     )
-    rotation = np.linalg.qr(rng.normal(size=(probe.dimension, probe.dimension)))[0]
-    plain, modes = probe.value(human, model), probe.values(sample_modes(0, MODES), sample_modes(0, MODES))
-    small, large = (probe.values(sample_normal, sample_normal, n=n).mean() for n in (probe.n // 4, probe.n * 2))
-    flat, wide = (probe.values(sample_normal, sample_normal, dimension=d).mean() for d in (2, 64))
-    half = probe.values(sample_normal, sample_with_bad(0.5, 10.0)).mean()
-    middle = (float(alike.mean()) + float(np.nanmean(far))) / 2
+    usual_mean = float(alike.mean())
     return {
-        "identical laws": is_near(float(alike.mean()), probe.best()),
+        "identical laws": is_near(usual_mean, probe.best()),
         "scaling": is_near(probe.value(10 * human, 10 * model), plain),
         "rotation": is_near(probe.value(human @ rotation, model @ rotation), plain),
-        "dropped mode": is_seen(probe.values(sample_modes(0, MODES), sample_modes(1, MODES)), modes),
-        "invented mode": is_seen(probe.values(sample_modes(0, MODES), sample_modes(0, MODES + 1)), modes),
+        "dropped mode": is_seen(dropped, usual),
+        "invented mode": is_seen(invented, usual),
         "swapped sides": is_near(probe.value(model, human), plain),
-        "2 to 64 dimensions": is_near(flat, wide),
-        "number of samples": is_near(small, large),
-        "1 % outliers": is_near(probe.values(sample_normal, sample_with_bad(0.01, 100.0)).mean(), float(alike.mean())),
-        "linear in bad share": is_near(half, middle),
+        "2 to 64 dimensions": is_near(average(dimension=2), average(dimension=64)),
+        "number of samples": is_near(average(n=n // 4), average(n=n * 2)),
+        "1 % outliers": is_near(average(sample_with_bad(0.01, 100.0)), usual_mean),
+        "linear in bad share": is_near(average(sample_with_bad(0.5, 10.0)), (usual_mean + float(np.nanmean(far))) / 2),
     }
 
 
 def format_table(n: int, dimension: int) -> str:
     """Return the table as Markdown: values by checks."""
-    rows: list[tuple[str, dict[str, bool]]] = []
+    lines: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for probe in list_probes(n, dimension):
             checks = check_probe(probe)
-            if checks:
-                name = probe.metric.name if probe.key == probe.metric.name else f"{probe.metric.name}.{probe.key}"
-                rows.append((name, checks))
-                sys.stderr.write(f"{name}: {sum(checks.values())} of {len(checks)}\n")
-    names = list(rows[0][1])
-    lines = [f"| value | {' | '.join(names)} | passed |", "| --- |" + " :---: |" * len(names) + " ---: |"]
-    for name, checks in rows:
-        marks = " | ".join("✓" if checks[check] else "–" for check in names)
-        lines.append(f"| `{name}` | {marks} | {sum(checks.values())} of {len(names)} |")
+            if not checks:
+                continue
+            if not lines:
+                lines += [
+                    f"| value | {' | '.join(checks)} | passed |",
+                    "| --- |" + " :---: |" * len(checks) + " ---: |",
+                ]
+            name = probe.metric.name if probe.key == probe.metric.name else f"{probe.metric.name}.{probe.key}"
+            passed = f"{sum(checks.values())} of {len(checks)}"
+            lines.append(f"| `{name}` | {' | '.join('✓' if ok else '–' for ok in checks.values())} | {passed} |")
+            sys.stderr.write(f"{name}: {passed}\n")
     return "\n".join(lines)
 
 
@@ -194,8 +186,6 @@ def main() -> int:
     options = parser.parse_args()
     table = format_table(options.n, options.dimension)
     if options.write:
-        from scripts.readme import rewrite
-
         page = ROOT / "docs/stress.md"
         text = page.read_text(encoding="utf-8")
         page.write_text(rewrite(str(page), text, {"FEATURES": table}), encoding="utf-8")

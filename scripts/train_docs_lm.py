@@ -29,8 +29,7 @@ from transformers.utils import logging as transformers_logging
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from docs_lm.data import add_mask_token, encode, load_corpus, train_tokenizer  # noqa: E402
-from docs_lm.sizes import SIZES  # noqa: E402
+from docs_lm.data import SIZES, add_mask_token, encode, load_corpus, train_tokenizer  # noqa: E402
 from docs_lm.training import LOG, TrainingRun  # noqa: E402
 
 

@@ -6,7 +6,8 @@ import math
 import shlex
 from typing import TYPE_CHECKING
 
-from docs_lm.sizes import END, EVALUATION_LEVELS, MASK, POSITIONS, SIZES, VOCAB_SIZE
+from docs_lm.data import END, MASK, POSITIONS, SIZES, VOCAB_SIZE
+from docs_lm.masked import EVALUATION_LEVELS
 
 if TYPE_CHECKING:
     from docs_lm.training import TrainingRun
@@ -79,37 +80,31 @@ def _collect_rows(run: TrainingRun) -> dict[str, str]:
         f"from step {segment['step']}: " + ", ".join(f"{k} {v:,}" for k, v in segment.items() if k != "step")
         for segment in done.segments
     )
+    layers, rest = f"{size.layers} layers", f"width {size.width}, {size.heads} heads, {POSITIONS}"
+    if size.kind == "masked":
+        bound = done.best_ppl_with_end
+        rows = {
+            "architecture": f"ModernBERT, {layers} with full attention, {rest} rotary positions, tied embeddings",
+            "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, those of docs-s and docs-m, and `{MASK}` "
+            f"(id {VOCAB_SIZE})",
+            "validation bound": f"negative log-likelihood at most {math.log(bound):.3f} nats per token "
+            f"(perplexity at most {bound:.1f}), end tokens counted",
+        }
+    else:
+        rows = {
+            "architecture": f"GPT-2, {layers}, {rest} positions, tied embeddings",
+            "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, shared by all bundled models",
+            "validation perplexity": f"{done.best_ppl:.2f} per token of text; "
+            f"{done.best_ppl_with_end:.2f} with the end of text counted",
+            "calibration": f"logits divided by {done.temperature:g}, fitted to half of the validation split",
+        }
     return {
         "parameters": f"{sum(p.numel() for p in run.model.parameters()):,}",
-        **(_describe_masked(run) if size.kind == "masked" else _describe_causal(run)),
+        **rows,
         "weights": "stored as float16, to be loaded and computed with as float32",
         "training": f"{done.best_step:,} steps, {done.best_tokens:,} tokens "
         f"({done.best_tokens / facts['train_tokens']:.1f} epochs of {facts['train_tokens']:,})",
         "optimizer": f"Muon (hidden matrices) and AdamW (the rest), peak {options.lr:g}, dropout {options.dropout:g}",
         "command": f"`{shlex.join(command)}`" + (", then again with `--calibrate`" if done.temperature != 1 else ""),
         "options, as they changed": changes,
-    }
-
-
-def _describe_causal(run: TrainingRun) -> dict[str, str]:
-    size, done = SIZES[run.options.model], run.progress
-    return {
-        "architecture": f"GPT-2, {size.layers} layers, width {size.width}, {size.heads} heads, "
-        f"{POSITIONS} positions, tied embeddings",
-        "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, shared by all bundled models",
-        "validation perplexity": f"{done.best_ppl:.2f} per token of text; "
-        f"{done.best_ppl_with_end:.2f} with the end of text counted",
-        "calibration": f"logits divided by {done.temperature:g}, fitted to half of the validation split",
-    }
-
-
-def _describe_masked(run: TrainingRun) -> dict[str, str]:
-    size, bound = SIZES[run.options.model], run.progress.best_ppl_with_end
-    return {
-        "architecture": f"ModernBERT, {size.layers} layers with full attention, width {size.width}, "
-        f"{size.heads} heads, {POSITIONS} rotary positions, tied embeddings",
-        "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, those of docs-s and docs-m, and `{MASK}` "
-        f"(id {VOCAB_SIZE})",
-        "validation bound": f"negative log-likelihood at most {math.log(bound):.3f} nats per token "
-        f"(perplexity at most {bound:.1f}), end tokens counted",
     }

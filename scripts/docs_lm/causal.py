@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from docs_lm.data import IGNORED, Batch, TokenLosses
-from docs_lm.sizes import POSITIONS, SIZES, VOCAB_SIZE
+from docs_lm.data import IGNORED, POSITIONS, SIZES, VOCAB_SIZE, Batch, TokenLosses
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 ARCHITECTURE = "GPT2LMHeadModel"

@@ -1,23 +1,46 @@
-"""Convert the passages of the `docs` task to sequences of tokens."""
+"""Sizes of the bundled models, and the passages of the `docs` task as sequences of tokens."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from docs_lm.sizes import END, MASK, POSITIONS, VOCAB_SIZE
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from openended.tasks._docstrings import Passage, fingerprint, load_passages, package_versions
 
+END, MASK = "<|endoftext|>", "[MASK]"
+VOCAB_SIZE = 4096  # tokens without `MASK`, which only a masked model has
+POSITIONS = 512
 IGNORED = -100
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Architecture and budget of one bundled model."""
+
+    width: int
+    layers: int
+    heads: int
+    tokens: int
+    batch_tokens: int
+    lr: float
+    role: str
+    kind: Literal["causal", "masked"] = "causal"
+
+
+SIZES = {
+    "docs-s": Size(256, 4, 4, 2_800_000, 4096, 4e-3, "generator of the quick start"),
+    "docs-m": Size(320, 5, 5, 3_800_000, 3072, 3e-3, "external scorer and embedder"),
+    "docs-mlm": Size(256, 4, 4, 2_300_000, 4096, 4e-3, "masked diffusion model and embedder", "masked"),
+}
 
 
 class Batch(NamedTuple):
@@ -45,10 +68,12 @@ def load_corpus(workdir: Path, workers: int) -> tuple[list[Passage], dict[str, A
     passages = load_passages(workers=workers)
     facts: dict[str, Any] = {"fingerprint": fingerprint(passages), "versions": versions}
     for split in ("train", "valid", "test"):
-        chosen = [p for p in passages if p.split == split]
-        facts[split] = {"passages": len(chosen), "words": sum(len(p.text.split()) for p in chosen)}
-    rows = [asdict(passage) for passage in passages]
-    write_atomically(cache, json.dumps({"facts": facts, "passages": rows}))
+        texts = [p.text for p in passages if p.split == split]
+        facts[split] = {"passages": len(texts), "words": sum(len(text.split()) for text in texts)}
+    workdir.mkdir(parents=True, exist_ok=True)
+    temporary = cache.with_name(f"{cache.name}.{os.getpid()}")
+    temporary.write_text(json.dumps({"facts": facts, "passages": [asdict(passage) for passage in passages]}))
+    temporary.replace(cache)
     return passages, facts
 
 
@@ -59,21 +84,14 @@ def train_tokenizer(workdir: Path, passages: Sequence[Passage], mark: str) -> Pr
         raw = Tokenizer(models.BPE())
         raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         raw.decoder = decoders.ByteLevel()
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
         trainer = trainers.BpeTrainer(
-            vocab_size=VOCAB_SIZE,
-            special_tokens=[END],
-            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-            show_progress=False,
+            vocab_size=VOCAB_SIZE, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
         )
         raw.train_from_iterator((p.text for p in passages if p.split == "train"), trainer)
+        ends = dict.fromkeys(("bos_token", "eos_token", "pad_token", "unk_token"), END)
         fast = PreTrainedTokenizerFast(
-            tokenizer_object=raw,
-            bos_token=END,
-            eos_token=END,
-            pad_token=END,
-            unk_token=END,
-            model_max_length=POSITIONS,
-            clean_up_tokenization_spaces=False,
+            tokenizer_object=raw, model_max_length=POSITIONS, clean_up_tokenization_spaces=False, **ends
         )
         temporary = folder.with_name(f"{folder.name}.{os.getpid()}")
         fast.save_pretrained(temporary)
@@ -93,18 +111,6 @@ def add_mask_token(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFas
 def encode(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[np.ndarray]:
     """Encode passages as `end text end`; longer ones are split, and each part begins with `end`."""
     end, room = tokenizer.eos_token_id, POSITIONS - 1
-    sequences = []
-    for ids in tokenizer(list(texts))["input_ids"]:
-        closed = [*ids, end]
-        sequences += [
-            np.array([end, *closed[start : start + room]], dtype=np.int64) for start in range(0, len(closed), room)
-        ]
-    return sequences
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file atomically, by renaming."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(path)
+    closed = [[*ids, end] for ids in tokenizer(list(texts))["input_ids"]]
+    parts = (ids[start : start + room] for ids in closed for start in range(0, len(ids), room))
+    return [np.array([end, *part], dtype=np.int64) for part in parts]

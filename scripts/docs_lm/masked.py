@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from docs_lm.data import IGNORED, Batch, TokenLosses
-from docs_lm.sizes import EVALUATION_LEVELS, POSITIONS, SIZES
+from docs_lm.data import IGNORED, POSITIONS, SIZES, Batch, TokenLosses
 from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedTokenizerFast
 
 ARCHITECTURE = "ModernBertForMaskedLM"
+EVALUATION_LEVELS = 2  # random masks of each piece; their numbers of tokens are equally spaced
 # Lengths of the pieces in training, and in the evaluation: that of the `unconditional` task.
 _LENGTHS = (64, 128, 256, 512)
 _EVALUATION_LENGTH = 256

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from docs_lm import causal, masked
 from docs_lm.card import format_card
-from docs_lm.data import Batch
-from docs_lm.sizes import SIZES
+from docs_lm.data import SIZES, Batch
 from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerFast
 
@@ -167,18 +166,16 @@ class TrainingRun:
         self.model.eval()
         held_out = list(self._make_batches(self.valid_data, None))[1::2]
         norm = causal.last_norm(self.model)
-        start = norm.weight.clone(), norm.bias.clone()
-        loss_by_temperature: dict[float, float] = {}
-        for temperature in CALIBRATION_GRID:
-            norm.weight.copy_(start[0] / temperature)
-            norm.bias.copy_(start[1] / temperature)
-            losses = [causal.compute_losses(self.model, batch).nll.double().sum().item() for batch in held_out]
-            loss_by_temperature[temperature] = sum(losses)
-        best = min(loss_by_temperature, key=lambda t: loss_by_temperature[t])
-        norm.weight.copy_(start[0] / best)
-        norm.bias.copy_(start[1] / best)
-        self.progress.temperature = best
-        LOG.info("calibrated with temperature %.2f", best)
+        weight, bias = norm.weight.clone(), norm.bias.clone()
+
+        def measure_loss(temperature: float) -> float:
+            norm.weight.copy_(weight / temperature)
+            norm.bias.copy_(bias / temperature)
+            return sum(causal.compute_losses(self.model, batch).nll.double().sum().item() for batch in held_out)
+
+        self.progress.temperature = min(CALIBRATION_GRID, key=measure_loss)
+        measure_loss(self.progress.temperature)
+        LOG.info("calibrated with temperature %.2f", self.progress.temperature)
         self._evaluate(None)
 
     def _save(self) -> None:

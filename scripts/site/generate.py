@@ -25,10 +25,6 @@ TUTORIALS = (
 )  # fmt: skip
 
 
-class PageNotFoundError(Exception):
-    """Raised when a metric has no page."""
-
-
 def write(name: str, text: str) -> None:
     """Write a page of the site."""
     with mkdocs_gen_files.open(name, "w") as page:
@@ -46,15 +42,16 @@ def format_metric_page(name: str, cls: type) -> str:
     """Join a metric's written page with the facts from its class."""
     source = DOCS / "metrics" / f"{name}.md"
     if not source.is_file():
-        raise PageNotFoundError(f"docs/metrics/{name}.md: this page is missing; write it with a formula and an example")
+        raise FileNotFoundError(f"docs/metrics/{name}.md: this page is missing; write it with a formula and an example")
     metric = cls()
-    reads = ", ".join(dict.fromkeys(need.kind + (f" by the {need.by}" if need.by else "") for need in metric.needs()))
-    low, high = metric.bounds
-    facts = [
-        f"| reads | {reads} |", f"| direction | {ARROWS[metric.direction]} |", f"| range | {low:g} to {high:g} |",
-        f"| version | {metric.version} |", f"| intervals | {getattr(metric, 'resampling', '–')} |",
-    ]  # fmt: skip
-    table = "\n".join(["| | |", "| --- | --- |", *facts])
+    facts = {
+        "reads": ", ".join(dict.fromkeys(n.kind + (f" by the {n.by}" if n.by else "") for n in metric.needs())),
+        "direction": ARROWS[metric.direction],
+        "range": "{:g} to {:g}".format(*metric.bounds),
+        "version": metric.version,
+        "intervals": getattr(metric, "resampling", "–"),
+    }
+    table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {fact} |" for name, fact in facts.items())])
     module = f"openended.{cls.__module__.removeprefix('openended.')}"
     words = source.read_text(encoding="utf-8").rstrip()
     return f"{words}\n\n{table}\n\n{format_options('metric', name)}\n## In Python\n\n::: {module}\n"
@@ -104,39 +101,31 @@ def read_title(path: Path) -> str:
     )
 
 
-def format_navigation(folder: str, names: list[str]) -> list[str]:
-    """Format the navigation lines below a heading."""
-    return [f"    * [{name}]({folder}/{name}.md)" for name in names]
-
-
 def main() -> None:
     """Write all pages."""
-    nav = ["* [openended](index.md)", "* Tutorials"]
-    nav += [f"    * [{read_title(DOCS / 'tutorials' / f'{t}.md')}](tutorials/{t}.md)" for t in TUTORIALS]
     listed_elsewhere = {"index", "benchmarks", "reading", "reference", "glossary"}
     guides = [p for p in sorted(DOCS.glob("*.md")) if p.stem not in listed_elsewhere]
-    nav += [
+    nav = [
+        "* [openended](index.md)",
+        "* Tutorials",
+        *(f"    * [{read_title(DOCS / 'tutorials' / f'{t}.md')}](tutorials/{t}.md)" for t in TUTORIALS),
         "* [How to read these numbers](reading.md)",
         "* [Glossary](glossary.md)",
         "* [Reference](reference.md)",
         "* Guides",
+        *(f"    * [{read_title(p)}]({p.name})" for p in guides),
     ]
-    nav += [f"    * [{read_title(p)}]({p.name})" for p in guides]
-    for group, heading, make in (
-        ("metric", "Metrics", format_metric_page),
-        ("decoder", "Decoders", lambda n, c: format_class_page("decoder", n, c)),
-        ("task", "Tasks", lambda n, c: format_class_page("task", n, c)),
-    ):
+    for group, heading in (("metric", "Metrics"), ("decoder", "Decoders"), ("task", "Tasks")):
         classes = {name: cls for name, cls in load_members(group).items() if name in list_bundled_choices(group)}
         for name, cls in classes.items():
-            write(f"{group}s/{name}.md", make(name, cls))
+            page = format_metric_page(name, cls) if group == "metric" else format_class_page(group, name, cls)
+            write(f"{group}s/{name}.md", page)
         rows = "\n".join(f"| [{name}]({name}.md) | {list_choices(group)[name]} |" for name in classes)
         write(f"{group}s/index.md", f"# {heading}\n\n| name | |\n| --- | --- |\n{rows}\n")
-        nav += [f"* [{heading}]({group}s/index.md)", *format_navigation(f"{group}s", list(classes))]
+        nav += [f"* [{heading}]({group}s/index.md)", *(f"    * [{name}]({group}s/{name}.md)" for name in classes)]
     write("published.md", format_published_values())
-    write("changelog.md", rewrite_links((ROOT / "CHANGELOG.md").read_text(encoding="utf-8")))
-    write("contributing.md", rewrite_links((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
-    write("security.md", rewrite_links((ROOT / "SECURITY.md").read_text(encoding="utf-8")))
+    for name in ("changelog", "contributing", "security"):
+        write(f"{name}.md", rewrite_links((ROOT / f"{name.upper()}.md").read_text(encoding="utf-8")))
     nav += [
         "* Project", "    * [Published values](published.md)", "    * [Performance](benchmarks.md)",
         "    * [Contributing](contributing.md)", "    * [Security](security.md)", "    * [Changes](changelog.md)",

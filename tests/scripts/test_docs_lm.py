@@ -16,8 +16,7 @@ from tests.helpers import ROOT
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from docs_lm import causal, masked
-from docs_lm.data import IGNORED, Batch, add_mask_token, encode
-from docs_lm.sizes import SIZES, Size
+from docs_lm.data import IGNORED, SIZES, Batch, Size, add_mask_token, encode
 
 OPTIONS = Namespace(model="tiny", dropout=0.0)
 
