@@ -69,20 +69,19 @@ class Size:
     least: int = 0
 
 
-def compare_token_counts(harness: Counts, peer: Counts) -> str:
-    """Format how many tokens both sides made."""
+def _compare_token_counts(harness: Counts, peer: Counts) -> str:
     return f"{harness['tokens']:.0f} / {peer['tokens']:.0f} tokens"
 
 
-def sample_rows(count: int, shortest: int, longest: int, *, seed: int = 0, vocabulary: int = 4096) -> list[list[int]]:
+def _sample_rows(count: int, shortest: int, longest: int, *, seed: int = 0, vocabulary: int = 4096) -> list[list[int]]:
     """Sample token ids of texts of random lengths."""
     rng = np.random.default_rng(seed)
     return [rng.integers(1, vocabulary, rng.integers(shortest, longest + 1)).tolist() for _ in range(count)]
 
 
-def make_request(size: Size, decoder: Decoder) -> GenerationRequest:
+def _make_request(size: Size, decoder: Decoder) -> GenerationRequest:
     """Return what a backend is asked for."""
-    rows = sample_rows(size.prompts, size.shortest, size.longest)
+    rows = _sample_rows(size.prompts, size.shortest, size.longest)
     prompts = [Prompt(f"b/{i:04d}", s, tuple(row)) for i, row in enumerate(rows) for s in range(size.samples)]
     return GenerationRequest(
         prompts=prompts, decoder=decoder, seed=0, max_new_tokens=size.new, min_new_tokens=size.least,
@@ -90,21 +89,20 @@ def make_request(size: Size, decoder: Decoder) -> GenerationRequest:
     )  # fmt: skip
 
 
-def run_harness(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
-    """Generate with the reference loop."""
+def _run_harness(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
     lengths: list[int] = []
-    generate_texts(lm, make_request(size, decoder), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
+    generate_texts(lm, _make_request(size, decoder), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
     return {"tokens": float(sum(lengths))}
 
 
-def run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
+def _run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
     """Generate with transformers' `generate`, left-padded prompts and the same batch size."""
     options: dict[str, Any] = {"do_sample": decoder.stochastic}
     options |= {"top_k": 0, "top_p": getattr(decoder, "p", 1.0)} if decoder.stochastic else {}
     options |= {"num_beams": decoder.num_beams} if isinstance(decoder, Beam) else {}
     options |= {"min_new_tokens": size.least} if size.least else {}
     torch.manual_seed(0)
-    rows, end, total = sample_rows(size.prompts, size.shortest, size.longest), lm.eos_ids[0], 0
+    rows, end, total = _sample_rows(size.prompts, size.shortest, size.longest), lm.eos_ids[0], 0
     each = max(size.slots // size.samples, 1)
     for start in range(0, len(rows), each):
         part = rows[start : start + each]
@@ -121,37 +119,34 @@ def run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
     return {"tokens": float(total)}
 
 
-def make_generation_work(
+def _make_generation_work(
     name: str, load: Callable[[], LanguageModel], decoder: Decoder, size: Size, at_least: float
 ) -> Benchmark:
-    """Return the comparison of the reference loop with transformers."""
-
     def prepare() -> LanguageModel:
         warnings.simplefilter("ignore")
         lm = load()
         small = replace(size, prompts=2, new=4, slots=2, least=0)
-        for run in (run_harness, run_transformers):
+        for run in (_run_harness, _run_transformers):
             run(small, decoder, lm)
         return lm
 
     return Benchmark(
-        name=name, prepare=prepare, harness=partial(run_harness, size, decoder), against="transformers generate",
-        peer=partial(run_transformers, size, decoder), agree=compare_token_counts, at_least=at_least,
+        name=name, prepare=prepare, harness=partial(_run_harness, size, decoder), against="transformers generate",
+        peer=partial(_run_transformers, size, decoder), agree=_compare_token_counts, at_least=at_least,
     )  # fmt: skip
 
 
 # decoding: the bundled model, and teacher forcing
 
 
-def make_decoding_work(decoder: Decoder, at_least: float, least: int = 0) -> Benchmark:
-    """Return a row of generation with the bundled model."""
+def _make_decoding_work(decoder: Decoder, at_least: float, least: int = 0) -> Benchmark:
     size = Size(prompts=64, shortest=35, longest=35, new=128, slots=64, least=least)
     name = f"{decoder.title}, {size.prompts} × {size.new} tokens, docs-s{', no random ends' if least else ''}"
     load = partial(load_model, ModelSpec(path="bundled:docs-s"))
-    return make_generation_work(name, load, decoder, size, at_least)
+    return _make_generation_work(name, load, decoder, size, at_least)
 
 
-def sample_logits() -> tuple[torch.Tensor, torch.Tensor]:
+def _sample_logits() -> tuple[torch.Tensor, torch.Tensor]:
     """Sample logits of one text and its tokens; the forward pass is not part of the work.
 
     Entropies are 1 to 6 nats, typical of a language model, so a nucleus holds tens to thousands of tokens.
@@ -162,8 +157,7 @@ def sample_logits() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(LENGTH, VOCAB, generator=generator) * sharpness, gold
 
 
-def teach_with_harness(decoders: Sequence[QDecoder], data: tuple[torch.Tensor, torch.Tensor]) -> Counts:
-    """Read the statistics of all decoders in one pass."""
+def _teach_with_harness(decoders: Sequence[QDecoder], data: tuple[torch.Tensor, torch.Tensor]) -> Counts:
     logits, gold = data
     tables = [QTable.empty(LENGTH) for _ in decoders]
     size = CHUNK_CPU // VOCAB
@@ -183,7 +177,7 @@ def teach_with_harness(decoders: Sequence[QDecoder], data: tuple[torch.Tensor, t
     }
 
 
-def teach_plainly(p: float, data: tuple[torch.Tensor, torch.Tensor]) -> Counts:
+def _teach_plainly(p: float, data: tuple[torch.Tensor, torch.Tensor]) -> Counts:
     """Truncate, renormalize and read the whole vocabulary for each of three metrics."""
 
     def compute_q(logits: torch.Tensor) -> torch.Tensor:
@@ -207,12 +201,18 @@ def teach_plainly(p: float, data: tuple[torch.Tensor, torch.Tensor]) -> Counts:
     }
 
 
-def make_teaching_work(name: str, decoders: Sequence[QDecoder], p: float, at_least: float, **options: Any) -> Benchmark:  # noqa: ANN401
-    """Return a row of teacher forcing."""
+def _make_teaching_work(
+    name: str,
+    decoders: Sequence[QDecoder],
+    p: float,
+    at_least: float,
+    against: str = "a full pass a metric",
+    peer_share: float = 1.0,
+) -> Benchmark:
     return Benchmark(
-        name=f"teacher-forced, {name}, V = {VOCAB:,}, T = {LENGTH:,}", prepare=sample_logits,
-        harness=partial(teach_with_harness, decoders), peer=partial(teach_plainly, p), at_least=at_least,
-        agree=format_relative_gap, **{"against": "a full pass a metric", **options},
+        name=f"teacher-forced, {name}, V = {VOCAB:,}, T = {LENGTH:,}", prepare=_sample_logits,
+        harness=partial(_teach_with_harness, decoders), peer=partial(_teach_plainly, p), at_least=at_least,
+        agree=format_relative_gap, against=against, peer_share=peer_share,
     )  # fmt: skip
 
 
@@ -224,15 +224,15 @@ TWENTY: list[QDecoder] = [
     Greedy(),
 ]
 DECODING = [
-    make_decoding_work(Greedy(), 1.5),
-    make_decoding_work(Ancestral(), 1.5),
-    make_decoding_work(NUCLEUS, 1.5),
+    _make_decoding_work(Greedy(), 1.5),
+    _make_decoding_work(Ancestral(), 1.5),
+    _make_decoding_work(NUCLEUS, 1.5),
     # Where no text ends early there are no free slots to refill: the gain is that of the kernels alone.
-    make_decoding_work(NUCLEUS, 1.0, least=128),
-    make_decoding_work(Beam(num_beams=4), 1.0),
-    make_teaching_work("one untruncated Q", [Ancestral()], 1.0, 5),
-    make_teaching_work("one nucleus", [NUCLEUS], 0.95, 15),
-    make_teaching_work(
+    _make_decoding_work(NUCLEUS, 1.0, least=128),
+    _make_decoding_work(Beam(num_beams=4), 1.0),
+    _make_teaching_work("one untruncated Q", [Ancestral()], 1.0, 5),
+    _make_teaching_work("one nucleus", [NUCLEUS], 0.95, 15),
+    _make_teaching_work(
         "twenty decoders", TWENTY, 0.95, 40, against="a full pass a metric and decoder (one timed)", peer_share=1 / 20
     ),
 ]
@@ -249,7 +249,7 @@ class NumberTokenizer:
         return " ".join(map(str, ids))
 
 
-def build_gpt2() -> tuple[Model, torch.Tensor]:
+def _build_gpt2() -> tuple[Model, torch.Tensor]:
     """Return GPT-2's 124-million shape and the direction of its end token."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -258,7 +258,7 @@ def build_gpt2() -> tuple[Model, torch.Tensor]:
     return model, model.transformer.ln_f.bias.data
 
 
-def build_llama() -> tuple[Model, torch.Tensor]:
+def _build_llama() -> tuple[Model, torch.Tensor]:
     """Return a Llama of 120 million and the direction of its end token, one that normalization keeps."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -272,7 +272,7 @@ def build_llama() -> tuple[Model, torch.Tensor]:
     return model, torch.eye(768)[0]
 
 
-def load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: bool) -> LanguageModel:
+def _load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: bool) -> LanguageModel:
     """Build a random model; with `ends`, token 0 has a probability near 1 / MEAN after any text."""
     torch.manual_seed(0)
     model, direction = build()
@@ -298,7 +298,7 @@ def load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: 
     )
 
 
-MODELS = {"GPT-2 124 M": build_gpt2, "Llama 120 M": build_llama}
+MODELS = {"GPT-2 124 M": _build_gpt2, "Llama 120 M": _build_llama}
 GPT2, LLAMA = MODELS
 ONE_LENGTH = Size(prompts=32, shortest=35, longest=35, new=32, slots=32)
 MIXED = Size(prompts=256, shortest=1, longest=50, new=128, slots=64, ends=True)
@@ -306,29 +306,28 @@ MIXED_WHOLE = Size(prompts=128, shortest=1, longest=50, new=48, slots=64)
 SAMPLES = Size(prompts=64, shortest=35, longest=35, new=32, slots=256, samples=4)
 
 
-def make_batch_work(model: str, decoder: Decoder, size: Size, at_least: float) -> Benchmark:
-    """Return a row of generation with a random model."""
+def _make_batch_work(model: str, decoder: Decoder, size: Size, at_least: float) -> Benchmark:
     lengths = f"{size.shortest} to {size.longest}" if size.shortest < size.longest else f"{size.longest}"
     ends = f", ends at random, mean {MEAN}, limit {size.new}" if size.ends else f" × {size.new} tokens"
     samples = f" × {size.samples} samples" if size.samples > 1 else ""
     prompts = f"{size.prompts} prompts of {lengths} tokens"
     name = f"{model}: {decoder.title}, {prompts}{samples}{ends}, {size.slots} at once"
-    load = partial(load_random_model, MODELS[model], ends=size.ends)
-    return make_generation_work(name, load, decoder, size, at_least)
+    load = partial(_load_random_model, MODELS[model], ends=size.ends)
+    return _make_generation_work(name, load, decoder, size, at_least)
 
 
-def embed_with_harness(lm: LanguageModel) -> Counts:
+def _embed_with_harness(lm: LanguageModel) -> Counts:
     """Compute the last state of the last token, in batches of similar lengths."""
-    rows = sample_rows(128, 10, 256, seed=1)
+    rows = _sample_rows(128, 10, 256, seed=1)
     pool = Pool(-1, "last", (1024,))
     jobs = [ForwardRow(i, np.array(row), len(row)) for i, row in enumerate(rows)]
     run_forward(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=16)
     return {"mean": float(np.abs(pool.vectors[0]).mean())}
 
 
-def embed_padded(lm: LanguageModel) -> Counts:
+def _embed_padded(lm: LanguageModel) -> Counts:
     """Compute the same in the given order with padding, as public scripts do."""
-    rows, vectors = sample_rows(128, 10, 256, seed=1), []
+    rows, vectors = _sample_rows(128, 10, 256, seed=1), []
     with torch.inference_mode():
         for start in range(0, len(rows), 16):
             part = rows[start : start + 16]
@@ -342,7 +341,7 @@ def embed_padded(lm: LanguageModel) -> Counts:
 
 BATCHES = [
     *(
-        make_batch_work(*row)
+        _make_batch_work(*row)
         for row in (
             (GPT2, Greedy(), ONE_LENGTH, 1.1),
             (GPT2, Nucleus(), ONE_LENGTH, 1.6),
@@ -356,10 +355,10 @@ BATCHES = [
     ),
     Benchmark(
         name=f"{GPT2}: embedding, 128 texts of 10 to 256 tokens",
-        prepare=partial(load_random_model, build_gpt2, ends=False),
-        harness=embed_with_harness,
+        prepare=partial(_load_random_model, _build_gpt2, ends=False),
+        harness=_embed_with_harness,
         against="transformers, padded batches in the order given",
-        peer=embed_padded,
+        peer=_embed_padded,
         agree=format_relative_gap,
     ),
 ]
@@ -368,10 +367,9 @@ BATCHES = [
 # engines, servers and workers: other backends
 
 
-def run_backend(size: Size, backend: Backend) -> Counts:
-    """Generate with a backend by nucleus sampling."""
+def _run_backend(size: Size, backend: Backend) -> Counts:
     lengths: list[int] = []
-    backend.generate(make_request(size, NUCLEUS), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
+    backend.generate(_make_request(size, NUCLEUS), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
     return {"tokens": float(sum(lengths))}
 
 
@@ -382,7 +380,7 @@ WORKER_SIZE = Size(prompts=384, shortest=20, longest=20, new=64, slots=64, least
 WORKER_MODEL = ModelSpec(path="bundled:docs-m")
 
 
-def write_vllm_model() -> str:
+def _write_vllm_model() -> str:
     """Write a folder of GPT-2's shape, unless it is there; its tokens are the bytes and made-up words."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
@@ -402,31 +400,30 @@ def write_vllm_model() -> str:
     return str(folder)
 
 
-def start_vllm() -> Backend:
+def _start_vllm() -> Backend:
     """Start the engine and run a few prompts."""
     from openended.harness.backends.vllm.backend import VllmBackend
     from openended.harness.backends.vllm.spec import VllmSpec
 
-    spec = VllmSpec(path=write_vllm_model(), max_num_seqs=ENGINE_SIZE.slots, check_texts=0)
+    spec = VllmSpec(path=_write_vllm_model(), max_num_seqs=ENGINE_SIZE.slots, check_texts=0)
     backend = VllmBackend(spec, "cpu")
-    run_vllm_sampler(backend, rows=4)
+    _run_vllm_sampler(backend, rows=4)
     return backend
 
 
-def run_vllm_sampler(backend: Backend, rows: int = ENGINE_SIZE.prompts) -> Counts:
-    """Generate with vLLM's own nucleus sampling."""
+def _run_vllm_sampler(backend: Backend, rows: int = ENGINE_SIZE.prompts) -> Counts:
     from vllm import SamplingParams
 
     engine, tokens = backend.engine.inner, 0
     params = SamplingParams(temperature=1.0, top_p=0.95, max_tokens=ENGINE_SIZE.new, ignore_eos=True, detokenize=False)
-    for i, prompt in enumerate(make_request(ENGINE_SIZE, NUCLEUS).prompts[:rows]):
+    for i, prompt in enumerate(_make_request(ENGINE_SIZE, NUCLEUS).prompts[:rows]):
         engine.add_request(f"sampler {i}", {"prompt_token_ids": list(prompt.token_ids)}, params)
     while engine.has_unfinished_requests():
         tokens += sum(len(output.outputs[0].token_ids) for output in engine.step() if output.finished)
     return {"tokens": float(tokens)}
 
 
-def start_server() -> Backend:
+def _start_server() -> Backend:
     """Start a sleeping server; return a backend for it with the tokenizer loaded."""
     import uvicorn
     from starlette.applications import Starlette
@@ -461,13 +458,13 @@ def start_server() -> Backend:
     return ServerBackend(spec)
 
 
-def sleep_like_server(_: Backend) -> Counts:
+def _sleep_like_server(_: Backend) -> Counts:
     """Take the server's own time for the same texts."""
     time.sleep(SERVER_SIZE.prompts / SERVER_SIZE.slots * SERVER_SIZE.new * SECONDS)
     return {"tokens": float(SERVER_SIZE.prompts * SERVER_SIZE.new)}
 
 
-def start_workers(count: int) -> Backend:
+def _start_workers(count: int) -> Backend:
     """Start Ray workers of one thread and load the model in each."""
     from openended.harness.backends.ray.backend import load_ray_backend, make_model_ref
     from openended.harness.backends.ray.cluster import Cluster
@@ -479,17 +476,17 @@ def start_workers(count: int) -> Backend:
     return load_ray_backend(cluster, WORKER_MODEL)
 
 
-def digest_worker_texts(backend: Backend) -> str:
+def _digest_worker_texts(backend: Backend) -> str:
     """Generate, and return a digest of the texts."""
     generated: list[Any] = []
-    backend.generate(make_request(WORKER_SIZE, NUCLEUS), generated.extend)
+    backend.generate(_make_request(WORKER_SIZE, NUCLEUS), generated.extend)
     tokens = [list(g.token_ids) for g in sorted(generated, key=lambda g: str(g.example_id))]
     return hashlib.sha256(str(tokens).encode()).hexdigest()[:12]
 
 
-def digest_worker_vectors(backend: Backend) -> str:
+def _digest_worker_vectors(backend: Backend) -> str:
     """Embed texts of one length, and return a digest of the vectors."""
-    texts = Ragged.from_rows(sample_rows(1_536, 128, 128), np.int64)
+    texts = Ragged.from_rows(_sample_rows(1_536, 128, 128), np.int64)
     none = Ragged.from_rows([[]] * len(texts), np.int64)
     spec = EmbedderSpec(path=WORKER_MODEL.path)
     request = EmbeddingRequest(prompts=none, continuations=texts, embedder=spec, batch_size=64)
@@ -503,36 +500,36 @@ ENGINE_NAME = (
 )
 ENGINES = [
     Benchmark(
-        name=f"{ENGINE_NAME}, by {name}", prepare=start, harness=partial(run_backend, ENGINE_SIZE),
-        against="vLLM's own sampler", prepare_peer=start_vllm, peer=run_vllm_sampler, at_least=at_least,
-        agree=compare_token_counts,
+        name=f"{ENGINE_NAME}, by {name}", prepare=start, harness=partial(_run_backend, ENGINE_SIZE),
+        against="vLLM's own sampler", prepare_peer=_start_vllm, peer=_run_vllm_sampler, at_least=at_least,
+        agree=_compare_token_counts,
     )
     for name, start, at_least in (
-        ("vLLM in the process", start_vllm, 1 / 1.15),
-        ("the reference backend", lambda: load_backend(ModelSpec(path=write_vllm_model())), None),
+        ("vLLM in the process", _start_vllm, 1 / 1.15),
+        ("the reference backend", lambda: load_backend(ModelSpec(path=_write_vllm_model())), None),
     )
     if importlib.util.find_spec("vllm") is not None
 ]  # fmt: skip
 SERVERS = [
     Benchmark(
         name=f"{SERVER_SIZE.prompts} texts of {SERVER_SIZE.new} tokens, {SERVER_SIZE.slots} at once, through a server",
-        prepare=start_server,
-        harness=partial(run_backend, SERVER_SIZE),
+        prepare=_start_server,
+        harness=partial(_run_backend, SERVER_SIZE),
         against="the server's own time",
-        peer=sleep_like_server,
+        peer=_sleep_like_server,
         at_least=1 / 1.1,
-        agree=compare_token_counts,
+        agree=_compare_token_counts,
     )
 ]
 WORKERS = [
     Benchmark(
-        name=f"{name}, two workers of one thread", prepare=partial(start_workers, 2), harness=run,
-        against="one worker of one thread", peer=run, prepare_peer=partial(start_workers, 1), peer_needs=("ray",),
+        name=f"{name}, two workers of one thread", prepare=partial(_start_workers, 2), harness=run,
+        against="one worker of one thread", peer=run, prepare_peer=partial(_start_workers, 1), peer_needs=("ray",),
         at_least=1.6, agree=format_equality, threads=1,
     )
     for name, run in (
-        (f"generate {WORKER_SIZE.prompts} × {WORKER_SIZE.new} tokens, docs-m", digest_worker_texts),
-        ("embed 1,536 texts × 128 tokens, docs-m", digest_worker_vectors),
+        (f"generate {WORKER_SIZE.prompts} × {WORKER_SIZE.new} tokens, docs-m", _digest_worker_texts),
+        ("embed 1,536 texts × 128 tokens, docs-m", _digest_worker_vectors),
     )
 ]  # fmt: skip
 AREAS = {

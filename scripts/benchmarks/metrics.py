@@ -37,7 +37,7 @@ Pair = tuple[NDArray[Any], NDArray[Any]]
 Data = Any
 
 
-def import_first(prepare: Callable[[], Data], *modules: str) -> Data:
+def _import_first(prepare: Callable[[], Data], *modules: str) -> Data:
     """Import modules before the clock starts, and make the data."""
     for module in modules:
         importlib.import_module(module)
@@ -52,7 +52,7 @@ NLTK_HYPOTHESES = 20
 ORDERS = (1, 2, 3, 4)
 
 
-def draw_texts(n: int, length: int) -> NDArray[np.int32]:
+def _draw_texts(n: int, length: int) -> NDArray[np.int32]:
     """Draw texts, shape (n, length)."""
     rng = np.random.default_rng(0)
     share = 1.0 / np.arange(1, VOCABULARY + 1)
@@ -71,35 +71,31 @@ def draw_texts(n: int, length: int) -> NDArray[np.int32]:
     return out
 
 
-def pack_rows(values: NDArray[Any]) -> Ragged:
-    """Return texts of equal length as rows."""
+def _pack_rows(values: NDArray[Any]) -> Ragged:
     n, length = values.shape
     return Ragged(values.reshape(-1), np.arange(0, n * length + 1, length))
 
 
-def write_mapped_texts(n: int) -> Ragged:
-    """Make n texts of 128 tokens in a memory-mapped file."""
+def _write_mapped_texts(n: int) -> Ragged:
     path = Path(tempfile.mkdtemp(prefix="openended-bench-")) / "tokens.npy"
-    np.save(path, draw_texts(n, 128))
-    rows = pack_rows(np.load(path, mmap_mode="r"))
+    np.save(path, _draw_texts(n, 128))
+    rows = _pack_rows(np.load(path, mmap_mode="r"))
     path.unlink()  # the map stays readable until the process ends
     path.parent.rmdir()
     return rows
 
 
-def name_orders(values: dict[int, float], prefix: str = "") -> Values:
-    """Return values by order under names."""
+def _name_orders(values: dict[int, float], prefix: str = "") -> Values:
     return {f"{prefix}{order}": value for order, value in values.items()}
 
 
-def score_all_self_bleu(rows: Ragged) -> Values:
+def _score_all_self_bleu(rows: Ragged) -> Values:
     """Score every text against all others, orders 1 to 4; also the mean over the peer's hypotheses."""
     table = bleu_by_text(index_of(rows), 4)
     return {"order 4": float(table[3, :NLTK_HYPOTHESES].mean()), "all texts": float(table[3].mean())}
 
 
-def score_with_nltk(texts: Texts) -> Values:
-    """Score the first 20 texts against all others with NLTK, order 4."""
+def _score_with_nltk(texts: Texts) -> Values:
     from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
     smooth = SmoothingFunction().method1
@@ -110,8 +106,7 @@ def score_with_nltk(texts: Texts) -> Values:
     return {"order 4": sum(scores) / len(scores)}
 
 
-def score_with_fast_bleu(texts: Texts) -> Values:
-    """Score all texts with the C++ package, order 4."""
+def _score_with_fast_bleu(texts: Texts) -> Values:
     from fast_bleu import SelfBLEU  # type: ignore[import-not-found]
 
     words = [[str(token) for token in text] for text in texts]
@@ -119,15 +114,14 @@ def score_with_fast_bleu(texts: Texts) -> Values:
     return {"order 4": sum(scores) / len(scores)}
 
 
-def count_distinct(texts: Texts) -> Values:
-    """Compute Distinct-1 to 4 with NLTK's ngrams and one Counter per order."""
+def _count_distinct(texts: Texts) -> Values:
     from nltk.util import ngrams
 
     counts = {n: Counter(gram for text in texts for gram in ngrams(text, n)) for n in ORDERS}
     return {str(n): len(counts[n]) / counts[n].total() for n in ORDERS}
 
 
-def find_loops_by_slices(texts: Texts) -> Values:
+def _find_loops_by_slices(texts: Texts) -> Values:
     """Compute the share of looping texts by comparing slices for each phrase length and each repeat."""
     loops = 0
     for text in texts:
@@ -142,8 +136,7 @@ def find_loops_by_slices(texts: Texts) -> Values:
     return {"loop_rate": loops / len(texts)}
 
 
-def fit_zipf_by_counter(texts: Texts) -> Values:
-    """Fit the Zipf coefficient with a Counter and SciPy's linear regression."""
+def _fit_zipf_by_counter(texts: Texts) -> Values:
     from scipy.stats import linregress
 
     counts = Counter(token for text in texts for token in text)
@@ -151,71 +144,71 @@ def fit_zipf_by_counter(texts: Texts) -> Values:
     return {"zipf": -float(linregress(np.log(np.arange(1, len(frequency) + 1)), np.log(frequency)).slope)}
 
 
-def compute_all(rows: Ragged) -> Values:
+def _compute_all(rows: Ragged) -> Values:
     """Compute all text statistics of one side, orders 1 to 5, from one index."""
     index = index_of(rows)
     five = (1, 2, 3, 4, 5)
-    values = name_orders(self_bleu(index, orders=five), "self_bleu_")
+    values = _name_orders(self_bleu(index, orders=five), "self_bleu_")
     for variant in ("corpus", "li", "hapax", "per_doc", "simctg", "ngd"):
         texts = rows if variant in ("simctg", "ngd") else index
-        values |= name_orders(distinct_n(texts, orders=five, variant=variant), f"{variant}_")  # type: ignore[arg-type]
+        values |= _name_orders(distinct_n(texts, orders=five, variant=variant), f"{variant}_")  # type: ignore[arg-type]
     for average in ("corpus", "texts"):
-        values |= name_orders(ngram_entropy(index, orders=five, average=average), f"entropy_{average}_")  # type: ignore[arg-type]
-    values |= name_orders(seq_rep_n(index, orders=five), "seq_rep_")
+        values |= _name_orders(ngram_entropy(index, orders=five, average=average), f"entropy_{average}_")  # type: ignore[arg-type]
+    values |= _name_orders(seq_rep_n(index, orders=five), "seq_rep_")
     values |= {"loop_rate": loop_rate(index), "diversity": diversity(index), "zipf": zipf_coefficient(index)}
     return values | {"self_repetition": self_repetition(index)}
 
 
-def compute_large(rows: Ragged) -> Values:
+def _compute_large(rows: Ragged) -> Values:
     """Compute distinct_n (orders 1 to 4), zipf and seq_rep_n (orders 2 to 4) from one index."""
     index = index_of(rows)
-    values = name_orders(distinct_n(index, orders=ORDERS), "distinct_") | name_orders(seq_rep_n(index), "seq_rep_")
+    values = _name_orders(distinct_n(index, orders=ORDERS), "distinct_") | _name_orders(seq_rep_n(index), "seq_rep_")
     return values | {"zipf": zipf_coefficient(index)}
 
 
 SIZE = f"{TEXTS:,} texts × {TOKENS} tokens"
 
 
-def make_text_work(name: str, harness: Callable[[Ragged], Values], *modules: str, **options: Any) -> Benchmark:  # noqa: ANN401
+def _make_text_work(name: str, harness: Callable[[Ragged], Values], *modules: str, **options: Any) -> Benchmark:  # noqa: ANN401
     """Return a row of `text`; the peer reads lists, and imports modules first."""
-    prepare_peer = partial(import_first, lambda: draw_texts(TEXTS, TOKENS).tolist(), *modules)
+    prepare_peer = partial(_import_first, lambda: _draw_texts(TEXTS, TOKENS).tolist(), *modules)
     return Benchmark(
-        name=name, clock="cpu", prepare=lambda: pack_rows(draw_texts(TEXTS, TOKENS)), harness=harness,
+        name=name, clock="cpu", prepare=lambda: _pack_rows(_draw_texts(TEXTS, TOKENS)), harness=harness,
         prepare_peer=prepare_peer, peer_needs=tuple(m.partition(".")[0] for m in modules),
         **{"agree": format_max_gap if "peer" in options else None, **options},
     )  # fmt: skip
 
 
 TEXT = [
-    make_text_work(
-        f"self_bleu, {SIZE}, orders 1 to 4, all hypotheses", score_all_self_bleu, "nltk.translate.bleu_score",
+    _make_text_work(
+        f"self_bleu, {SIZE}, orders 1 to 4, all hypotheses", _score_all_self_bleu, "nltk.translate.bleu_score",
         against=f"NLTK sentence_bleu, only order 4, {NLTK_HYPOTHESES} hypotheses", at_least=3000,
-        peer=score_with_nltk, peer_share=NLTK_HYPOTHESES / TEXTS, peer_repeats=1,
+        peer=_score_with_nltk, peer_share=NLTK_HYPOTHESES / TEXTS, peer_repeats=1,
     ),
-    make_text_work(
+    _make_text_work(
         f"self_bleu, {SIZE}, order 4, all hypotheses", lambda rows: {"order 4": self_bleu(rows, orders=(4,))[4]},
-        "fast_bleu", against="fast-bleu (C++), all hypotheses", at_least=10, peer=score_with_fast_bleu, peer_repeats=1,
+        "fast_bleu", against="fast-bleu (C++), all hypotheses", at_least=10, peer=_score_with_fast_bleu, peer_repeats=1,
     ),
-    make_text_work(
-        f"distinct_n, {SIZE}, orders 1 to 4", lambda rows: name_orders(distinct_n(rows, orders=ORDERS)), "nltk.util",
-        against="nltk ngrams and Counter", at_least=10, peer=count_distinct,
+    _make_text_work(
+        f"distinct_n, {SIZE}, orders 1 to 4", lambda rows: _name_orders(distinct_n(rows, orders=ORDERS)), "nltk.util",
+        against="nltk ngrams and Counter", at_least=10, peer=_count_distinct,
     ),
-    make_text_work(
+    _make_text_work(
         f"loop_rate, {SIZE}", lambda rows: {"loop_rate": loop_rate(rows)},
-        against="nested slices, as in the public scripts", at_least=50, peer=find_loops_by_slices,
+        against="nested slices, as in the public scripts", at_least=50, peer=_find_loops_by_slices,
     ),
-    make_text_work(
+    _make_text_work(
         f"zipf, {SIZE}", lambda rows: {"zipf": zipf_coefficient(rows)}, "scipy.stats",
-        against="Counter and scipy linregress", peer=fit_zipf_by_counter,
+        against="Counter and scipy linregress", peer=_fit_zipf_by_counter,
     ),
-    make_text_work(
-        f"all text statistics, {SIZE}, orders 1 to 5", compute_all, at_most_seconds=6, at_most_mib=2048,
+    _make_text_work(
+        f"all text statistics, {SIZE}, orders 1 to 5", _compute_all, at_most_seconds=6, at_most_mib=2048,
         say=lambda values: f"{len(values)} values",
     ),
     *(
         Benchmark(
             name=f"distinct_n, zipf and seq_rep_n, {n:,} texts × 128 tokens, memory-mapped", clock="cpu",
-            at_most_mib=16 * 1024, prepare=partial(write_mapped_texts, n), harness=compute_large, repeats=1,
+            at_most_mib=16 * 1024, prepare=partial(_write_mapped_texts, n), harness=_compute_large, repeats=1,
         )
         for n in (100_000, 300_000, 1_000_000)
     ),
@@ -228,7 +221,7 @@ MAUVE_VALUES = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_s
 MAUVE_MODULES = ("openended.metrics.mauve", "faiss", "scipy.sparse", "scipy.linalg")
 
 
-def sample_embeddings(n: int, dim: int) -> Pair:
+def _sample_embeddings(n: int, dim: int) -> Pair:
     """Sample two sides around n / 5 centers with decreasing variances; the model misses a fifth of the centers."""
     rng = np.random.default_rng(5)
     scale = np.linspace(1, 0.05, dim)
@@ -238,7 +231,7 @@ def sample_embeddings(n: int, dim: int) -> Pair:
     return human.astype(np.float32), model.astype(np.float32)
 
 
-def write_mapped_embeddings(n: int) -> Pair:
+def _write_mapped_embeddings(n: int) -> Pair:
     """Write such embeddings to memory-mapped files, block by block."""
     rng = np.random.default_rng(5)
     folder = Path(tempfile.mkdtemp(prefix="openended-bench-"))
@@ -253,31 +246,27 @@ def write_mapped_embeddings(n: int) -> Pair:
     return np.load(folder / "human.npy", mmap_mode="r"), np.load(folder / "model.npy", mmap_mode="r")
 
 
-def compute_mauve(pair: Pair) -> Values:
-    """Run the function of the harness."""
+def _compute_mauve(pair: Pair) -> Values:
     from openended.metrics.mauve import mauve
 
     result = mauve(human=pair[0], model=pair[1])
     return {name: float(result[name]) for name in MAUVE_VALUES}
 
 
-def run_mauve_text(pair: Pair) -> Values:
-    """Run mauve-text."""
+def _run_mauve_text(pair: Pair) -> Values:
     import mauve
 
     result = mauve.compute_mauve(p_features=pair[0], q_features=pair[1], verbose=False)
     return {name: float(getattr(result, name)) for name in MAUVE_VALUES}
 
 
-def compute_knn(pair: Pair) -> Values:
-    """Run the function of the harness on raw rows."""
+def _compute_knn(pair: Pair) -> Values:
     from openended.metrics.knn_precision_recall import knn_precision_recall
 
     return dict(knn_precision_recall(human=pair[0], model=pair[1], k=4, explained_variance=None))
 
 
-def run_prdc(pair: Pair) -> Values:
-    """Run prdc."""
+def _run_prdc(pair: Pair) -> Values:
     import prdc
 
     with contextlib.redirect_stdout(io.StringIO()):
@@ -285,14 +274,13 @@ def run_prdc(pair: Pair) -> Values:
     return {name: float(value) for name, value in result.items()}
 
 
-def compute_frechet(pair: Pair) -> Values:
-    """Run the function of the harness."""
+def _compute_frechet(pair: Pair) -> Values:
     from openended.metrics.frechet import frechet_distance
 
     return {"frechet": frechet_distance(human=pair[0], model=pair[1])}
 
 
-def compute_frechet_by_sqrtm(pair: Pair) -> Values:
+def _compute_frechet_by_sqrtm(pair: Pair) -> Values:
     """Compute the usual way: NumPy covariances and SciPy's square root of their product."""
     from scipy.linalg import sqrtm
 
@@ -305,8 +293,8 @@ def compute_frechet_by_sqrtm(pair: Pair) -> Values:
 
 KINDS: dict[str, dict[str, Any]] = {
     "mauve": {
-        "harness": compute_mauve,
-        "peer": run_mauve_text,
+        "harness": _compute_mauve,
+        "peer": _run_mauve_text,
         "against": "mauve-text 0.4.0",
         "peer_needs": ("mauve", "faiss"),
         "agree": lambda a, b: f"MAUVE {a['mauve']:.6f} / {b['mauve']:.6f}, {format_max_gap(a, b)}",
@@ -314,8 +302,8 @@ KINDS: dict[str, dict[str, Any]] = {
         "peer_modules": ("mauve", "faiss", "sklearn.decomposition"),
     },
     "knn_precision_recall": {
-        "harness": compute_knn,
-        "peer": run_prdc,
+        "harness": _compute_knn,
+        "peer": _run_prdc,
         "against": "prdc 0.2",
         "peer_needs": ("prdc",),
         "agree": format_max_gap,
@@ -323,8 +311,8 @@ KINDS: dict[str, dict[str, Any]] = {
         "peer_modules": ("prdc",),
     },
     "frechet": {
-        "harness": compute_frechet,
-        "peer": compute_frechet_by_sqrtm,
+        "harness": _compute_frechet,
+        "peer": _compute_frechet_by_sqrtm,
         "against": "scipy sqrtm",
         "agree": lambda a, b: f"{a['frechet']:.6g}, {format_relative_gap(a, b)}",
         "modules": ("openended.metrics.frechet", "scipy.linalg"),
@@ -333,27 +321,26 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def make_two_sample_work(kind: str, n: int, dim: int, suffix: str = "", **options: Any) -> Benchmark:  # noqa: ANN401
-    """Return a row of `two_sample`."""
+def _make_two_sample_work(kind: str, n: int, dim: int, suffix: str = "", **options: Any) -> Benchmark:  # noqa: ANN401
     settings = dict(KINDS[kind])
     modules, peer_modules = settings.pop("modules"), settings.pop("peer_modules")
-    sample = partial(sample_embeddings, n, dim)
+    sample = partial(_sample_embeddings, n, dim)
     return Benchmark(
-        name=f"{kind}, {n:,} + {n:,} × {dim:,}{suffix}", prepare=partial(import_first, sample, *modules),
-        prepare_peer=partial(import_first, sample, *peer_modules), clock="cpu", threads=1, **settings, **options,
+        name=f"{kind}, {n:,} + {n:,} × {dim:,}{suffix}", prepare=partial(_import_first, sample, *modules),
+        prepare_peer=partial(_import_first, sample, *peer_modules), clock="cpu", threads=1, **settings, **options,
     )  # fmt: skip
 
 
 TWO_SAMPLE = [
-    make_two_sample_work("mauve", 5000, 1280, ", k = 500", repeats=1),
-    make_two_sample_work("mauve", 500, 256, ", k = 50"),
-    make_two_sample_work("knn_precision_recall", 4000, 150, at_least=2),
-    make_two_sample_work("knn_precision_recall", 20000, 150, at_least=3, at_most_mib=600, repeats=1),
-    make_two_sample_work("frechet", 5000, 1280, at_least=5),
+    _make_two_sample_work("mauve", 5000, 1280, ", k = 500", repeats=1),
+    _make_two_sample_work("mauve", 500, 256, ", k = 50"),
+    _make_two_sample_work("knn_precision_recall", 4000, 150, at_least=2),
+    _make_two_sample_work("knn_precision_recall", 20000, 150, at_least=3, at_most_mib=600, repeats=1),
+    _make_two_sample_work("frechet", 5000, 1280, at_least=5),
     *(
         Benchmark(
-            name=f"mauve, {n:,} + {n:,} × 1,280, k = 500, memory-mapped", harness=compute_mauve,
-            prepare=partial(import_first, partial(write_mapped_embeddings, n), *MAUVE_MODULES),
+            name=f"mauve, {n:,} + {n:,} × 1,280, k = 500, memory-mapped", harness=_compute_mauve,
+            prepare=partial(_import_first, partial(_write_mapped_embeddings, n), *MAUVE_MODULES),
             say=lambda values: f"MAUVE {values['mauve']:.6f}", at_most_mib=12 * 1024, repeats=1,
         )
         for n in (10_000, 30_000, 100_000)
@@ -368,7 +355,7 @@ SHARE = 0.02  # of the texts that the quadratic loop classifies
 LOOPED = int(SHARE * RATED)
 
 
-def sample_ratings() -> dict[str, Any]:
+def _sample_ratings() -> dict[str, Any]:
     """Sample ratings of human and model texts; they are means of 20, so many distances tie."""
     rng = np.random.default_rng(0)
     is_model = np.arange(RATED) % 2 == 1
@@ -377,7 +364,7 @@ def sample_ratings() -> dict[str, Any]:
     return {"judgments": ratings, "log_probs": logp, "lengths": rng.integers(20, 40, RATED), "is_model": is_model}
 
 
-def compute_huse(data: dict[str, Any]) -> Values:
+def _compute_huse(data: dict[str, Any]) -> Values:
     """Score all texts; return the errors on the texts that the loop covers."""
     from openended.metrics.huse import huse
 
@@ -386,7 +373,7 @@ def compute_huse(data: dict[str, Any]) -> Values:
     return {"wrong": wrong, "wrong_q": wrong_q, "huse": scores.huse}
 
 
-def loop_huse(data: dict[str, Any]) -> Values:
+def _loop_huse(data: dict[str, Any]) -> Values:
     """Sort the distances from each text to all others, one text at a time, as the released code does."""
     rating = data["judgments"] / data["judgments"].std()
     logp = data["log_probs"] / data["lengths"]
@@ -401,7 +388,7 @@ def loop_huse(data: dict[str, Any]) -> Values:
     return wrong
 
 
-def sample_wins() -> NDArray[Any]:
+def _sample_wins() -> NDArray[Any]:
     """Sample wins of 50 players of known abilities, 100 comparisons per pair."""
     rng = np.random.default_rng(1)
     scores = rng.normal(size=50)
@@ -409,14 +396,13 @@ def sample_wins() -> NDArray[Any]:
     return won + np.triu(100 - won, 1).T
 
 
-def fit_bradley_terry(data: NDArray[Any]) -> Values:
-    """Fit by Newton steps, with standard errors."""
+def _fit_bradley_terry(data: NDArray[Any]) -> Values:
     from openended.metrics.bradley_terry import bradley_terry
 
     return {str(i): float(s) for i, s in enumerate(bradley_terry(data).scores)}
 
 
-def iterate_bradley_terry(data: NDArray[Any]) -> Values:
+def _iterate_bradley_terry(data: NDArray[Any]) -> Values:
     """Run Zermelo's iteration in NumPy until it changes by less than 1e-10."""
     strength, games, moved = np.ones(len(data)), data + data.T, 1.0
     while moved >= 1e-10:
@@ -426,23 +412,20 @@ def iterate_bradley_terry(data: NDArray[Any]) -> Values:
     return {str(i): float(s) for i, s in enumerate(np.log(strength))}
 
 
-def sample_scores() -> Pair:
-    """Sample two scores of seven systems, which have 5,040 orders."""
+def _sample_scores() -> Pair:
     rng = np.random.default_rng(2)
     x = rng.normal(size=7)
     return x, x + rng.normal(size=7)
 
 
-def compute_correlation(data: Pair) -> Values:
-    """Compute the exact p-value without an interval."""
+def _compute_correlation(data: Pair) -> Values:
     from openended.metrics.correlation import correlate
 
     correlation = correlate(*data, draws=0)
     return {"value": correlation.value, "p": correlation.p_value}
 
 
-def permute_with_scipy(data: Pair) -> Values:
-    """Test with SciPy's `permutation_test` of `spearmanr`, all orders."""
+def _permute_with_scipy(data: Pair) -> Values:
     from scipy.stats import permutation_test, spearmanr
 
     x, y = data
@@ -454,20 +437,20 @@ def permute_with_scipy(data: Pair) -> Values:
 
 PEOPLE = [
     Benchmark(
-        name="huse, 20,000 rated texts", prepare=sample_ratings, harness=compute_huse,
-        against="a loop over texts that sorts all distances", peer=loop_huse, peer_share=SHARE, at_most_seconds=20.0,
+        name="huse, 20,000 rated texts", prepare=_sample_ratings, harness=_compute_huse,
+        against="a loop over texts that sorts all distances", peer=_loop_huse, peer_share=SHARE, at_most_seconds=20.0,
         agree=lambda a, b: f"{format_max_gap({k: a[k] for k in b}, b)} errors on {LOOPED} texts",
         say=lambda values: f"HUSE {values['huse']:.3f}", peer_repeats=1,
     ),
     Benchmark(
         name="bradley_terry, 50 players, with standard errors",
-        prepare=partial(import_first, sample_wins, "scipy.optimize"), harness=fit_bradley_terry,
-        against="Zermelo's iteration in NumPy", peer=iterate_bradley_terry, agree=format_max_gap,
+        prepare=partial(_import_first, _sample_wins, "scipy.optimize"), harness=_fit_bradley_terry,
+        against="Zermelo's iteration in NumPy", peer=_iterate_bradley_terry, agree=format_max_gap,
     ),
     Benchmark(
         name="spearman of 7 systems, exact permutation p-value",
-        prepare=partial(import_first, sample_scores, "scipy.stats"), harness=compute_correlation,
-        against="scipy.stats.permutation_test", peer=permute_with_scipy, peer_repeats=1, agree=format_max_gap,
+        prepare=partial(_import_first, _sample_scores, "scipy.stats"), harness=_compute_correlation,
+        against="scipy.stats.permutation_test", peer=_permute_with_scipy, peer_repeats=1, agree=format_max_gap,
     ),
 ]  # fmt: skip
 
@@ -477,7 +460,7 @@ PEOPLE = [
 N = 2000
 
 
-def sample_world(name: str, *, computed: bool) -> tuple[Any, Any, Any]:
+def _sample_world(name: str, *, computed: bool) -> tuple[Any, Any, Any]:
     """Sample synthetic texts and, with `computed`, the value that replicates reuse; else load what it imports."""
     metric: Any = load_members("metric")[name]()
     sizes = (N, 60)
@@ -489,13 +472,12 @@ def sample_world(name: str, *, computed: bool) -> tuple[Any, Any, Any]:
     return metric, large, result if computed else None
 
 
-def compute_replicates(data: tuple[Any, Any, Any]) -> Values:
-    """Compute 200 replicates of all values."""
+def _compute_replicates(data: tuple[Any, Any, Any]) -> Values:
     metric, features, result = data
     return {name: values.std_error() for name, values in metric.replicates(features, result, Plan()).items()}
 
 
-def format_interval(harness: Values, peer: Values) -> str:
+def _format_interval(harness: Values, peer: Values) -> str:
     """Format the first value with its standard error."""
     name = next(iter(harness))
     return f"{name} {peer[name]:.4g} ± {harness[name]:.2g}"
@@ -503,12 +485,12 @@ def format_interval(harness: Values, peer: Values) -> str:
 
 INTERVALS = [
     Benchmark(
-        name=f"{name}, {N:,} texts, 200 replicates", against="its value", harness=compute_replicates,
+        name=f"{name}, {N:,} texts, 200 replicates", against="its value", harness=_compute_replicates,
         prepare=partial(
-            import_first, partial(sample_world, name, computed=True), "scipy.linalg", "scipy.sparse", "scipy.special"
+            _import_first, partial(_sample_world, name, computed=True), "scipy.linalg", "scipy.sparse", "scipy.special"
         ),
         peer=lambda data: dict(data[0].compute(data[1]).values),
-        prepare_peer=partial(sample_world, name, computed=False), at_least=1 / 3, agree=format_interval, clock="cpu",
+        prepare_peer=partial(_sample_world, name, computed=False), at_least=1 / 3, agree=_format_interval, clock="cpu",
         threads=1, repeats=1,
     )
     for name, cls in sorted(load_members("metric").items())

@@ -34,7 +34,7 @@ GRID = ["-m", "decoder=greedy,ancestral,nucleus,top_k", "seed=0,1,2", "num_examp
 STAGES = ("generate", "measure", "score", "embed", "teacher")
 
 
-def write_documents() -> dict[str, Any]:
+def _write_documents() -> dict[str, Any]:
     """Write documents of Zipf-distributed words in the GPT-2 output format; return folder and tokenizer."""
     import pyarrow as pa  # noqa: F401 - imports are not timed
 
@@ -58,7 +58,7 @@ def write_documents() -> dict[str, Any]:
     return {"folder": folder, "tokenizer": tokenizer}
 
 
-def load_with_harness(data: dict[str, Any]) -> dict[str, int]:
+def _load_with_harness(data: dict[str, Any]) -> dict[str, int]:
     """Run both loading stages, from the file to the rows on disk."""
     task = WebText(path=str(data["folder"] / "webtext.jsonl"), prompt_length=PROMPT, max_length=LONGEST)
     stages.make_examples(data["folder"] / "examples", task, data["tokenizer"], DOCUMENTS, 0)
@@ -67,7 +67,7 @@ def load_with_harness(data: dict[str, Any]) -> dict[str, int]:
     return {"prompts": sum(map(len, rows.prompts)), "tokens": len(rows.token_ids.values)}
 
 
-def load_plainly(data: dict[str, Any]) -> dict[str, int]:
+def _load_plainly(data: dict[str, Any]) -> dict[str, int]:
     """Tokenize each whole document and decode its first 35 tokens; nothing is written."""
     inner, prompts, tokens = data["tokenizer"].inner, 0, 0
     with (data["folder"] / "webtext.jsonl").open(encoding="utf-8") as handle:
@@ -80,7 +80,7 @@ def load_plainly(data: dict[str, Any]) -> dict[str, int]:
     return {"prompts": prompts, "tokens": tokens}
 
 
-def write_thousand_runs() -> str:
+def _write_thousand_runs() -> str:
     """Write 1,000 run folders: 5 models × 10 decoders × 4 lengths × 5 seeds, arrays and texts for one length."""
     from tests.harness.report.synthetic import write_run
 
@@ -95,7 +95,7 @@ def write_thousand_runs() -> str:
     return str(folder)
 
 
-def run_report(folder: str) -> dict[str, int]:
+def _run_report(folder: str) -> dict[str, int]:
     """Run `openended report` on the run folders. The time includes its imports."""
     from openended.harness.report.cli import main
 
@@ -107,7 +107,7 @@ def run_report(folder: str) -> dict[str, int]:
     return {"code": code, "figures": figures, "runs": runs}
 
 
-def make_grid_folder() -> str:
+def _make_grid_folder() -> str:
     """Make an empty folder and import what every run imports, which is not part of a grid's time."""
     import hydra
     import pandas
@@ -118,7 +118,7 @@ def make_grid_folder() -> str:
     return tempfile.mkdtemp(prefix="openended-grid-")
 
 
-def run_grid(folder: str) -> dict[str, Any]:
+def _run_grid(folder: str) -> dict[str, Any]:
     """Run 4 decoders × 3 seeds on `docs` in this process; return the seconds of the stages and of the whole grid."""
     from openended.harness.app.cli import main
 
@@ -133,8 +133,7 @@ def run_grid(folder: str) -> dict[str, Any]:
     return {"whole": seconds, "stages": in_stages}
 
 
-def format_overhead(seconds: dict[str, Any]) -> str:
-    """Format the time of a grid outside its stages."""
+def _format_overhead(seconds: dict[str, Any]) -> str:
     share = seconds["whole"] / seconds["stages"] - 1
     return f"overhead {share:.1%} of {seconds['stages']:.0f} s in stages (target: < 10 %), including the report"
 
@@ -143,10 +142,10 @@ AREAS = {
     "loading": [
         Benchmark(
             name="load 5,000 documents: cut prompts, tokenize both sides, write rows",
-            prepare=write_documents,
-            harness=load_with_harness,
+            prepare=_write_documents,
+            harness=_load_with_harness,
             against="json and tokenizers, document by document, nothing written",
-            peer=load_plainly,
+            peer=_load_plainly,
             clock="cpu",
             at_most_seconds=5.0,
             at_most_mib=500.0,
@@ -157,18 +156,18 @@ AREAS = {
     "report": [
         Benchmark(
             name="openended report, 1,000 runs, all figures and the page",
-            prepare=write_thousand_runs,
-            harness=run_report,
+            prepare=_write_thousand_runs,
+            harness=_run_report,
             at_most_seconds=15.0,
             clock="cpu",
             say=lambda counts: f"{counts['runs']:,} runs, {counts['figures']} figures, exit code {counts['code']}",
         ),
         Benchmark(
             name="a grid, 4 decoders × 3 seeds on docs, 500 examples × 64 tokens",
-            prepare=make_grid_folder,
-            harness=run_grid,
+            prepare=_make_grid_folder,
+            harness=_run_grid,
             repeats=1,
-            say=format_overhead,
+            say=_format_overhead,
         ),
     ],
 }

@@ -37,6 +37,11 @@ def test_claims_about_decoders(tmp_path, nucleus, holds):
         run(tmp_path, decoder, value, 32.0)
     run(tmp_path, "adversarial", 0.1, 30.1)
     found = findings(tmp_path)
+    said = measured(tmp_path)
+    assert said["By MAUVE greedy ≪ ancestral < nucleus"][0] == (
+        f"greedy 0.050, ancestral 0.800, nucleus p=0.95 {nucleus:.3f}"
+    )
+    assert said["Gen. PPL: nucleus is nearest to human, ancestral farthest"][0].startswith("|gap| greedy 2.0, ")
     assert found["By MAUVE greedy ≪ ancestral < nucleus"] == holds
     assert found["Beam search is close to greedy"] == "holds"
     assert found["Adversarial fools Gen. PPL, not MAUVE"] == "holds"  # gaps 0.1 and 2, MAUVE 0.1 and more than 0.2
@@ -50,6 +55,12 @@ def test_claims_about_lengths_sizes_and_temperatures(tmp_path):
     for t, p, r in ((0.5, 0.9, 0.3), (0.7, 0.8, 0.2), (1.0, 0.7, 0.1)):
         run(tmp_path, "temperature", precision=p, recall=r, options="", axes={"decoder.temperature": t})
     found = findings(tmp_path)
+    assert measured(tmp_path)["MAUVE falls with length"][0] == (
+        "falls on 1 of 1 lines, e.g. nucleus p=0.95: 0.900 at 32, 0.700 at 96"
+    )
+    assert measured(tmp_path)["MAUVE rises with model size"][0] == (
+        "higher in 0 of 1 pairs, e.g. nucleus p=0.95 docs-s 0.700, docs-m 0.600"
+    )
     assert found["MAUVE falls with length"] == "holds"
     assert found["MAUVE rises with model size"] == "does not hold"  # 0.7 for docs-s, 0.6 for docs-m
     assert found["Precision falls with temperature"] == "holds"
