@@ -74,7 +74,6 @@ from .registry import (
     load_plugins as load_plugins,
     metric as metric,
     model as model,
-    register as register,
     task as task,
 )
 from .resampling import (

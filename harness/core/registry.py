@@ -7,17 +7,16 @@ import difflib
 import importlib
 import logging
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar, dataclass_transform
 
-from openended.harness.core.errors import SpecError, format_last_frame, shorten_error, suggest
+from openended.harness.core.errors import SpecError, format_last_frame, shorten_error
 from openended.harness.core.spec import Spec, check_options
 
 log = logging.getLogger(__name__)
 C = TypeVar("C")
-T = TypeVar("T", bound=type)
 S = TypeVar("S", bound=Spec)
 
 # Group → packages whose modules define the bundled members.
@@ -37,58 +36,51 @@ _loaded: set[str] = set()
 _broken: dict[tuple[str, str], str] = {}  # (group, name) of plug-ins that could not be imported → why
 
 
-def register(group: str) -> Callable[[T], T]:
-    """Return a class decorator that registers a spec class in a group under its `name`.
+def _register(group: str, cls: type[C]) -> type[C]:
+    """Make a class a frozen dataclass with keyword options and register it in a group under its `name`."""
+    cls = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+    _add(group, cls)
+    return cls
 
-    Raises:
-        SpecError: If the group is unknown or the name is taken.
-    """
-    if group not in _PACKAGES:
-        raise SpecError(f"registry group {group!r}{suggest(group, _PACKAGES)}")
 
-    def add(cls: T) -> T:
-        name = str(vars(cls).get("name", ""))
-        current = _members[group].get(name)
-        if not name or (current is not None and _get_class_path(current) != _get_class_path(cls)):
-            raise SpecError(
-                f"{group} {name!r} of {_get_class_path(cls)}: the name is empty or taken by "
-                f"{current and _get_class_path(current)}"
-            )
-        cls.group = group  # type: ignore[attr-defined] # a class variable of every spec
-        _members[group][name] = cls
-        return cls
-
-    return add
+def _add(group: str, cls: type) -> None:
+    name = str(vars(cls).get("name", ""))
+    current = _members[group].get(name)
+    if not name or (current is not None and _get_class_path(current) != _get_class_path(cls)):
+        raise SpecError(
+            f"{group} {name!r} of {_get_class_path(cls)}: the name is empty or taken by "
+            f"{current and _get_class_path(current)}"
+        )
+    cls.group = group  # type: ignore[attr-defined] # a class variable of every spec
+    _members[group][name] = cls
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 def metric(cls: type[C]) -> type[C]:
-    """Make a class a frozen dataclass with keyword options and register it as a metric under its `name`."""
-    return register("metric")(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
+    """Register a metric under its `name`; the class becomes a frozen dataclass with keyword options."""
+    return _register("metric", cls)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 def decoder(cls: type[C]) -> type[C]:
-    """Make a class a frozen dataclass with keyword options and register it as a decoder under its `name`."""
-    return register("decoder")(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
+    """Register a decoder under its `name`; the class becomes a frozen dataclass with keyword options."""
+    return _register("decoder", cls)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 def task(cls: type[C]) -> type[C]:
-    """Make a class a frozen dataclass with keyword options and register it as a task under its `name`."""
-    return register("task")(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
+    """Register a task under its `name`; the class becomes a frozen dataclass with keyword options."""
+    return _register("task", cls)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 def model(cls: type[C]) -> type[C]:
-    """Make a class a frozen dataclass with keyword options and register it as the spec of a backend's models."""
-    return register("model")(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
+    """Register the spec of a backend's models; the class becomes a frozen dataclass with keyword options."""
+    return _register("model", cls)
 
 
 def load_members(group: str) -> Mapping[str, type]:
     """Return name → class of a group, sorted; imports bundled modules and the plug-ins."""
-    if group not in _PACKAGES:
-        raise SpecError(f"registry group {group!r}{suggest(group, _PACKAGES)}")
     if group not in _loaded:
         for package in _PACKAGES[group]:
             for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
@@ -96,8 +88,13 @@ def load_members(group: str) -> Mapping[str, type]:
                     importlib.import_module(f"{package}.{module.name}")
         _loaded.add(group)
         for name, (package, cls) in load_plugins(group).items():
-            _check_plugin(group, name, package, cls)
-            register(group)(cls)
+            where = f"{group} {name!r} of the package {package}"
+            if getattr(cls, "name", None) != name:
+                actual = getattr(cls, "name", None)
+                raise SpecError(f"{where}: its class variable `name` is {actual!r}; expected {name!r}")
+            if not (isinstance(cls, type) and issubclass(cls, Spec) and dataclasses.is_dataclass(cls)):
+                raise SpecError(f"{where}: expected a frozen dataclass of openended.harness.core.spec, got {cls!r}")
+            _add(group, cls)
     return dict(sorted(_members[group].items()))
 
 
@@ -124,15 +121,6 @@ def find_broken_plugin(group: str, name: str) -> str | None:
     if group in _PACKAGES:
         load_plugins(group)
     return _broken.get((group, name))
-
-
-def _check_plugin(group: str, name: str, package: str, cls: type) -> None:
-    """Raise `SpecError` if a plug-in is not a usable spec class."""
-    where = f"{group} {name!r} of the package {package}"
-    if getattr(cls, "name", None) != name:
-        raise SpecError(f"{where}: its class variable `name` is {getattr(cls, 'name', None)!r}; expected {name!r}")
-    if not (isinstance(cls, type) and issubclass(cls, Spec) and dataclasses.is_dataclass(cls)):
-        raise SpecError(f"{where}: expected a frozen dataclass of openended.harness.core.spec, got {cls!r}")
 
 
 def defaults(cls: type) -> dict[str, Any]:

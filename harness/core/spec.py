@@ -65,7 +65,7 @@ class Spec:
     """
 
     group: ClassVar[str] = ""
-    """The registry's group; `register` sets it if the base class does not."""
+    """The registry's group; set by the decorator that registers a class."""
     name: ClassVar[str]
     version: ClassVar[int] = 1
     later_options: ClassVar[frozenset[str]] = frozenset()

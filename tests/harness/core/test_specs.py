@@ -18,11 +18,11 @@ from openended.harness.core import (
     compare_signatures,
     construct,
     load_members,
+    metric,
     option,
     parse_signature,
     ranged,
     read_node,
-    register,
     resolve_metric_names,
 )
 from openended.harness.core.spec import REQUIRED
@@ -108,7 +108,7 @@ def test_build_refuses_targets_that_are_not_registered():
 def test_a_name_is_held_by_one_class():
     held = next(iter(load_members("metric").values()))
     with pytest.raises(SpecError, match="taken by"):
-        register("metric")(type("Other", (Metric,), {"name": held.name}))
+        metric(type("Other", (Metric,), {"name": held.name}))
 
 
 def test_signature_holds_every_field_and_fact():
