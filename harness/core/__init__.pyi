@@ -54,10 +54,12 @@ from .io import (
     write_text as write_text,
 )
 from .metric_spec import (
+    Direction as Direction,
     Family as Family,
     Features as Features,
     Metric as Metric,
     Need as Need,
+    Resampling as Resampling,
     Scope as Scope,
     Side as Side,
     Unit as Unit,

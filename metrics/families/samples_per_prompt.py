@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from openended.harness.core import (
     F64,
     I64,
+    Direction,
+    Family,
     Features,
     Floats,
     Metric,
     MetricResult,
     Need,
     Ragged,
+    Resampling,
     Scope,
     UndefinedMetric,
 )
@@ -132,11 +135,11 @@ class SamplesMetric(Metric):
     There is no human row where people wrote one text per prompt, and so no human value to aim at.
     """
 
-    family = "two_sample"
-    direction = "higher"
-    resampling = "bootstrap"  # over prompts, whose texts stay together
-    sides = "one"
-    least_samples = 2
+    family: ClassVar[Family] = "two_sample"
+    direction: ClassVar[Direction] = "higher"
+    resampling: ClassVar[Resampling] = "bootstrap"  # over prompts, whose texts stay together
+    sides: ClassVar[Literal["one", "two", "human"]] = "one"
+    least_samples: ClassVar[int] = 2
 
     scope: Scope
 
@@ -157,8 +160,8 @@ class SamplesMetric(Metric):
 class SamplesTextMetric(TextMetric):
     """A statistic of the tokens of the texts that one system gave for one prompt, averaged over prompts."""
 
-    resampling = "bootstrap"  # over prompts, whose texts stay together
-    least_samples = 2
+    resampling: ClassVar[Resampling] = "bootstrap"  # over prompts, whose texts stay together
+    least_samples: ClassVar[int] = 2
 
     def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
         """Return one value per prompt, shape (p,)."""

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core import F64, I64, Features, Metric, MetricResult, Need, NextToken, Plan, UndefinedMetric
+from openended.harness.core import (
+    F64,
+    I64,
+    Family,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    NextToken,
+    Plan,
+    Resampling,
+    UndefinedMetric,
+)
 from openended.metrics._common import ReplicatesByName
 
 NEXT_TOKEN = Need("next_token", by="decoder")
@@ -17,9 +29,9 @@ NEXT_TOKEN = Need("next_token", by="decoder")
 class TeacherForced(Metric):
     """A metric of the decoder's next-token distribution Q on human text; a subclass defines `by_position`."""
 
-    family = "teacher_forced"
-    resampling = "bootstrap"
-    sides = "human"
+    family: ClassVar[Family] = "teacher_forced"
+    resampling: ClassVar[Resampling] = "bootstrap"
+    sides: ClassVar[Literal["one", "two", "human"]] = "human"
     exponential: ClassVar[bool] = False
     """Whether the value is exp of a mean over positions."""
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import (
     F64,
+    Direction,
+    Family,
     Features,
     Metric,
     Need,
@@ -60,9 +62,9 @@ class Corpus:
 class TextMetric(Metric):
     """Options of every metric of token sequences; a statistic of one system, whose target is the human value."""
 
-    family = "text"
-    direction = "match_human"
-    sides = "one"
+    family: ClassVar[Family] = "text"
+    direction: ClassVar[Direction] = "match_human"
+    sides: ClassVar[Literal["one", "two", "human"]] = "one"
 
     unit: Unit = "tokens"
     """`tokens`: ids under the scorer's tokenizer, as in the papers (GPT-2 ids); `words`: split at white space."""

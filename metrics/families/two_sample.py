@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from openended.harness.core import (
     F64,
+    Family,
     Features,
     Floats,
     Metric,
     Need,
     Plan,
+    Resampling,
     Scope,
     Side,
     make_random_stream,
@@ -40,9 +42,9 @@ def sort_order(side: Side) -> NDArray[np.int64]:
 class ComparisonMetric(Metric):
     """A metric that compares the texts of the model with the human ones; a human row holds two sets of human texts."""
 
-    resampling = "subsample"  # a text drawn twice has distance zero to its copy
-    sides = "two"
-    ceiling = True
+    resampling: ClassVar[Resampling] = "subsample"  # a text drawn twice has distance zero to its copy
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+    ceiling: ClassVar[bool] = True
 
     scope: Scope
 
@@ -96,7 +98,7 @@ class ComparisonMetric(Metric):
 class TwoSample(ComparisonMetric):
     """A metric that compares the embeddings of the model's texts with those of the human ones."""
 
-    family = "two_sample"
+    family: ClassVar[Family] = "two_sample"
     most: ClassVar[int | None] = None
     """Maximum number of texts per side, for metrics whose cost grows faster than linearly; None: no limit."""
 
