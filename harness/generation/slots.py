@@ -121,8 +121,9 @@ class BatchSlots:
             self._prompts[new] = self._prompts[old]
         del self._prompts[size:]
         if source:
-            for values in (self.new_tokens, self.starts, self.history):
-                values[target] = values[source]
+            self.new_tokens[target] = self.new_tokens[source]
+            self.starts[target] = self.starts[source]
+            self.history[target] = self.history[source]
             for run in self.runs:
                 run.copy(self.rows(source), self.rows(target))
         self._fresh = fresh

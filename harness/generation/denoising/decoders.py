@@ -72,7 +72,7 @@ class DenoisingDecoder(Decoder):
 class DiffusionDecoder(DenoisingDecoder):
     """A sampler that goes from t = 1 to t = 0 in equal steps; in each, positions change independently."""
 
-    title_fields = ("steps",)
+    title_fields: ClassVar[tuple[str, ...]] = ("steps",)
 
     steps: int = ranged(1000, "[1, inf)", "1 or more")
     """Steps from noise to text."""
