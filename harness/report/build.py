@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from openended.harness.results import Results
-
-log = logging.getLogger(__name__)
 
 FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html", "page")
 TEXTS = ("methods.tex", "references.bib", "checklist.md")  # of `openended report --methods --checklist`
@@ -37,10 +34,10 @@ class Report:
     unfinished: int
     """Number of run folders without a record."""
     superseded: int
-    left_out: int = 0
+    left_out: int
     """Number of runs with damaged records."""
-    results: Results | None = field(default=None, repr=False, compare=False)
-    """What the report was built from; None if it puts two reports side by side."""
+    results: Results = field(repr=False, compare=False)
+    """What the report was built from, or the runs of both reports side by side."""
 
     def show(self, console: Console | None = None, *, verbose: bool = False) -> None:
         """Print the tables and the paths of the files; if verbose, also rules, dates, commands and signatures."""
@@ -105,68 +102,55 @@ def build_report(
             signatures.
     """
     from openended.harness.report.tables.abilities import build_ability_tables, drop_abilities
-    from openended.harness.report.tables.run_summary import add_summaries
+    from openended.harness.report.tables.compare import build_comparison
+    from openended.harness.report.tables.run_summary import summarize_sources
+    from openended.harness.report.tables.significance import build_significance_tables
     from openended.harness.results import check_axes, read_results
 
     layouts = _load_layouts(layout, options)
     results = read_results(paths, where)
     check_axes(results, required_axes)
-    target = Path(out_dir)
     tables = build_ability_tables(results)
     rest = drop_abilities(results) if tables else results
-    if rest is not None:
-        tables += [t for name, chosen_layout in layouts for t in make_tables(rest, chosen_layout, name)]
-    tables += _compare(results, compare, baseline)
-    tables = add_summaries([replace(t, warnings=(*t.warnings, *results.remarks())) for t in tables], results)
-    with replace_folder(target, FILES) as folder:
-        written = _write_files(results, tables, layouts, folder, figures=figures, page=page)
-    final = tuple(target / path.relative_to(folder) for path in written)
-    counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
-    return Report(target, tuple(tables), final, *counts, results=results)
+    tables += [t for name, loaded in layouts if rest is not None for t in make_tables(rest, loaded, name)]
+    tables += [build_comparison(results, reference) for reference in compare]
+    tables += build_significance_tables(results, baseline) if baseline is not None else []
+    about = summarize_sources(results.values, results.runs)
+    tables = [replace(t, about=t.about or about, warnings=(*t.warnings, *results.remarks())) for t in tables]
+    kinds = {loaded.kind for _, loaded in layouts}
 
-
-def _write_files(
-    results: Results,
-    tables: Sequence[Table],
-    layouts: Sequence[tuple[str, Layout]],
-    folder: Path,
-    *,
-    figures: bool,
-    page: bool,
-) -> list[Path]:
-    """Write tables, figures, frame and page; return the files in this order."""
-    from openended.harness.results import write_frame
-
-    written = [p for table in tables for p in write_table(table, folder / "tables")]
-    figure_paths: list[Path] = []
-    traces: dict[str, Any] = {}
-    kinds = {chosen_layout.kind for _, chosen_layout in layouts}
-    leaderboard = "leaderboard" in kinds
-    if figures and not leaderboard:
+    def write_rest(folder: Path) -> list[Path]:
+        """Write figures, frame and page; return the files in this order."""
         from openended.harness.report.figures.draw import draw_all
-
-        fair = next((chosen_layout for _, chosen_layout in layouts if chosen_layout.kind == "fair"), None)
-        figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair, kinds=kinds)
-    written += [*figure_paths, *write_frame(results, folder)]
-    if "stress" in kinds:
-        from openended.harness.report.tables.detected_damage import write_stress_csv
-
-        written.append(write_stress_csv(results, folder))
-    if page:
         from openended.harness.report.page.page import write_page
+        from openended.harness.report.tables.detected_damage import write_stress_csv
+        from openended.harness.results import write_frame
 
-        path = folder / ("index.html" if leaderboard else "report.html")
-        written += write_page(results, tables, figure_paths, path, traces=traces, leaderboard=leaderboard)
-    return written
+        traces: dict[str, Any] = {}
+        figure_paths: list[Path] = []
+        if figures and "leaderboard" not in kinds:
+            fair = next((loaded for _, loaded in layouts if loaded.kind == "fair"), None)
+            figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair, kinds=kinds)
+        written = [*figure_paths, *write_frame(results, folder)]
+        written += [write_stress_csv(results, folder)] if "stress" in kinds else []
+        if page:
+            leaderboard = "leaderboard" in kinds
+            path = folder / ("index.html" if leaderboard else "report.html")
+            written += write_page(results, tables, figure_paths, path, traces=traces, leaderboard=leaderboard)
+        return written
+
+    return write_report(results, tables, Path(out_dir), write_rest)
 
 
-def _compare(results: Results, references: Sequence[str], baseline: str | None) -> list[Table]:
-    """Return the tables beside published values, and the tests against a baseline."""
-    from openended.harness.report.tables.compare import build_comparison
-    from openended.harness.report.tables.significance import build_significance_tables
-
-    tables = [build_comparison(results, reference) for reference in references]
-    return tables if baseline is None else [*tables, *build_significance_tables(results, baseline)]
+def write_report(
+    results: Results, tables: Sequence[Table], folder: Path, write_rest: Callable[[Path], list[Path]]
+) -> Report:
+    """Replace a folder by tables (.md, .tex, .csv) and what `write_rest` writes into the folder that it gets."""
+    with replace_folder(folder, FILES) as fresh:
+        written = [*(p for table in tables for p in write_table(table, fresh / "tables")), *write_rest(fresh)]
+    paths = tuple(folder / path.relative_to(fresh) for path in written)
+    counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
+    return Report(folder, tuple(tables), paths, *counts, results=results)
 
 
 def _load_layouts(
@@ -188,14 +172,15 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         build_correlation_tables,
         build_embedder_tables,
         build_seed_std_tables,
+        build_variant_tables,
     )
     from openended.harness.report.tables.detected_damage import build_stress_tables
     from openended.harness.report.tables.fair_comparison import build_fair_tables
+    from openended.harness.report.tables.frontier_gaps import build_frontier_tables
     from openended.harness.report.tables.selection import IncomparableError, select
     from openended.harness.report.tables.systems import build_value_tables
-    from openended.harness.report.tables.variants import build_variant_tables
 
-    makers = {
+    builders = {
         "values": build_value_tables,
         "leaderboard": build_value_tables,
         "correlation": build_correlation_tables,
@@ -204,28 +189,16 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         "spread": build_seed_std_tables,
         "findings": build_findings_tables,
         "fair": build_fair_tables,
-        "frontier": _build_frontier_report,
+        "frontier": build_frontier_tables,
         "stress": build_stress_tables,
     }
-    if layout.kind not in makers:
-        raise SpecError(f"layout {name}: no kind {layout.kind!r}")
     try:
-        tables = makers[layout.kind](select(results, layout), layout, name)
+        tables = builders[layout.kind](select(results, layout), layout, name)
     except IncomparableError as err:
         runs = sorted({str(results.runs[at].folder) for item in err.items for at, _ in item.sources})
         more = f" and {len(runs) - MAX_LISTED_RUNS} more" if len(runs) > MAX_LISTED_RUNS else ""
         raise SpecError(f"{err}; the runs that differ: {', '.join(runs[:MAX_LISTED_RUNS])}{more}") from err
-    wide, signed = layout.latex_width, layout.latex_signatures
-    return [replace(table, tex_width=wide, tex_signatures=signed) for table in tables]
-
-
-def _build_frontier_report(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the table of all values, and the tables of Gen-PPL at equal entropy."""
-    from openended.harness.report.tables.frontier_gaps import build_frontier_tables
-    from openended.harness.report.tables.systems import build_value_tables
-
-    values = replace(layout, kind="values", title="All systems", differing="columns")
-    return [*build_value_tables(results, values, f"{name}-values"), *build_frontier_tables(results, layout, name)]
+    return [replace(t, tex_width=layout.latex_width, tex_signatures=layout.latex_signatures) for t in tables]
 
 
 def write_table(table: Table, folder: Path) -> list[Path]:

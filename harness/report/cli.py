@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import CommandParser, SpecError, run_command, terminal
+from openended.harness.core import CommandParser, SpecError, list_bundled_choices, run_command, terminal
 
 if TYPE_CHECKING:
     from openended.harness.report.build import Report
@@ -29,12 +29,10 @@ Examples:
 
 def parser() -> CommandParser:
     """Return the argument parser of the command."""
-    from openended.harness.results import list_layouts
-
     command = CommandParser(
         prog="openended report",
         description="Tables (.md, .tex, .csv), figures (.pdf, .png), one tidy frame and a page from finished runs.",
-        epilog=EPILOG.format(layouts=", ".join(list_layouts())),
+        epilog=EPILOG.format(layouts=", ".join(list_bundled_choices("report"))),
         example="openended report quickstart",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -126,7 +124,6 @@ def _write_texts(args: argparse.Namespace, report: Report) -> list[Path]:
     from openended.harness.report.checklist import write_checklist
     from openended.harness.report.methods import write_methods
 
-    assert report.results is not None  # noqa: S101 - this report was built from runs
     paths = write_methods(report.results, report.folder, __version__) if args.methods else []
     return [*paths, write_checklist(report.results, report.folder, __version__)] if args.checklist else paths
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from openended.harness.core import SpecError, compare_signatures
-from openended.harness.report.atomic_folder import replace_folder
-from openended.harness.report.build import FILES, Report, write_table
+from openended.harness.report.build import Report, write_report
 from openended.harness.report.tables.run_summary import format_axis_values
 from openended.harness.report.tables.selection import select_pairs
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
+from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     INTERNAL,
     Layout,
@@ -27,8 +26,6 @@ from openended.harness.results import (
 JOIN = " · "  # separates the names of report and system
 MISSING = "Not in this report."
 
-Values = Mapping[tuple[str, str, str], SystemValue]
-
 
 def build_side_by_side(
     paths: Sequence[Sequence[Path | str]],
@@ -38,106 +35,108 @@ def build_side_by_side(
     where: Mapping[str, str] | None = None,
     page: bool = True,
 ) -> Report:
-    """Write tables of the differences between two reports, and a page with the texts of both."""
+    """Write tables of the differences between two reports, and a page with the texts of both.
+
+    Args:
+        paths: Run folders of each report.
+        names: Name of each report.
+        out_dir: Output folder.
+        where: Axis → accepted values, as for one report.
+        page: Whether to write the page.
+
+    Raises:
+        SpecError: If the number of reports is not two.
+        DataError: If one contains no finished run.
+    """
     if len(paths) != 2:
         raise SpecError(f"--side-by-side: expected two names or folders of runs, got {len(paths)}")
     if names[0] == names[1]:
         names = [f"A {names[0]}", f"B {names[1]}"]
     first, second = (read_results(folders, where) for folders in paths)
-    joined, items = _join_results(first, second)
-    tables = [_build_settings_table(names, first, second), *_build_number_tables(names, *items)]
-    target = Path(out_dir)
-    with replace_folder(target, FILES) as folder:
-        written = [p for table in tables for p in write_table(table, folder / "tables")]
-        if page:
-            from openended.harness.report.page.page import write_page
+    joined, later = _join_results(first, second)
+    tables = [_build_settings_table(names, first, second), _build_number_table(names, first.values, later)]
 
-            by_report = {f"{name}{JOIN}": results for name, results in zip(names, (first, second), strict=True)}
-            written += write_page(joined, tables, [], folder / "report.html", compared_results=by_report)
-    final = tuple(target / path.relative_to(folder) for path in written)
-    counts = len(joined.runs), joined.unfinished, joined.superseded, len(joined.left_out)
-    return Report(target, tuple(tables), final, *counts)
+    def write_page_of_both(folder: Path) -> list[Path]:
+        from openended.harness.report.page.page import write_page
+
+        by_report = {f"{name}{JOIN}": results for name, results in zip(names, (first, second), strict=True)}
+        return write_page(joined, tables, [], folder / "report.html", compared_results=by_report) if page else []
+
+    return write_report(joined, tables, Path(out_dir), write_page_of_both)
 
 
-def _join_results(first: Results, second: Results) -> tuple[Results, tuple[list[SystemValue], list[SystemValue]]]:
-    """Return the results with the runs of both, and the values of each with run indices into the joint list."""
+def _join_results(first: Results, second: Results) -> tuple[Results, list[SystemValue]]:
+    """Return the results with the runs of both, and the second's values with run indices into the joint list."""
     import pandas as pd
 
     shift = len(first.runs)
     moved = second.frame.assign(**{INTERNAL: second.frame[INTERNAL] + shift})
-    whole = replace(
-        first,
-        frame=pd.concat([first.frame, moved], ignore_index=True),
-        runs=(*first.runs, *second.runs),
-        axes=order_axes([*first.axes, *second.axes]),
-        unfinished=first.unfinished + second.unfinished,
-        superseded=first.superseded + second.superseded,
-        damaged=first.damaged | second.damaged,
-        left_out={**first.left_out, **second.left_out},
-        _arrays={},
+    joined = Results(
+        pd.concat([first.frame, moved], ignore_index=True),
+        (*first.runs, *second.runs),
+        order_axes([*first.axes, *second.axes]),
+        first.unfinished + second.unfinished,
+        first.superseded + second.superseded,
+        first.damaged | second.damaged,
+        {**first.left_out, **second.left_out},
     )
     later = [replace(i, sources=tuple((at + shift, name) for at, name in i.sources)) for i in second.values]
-    return whole, (first.values, later)
+    return joined, later
 
 
 def _build_settings_table(names: Sequence[str], first: Results, second: Results) -> Table:
     """Build the table of options whose values differ between the two reports."""
     axes = order_axes(name for results in (first, second) for run in results.runs for name in run.axes)
     settings = [(axis, format_axis_values(first.runs, axis), format_axis_values(second.runs, axis)) for axis in axes]
-    rows = [
-        TableRow(axis, "model", tuple(Cell(words=value or "–") for value in values))
-        for axis, *values in settings
-        if values[0] != values[1]
+    differ = [(axis, values) for axis, *values in settings if values[0] != values[1]]
+    columns = [
+        (Column("settings", name, name), [Cell(words=values[at] or "–") for _, values in differ])
+        for at, name in enumerate(names)
     ]
-    remarks = () if rows else ("Both have the same settings.",)
-    columns = tuple(Column("settings", name, name, "none") for name in names)
-    return Table("settings", "What differs in the settings", columns, tuple(rows), remarks, "Setting", show_seeds=False)
+    remarks = () if differ else ("Both have the same settings.",)
+    labels = [axis for axis, _ in differ]
+    return Table.from_columns("settings", "What differs in the settings", labels, columns, remarks, head="Setting")
 
 
-def _build_number_tables(
-    names: Sequence[str], first: Sequence[SystemValue], second: Sequence[SystemValue]
-) -> list[Table]:
+def _build_number_table(names: Sequence[str], first: Sequence[SystemValue], second: Sequence[SystemValue]) -> Table:
     """Build a table with three columns per value: first report, second report, difference (second minus first)."""
     sides = [_index_by_label(items) for items in (first, second)]
-    pairs = list(dict.fromkeys((*select_pairs(first, Layout()), *select_pairs(second, Layout()))))
+    pairs = dict.fromkeys((*select_pairs(first, Layout()), *select_pairs(second, Layout())))
     labels = list(dict.fromkeys(label for side in sides for label, _, _ in side))
-    columns: list[Column] = []
-    cells: dict[str, list[Cell]] = {label: [] for label in labels}
+    columns: list[tuple[Column, list[Cell]]] = []
     for pair in pairs:
-        rows_by_label = {label: [side.get((label, *pair)) for side in sides] for label in labels}
-        present = [item for row in rows_by_label.values() for item in row if item is not None]
+        values = [[side.get((label, *pair)) for label in labels] for side in sides]
+        present = [item for both in zip(*values, strict=True) for item in both if item is not None]
         if not present:
             continue
         like = present[0]
-        for index, name in enumerate(names):
-            column_cells = [_make_cell(row[index]) for row in rows_by_label.values()]
-            signature = next((i.signature for row in rows_by_label.values() if (i := row[index]) is not None), "")
-            title = f"{like.title} ({name})"
-            columns.append(
-                Column(
-                    *pair, title, like.direction, choose_column_decimals(column_cells), signature, target=like.target
-                )
-            )
-        gaps = [_make_difference_cell(*row) for row in rows_by_label.values()]
-        columns.append(Column(*pair, f"Δ {like.title}", "none", choose_column_decimals(gaps)))
-        for label, row, gap in zip(labels, rows_by_label.values(), gaps, strict=True):
-            cells[label] += [*(_make_cell(item) for item in row), gap]
-    rows = tuple(TableRow(label, "human" if label == "human" else "model", tuple(cells[label])) for label in labels)
+        for name, items in zip(names, values, strict=True):
+            cells = [_make_cell(item) for item in items]
+            signature = next((i.signature for i in items if i is not None), "")
+            title, digits = f"{like.title} ({name})", choose_column_decimals(cells)
+            columns.append((Column(*pair, title, like.direction, digits, signature, target=like.target), cells))
+        gaps = [_make_difference_cell(*both) for both in zip(*values, strict=True)]
+        columns.append((Column(*pair, f"Δ {like.title}", "none", choose_column_decimals(gaps)), gaps))
+    rows = tuple(
+        TableRow(label, "human" if label == "human" else "model", tuple(cells[at] for _, cells in columns))
+        for at, label in enumerate(labels)
+    )
     about = f"Δ: {names[1]} minus {names[0]}. If two signatures differ, so do the definitions; a note lists the fields."
-    return [Table("side-by-side", "What differs in the numbers", tuple(columns), rows, (about,), show_seeds=False)]
+    heads = tuple(column for column, _ in columns)
+    return Table("side-by-side", "What differs in the numbers", heads, rows, (about,), show_seeds=False)
 
 
-def _index_by_label(items: Sequence[SystemValue]) -> Values:
+def _index_by_label(items: Sequence[SystemValue]) -> Mapping[tuple[str, str, str], SystemValue]:
     """Return (system, metric, key) → value; the first human value of each key has the system name `human`."""
     values: dict[tuple[str, str, str], SystemValue] = {}
     systems = group_systems(items)
     for item in (i for system in systems for i in system.items):
         human = find_human_value(items, item)
         if human is not None:
-            values.setdefault(("human", item.metric, item.key), human)
+            values.setdefault(("human", *item.pair), human)
     for system in systems:
         for item in system.items:
-            values.setdefault((system.name, item.metric, item.key), item)
+            values.setdefault((system.name, *item.pair), item)
     return values
 
 
@@ -151,7 +150,7 @@ def _make_cell(item: SystemValue | None) -> Cell:
 
 def _make_difference_cell(first: SystemValue | None, second: SystemValue | None) -> Cell:
     if first is None or second is None or not math.isfinite(first.mean + second.mean):
-        return Cell(blank=True)
+        return BLANK
     differ = compare_signatures(first.signature, second.signature)
     note = f"{first.metric}: the signatures differ in {', '.join(differ)}" if differ else ""
     return Cell(second.mean - first.mean, note=note, signed=True)

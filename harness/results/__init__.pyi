@@ -10,11 +10,6 @@ from .axes import (
     select_fewest_axes as select_fewest_axes,
     sort_by_readability as sort_by_readability,
 )
-from .fold import (
-    SystemValue as SystemValue,
-    make_natural_sort_key as make_natural_sort_key,
-    make_order_key as make_order_key,
-)
 from .frame import (
     Results as Results,
     check_axes as check_axes,
@@ -23,15 +18,9 @@ from .frame import (
     write_frame as write_frame,
 )
 from .grids import GridFolder as GridFolder, read_grids as read_grids, resolve_report_request as resolve_report_request
-from .labels import find_varying_axes as find_varying_axes, label_system as label_system, label_systems as label_systems
-from .layout import (
-    Layout as Layout,
-    build_layout as build_layout,
-    list_layouts as list_layouts,
-    load_layout as load_layout,
-)
-from .replicates import find_interval as find_interval, load_replicates as load_replicates
-from .runs import Run as Run
+from .intervals import find_interval as find_interval, load_replicates as load_replicates
+from .layout import Layout as Layout, build_layout as build_layout, load_layout as load_layout
+from .runs import ROW_FILES as ROW_FILES, Run as Run, locate_verified_file as locate_verified_file
 from .search_results import (
     SearchObjective as SearchObjective,
     SearchResult as SearchResult,
@@ -40,21 +29,29 @@ from .search_results import (
     read_search as read_search,
     save_search as save_search,
 )
-from .store_files import ROW_FILES as ROW_FILES, locate_verified_file as locate_verified_file
 from .systems import (
     FACTS as FACTS,
-    Pair as Pair,
     System as System,
+    describe_differences as describe_differences,
     find_differing_fields as find_differing_fields,
     find_differing_options as find_differing_options,
-    find_human_value as find_human_value,
+    find_varying_axes as find_varying_axes,
     format_options as format_options,
     group_by_data as group_by_data,
     group_by_options as group_by_options,
     group_by_task_and_options as group_by_task_and_options,
     group_systems as group_systems,
-    has_same_data as has_same_data,
+    label_system as label_system,
+    label_systems as label_systems,
     select_systems_with_both as select_systems_with_both,
-    select_values as select_values,
 )
-from .tidy import INTERNAL as INTERNAL
+from .values import (
+    INTERNAL as INTERNAL,
+    Pair as Pair,
+    SystemValue as SystemValue,
+    find_human_value as find_human_value,
+    has_same_data as has_same_data,
+    make_natural_sort_key as make_natural_sort_key,
+    select_values as select_values,
+    sort_values as sort_values,
+)

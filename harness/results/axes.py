@@ -32,11 +32,12 @@ def add_options(axes: Iterable[str], names: Iterable[str]) -> list[str]:
 
 def order_axes(names: Iterable[str]) -> tuple[str, ...]:
     """Return axes in a fixed order: task, model, decoder, decoder options, seed, then the others."""
-    present = set(names)
-    first = [n for n in ("task", "model", "decoder") if n in present]
-    options = sorted(n for n in present if n.startswith("decoder."))
-    seed = ["seed"] if "seed" in present else []
-    return (*first, *options, *seed, *sorted(present - {*first, *options, *seed}))
+    first = {name: rank for rank, name in enumerate(("task", "model", "decoder", "decoder.", "seed"))}
+
+    def rank(name: str) -> tuple[int, str]:
+        return first.get("decoder." if name.startswith("decoder.") else name, len(first)), name
+
+    return tuple(sorted(set(names), key=rank))
 
 
 def format_axis_value(value: Any) -> str:  # noqa: ANN401
@@ -62,19 +63,28 @@ def find_distinguishing_axes(rows: Sequence[Row], names: Iterable[str]) -> list[
     digest, but their names show that already. Paths, revisions and digests count only if they distinguish rows that
     no other axis does.
     """
+
+    def has_several_values(axis: str) -> bool:
+        pairs = {(row.get(get_parent_axis(axis), ""), row.get(axis, "")) for row in rows}
+        return len(pairs) > len({parent for parent, _ in pairs})
+
     every = list(names)
-    out = [n for n in every if is_readable(n) and _has_several_values(rows, n)]
-    return select_fewest_axes(rows, sorted((n for n in every if not is_readable(n)), key=_rank), out)
+    readable = [n for n in every if is_readable(n) and has_several_values(n)]
+    return select_fewest_axes(rows, sort_by_readability(n for n in every if not is_readable(n)), readable)
 
 
 def select_fewest_axes(rows: Sequence[Row], names: Iterable[str], selected: Sequence[str] = ()) -> list[str]:
     """Extend `selected` by the axes, in order, that distinguish rows which the axes before them do not."""
+
+    def count_distinct(axes: Sequence[str]) -> int:
+        return len({tuple(row.get(n, "") for n in axes) for row in rows})
+
     out = list(selected)
-    count = _count_distinct(rows, out)
+    count = count_distinct(out)
     for name in names:
-        if count < len(rows) and _count_distinct(rows, [*out, name]) > count:
+        if count < len(rows) and (more := count_distinct([*out, name])) > count:
             out.append(name)
-            count = _count_distinct(rows, out)
+            count = more
     return out
 
 
@@ -91,14 +101,3 @@ def is_readable(axis: str) -> bool:
 def _rank(axis: str) -> int:
     last = axis.rpartition(".")[2]
     return UNREADABLE.index(last) if last in UNREADABLE else -1
-
-
-def _has_several_values(rows: Sequence[Row], axis: str) -> bool:
-    head, groups = get_parent_axis(axis), dict[str, set[str]]()
-    for row in rows:
-        groups.setdefault(row.get(head, ""), set()).add(row.get(axis, ""))
-    return any(len(values) > 1 for values in groups.values())
-
-
-def _count_distinct(rows: Sequence[Row], names: Sequence[str]) -> int:
-    return len({tuple(row.get(n, "") for n in names) for row in rows})

@@ -1,27 +1,38 @@
-"""Read run folders into one tidy data frame with one row per value."""
+"""The tidy data frame of a set of runs: one row per value, without duplicates."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import DataError, escape_controls, escape_csv_cell, open_for_replacement, parse_signature
+from openended.harness.core import (
+    DataError,
+    escape_controls,
+    escape_csv_cell,
+    open_for_replacement,
+    parse_signature,
+    suggest,
+)
 from openended.harness.results.axes import describes_human_side, format_axis_value, order_axes
-from openended.harness.results.fold import SystemValue, fold_seeds
-from openended.harness.results.runs import Run, read_run, unify_model_paths
-from openended.harness.results.store_files import describe_contradiction, locate_verified_file
-from openended.harness.results.tidy import FIXED, INTERNAL, rows_of, serialize_axes, to_frame
-from openended.harness.storage import RECORD, format_direction
+from openended.harness.results.runs import Run, find_records, locate_verified_file, read_runs, serialize_axes
+from openended.harness.results.values import INTERNAL, SystemValue, fold_seeds
+from openended.harness.storage import RECORD, ResultRow, format_direction
 
 if TYPE_CHECKING:
     import pandas as pd
 
-log = logging.getLogger(__name__)
 ARRAYS = "arrays.safetensors"
+FIXED = tuple(
+    "run experiment system model_title decoder_title setting metric key title value sd low high primary status reason "
+    "n_human n_model signature family direction target resampling artefact".split()
+)
+"""Columns of the frame that are not axes, in the order of the exported files."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +59,6 @@ class Results:
         """All values, aggregated over seeds, in the order of the frame."""
         return fold_seeds(self.frame, self.axes)
 
-    def select(self, frame: pd.DataFrame) -> Results:
-        """Return the same runs with the values of `frame` only."""
-        return replace(self, frame=frame)
-
     def remarks(self) -> tuple[str, ...]:
         """Return the remark on runs that were left out; empty if there are none."""
         if not self.left_out:
@@ -63,23 +70,18 @@ class Results:
 
     def arrays(self, at: int, artefact: str | None) -> Mapping[str, Any]:
         """Load the arrays that a metric stored (`arrays/<name>`, `per_example/<name>`); empty if they are missing."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
         store = self.runs[at].store
         key = f"{store}/{artefact}"
         if key not in self._arrays:
             path = locate_verified_file(store, artefact, ARRAYS, self.damaged)
-            self._arrays[key] = _load_arrays(path) if path is not None else {}
+            try:
+                self._arrays[key] = load_file(path) if path is not None else {}
+            except (OSError, SafetensorError) as err:
+                raise DataError(f"{path}: cannot be read ({err})") from err
         return self._arrays[key]
-
-
-def _load_arrays(path: Path) -> Mapping[str, Any]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        arrays: Mapping[str, Any] = load_file(path)
-    except (OSError, SafetensorError) as err:
-        raise DataError(f"{path}: cannot be read ({err})") from err
-    return arrays
 
 
 def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = None) -> Results:
@@ -96,84 +98,107 @@ def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = 
     records, unfinished = find_records(folders)
     if not records:
         waiting = f" ({unfinished} unfinished)" if unfinished else ""
-        raise DataError(
-            f"no finished run under {', '.join(map(str, folders)) or 'no path'}{waiting}: no {RECORD} found"
-        )
+        names = ", ".join(map(str, folders)) or "no path"
+        raise DataError(f"no finished run under {names}{waiting}: no {RECORD} found")
     damaged: dict[str, str] = {}
-    runs, left_out = _read_records(records, damaged)
-    rows, superseded = rows_of(runs)
+    runs, left_out = read_runs(records, damaged)
+    rows, superseded = list_rows(runs)
     axes = order_axes(name for run in runs for name in run.axes)
-    frame = to_frame(rows, axes)
-    results = Results(frame, tuple(runs), axes, unfinished, superseded, damaged, left_out)
+    results = Results(build_frame(rows, axes), tuple(runs), axes, unfinished, superseded, damaged, left_out)
     return filter_results(results, where) if where else results
 
 
-def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
-    """Return the record files under paths without duplicates, and the number of run folders without a record."""
-    records: dict[Path, None] = {}
-    unfinished = 0
-    for path in paths:
-        if path.is_file():
-            records[path.resolve()] = None
-            continue
-        if not path.is_dir():
-            raise DataError(f"no such run folder: {path}")
-        for record in _walk(path):
-            if record.name == RECORD:
-                records[record.resolve()] = None
-            else:
-                unfinished += 1
-    return list(records), unfinished
+def list_rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
+    """Return one row per value, and the number of older values that were skipped.
+
+    Among runs with the same axes and signature, the newest counts. Human values appear once per human side and
+    signature: the newest values, attributed to the first run (by axes) that has them, so that the order in which the
+    jobs of a grid finish does not matter.
+    """
+
+    def get_age(at: int) -> tuple[str, str]:
+        return runs[at].created, runs[at].folder.name
+
+    newest: set[tuple[str, ...]] = set()
+    superseded: set[tuple[int, str]] = set()
+    for at in sorted(range(len(runs)), key=get_age, reverse=True):
+        for result in (r for r in runs[at].results if r.system == "model"):
+            key = (serialize_axes(runs[at].axes), result.metric, result.signature)
+            if key in newest:
+                superseded.add((at, result.metric))
+            newest.add(key)
+    rows: list[dict[str, Any]] = []
+    humans: dict[tuple[str, ...], list[tuple[int, ResultRow, str]]] = {}
+    for at, run in enumerate(runs):
+        for result in (r for r in run.results if (at, r.metric) not in superseded):  # skips its human values too
+            if result.system == "model":
+                rows += _iterate_rows(run, at, result)
+                continue
+            side = serialize_axes({k: v for k, v in run.axes.items() if describes_human_side(k)})
+            values = json.dumps(dict(result.values), sort_keys=True)  # as text, NaN equals NaN
+            identity = (side, result.system, result.metric, result.signature)
+            humans.setdefault(identity, []).append((at, result, values))
+    count = len(superseded)
+    for shared in humans.values():
+        _, _, current = max(shared, key=lambda entry: get_age(entry[0]))
+        at, result, _ = next(entry for entry in shared if entry[2] == current)
+        rows += _iterate_rows(runs[at], at, result)
+        count += sum(entry[2] != current for entry in shared)
+    return rows, count
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """Yield record files, and run folders without one (leaf folders named like a run)."""
-    record = folder / RECORD
-    if record.is_file():
-        yield record
-        return
-    children = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
-    if not children and _is_run_name(folder.name):
-        yield folder
-    for child in children:
-        yield from _walk(child)
+def _iterate_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any]]:
+    is_model = result.system == "model"
+    axes = {k: v for k, v in run.axes.items() if is_model or describes_human_side(k)}
+    setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
+    shared = {
+        **{name: getattr(result, name) for name in ("system", "metric", "status", "n_human", "n_model", "signature")},
+        **{name: getattr(result, name) for name in ("family", "resampling", "artefact")},
+        **{f"{r}_title": (run.titles[r] or str(axes.get(r) or "")) if is_model else "" for r in ("model", "decoder")},
+        INTERNAL: at,
+        "run": run.name,
+        "experiment": run.experiment,
+        "setting": hashlib.sha256(setting.encode()).hexdigest()[:12],
+        "reason": "; ".join(result.notes),
+        **axes,
+    }
+    who = parse_signature(result.signature).get("raters")  # shown in every column title: LLM judge or simulated raters
+    for key, value in (result.values or {result.primary: math.nan}).items():
+        interval = result.intervals.get(key, {})
+        yield shared | {
+            "key": key,
+            "title": (result.titles.get(key) or key) + (f" ({who})" if who else ""),
+            "value": value,
+            "sd": result.sd.get(key, math.nan),
+            "low": interval.get("low", math.nan),
+            "high": interval.get("high", math.nan),
+            "primary": key == result.primary,
+            "direction": result.directions.get(key) or result.direction,
+            "target": result.targets.get(key, math.nan),
+        }
 
 
-def _is_run_name(name: str) -> bool:
-    stamp, _, key = name.rpartition("-")
-    return bool(stamp) and len(key) == 8 and all(c in "0123456789abcdef" for c in key)
+def build_frame(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> pd.DataFrame:
+    """Build the frame with columns `FIXED`, the axes and `INTERNAL`, each of one type."""
+    import pandas as pd
 
-
-def _read_records(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple[list[Run], dict[str, str]]:
-    """Read records; warn about and leave out those that are damaged or contradict their artifacts."""
-    runs: list[Run] = []
-    wrong: dict[str, str] = {}
-    for path in records:
-        try:
-            run = read_run(path)
-            for row in run.results:
-                if why := describe_contradiction(run.store, row, damaged):
-                    raise DataError(f"{path}: {row.metric} of {row.system}: {why}")
-            runs.append(run)
-        except DataError as err:
-            wrong[str(path.parent)] = str(err)
-    if not runs:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise DataError(f"{next(iter(wrong.values()))}{more}")
-    for message in wrong.values():
-        log.warning("%s: left out of the report", message)
-    return sorted(unify_model_paths(runs), key=_run_order), wrong
-
-
-def _run_order(run: Run) -> tuple[str, str]:
-    """Return a sort key by content, so that row order does not depend on time or the order of paths."""
-    return serialize_axes(run.axes), run.created
+    columns: dict[str, pd.Series[Any]] = {}
+    for name in (*FIXED, *axes, INTERNAL):
+        values = [row.get(name) for row in rows]
+        kinds = {type(v) for v in values if v is not None}
+        if kinds == {int}:  # whole numbers stay whole despite missing values
+            columns[name] = pd.Series(values, dtype="Int64")
+        elif kinds and kinds <= {int, float}:
+            columns[name] = pd.Series([math.nan if v is None else float(v) for v in values])
+        elif kinds == {bool}:
+            columns[name] = pd.Series(values, dtype="boolean")
+        else:  # mixed types become text
+            columns[name] = pd.Series([None if v is None else str(v) for v in values], dtype=object)
+    return pd.DataFrame(columns)
 
 
 def check_axes(results: Results, names: Iterable[str]) -> None:
     """Raise `DataError` if the runs have no axis and no column of one of these names."""
-    from openended.harness.core import suggest
-
     for name in names:
         if name not in results.frame.columns:
             raise DataError(f"no axis {name!r} in these runs{suggest(name, [*results.axes, *FIXED])}")
@@ -183,36 +208,28 @@ def filter_results(results: Results, where: Mapping[str, str]) -> Results:
     """Keep rows whose columns have accepted values; filters on the model keep all human rows.
 
     Raises:
-        DataError: If a column is unknown or no value matches.
+        DataError: If a column or an option of a metric is unknown or no value matches.
     """
     frame = results.frame
     for name, accepted in where.items():
-        options = set(str(accepted).split("|"))
+        values = set(str(accepted).split("|"))
         metric, _, option = name.partition(".")
         if name not in frame.columns and option and (frame["metric"] == metric).any():
-            frame = frame[_mask_option(frame, metric, option, options)]
+            others = frame["metric"] != metric
+            fields = frame["signature"].map(parse_signature)
+            names = set().union(*fields[~others]) - {"metric"}
+            if option not in names:
+                raise DataError(f"no option {option!r} of {metric} in these runs{suggest(option, names)}")
+            frame = frame[others | fields.str.get(option).isin(values)]
             continue
         check_axes(results, [name])
-        text = frame[name].map(format_axis_value)
-        keep = text.isin(options)
+        keep = frame[name].map(format_axis_value).isin(values)
         if name in results.axes and not describes_human_side(name):
             keep |= frame["system"] != "model"
         frame = frame[keep]
     if not (frame["system"] == "model").any():
         raise DataError(f"no value matches {', '.join(f'{k}={v}' for k, v in where.items())}")
-    return results.select(frame)
-
-
-def _mask_option(frame: pd.DataFrame, metric: str, option: str, accepted: set[str]) -> pd.Series[bool]:
-    """Return a mask of rows of other metrics and rows whose option has an accepted value."""
-    from openended.harness.core import suggest
-
-    is_metric = frame["metric"] == metric
-    fields = frame["signature"].map(parse_signature)
-    names = {field for signature_fields in fields[is_metric] for field in signature_fields} - {"metric"}
-    if option not in names:
-        raise DataError(f"no option {option!r} of {metric} in these runs{suggest(option, names)}")
-    return ~is_metric | fields.map(lambda signature_fields: signature_fields.get(option) in accepted)
+    return replace(results, frame=frame)
 
 
 def write_frame(results: Results, folder: Path) -> list[Path]:

@@ -24,9 +24,9 @@ class GridFolder:
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name of each report of the grid → options of its layout."""
     command: str = ""
-    """Digest of the options that were typed; empty in a grid of an earlier version."""
+    """Digest of the options that were typed."""
     process: str = ""
-    """Name of a temporary file of the command's process; empty in a grid of an earlier version."""
+    """Name of a temporary file of the command's process."""
     titles: tuple[str, ...] = ()
     """Title of each job."""
 
@@ -44,28 +44,18 @@ class GridFolder:
 
     def jobs(self) -> list[dict[str, Any]]:
         """Read the JSON file of each job; unreadable files are skipped."""
-        rows = []
-        for path in sorted((self.folder / "jobs").glob("*.json")):
-            try:
-                row = read_json(path)
-            except DataError:
-                continue
-            if isinstance(row, dict):
-                rows.append(row)
-        return rows
+        rows = (_read_object(path) for path in sorted((self.folder / "jobs").glob("*.json")))
+        return [row for row in rows if row is not None]
 
     def runs(self) -> list[Path]:
         """Return the folders of its finished runs without duplicates, even if the outputs folder was moved."""
         outputs = next((p.parent for p in self.folder.resolve().parents if p.name == GRIDS), None)
-        recorded = [Path(str(job["folder"])) for job in self.jobs() if job.get("folder")]
-        moved = [outputs / _cut_before_runs(path) if outputs is not None else path for path in recorded]
-        return list(dict.fromkeys(m if m.is_dir() else t for m, t in zip(moved, recorded, strict=True)))
-
-
-def _cut_before_runs(run: Path) -> Path:
-    """Return the part of a run's path from `runs` on."""
-    parts = run.parts
-    return Path(*parts[len(parts) - 1 - parts[::-1].index(RUNS) :]) if RUNS in parts else run
+        folders: dict[Path, None] = {}
+        for run in (Path(str(job["folder"])) for job in self.jobs() if job.get("folder")):
+            below = next((run.relative_to(parent.parent) for parent in run.parents if parent.name == RUNS), run)
+            moved = outputs / below if outputs is not None else run
+            folders[moved if moved.is_dir() else run] = None
+        return list(folders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +69,24 @@ class ReportRequest:
     """Layout options; None if the runs belong to no grid or to grids with different options."""
 
 
-def read_grid(folder: Path) -> GridFolder | None:
-    """Read the grid in a folder; None if it has no readable grid file."""
+def _read_object(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None if the file has none."""
     try:
-        facts = read_json(folder / GRID)
+        node = read_json(path)
     except DataError:
         return None
-    if not isinstance(facts, dict):
+    return node if isinstance(node, dict) else None
+
+
+def read_grid(folder: Path) -> GridFolder | None:
+    """Read the grid in a folder; None if it has no readable grid file."""
+    facts = _read_object(folder / GRID)
+    if facts is None:
         return None
-    reports = facts.get("reports")
-    name = str(facts.get("name") or folder.name)
-    titles = facts.get("titles")
+    reports, titles = facts.get("reports"), facts.get("titles")
     return GridFolder(
         folder,
-        name,
+        str(facts.get("name") or folder.name),
         int(facts.get("total") or 0),
         reports if isinstance(reports, dict) else {},
         str(facts.get("command") or ""),
@@ -114,50 +108,35 @@ def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest
     Raises:
         DataError: If a word is neither a path nor a known name; lists the known names.
     """
-    paths: list[Path] = []
-    options: list[Mapping[str, Any] | None] = []
-    for word in words:
-        word_paths, laid_out = _resolve_word(word, outputs)
-        paths += word_paths
-        options.append(laid_out)
+    resolved = [_resolve_word(word, outputs) for word in words]
+    options = [laid_out for _, laid_out in resolved]
     same = options[0] if options and all(other == options[0] for other in options) else None
-    return ReportRequest(tuple(paths), _choose_title(words), same)
+    first = Path(words[0]).resolve()
+    grid = read_grid(first) if first.is_dir() else None
+    name = first.parent.name if first.name == "record.json" else first.name
+    name = grid.name if grid is not None else name
+    title = name if len(words) == 1 else f"{name}-and-{len(words) - 1}-more"
+    return ReportRequest(tuple(path for paths, _ in resolved for path in paths), title, same)
 
 
 def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, Any] | None]:
+    """Return the runs that a word names and the layout options of their last report."""
     path = Path(word)
-    if path.exists():
-        grid = read_grid(path) if path.is_dir() else None
-        if grid is not None:
-            return _list_runs(grid), grid.reports.get(grid.name)
-        resolved = path.resolve()
-        return [path], _find_last_options(
-            resolved.name, resolved.parent.parent
-        ) if resolved.parent.name == RUNS else None
-    if (outputs / RUNS / word).is_dir():
-        return [outputs / RUNS / word], _find_last_options(word, outputs)
-    grids = {grid.folder.name: grid for grid in read_grids(outputs)} | {grid.name: grid for grid in read_grids(outputs)}
-    if word in grids:  # the runs of a grid over a series carry the names of its experiments
-        return _list_runs(grids[word]), grids[word].reports.get(grids[word].name)
-    names = {*grids, *(p.name for p in (outputs / RUNS).glob("*") if p.is_dir())}
-    raise DataError(f"no run folder or run name {word!r}{suggest(word, names) if names else ''}")
-
-
-def _list_runs(grid: GridFolder) -> list[Path]:
-    runs = grid.runs()
-    if not runs:
-        raise DataError(f"{grid.folder}: no job of this grid has finished")
-    return runs
-
-
-def _find_last_options(name: str, outputs: Path) -> Mapping[str, Any] | None:
-    """Return the layout options of the last report of that name."""
-    return next((g.reports[name] for g in reversed(read_grids(outputs)) if name in g.reports), None)
-
-
-def _choose_title(words: Sequence[str]) -> str:
-    first = Path(words[0]).resolve()
-    name = first.parent.name if first.name == "record.json" else first.name
-    grid = read_grid(first) if first.is_dir() else None
-    name = grid.name if grid is not None else name
-    return name if len(words) == 1 else f"{name}-and-{len(words) - 1}-more"
+    grid = read_grid(path) if path.is_dir() else None
+    if grid is None and not path.exists() and not (outputs / RUNS / word).is_dir():
+        grids = read_grids(outputs)
+        by_name = {grid.folder.name: grid for grid in grids} | {grid.name: grid for grid in grids}
+        names = {*by_name, *(p.name for p in (outputs / RUNS).glob("*") if p.is_dir())}
+        if word not in by_name:
+            raise DataError(f"no run folder or run name {word!r}{suggest(word, names) if names else ''}")
+        grid = by_name[word]
+    if grid is not None:  # the runs of a grid over a series carry the names of its experiments
+        if not (runs := grid.runs()):
+            raise DataError(f"{grid.folder}: no job of this grid has finished")
+        return runs, grid.reports.get(grid.name)
+    path = path if path.exists() else outputs / RUNS / word
+    runs_folder = path.resolve().parent
+    if runs_folder.name != RUNS:
+        return [path], None
+    name, last_first = path.resolve().name, reversed(read_grids(runs_folder.parent))
+    return [path], next((g.reports[name] for g in last_first if name in g.reports), None)

@@ -31,17 +31,9 @@ class Layout(Spec):
 
     title: str = "Results"
     kind: Literal[
-        "values",
-        "correlation",
-        "embedders",
-        "variants",
-        "spread",
-        "findings",
-        "fair",
-        "frontier",
-        "leaderboard",
+        "values", "correlation", "embedders", "variants", "spread", "findings", "fair", "frontier", "leaderboard",
         "stress",
-    ] = "values"
+    ] = "values"  # fmt: skip
     """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
     several embedders; `variants`: the scores under several options of a metric and their agreement; `spread`: standard
     deviations over seeds; `findings`: the papers' claims on these runs; `fair`: best of N settings, Pareto front,
@@ -81,16 +73,10 @@ class Layout(Spec):
         """Check that no axis is used twice and that the line is wide enough for a table."""
         if not self.latex_width >= 100:
             raise SpecError(f"report.latex_width: expected 100 points or more, got {self.latex_width}")
-        both = (
-            set(self.rows) & set(self.columns) | set(self.rows) & set(self.split) | set(self.columns) & set(self.split)
-        )
+        used = [axis for axes in (self.rows, self.columns, self.split) for axis in set(axes)]
+        both = [axis for axis in used if used.count(axis) > 1]
         if both:
             raise SpecError(f"report: axis {min(both)!r} is in more than one of rows, columns and split")
-
-
-def list_layouts() -> list[str]:
-    """Return the names of the built-in layouts."""
-    return list(list_bundled_choices("report"))
 
 
 def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: ANN401
@@ -101,7 +87,15 @@ def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: A
     """
     if isinstance(name, Layout):
         return dataclasses.replace(name, **changes)
-    text, where = _read_layout_text(str(name))
+    name = str(name)
+    if name.endswith((".yaml", ".yml")):
+        if not Path(name).is_file():
+            raise SpecError(f"no such layout file: {name}")
+        text, where = Path(name).read_text(encoding="utf-8"), name
+    elif name in list_bundled_choices("report"):
+        text, where = read_full_yaml("report", name), f"layout {name}"
+    else:
+        raise SpecError(f"no layout {name!r}{suggest(name, list_bundled_choices('report'))}, or the path of a .yaml")
     node = dict(read_options(text, where, shorten_error))
     node.pop("defaults", None)  # present in copies of built-in layouts; the dataclass has the defaults of `_base`
     return build_layout(node, where, changes)
@@ -112,15 +106,3 @@ def build_layout(node: Mapping[str, Any], where: str, changes: Mapping[str, Any]
     if node.get("_target_", TARGET) != TARGET:
         raise SpecError(f"{where}: expected _target_ {TARGET}, got {node['_target_']!r}")
     return construct(Layout, {**node, **(changes or {})}, where)
-
-
-def _read_layout_text(name: str) -> tuple[str, str]:
-    if name.endswith((".yaml", ".yml")):
-        path = Path(name)
-        if not path.is_file():
-            raise SpecError(f"no such layout file: {path}")
-        return path.read_text(encoding="utf-8"), name
-    names = list_layouts()
-    if name not in names:
-        raise SpecError(f"no layout {name!r}{suggest(name, names)}, or the path of a .yaml")
-    return read_full_yaml("report", name), f"layout {name}"

@@ -1,23 +1,24 @@
-"""Read the record of a run: axes, titles, inputs and values."""
+"""Read the records of runs (axes, titles, inputs, values), and verify them and their store files."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import os
+import re
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from openended.harness.core import DataError
-from openended.harness.storage import STAGES, ResultRow, RunRecord, read_record
+from openended.harness.core import DataError, HarnessError, make_shareable, read_json
+from openended.harness.storage import RECORD, STAGES, ResultRow, RunRecord, read_entry, read_record
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
-
-ARRAYS = "arrays.safetensors"
-
+RESULT = "result.json"
+ROW_FILES = {"human": "human.arrow", "generate": "data.arrow", "import": "data.arrow"}  # stage → file with its rows
+_RUN_NAME = re.compile(r".+-[0-9a-f]{8}", re.DOTALL)
 _HARDWARE = ("accelerator", "processor", "machine", "system")
 
 
@@ -45,65 +46,119 @@ class Run:
     """Arguments of the command line that started it."""
 
 
-def unify_model_paths(runs: Sequence[Run]) -> list[Run]:
-    """Give all copies of a model the same path, so that a copy in another folder is not a separate system."""
-    paths: dict[tuple[str, str], str] = {}
-    for run in runs:
-        for axis, key in _list_model_paths(run):
-            paths[key] = min(paths.get(key, run.axes[axis]), run.axes[axis])
-    return [
-        replace(run, axes={**run.axes, **{axis: paths[key] for axis, key in _list_model_paths(run)}}) for run in runs
-    ]
+def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
+    """Return the record files under paths without duplicates, and the number of run folders without a record."""
+    records: dict[Path, None] = {}
+    unfinished = 0
+    for path in paths:
+        if not path.exists():
+            raise DataError(f"no such run folder: {path}")
+        for record in _walk(path) if path.is_dir() else [path]:
+            if record.is_file():
+                records[record.resolve()] = None
+            else:
+                unfinished += 1
+    return list(records), unfinished
 
 
-def _list_model_paths(run: Run) -> list[tuple[str, tuple[str, str]]]:
-    """Return the path axes of a run's models, each with its role and the digest of the model's content.
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yield the record of every run folder; it is missing in a run that has not finished."""
+    children = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    if (folder / RECORD).is_file() or (not children and _RUN_NAME.fullmatch(folder.name)):
+        yield folder / RECORD
+        return
+    for child in children:
+        yield from _walk(child)
 
-    Models that a decoder needs besides the one under test have one axis with all their options.
+
+def read_runs(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple[list[Run], dict[str, str]]:
+    """Read records; warn about and leave out those that are damaged or contradict their artifacts.
+
+    Raises:
+        DataError: If no record is readable; describes the first.
     """
-    roles = [axis.removesuffix(".digest") for axis in run.axes if axis.endswith(".digest") and axis != "task.digest"]
-    axes = [f"{role}.path" if f"{role}.path" in run.axes else role for role in roles]
-    keys = [(axis, (role, str(run.axes[f"{role}.digest"]))) for role, axis in zip(roles, axes, strict=True)]
-    return [(axis, key) for axis, key in keys if isinstance(run.axes.get(axis), str)]
+    runs: list[Run] = []
+    wrong: dict[str, str] = {}
+    for path in records:
+        try:
+            run = read_run(path)
+            for row in run.results:
+                if why := _describe_contradiction(run.store, row, damaged):
+                    raise DataError(f"{path}: {row.metric} of {row.system}: {why}")
+            runs.append(run)
+        except DataError as err:
+            wrong[str(path.parent)] = str(err)
+    if not runs:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise DataError(f"{next(iter(wrong.values()))}{more}")
+    for message in wrong.values():
+        log.warning("%s: left out of the report", message)
+    # By content, so that the order does not depend on time or the order of paths.
+    return sorted(_unify_model_paths(runs), key=lambda run: (serialize_axes(run.axes), run.created)), wrong
+
+
+def serialize_axes(axes: Mapping[str, Any]) -> str:
+    """Serialize axes to a text that does not depend on their order."""
+    return json.dumps({k: v for k, v in axes.items() if v is not None}, sort_keys=True, default=str)
 
 
 def read_run(path: Path) -> Run:
-    """Read the record of a run."""
+    """Read the record of a run.
+
+    Raises:
+        DataError: If the record cannot be read; names the file.
+    """
     record, folder = read_record(path), path.parent
     experiment = str(record.spec.get("experiment") or folder.parent.name)
+    titles = {}
+    for role in ("model", "decoder"):
+        part = record.spec.get(role) or {}
+        if not isinstance(part, Mapping):
+            raise DataError(f"{path}: spec.{role}: expected an object, got {part!r:.40}")
+        titles[role] = str(part.get("title") or "")
+    imported = (name for name, other in record.provenance.items() if _get_mapping(other).get("imported"))
+    is_slurm_job = record.command and record.command[0].endswith("submitit/core/_submit.py")
     return Run(
         folder=folder,
         created=record.created,
         name=f"{experiment}/{folder.name.rpartition('-')[2]}",
         experiment=experiment,
         axes={name: _to_scalar(value) for name, value in record.axes.items()},
-        titles={role: _read_title(path, record, role) for role in ("model", "decoder")},
+        titles=titles,
         store=(folder / record.store).resolve() if record.store else None,
         inputs=record.inputs,
         results=record.results,
         notes=(*record.notes, *describe_reused_artifacts(record)),
-        imported_stages=_list_imported_stages(record),
-        command=_read_command(record),
+        imported_stages=tuple(dict.fromkeys(name.partition(":")[0] for name in imported)),
+        command=("openended", *record.overrides) if is_slurm_job else tuple(record.command),
     )
-
-
-def _read_command(record: RunRecord) -> tuple[str, ...]:
-    """Return the command of a run; for a Slurm job, which its launcher started, the overrides of the user."""
-    words = tuple(record.command)
-    return ("openended", *record.overrides) if words and words[0].endswith("submitit/core/_submit.py") else words
-
-
-def _read_title(path: Path, record: RunRecord, role: str) -> str:
-    """Return the display name of the model or decoder; empty if the record has none."""
-    part = record.spec.get(role) or {}
-    if not isinstance(part, Mapping):
-        raise DataError(f"{path}: spec.{role}: expected an object, got {part!r:.40}")
-    return str(part.get("title") or "")
 
 
 def _to_scalar(value: Any) -> Any:  # noqa: ANN401
     """Return an axis value as a scalar; lists and objects become compact JSON."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")) if isinstance(value, (list, dict)) else value
+
+
+def _get_mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _unify_model_paths(runs: Sequence[Run]) -> list[Run]:
+    """Give all copies of a model the same path, so that a copy in another folder is not a separate system."""
+
+    def list_paths(run: Run) -> Iterator[tuple[str, tuple[str, str]]]:
+        """Yield the path axes of a run's models, each with its role and the digest of the model's content."""
+        for role in (a.removesuffix(".digest") for a in run.axes if a.endswith(".digest") and a != "task.digest"):
+            # Models that a decoder needs besides the one under test have one axis with all their options.
+            axis = f"{role}.path" if f"{role}.path" in run.axes else role
+            if isinstance(run.axes.get(axis), str):
+                yield axis, (role, str(run.axes[f"{role}.digest"]))
+
+    paths: dict[tuple[str, str], str] = {}
+    for run in runs:
+        for axis, key in list_paths(run):
+            paths[key] = min(paths.get(key, run.axes[axis]), run.axes[axis])
+    return [replace(run, axes={**run.axes, **{axis: paths[key] for axis, key in list_paths(run)}}) for run in runs]
 
 
 def describe_reused_artifacts(record: RunRecord) -> tuple[str, ...]:
@@ -114,35 +169,67 @@ def describe_reused_artifacts(record: RunRecord) -> tuple[str, ...]:
     """
     groups: dict[str, list[str]] = {}
     for name, other in record.provenance.items():
-        origin = _describe_origin(other if isinstance(other, Mapping) else {}, record)
-        if origin:
-            groups.setdefault(origin, []).append(name.partition(":")[0])
+        packages = _get_mapping(_get_mapping(other).get("packages"))
+        commit = _get_mapping(_get_mapping(other).get("git")).get("commit")
+        hardware = _get_mapping(_get_mapping(other).get("hardware"))
+        parts = [f"{n} {was or 'absent'} (now {record.packages.get(n, 'absent')})" for n, was in packages.items()]
+        parts += [f"code {str(commit)[:7]} (now {str(record.git.get('commit'))[:7]})"] if commit else []
+        parts += [f"{k} {hardware[k]} (now {record.hardware.get(k)})" for k in _HARDWARE if k in hardware]
+        if "maker" in _get_mapping(other):
+            parts = ["versions that were not noted"]
+        if parts:
+            groups.setdefault(", ".join(parts), []).append(name.partition(":")[0])
     return tuple(
         f"cached, not computed by this run: {', '.join(s for s in STAGES if s in stages)}; computed with {origin}"
         for origin, stages in sorted(groups.items())
     )
 
 
-def _list_imported_stages(record: RunRecord) -> tuple[str, ...]:
-    """Return the stages whose artifacts were imported."""
-    names = (name for name, other in record.provenance.items() if isinstance(other, Mapping) and other.get("imported"))
-    return tuple(dict.fromkeys(name.partition(":")[0] for name in names))
+# Store files ----------------------------------------------------------------------------------------------------------
 
 
-def _describe_origin(other: Mapping[str, Any], record: RunRecord) -> str:
-    """Describe how the origin of a cached artifact differs from the run; empty if it does not."""
-    if "maker" in other:
-        return "versions that were not noted"
-    packages = _get_mapping(other, "packages")
-    parts = [f"{name} {was or 'absent'} (now {record.packages.get(name, 'absent')})" for name, was in packages.items()]
-    commit = _get_mapping(other, "git").get("commit")
-    if commit:
-        parts.append(f"code {str(commit)[:7]} (now {str(record.git.get('commit'))[:7]})")
-    hardware = _get_mapping(other, "hardware")
-    parts += [f"{k} {hardware[k]} (now {record.hardware.get(k)})" for k in _HARDWARE if k in hardware]
-    return ", ".join(parts)
+def locate_verified_file(
+    store: Path | None, artefact: str | None, name: str, damaged: MutableMapping[str, str]
+) -> Path | None:
+    """Return the path of an artifact's file after verifying its bytes; None if it is missing or damaged.
+
+    Args:
+        store: Root of the store; None if a run has none.
+        artefact: `stage/ab/key`.
+        name: File name.
+        damaged: Collects artifact → what is wrong with it; each is logged once.
+    """
+    if store is None or not artefact:
+        return None
+    parts = Path(artefact).parts
+    if len(parts) != 3 or ".." in parts or Path(artefact).is_absolute():
+        damaged.setdefault(artefact, "not a path inside the store")
+        return None
+    folder = store / artefact
+    if not os.path.lexists(folder) or artefact in damaged:
+        return None
+    try:
+        read_entry(folder, only=name)
+    except HarnessError as err:
+        damaged[artefact] = str(err)
+        log.warning("%s is damaged (%s): skipped; rerun the run that wrote it to compute it again", folder, err)
+        return None
+    return folder / name
 
 
-def _get_mapping(other: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = other.get(name)
-    return part if isinstance(part, Mapping) else {}
+def _describe_contradiction(store: Path | None, row: ResultRow, damaged: MutableMapping[str, str]) -> str | None:
+    """Describe how a record's row differs from its artifact; None if they agree or the artifact is missing.
+
+    The artifact is verified only if the two differ; a valid artifact then overrules the record.
+    """
+    if store is None or not row.artefact or not (path := store / row.artefact / RESULT).is_file():
+        return None
+    recorded = row.to_json()
+    try:
+        stored = make_shareable(read_json(path))
+    except DataError:
+        stored = None
+    wrong = [n for n, value in stored.items() if recorded.get(n, value) != value] if isinstance(stored, dict) else None
+    if wrong == [] or locate_verified_file(store, row.artefact, RESULT, damaged) is None or not wrong:
+        return None
+    return f"its {wrong[0]} differ from those of its artifact {row.artefact}"

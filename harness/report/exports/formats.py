@@ -7,9 +7,9 @@ from pathlib import Path
 
 from openended.harness.core import SpecError, suggest
 from openended.harness.report.atomic_folder import replace_folder
-from openended.harness.report.exports.croissant import METADATA, write_croissant
 from openended.harness.report.exports.every_eval_ever import write_every_eval_ever
 from openended.harness.report.exports.hub_files import MODELS, write_hub_files
+from openended.harness.report.exports.texts import METADATA, write_croissant
 from openended.harness.results import read_results, write_frame
 
 FORMATS = {
@@ -55,7 +55,7 @@ def export_results(
         elif file_format == "hub":
             files = write_hub_files(results, fresh, dataset)
         elif file_format == "croissant":
-            files = write_croissant(results, fresh, name)
+            files = [*(file.path for file in write_croissant(results, fresh, name)), Path(METADATA)]
         else:
             files = [path.relative_to(fresh) for path in write_frame(results, fresh)]
     return [folder / path for path in files]

@@ -12,15 +12,22 @@ from openended.harness.report.tables.selection import make_slug
 from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems
 
 MODELS = "models"  # folder with one folder per model
-_DIGITS = 15
 
 
 def write_hub_files(results: Results, folder: Path, dataset: str | None) -> list[Path]:
-    """Write a folder per model below `models`: `README.md` with a model-index, and `.eval_results/<system>.yaml`."""
-    items = results.values
-    humans = [item for item in items if item.system == "human"]
+    """Write a folder per model below `models`: `README.md` with a model-index, and `.eval_results/<system>.yaml`.
+
+    Args:
+        results: The runs.
+        folder: Where the folders of the models go.
+        dataset: The dataset repository that the results are filed under; without one, no `.eval_results` are written.
+
+    Returns:
+        The files, relative to the folder.
+    """
+    humans = [item for item in results.values if item.system == "human"]
     models: dict[str, list[System]] = {}
-    for system in group_systems(items):
+    for system in group_systems(results.values):
         models.setdefault(system.items[0].titles[0] or system.name, []).append(system)
     written: list[Path] = []
     for title, systems in models.items():
@@ -48,7 +55,7 @@ def _describe_system(system: System, humans: Sequence[SystemValue]) -> dict[str,
     metrics = [
         {
             "type": f"{item.metric}.{item.key}", "name": f"{item.title} ({system.name})", "value": _round(item.mean),
-            "args": _describe_uncertainty(item, humans),
+            "args": _list_facts(item, humans),
         }
         for item in system.items
         if math.isfinite(item.mean)
@@ -60,25 +67,20 @@ def _list_results(
     results: Results, system: System, humans: Sequence[SystemValue], dataset: str
 ) -> list[dict[str, Any]]:
     """Return the entries of one file in `.eval_results`: the primary value of each metric."""
-    entries = []
-    for item in system.items:
-        if not item.primary or not math.isfinite(item.mean):
-            continue
-        facts = _describe_uncertainty(item, humans)
-        created = max(results.runs[at].created for at, _ in item.sources)
-        entries.append(
-            {
-                "dataset": {"id": dataset, "task_id": item.metric},
-                "value": _round(item.mean),
-                "date": created[:10],
-                "evaluation_framework": "openended",
-                "notes": "; ".join([system.name, *(f"{name}: {fact}" for name, fact in facts.items())]),
-            }
-        )
-    return entries
+    return [
+        {
+            "dataset": {"id": dataset, "task_id": item.metric},
+            "value": _round(item.mean),
+            "date": max(results.runs[at].created for at, _ in item.sources)[:10],
+            "evaluation_framework": "openended",
+            "notes": "; ".join([system.name, *(f"{n}: {fact}" for n, fact in _list_facts(item, humans).items())]),
+        }
+        for item in system.items
+        if item.primary and math.isfinite(item.mean)
+    ]
 
 
-def _describe_uncertainty(item: SystemValue, humans: Sequence[SystemValue]) -> dict[str, Any]:
+def _list_facts(item: SystemValue, humans: Sequence[SystemValue]) -> dict[str, Any]:
     """Return the facts that a reader of a value needs: direction, interval or deviation, human value, signature."""
     facts: dict[str, Any] = {"direction": item.direction}
     if item.ends is not None:
@@ -95,13 +97,14 @@ def _format_values(systems: Sequence[System]) -> str:
     """Return a Markdown table of the primary values."""
     lines = ["| system | metric | value | 95 % interval or std over seeds |", "| --- | --- | --- | --- |"]
     for system in systems:
+        name = system.name.replace("|", "\\|")
         for item in (i for i in system.items if i.primary and math.isfinite(i.mean)):
             spread = f"± {item.sd:.4g}" if math.isfinite(item.sd) else ""
             spread = f"[{item.ends[0]:.4g}, {item.ends[1]:.4g}]" if item.ends is not None else spread
-            lines.append(f"| {system.name.replace('|', chr(92) + '|')} | {item.title} | {item.mean:.4g} | {spread} |")
+            lines.append(f"| {name} | {item.title} | {item.mean:.4g} | {spread} |")
     return "\n".join([*lines, ""])
 
 
 def _round(value: float) -> float:
-    """Round to what YAML and JSON readers agree on."""
-    return float(f"{value:.{_DIGITS}g}")
+    """Round to the 15 digits that YAML and JSON readers agree on."""
+    return float(f"{value:.15g}")

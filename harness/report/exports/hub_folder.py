@@ -5,13 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from openended.harness.core import DataError, StoreError, format_error, require_package, write_json, write_text
+from openended.harness.core import DataError, StoreError, format_error, require_package, write_text
 from openended.harness.report.atomic_folder import replace_folder
-from openended.harness.report.exports.croissant import METADATA, describe_files
-from openended.harness.report.exports.generations import FIELDS, TextFile, write_generations
 from openended.harness.report.exports.hub_files import dump_yaml
+from openended.harness.report.exports.texts import FIELDS, METADATA, TextFile, write_croissant
 from openended.harness.report.tables.formats.markdown import to_markdown
 from openended.harness.report.tables.run_summary import collect_commands, summarize_sources
 from openended.harness.report.tables.table import Table
@@ -47,50 +45,41 @@ def write_hub_folder(
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(run.folder / RECORD, target)
         write_frame(results, fresh)
-        files = _write_texts(results, fresh, repo_id)
+        try:
+            files = write_croissant(results, fresh, repo_id.rpartition("/")[2])
+        except DataError:  # the store no longer has the texts
+            files = []
         for name in REPORT if report is not None else ():
-            _copy(Path(str(report)) / name, fresh / "report" / name)
-        write_text(fresh / CARD, _write_card(results, files, repo_id, tables, has_report=report is not None))
+            source, target = Path(str(report)) / name, fresh / "report" / name
+            if source.is_dir():
+                shutil.copytree(source, target)
+            elif source.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target)
+        write_text(fresh / CARD, _format_card(results, files, repo_id, tables, has_report=report is not None))
         return sorted(folder / path.relative_to(fresh) for path in fresh.rglob("*") if path.is_file())
 
 
-def _write_texts(results: Results, folder: Path, repo_id: str) -> list[TextFile]:
-    """Write the texts with their description; none if the store no longer has them."""
-    try:
-        files = write_generations(results, folder)
-    except DataError:
-        return []
-    write_json(folder / METADATA, describe_files(files, repo_id.rpartition("/")[2], results))
-    return files
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.is_dir():
-        shutil.copytree(source, target)
-    elif source.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
-
-
-def _write_card(
+def _format_card(
     results: Results, files: Sequence[TextFile], repo_id: str, tables: Sequence[Table], *, has_report: bool
 ) -> str:
     """Return the dataset card: what the records say, and how to score the texts again."""
-    configs: list[dict[str, Any]] = [{"config_name": "results", "data_files": "results.parquet", "default": True}]
-    if files:
-        configs.append({"config_name": "generations", "data_files": "generations/**/*.jsonl"})
+    configs: list[dict[str, object]] = [{"config_name": "results", "data_files": "results.parquet", "default": True}]
+    configs += [{"config_name": "generations", "data_files": "generations/**/*.jsonl"}] if files else []
     front = {"tags": ["openended", "text-generation", "evaluation"], "configs": configs}
-    lines = [f"---\n{dump_yaml(front)}---\n", f"# {repo_id.rpartition('/')[2]}\n"]
-    lines += ["Values and texts of open-ended text generation, measured with `openended`.\n"]
-    lines += [*(f"- {line}" for line in summarize_sources(results.values, results.runs)), ""]
-    lines += [to_markdown(table) for table in tables]
-    lines += ["## Files\n", "- `results.parquet`, `results.csv`: one row per value, with interval and signature"]
-    lines += ["- `records/`: the record of every run: options, versions, hardware, digests of the inputs"]
-    lines += ["- `report/`: tables, figures and the page of the report"] if has_report else []
-    lines += _describe_texts(files, repo_id)
     commands = [line.removeprefix("Command: ") for line in collect_commands(results.runs)]
-    lines += ["\n## Commands\n", "```", *commands, "```"] if commands else []
-    return "\n".join([*lines, ""])
+    lines = [
+        f"---\n{dump_yaml(front)}---\n", f"# {repo_id.rpartition('/')[2]}\n",
+        "Values and texts of open-ended text generation, measured with `openended`.\n",
+        *(f"- {line}" for line in summarize_sources(results.values, results.runs)), "",
+        *map(to_markdown, tables),
+        "## Files\n", "- `results.parquet`, `results.csv`: one row per value, with interval and signature",
+        "- `records/`: the record of every run: options, versions, hardware, digests of the inputs",
+        *(["- `report/`: tables, figures and the page of the report"] if has_report else []),
+        *_describe_texts(files, repo_id),
+        *(["\n## Commands\n", "```", *commands, "```"] if commands else []), "",
+    ]  # fmt: skip
+    return "\n".join(lines)
 
 
 def _describe_texts(files: Sequence[TextFile], repo_id: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from openended.harness.core import HUMAN, parse_signature
 from openended.harness.report.tables.best_cells import mark_best_cells
@@ -35,41 +36,37 @@ def drop_abilities(results: Results) -> Results | None:
     """Return the results without those that ability tables show; None if no value of a system is left."""
     frame = results.frame
     frame = frame[(frame["metric"] != METRIC) | (frame["decoder"] != RATED)]
-    return results.select(frame) if (frame["system"] == "model").any() else None
+    return replace(results, frame=frame) if (frame["system"] == "model").any() else None
 
 
 def _build_table(items: Sequence[SystemValue], name: str) -> Table:
-    scores = {_split_key(item.key): item for item in items}
-    criteria = list(dict.fromkeys(criterion for criterion, _ in scores))
-    players = list(dict.fromkeys(player for _, player in scores))
+    scores: dict[str, dict[str, SystemValue]] = {}  # criterion → player; without criteria the key is the player
+    for item in items:
+        criterion, slash, player = item.key.partition("/")
+        scores.setdefault(criterion if slash else "", {})[player if slash else item.key] = item
+    players = list(dict.fromkeys(player for by_player in scores.values() for player in by_player))
 
     def rank(player: str) -> tuple[float, str]:
-        player_scores = [scores[c, player].mean for c in criteria if (c, player) in scores]
-        return -player_scores[0], player
+        return next(-by_player[player].mean for by_player in scores.values() if player in by_player), player
 
-    columns, blocks = [], []
-    for criterion in criteria:
+    players = sorted(players, key=lambda player: (player == HUMAN, players.index(player)))
+    systems = len(players) - (HUMAN in players)
+    columns: list[tuple[Column, dict[str, Cell]]] = []
+    for criterion, by_player in scores.items():
         title = criterion.replace("_", " ") or "preferred"
         column = Column(METRIC, criterion, title, "higher", 2, items[0].signature, interval=True)
-        cells = {player: _make_cell(scores.get((criterion, player)), criterion) for player in players}
-        systems = {player: cell for player, cell in cells.items() if player != HUMAN}
-        column, marked = mark_best_cells(column, systems, dict.fromkeys(systems, math.nan))
-        columns.append(column)
-        blocks.append({**cells, **marked})
+        cells = [_make_cell(by_player.get(player), criterion) for player in players]
+        column, marked = mark_best_cells(column, cells[:systems])
+        columns.append((column, dict(zip(players, [*marked, *cells[systems:]], strict=True))))
     rows = [
-        TableRow(player, "human" if player == HUMAN else "model", tuple(block[player] for block in blocks))
+        TableRow(player, "human" if player == HUMAN else "model", tuple(cells[player] for _, cells in columns))
         for player in sorted(players, key=rank)
     ]
     who = parse_signature(items[0].signature).get("raters", "people")
     title = f"Preferred by {who} ({items[0].axes.get('task', 'comparisons')})"
     notes = dict.fromkeys(item.note for item in items if item.note)  # how many comparisons, and which were left out
-    return Table(name, title, tuple(columns), tuple(rows), (*notes, REMARK), head="Player", show_seeds=False)
-
-
-def _split_key(key: str) -> tuple[str, str]:
-    """Return criterion and player of a key; the criterion is empty if the comparisons name none."""
-    criterion, slash, player = key.partition("/")
-    return (criterion, player) if slash else ("", key)
+    heads = tuple(column for column, _ in columns)
+    return Table(name, title, heads, tuple(rows), (*notes, REMARK), head="Player", show_seeds=False)
 
 
 def _make_cell(item: SystemValue | None, criterion: str) -> Cell:

@@ -1,4 +1,4 @@
-"""Tables about metrics: agreement with human scores and across embedders, and std over seeds."""
+"""Tables about metrics: agreement with human scores, across embedders and across options, and std over seeds."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from openended.harness.core import DataError, SpecError
-from openended.harness.report.tables.run_summary import summarize_sources
-from openended.harness.report.tables.selection import (
-    check_signatures,
-    name_files,
-    select_pairs,
-    split_axes,
-    split_items,
-)
+from openended.harness.report.tables.selection import TablePart, check_signatures, select_pairs, split_results
 from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
@@ -32,15 +25,15 @@ from openended.harness.results import (
     get_parent_axis,
     group_systems,
     make_natural_sort_key,
-    select_values,
 )
 
-Make = Callable[[Sequence[SystemValue], Layout, str, str], Table]
 FEW = "Fewer than three systems have both values, or one value is constant."
+ONE_SEED = "Only one seed."
 ORIENTED = (
     "Values are oriented so that larger is better and a positive correlation means agreement. If lower is better, the "
     "sign is changed; if a target is best (the human value or a fixed one), minus the distance to it is used."
 )
+AxisValues = tuple[tuple[str, str], ...]
 
 
 def build_correlation_tables(results: Results, layout: Layout, name: str) -> list[Table]:
@@ -48,36 +41,42 @@ def build_correlation_tables(results: Results, layout: Layout, name: str) -> lis
     return _build_per_part(results, layout, name, _build_correlation_table)
 
 
-def _build_correlation_table(items: Sequence[SystemValue], layout: Layout, name: str, title: str) -> Table:
+def _build_correlation_table(part: TablePart, layout: Layout) -> Table:
     from openended.metrics.correlation import correlate
 
+    items = part.items
     targets = select_pairs(items, Layout(metrics=layout.targets, companions=False))
     pairs = [p for p in select_pairs(items, layout) if p not in targets]
     systems = group_systems(items)
+    scores: dict[Pair, list[float]] = {}
     for pair in (*pairs, *targets):
-        check_signatures(pair[0], [i for s in systems if (i := s.value(*pair))], name, layout.allow)
-    targets = [t for t in targets if len(_select_measured(systems, t)) > 2]
+        values = [s.value(*pair) for s in systems]
+        check_signatures(pair[0], [v for v in values if v is not None], part.stem, layout.allow)
+        scores[pair] = [math.nan if v is None else orient_value(v, items) for v in values]
+    targets = [t for t in targets if sum(math.isfinite(v.mean) for v in _list_values(systems, t)) > 2]
     if not targets or not pairs:
-        raise DataError(f"table {name}: none of {', '.join(layout.targets)} was measured on three systems or more")
-    rows, notes = [], set()
-    for pair in pairs:
+        raise DataError(f"table {part.stem}: none of {', '.join(layout.targets)} was measured on three systems or more")
+    columns, counts = [], set()
+    for target in targets:
         cells = []
-        for target in targets:
-            both = [(_orient_system(s, pair, items), _orient_system(s, target, items)) for s in systems]
-            both = [(a, b) for a, b in both if math.isfinite(a) and math.isfinite(b)]
+        for pair in pairs:
+            both = _pair_finite(scores[pair], scores[target])
             correlation = correlate(*zip(*both, strict=True)) if len(both) > 2 else None
             if correlation is None or not math.isfinite(correlation.value):
                 cells.append(Cell(note=FEW))
                 continue
-            notes.add(correlation.n)
+            counts.add(correlation.n)
             cells.append(Cell(correlation.value, suffix=stars(correlation.p_value), signed=True))
-        rows.append(TableRow(_find_title(items, pair), "metric", tuple(cells)))
-    columns = tuple(Column(*t, f"{_find_title(items, t)}", "higher", 3, _find_signature(items, t)) for t in targets)
+        like = _find_like(items, target)
+        columns.append((Column(*target, like.title, "higher", 3, like.signature), cells))
     remarks = (
-        f"Spearman's ρ over {' or '.join(map(str, sorted(notes)))} systems, without the human row. {ORIENTED}",
+        f"Spearman's ρ over {' or '.join(map(str, sorted(counts)))} systems, without the human row. {ORIENTED}",
         "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected.",
     )
-    return Table(name, title, columns, tuple(rows), remarks, head="Metric", show_seeds=False)
+    labels = [_find_like(items, pair).title for pair in pairs]
+    return Table.from_columns(
+        part.stem, f"{layout.title}{part.tasks}", labels, columns, remarks, kind="metric", head="Metric"
+    )
 
 
 def build_embedder_tables(results: Results, layout: Layout, name: str) -> list[Table]:
@@ -88,11 +87,15 @@ def build_embedder_tables(results: Results, layout: Layout, name: str) -> list[T
     if "embedder" not in results.axes:
         raise DataError(f"table {name}: these runs have no embedder; set embedder=…")
     tables: list[Table] = []
-    for option_text, part in _iterate_option_sets(results, layout.metrics):
-        part_layout = replace(layout, title=", ".join(filter(None, (layout.title, option_text))))
-        tables += _build_embedder_tables(
-            part, part_layout, "-".join(filter(None, (name, option_text.replace("=", "-").replace(", ", "-"))))
-        )
+    for options, part in _iterate_option_sets(results, layout.metrics):
+        title = ", ".join(filter(None, (layout.title, options)))
+        stem = "-".join(filter(None, (name, options.replace("=", "-").replace(", ", "-"))))
+        values = Layout(
+            title=title, metrics=layout.metrics, columns=("embedder",), human=False, split=layout.split,
+            allow=("embedder",),
+        )  # fmt: skip
+        tables += build_value_tables(part, values, stem)
+        tables += _build_per_part(part, replace(layout, title=title), f"{stem}-agreement", _build_agreement_table)
     return tables
 
 
@@ -110,67 +113,75 @@ def _iterate_option_sets(results: Results, metrics: Sequence[str]) -> Iterator[t
     yield "", results
 
 
-def _build_embedder_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    values_layout = Layout(
-        title=layout.title,
-        metrics=layout.metrics,
-        columns=("embedder",),
-        human=False,
-        split=layout.split,
-        allow=("embedder",),
-    )
-    return [
-        *build_value_tables(results, values_layout, name),
-        *_build_per_part(results, layout, f"{name}-agreement", _build_agreement_table),
-    ]
-
-
-def _build_agreement_table(items: Sequence[SystemValue], layout: Layout, name: str, title: str) -> Table:
+def _build_agreement_table(part: TablePart, layout: Layout) -> Table:
     """Correlate every embedder's scores with those of the first embedder over the systems they share."""
-    from openended.metrics.correlation import rank_correlation
-
-    pairs = select_pairs(items, layout)
-    values = [i for i in items if i.system == "model" and (i.metric, i.key) in set(pairs)]
+    pairs = select_pairs(part.items, layout)
+    values = [i for i in part.items if i.system == "model" and i.pair in pairs]
     names = _name_embedders(values)
     embedders = sorted(set(names.values()), key=make_natural_sort_key)
-    scores: dict[tuple[Pair, str], dict[tuple[tuple[str, str], ...], float]] = {}
+    scores: dict[tuple[Pair, str], dict[AxisValues, float]] = {}
     for item in values:
-        system = tuple(sorted((a, v) for a, v in item.axes.items() if "embedder" not in (a, get_parent_axis(a))))
-        scores_by_system = scores.setdefault(((item.metric, item.key), names[_identify_embedder(item)]), {})
+        system = tuple(sorted((a, v) for a, v in item.axes.items() if not _is_of_embedder(a)))
+        scores_by_system = scores.setdefault((item.pair, names[_identify_embedder(item)]), {})
         if system in scores_by_system:
             raise SpecError(
-                f"table {name}: {item.metric} has several values for one system and embedder; add an axis to `split`"
+                f"table {part.stem}: {item.metric} has several values for one system and embedder; add an axis to "
+                "`split`"
             )
         scores_by_system[system] = item.mean
-    rows = []
-    for embedder in embedders:
-        cells = []
-        for pair in pairs:
-            a, b = scores.get((pair, embedders[0]), {}), scores.get((pair, embedder), {})
-            shared = [s for s in a if math.isfinite(a[s]) and math.isfinite(b.get(s, math.nan))]
-            value = rank_correlation([a[s] for s in shared], [b[s] for s in shared]) if len(shared) > 2 else math.nan
-            cells.append(Cell(value) if math.isfinite(value) else Cell(note=FEW))
-        rows.append(TableRow(embedder, "embedder", tuple(cells)))
-    columns = tuple(Column(*p, _find_title(items, p), "higher", 3) for p in pairs)
+    columns = []
+    for pair in pairs:
+        first = scores.get((pair, embedders[0]), {})
+        others = [scores.get((pair, embedder), {}) for embedder in embedders]
+        cells = [_correlate([(first[s], other.get(s, math.nan)) for s in first]) for other in others]
+        columns.append((Column(*pair, _find_like(part.items, pair).title, "higher", 3), cells))
+    title = f"{layout.title}{part.tasks}: agreement of embedders"
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
-    return Table(
-        name, f"{title}: agreement of embedders", columns, tuple(rows), (remark,), head="Embedder", show_seeds=False
-    )
+    return Table.from_columns(part.stem, title, embedders, columns, [remark], kind="embedder", head="Embedder")
 
 
-def _identify_embedder(item: SystemValue) -> tuple[tuple[str, str], ...]:
-    return tuple((a, v) for a, v in item.axes.items() if "embedder" in (a, get_parent_axis(a)))
+def _is_of_embedder(axis: str) -> bool:
+    return "embedder" in (axis, get_parent_axis(axis))
 
 
-def _name_embedders(items: Sequence[SystemValue]) -> dict[tuple[tuple[str, str], ...], str]:
+def _identify_embedder(item: SystemValue) -> AxisValues:
+    return tuple((a, v) for a, v in item.axes.items() if _is_of_embedder(a))
+
+
+def _name_embedders(items: Sequence[SystemValue]) -> dict[AxisValues, str]:
     """Return embedder → its name, with options if embedders of that name differ in them."""
-    every = list(dict.fromkeys(_identify_embedder(i) for i in items))
-    rows = [dict(e) for e in every]
-    differ = find_distinguishing_axes(rows, [n for n in dict.fromkeys(n for r in rows for n in r) if n != "embedder"])
-    return {
-        e: " ".join([r["embedder"], *(format_option(n, r[n]) for n in differ)])
-        for e, r in zip(every, rows, strict=True)
-    }
+    rows = {embedder: dict(embedder) for embedder in map(_identify_embedder, items)}
+    options = [n for n in dict.fromkeys(n for r in rows.values() for n in r) if n != "embedder"]
+    differ = find_distinguishing_axes(list(rows.values()), options)
+    return {e: " ".join([r["embedder"], *(format_option(n, r[n]) for n in differ)]) for e, r in rows.items()}
+
+
+def build_variant_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build a table of scores with one column per option set, and a table of Spearman's ρ between the columns."""
+    tables: list[Table] = []
+    for table in build_value_tables(results, replace(layout, kind="values", differing="columns"), name):
+        tables += [table, *([_build_variant_agreement(table)] if len(table.columns) > 1 else [])]
+    return tables
+
+
+def _build_variant_agreement(table: Table) -> Table:
+    """Correlate all pairs of columns over the systems that have both values."""
+    systems = [row for row in table.rows if row.system == "model"]
+    values = [[row.cells[i].value for row in systems] for i in range(len(table.columns))]
+    titles = [c.title for c in table.columns]
+    # Shown are the options without the metric's name, or only their values if all titles list the same options.
+    options = [[part.partition("=") for part in t.partition("(")[2].rpartition(")")[0].split(", ")] for t in titles]
+    alike = len({tuple(name for name, _, _ in parts) for parts in options}) == 1
+    columns = []
+    for column, column_values, parts in zip(table.columns, values, options, strict=True):
+        short = ", ".join(value if alike else f"{name}{sign}{value}" for name, sign, value in parts) or column.title
+        cells = [_correlate(list(zip(other, column_values, strict=True))) for other in values]
+        columns.append((Column(column.metric, column.key, short), cells))
+    remark = f"Spearman's ρ over {len(systems)} systems, without the human row, of the values above."
+    return Table.from_columns(
+        f"{table.name}-agreement", f"{table.title}: agreement of rankings", titles, columns, [remark], kind="metric",
+        head="Scores", about=table.about,
+    )  # fmt: skip
 
 
 def build_seed_std_tables(results: Results, layout: Layout, name: str) -> list[Table]:
@@ -178,55 +189,39 @@ def build_seed_std_tables(results: Results, layout: Layout, name: str) -> list[T
     return _build_per_part(results, layout, name, _build_seed_std_table)
 
 
-def _build_seed_std_table(items: Sequence[SystemValue], layout: Layout, name: str, title: str) -> Table:
-    pairs = select_pairs(items, layout)
-    rows, columns, cells = group_systems(items), [], []
-    for pair in pairs:
-        values = [s.value(*pair) for s in rows]
-        column = [Cell(v.sd, n=v.seeds) if v and math.isfinite(v.sd) else Cell(note="Only one seed.") for v in values]
-        spreads = [c.value for c in column if math.isfinite(c.value)]
-        mean = math.fsum(spreads) / len(spreads) if spreads else math.nan
-        column.append(Cell(mean) if spreads else Cell(note="Only one seed."))
-        columns.append(
-            Column(
-                *pair,
-                f"sd {_find_title(items, pair)}",
-                "none",
-                min(4, choose_column_decimals(column) + 1),
-                _find_signature(items, pair),
-            )
-        )
-        cells.append(column)
-    labels = [(s.name, "model", max(i.seeds for i in s.items)) for s in rows] + [("mean over systems", "summary", 0)]
-    table_rows = [
-        TableRow(label, system, tuple(c[i] for c in cells), seeds, rule=system == "summary")
-        for i, (label, system, seeds) in enumerate(labels)
+def _build_seed_std_table(part: TablePart, layout: Layout) -> Table:
+    systems, columns = group_systems(part.items), []
+    for pair in select_pairs(part.items, layout):
+        values = [s.value(*pair) for s in systems]
+        cells = [Cell(v.sd, n=v.seeds) if v and math.isfinite(v.sd) else Cell(note=ONE_SEED) for v in values]
+        finite = [c.value for c in cells if math.isfinite(c.value)]
+        cells.append(Cell(math.fsum(finite) / len(finite)) if finite else Cell(note=ONE_SEED))
+        like = _find_like(part.items, pair)
+        digits = min(4, choose_column_decimals(cells) + 1)
+        columns.append((Column(*pair, f"sd {like.title}", "none", digits, like.signature), cells))
+    rows = [
+        TableRow(s.name, "model", tuple(cells[at] for _, cells in columns), max(i.seeds for i in s.items))
+        for at, s in enumerate(systems)
     ]
-    return Table(name, title, tuple(columns), tuple(table_rows), ("Sample standard deviation (n − 1) over seeds.",))
+    rows.append(TableRow("mean over systems", "summary", tuple(cells[-1] for _, cells in columns), rule=True))
+    remarks = ("Sample standard deviation (n − 1) over seeds.",)
+    return Table(part.stem, f"{layout.title}{part.tasks}", tuple(c for c, _ in columns), tuple(rows), remarks)
 
 
-def _build_per_part(results: Results, layout: Layout, name: str, make: Make) -> list[Table]:
-    items = results.values
-    axes = split_axes(items, layout)
+def _build_per_part(
+    results: Results, layout: Layout, name: str, build: Callable[[TablePart, Layout], Table]
+) -> list[Table]:
+    """Build a table for every part that has enough data; if none has, the first error is raised."""
     tables: list[Table] = []
     lacking: list[DataError] = []
-    parts = split_items(items, axes)
-    for part, stem in zip(parts.values(), name_files(name, list(parts)), strict=True):
-        tasks = sorted({i.axes.get("task", "") for i in part if i.system == "model"})
-        title = f"{layout.title} on {', '.join(filter(None, tasks))}" if any(tasks) else layout.title
+    for part in split_results(results, layout, name):
         try:
-            tables.append(replace(make(part, layout, stem, title), about=summarize_sources(part, results.runs)))
-        except DataError as err:  # this part lacks data; another part may have it
+            tables.append(replace(build(part, layout), about=part.about))
+        except DataError as err:
             lacking.append(err)
     if not tables and lacking:
         raise lacking[0]
     return tables
-
-
-def _orient_system(system: System, pair: Pair, items: Iterable[SystemValue]) -> float:
-    """Return a system's value oriented so that larger is better; NaN if there is none."""
-    value = system.value(*pair)
-    return math.nan if value is None else orient_value(value, items)
 
 
 def orient_value(value: SystemValue, items: Iterable[SystemValue]) -> float:
@@ -244,16 +239,26 @@ def orient_value(value: SystemValue, items: Iterable[SystemValue]) -> float:
     return float(agreement_scores([value.mean], direction=value.direction, human=target)[0])  # type: ignore[arg-type]
 
 
-def _select_measured(systems: Iterable[System], pair: Pair) -> list[System]:
-    return [s for s in systems if (v := s.value(*pair)) is not None and math.isfinite(v.mean)]
+def _correlate(pairs: Sequence[tuple[float, float]]) -> Cell:
+    """Return the cell of Spearman's ρ over the pairs that have both values."""
+    from openended.metrics.correlation import rank_correlation
+
+    both = _pair_finite(*zip(*pairs, strict=True)) if pairs else []
+    value = rank_correlation(*zip(*both, strict=True)) if len(both) > 2 else math.nan
+    return Cell(value) if math.isfinite(value) else Cell(note=FEW)
 
 
-def _find_title(items: Iterable[SystemValue], pair: Pair) -> str:
-    return next((i.title for i in items if (i.metric, i.key) == pair), pair[1])
+def _pair_finite(first: Sequence[float], second: Sequence[float]) -> list[tuple[float, float]]:
+    return [(a, b) for a, b in zip(first, second, strict=True) if math.isfinite(a) and math.isfinite(b)]
 
 
-def _find_signature(items: Iterable[SystemValue], pair: Pair) -> str:
-    return next((i.signature for i in select_values(items, *pair)), "")
+def _list_values(systems: Iterable[System], pair: Pair) -> list[SystemValue]:
+    return [value for s in systems if (value := s.value(*pair)) is not None]
+
+
+def _find_like(items: Iterable[SystemValue], pair: Pair) -> SystemValue:
+    """Return a system's value of this kind, for title and signature."""
+    return next(i for i in items if i.system == "model" and i.pair == pair)
 
 
 def stars(p_value: float) -> str:

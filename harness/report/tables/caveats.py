@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, parse_signature
-from openended.harness.report.tables.human import list_count_remarks
-from openended.harness.results import Results, SystemValue, find_interval, make_natural_sort_key
+from openended.harness.results import Results, SystemValue, find_human_value, find_interval, make_natural_sort_key
 
 MAX_LISTED = 4  # systems that one line names
 RESOLVED = 1.96 * math.sqrt(2)  # standard errors between two independent values that differ at 5 %
+Label = Callable[[SystemValue], str]
 
 
-def list_warnings(
-    models: Sequence[SystemValue], items: Iterable[SystemValue], label: Callable[[SystemValue], str]
-) -> tuple[str, ...]:
-    """Return the caveats about values, and the remark on different numbers of texts."""
+def list_warnings(models: Sequence[SystemValue], items: Sequence[SystemValue], label: Label) -> tuple[str, ...]:
+    """Return the caveats about values, and remarks on human values of another number of texts than the systems'.
+
+    Args:
+        models: The systems' values in the table.
+        items: All values, those of the human text included.
+        label: Value → label of its row.
+    """
     notes: dict[str, set[str]] = {}
     for item in (i for i in models if i.note and math.isfinite(i.mean)):
         notes.setdefault(f"{item.metric}: {item.note}", set()).add(label(item))
-    lines = _join_notes(notes, {label(i) for i in models})
-    return (*lines, *list_count_remarks(models, [i for i in items if i.system == "human"]))
+    pairs = [(find_human_value(items, m), m) for m in models if m.direction == "match_human"]
+    counts = {tuple(parse_signature(i.signature).get("n", "") for i in (h, m)) for h, m in pairs if h is not None}
+    return (
+        *_join_notes(notes, {label(i) for i in models}),
+        *(
+            f"The human values are based on {human} texts, those of the systems on {model}. Values that depend "
+            "on the number of texts (distinct n-grams, Self-BLEU, Zipf, …) are not comparable."
+            for human, model in sorted(counts)
+            if human != model
+        ),
+    )
 
 
 def describe_resolution(models: Sequence[SystemValue], results: Results) -> tuple[str, ...]:
@@ -38,14 +51,11 @@ def describe_resolution(models: Sequence[SystemValue], results: Results) -> tupl
             errors.setdefault(item.title, []).append(interval.std_error)
     if not errors:
         return ()
-    smallest = {title: RESOLVED * statistics.median(values) for title, values in errors.items()}
-    listed = ", ".join(f"{title} {value:.2g}" for title, value in smallest.items())
+    listed = ", ".join(f"{title} {RESOLVED * statistics.median(e):.2g}" for title, e in errors.items())
     return (f"Smallest difference of two systems that these texts resolve at 5 % without pairing: {listed}.",)
 
 
-def list_run_notes(
-    models: Sequence[SystemValue], results: Results, label: Callable[[SystemValue], str]
-) -> tuple[str, ...]:
+def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label) -> tuple[str, ...]:
     """Return the notes of the runs behind a table, without the warning that its marked headings repeat."""
     notes: dict[str, set[str]] = {}
     repeated = set[str]()
@@ -60,10 +70,9 @@ def list_run_notes(
 
 def _join_notes(notes: Mapping[str, set[str]], systems: set[str]) -> list[str]:
     """Return one line per note, with the systems that it is about unless it is about all of them."""
-    return [f"{note}{'' if who == systems else f' ({_join_some(who)})'}" for note, who in sorted(notes.items())]
-
-
-def _join_some(names: set[str]) -> str:
-    ordered = sorted(names, key=make_natural_sort_key)
-    rest = len(ordered) - MAX_LISTED
-    return ", ".join(ordered[:MAX_LISTED]) + (f" and {rest} more" if rest > 0 else "")
+    lines = []
+    for note, names in sorted(notes.items()):
+        ordered = sorted(names, key=make_natural_sort_key)
+        more = f" and {len(ordered) - MAX_LISTED} more" if len(ordered) > MAX_LISTED else ""
+        lines.append(note if names == systems else f"{note} ({', '.join(ordered[:MAX_LISTED])}{more})")
+    return lines

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.tables.numbers import choose_decimals
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems
+
+Name = tuple[str, str, str]  # model, decoder, its parameters
 
 
 @dataclass(frozen=True, slots=True)
 class PaperValue:
     """One published value; several seeds of one system are averaged, with their std."""
 
-    model: str
-    decoder: str
-    params: str
+    name: Name
     metric: str
     value: float
     sd: float
@@ -42,8 +40,10 @@ class MeasuredValue:
     gap: bool = False
     scale: float = 1.0
 
+    def matches(self, item: SystemValue) -> bool:
+        return item.metric == self.metric and (item.key == self.key if self.key else item.primary)
 
-Name = tuple[str, str, str]  # model, decoder, its parameters
+
 # Metric name in the source → measured value.
 METRICS = {
     "gen_ppl_gap": MeasuredValue("gen_ppl", "gen_ppl", gap=True),
@@ -79,147 +79,101 @@ OTHER_MODEL = "The measured model is a different one: compare the order of the s
 
 
 def build_comparison(results: Results, reference: str) -> Table:
-    """Build the table that compares a published one (`paper/table`) with measured values, metric by metric."""
-    published = read_published(reference)
-    items = results.values
+    """Build the table that compares a published one (`paper/table`) with measured values, metric by metric.
+
+    Raises:
+        SpecError: If the paper or table does not exist, or none of its metrics is implemented.
+    """
+    published, items = read_published(reference), results.values
     systems = group_systems(items)
-    names = list(dict.fromkeys((p.model, p.decoder, p.params) for p in published))
+    names = list(dict.fromkeys(p.name for p in published))
     matches = {name: _match_system(name, names, systems) for name in names}
     rows: list[TableRow] = []
     missing: list[str] = []
     signatures: dict[str, None] = {}
     for metric in dict.fromkeys(p.metric for p in published):
-        mine = [i for i in items if _is_value(i, METRICS[metric])]
-        if not mine:
+        where = METRICS[metric]
+        measured = [i for i in items if where.matches(i)]
+        if not measured:
             missing.append(metric)
             continue
-        signatures |= dict.fromkeys(i.signature for i in mine if i.system == "model")
-        rows += _build_block(
-            [p for p in published if p.metric == metric], names, matches, items, _format_title(METRICS[metric], mine)
-        )
+        signatures |= dict.fromkeys(i.signature for i in measured if i.system == "model")
+        like = measured[0].title
+        title = f"|Δ {like}|" if where.gap else f"{like} (%)" if where.scale != 1 else like
+        values = {p.name: p for p in published if p.metric == metric}
+        triples = {name: _build_cells(p, matches[name][0], items) for name, p in values.items()}
+        digits = max(p.decimals for p in values.values())
+        more = max(digits, min(choose_column_decimals(cells[1] for cells in triples.values()), digits + 1))
+        for at, (name, triple) in enumerate(triples.items()):
+            cells = tuple(replace(c, decimals=d) for c, d in zip(triple, (digits, more, more), strict=True))
+            rows.append(TableRow(f"{title}: {_label(name, names, matches[name][0])}", "model", cells, rule=at == 0))
+        summary = (BLANK, BLANK, _correlate_rankings(list(triples.values())))
+        rows.append(TableRow(f"{title}: Spearman ρ of the rankings", "summary", summary))
     remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else "Δ is measured minus published."]
-    if missing:
-        remarks.append(f"Published but not measured here: {', '.join(missing)}.")
-    if any(system is not None and other for system, other in matches.values()):
-        remarks.append(OTHER_MODEL)
+    remarks += [f"Published but not measured here: {', '.join(missing)}."] if missing else []
+    remarks += [OTHER_MODEL] if any(system is not None and other for system, other in matches.values()) else []
     remarks += [f"signature of the measured value: {s}" for s in signatures]
-    name = f"compare-{reference.replace('/', '-').replace(' ', '_')}"
-    columns = (
-        Column("", "published", "published", "none"),
-        Column("", "ours", "measured", "none"),
-        Column("", "delta", "Δ", "none"),
-    )
-    return Table(name, f"{reference}: published and measured", columns, tuple(rows), tuple(remarks), show_seeds=False)
-
-
-def _build_block(
-    published: Sequence[PaperValue],
-    names: Sequence[Name],
-    matches: Mapping[Name, tuple[System | None, bool]],
-    items: Sequence[SystemValue],
-    title: str,
-) -> list[TableRow]:
-    """Build the rows of one metric with equal decimals; the last row is the rank correlation."""
-    triples = {
-        (p.model, p.decoder, p.params): _build_cells(p, matches[p.model, p.decoder, p.params][0], items)
-        for p in published
-    }
-    digits_published = max(p.decimals for p in published)
-    digits_measured = choose_decimals([t[1].value for t in triples.values()], [t[1].sd for t in triples.values()])
-    digits = (
-        digits_published,
-        max(digits_published, min(digits_measured, digits_published + 1)),
-        max(digits_published, min(digits_measured, digits_published + 1)),
-    )
-    rows: list[TableRow] = []
-    for name, triple in triples.items():
-        cells = tuple(dataclasses.replace(c, decimals=d) for c, d in zip(triple, digits, strict=True))
-        rows.append(TableRow(f"{title}: {_label(name, names, matches[name][0])}", "model", cells, rule=not rows))
-    blank = Cell(blank=True)
-    return [
-        *rows,
-        TableRow(
-            f"{title}: Spearman ρ of the rankings",
-            "summary",
-            (blank, blank, _correlate_rankings(list(triples.values()))),
-        ),
-    ]
-
-
-def _is_value(item: SystemValue, where: MeasuredValue) -> bool:
-    return item.metric == where.metric and (item.key == where.key if where.key else item.primary)
-
-
-def _format_title(where: MeasuredValue, mine: Sequence[SystemValue]) -> str:
-    title = mine[0].title
-    return f"|Δ {title}|" if where.gap else f"{title} (%)" if where.scale != 1 else title
+    stem = f"compare-{reference.replace('/', '-').replace(' ', '_')}"
+    columns = (Column("", "published", "published"), Column("", "ours", "measured"), Column("", "delta", "Δ"))
+    return Table(stem, f"{reference}: published and measured", columns, tuple(rows), tuple(remarks), show_seeds=False)
 
 
 def read_published(reference: str) -> list[PaperValue]:
-    """Read the values of a published table whose metrics are implemented, in the order of the table."""
+    """Read the values of a published table whose metrics are implemented, in the order of the table.
+
+    Seeds of a system are averaged into one value; domains are kept apart by the model's name.
+    """
     paper, _, table = reference.partition("/")
     folder = resources.files("openended.harness") / "reference"
     papers = {p.name.removesuffix(".csv"): p for p in folder.iterdir() if p.name.endswith(".csv")}
     if paper not in papers:
         raise SpecError(f"no published numbers {paper!r}{suggest(paper, papers)}")
     rows = list(csv.DictReader(papers[paper].read_text(encoding="utf-8").splitlines()))
-    tables = dict.fromkeys(_make_slug(r["table"]) for r in rows)
     table_rows = [r for r in rows if _make_slug(r["table"]) == _make_slug(table)]
     if not table_rows:
+        tables = dict.fromkeys(_make_slug(r["table"]) for r in rows)
         names = [t if t.startswith(("text", "fig")) else f"table{t}" for t in tables]
         raise SpecError(f"{paper} has no table {table!r}{suggest(table, names)}")
     usable = [r for r in table_rows if r["metric"] in METRICS and r["model"] + r["decoder"]]
     if not usable:
-        named = ", ".join(dict.fromkeys(r["metric"] for r in table_rows))
-        raise SpecError(f"{reference} has no metric that can be measured on a system; its metrics: {named}")
-    return _average_seeds(usable)
-
-
-def _make_slug(table: str) -> str:
-    text = "".join(c for c in table.lower() if c.isalnum() or c == ".")
-    return text.removeprefix("table")
-
-
-def _average_seeds(rows: Iterable[dict[str, str]]) -> list[PaperValue]:
-    """Average the seeds of a system into one value; domains are kept apart by the model's name."""
-    rows = list(rows)
-    several = len({r["domain"] for r in rows}) > 1
-    groups: dict[tuple[str, str, str, str], list[dict[str, str]]] = {}
-    for row in rows:
+        metrics = ", ".join(dict.fromkeys(r["metric"] for r in table_rows))
+        raise SpecError(f"{reference} has no metric that can be measured on a system; its metrics: {metrics}")
+    several = len({r["domain"] for r in usable}) > 1
+    groups: dict[tuple[Name, str], list[dict[str, str]]] = {}
+    for row in usable:
         params = ";".join(p for p in row["decoder_params"].split(";") if p and not p.startswith("seed="))
         model = f"{row['model']} ({row['domain']})" if several else row["model"]
-        groups.setdefault((model, row["decoder"], params, row["metric"]), []).append(row)
-    values_published = []
-    for (model, decoder, params, metric), group in groups.items():
+        groups.setdefault(((model, row["decoder"], params), row["metric"]), []).append(row)
+    published = []
+    for (name, metric), group in groups.items():
         values = [float(r["value"]) for r in group]
-        printed = [float(r["sd"]) for r in group if r["sd"]]
-        sd = statistics.stdev(values) if len(values) > 1 else (printed[0] if printed else math.nan)
+        stated = next((float(r["sd"]) for r in group if r["sd"]), math.nan)
+        sd = statistics.stdev(values) if len(values) > 1 else stated
         digits = max(len(r["value"].partition(".")[2]) for r in group)
         read_off = any(r["note"].startswith(READ_OFF) for r in group)
         mean = math.fsum(values) / len(values)
-        values_published.append(PaperValue(model, decoder, params, metric, mean, sd, min(digits, 3), read_off))
-    return values_published
+        published.append(PaperValue(name, metric, mean, sd, min(digits, 3), read_off))
+    return published
 
 
-def _match_system(name: Name, names: Sequence[Name], systems: Sequence[System]) -> tuple[System | None, bool]:
+def _make_slug(table: str) -> str:
+    return "".join(c for c in table.lower() if c.isalnum() or c == ".").removeprefix("table")
+
+
+def _match_system(name: Name, names: Sequence[Name], systems: Iterable[System]) -> tuple[System | None, bool]:
     """Find the measured system for a published one; also return whether its model differs.
 
     The model must be the same, unless the decoder occurs once in the published table and once among the systems.
     """
     model, decoder, params = name
-    fitting = [s for s in systems if _is_same_decoder(s, DECODERS.get(decoder, decoder), params)]
-    same = [
-        s
-        for s in fitting
-        if _normalize_model_name(model)
-        in {_normalize_model_name(s.items[0].titles[0]), _normalize_model_name(s.items[0].axes.get("model", ""))}
-    ]
+    candidates = [s for s in systems if _is_same_decoder(s, DECODERS.get(decoder, decoder), params)]
+    firsts = [s.items[0] for s in candidates]
+    models = [{_normalize_model_name(m) for m in (i.titles[0], i.axes.get("model", ""))} for i in firsts]
+    same = [s for s, titles in zip(candidates, models, strict=True) if _normalize_model_name(model) in titles]
     if len(same) == 1:
         return same[0], False
-    once = [n for n in names if n[1:] == name[1:]]
-    if not same and len(once) == 1 and len(fitting) == 1:
-        return fitting[0], True
-    return None, False
+    is_only = not same and len(candidates) == 1 and len([n for n in names if n[1:] == name[1:]]) == 1
+    return (candidates[0], True) if is_only else (None, False)
 
 
 def _normalize_model_name(model: str) -> str:
@@ -228,10 +182,9 @@ def _normalize_model_name(model: str) -> str:
 
 def _is_same_decoder(system: System, decoder: str, params: str) -> bool:
     axes = system.items[0].axes
-    if axes.get("decoder") != decoder:
-        return False
     pairs = [p.partition("=") for p in params.split(";") if "=" in p]
-    return all(_is_equal(axes.get(f"decoder.{k.strip()}", ""), v.strip()) for k, _, v in pairs)
+    equal = (_is_equal(axes.get(f"decoder.{k.strip()}", ""), v.strip()) for k, _, v in pairs)
+    return axes.get("decoder") == decoder and all(equal)
 
 
 def _is_equal(value: str, published: str) -> bool:
@@ -242,28 +195,22 @@ def _is_equal(value: str, published: str) -> bool:
 
 
 def _build_cells(published: PaperValue, system: System | None, items: Sequence[SystemValue]) -> tuple[Cell, Cell, Cell]:
-    published_cell = Cell(published.value, published.sd)
+    """Return the cells of the published value, the measured value and their difference."""
+    first = Cell(published.value, published.sd)
     if system is None:
-        return published_cell, Cell(note=NO_RUN), Cell(blank=True)
-    measured_cell = _build_measured_cell(METRICS[published.metric], system, items)
-    if not math.isfinite(measured_cell.value):
-        return published_cell, measured_cell, Cell(blank=True)
-    if published.read_off:
-        return published_cell, measured_cell, Cell(blank=True)
-    return published_cell, measured_cell, Cell(measured_cell.value - published.value, signed=True)
-
-
-def _build_measured_cell(where: MeasuredValue, system: System, items: Sequence[SystemValue]) -> Cell:
-    value = next((i for i in system.items if _is_value(i, where)), None)
+        return first, Cell(note=NO_RUN), BLANK
+    where = METRICS[published.metric]
+    value = next((i for i in system.items if where.matches(i)), None)
     if value is None or not math.isfinite(value.mean):
-        return Cell(note=value.reason if value is not None and value.reason else NO_METRIC)
+        return first, Cell(note=value.reason if value is not None and value.reason else NO_METRIC), BLANK
     mean = value.mean
     if where.gap:
         human = find_human_value(items, value)
         if human is None or not math.isfinite(human.mean):
-            return Cell(note="No human value was measured.")
+            return first, Cell(note="No human value was measured."), BLANK
         mean = abs(mean - human.mean)
-    return Cell(where.scale * mean, where.scale * value.sd, value.seeds)
+    measured = Cell(where.scale * mean, where.scale * value.sd, value.seeds)
+    return first, measured, BLANK if published.read_off else Cell(measured.value - published.value, signed=True)
 
 
 def _correlate_rankings(triples: Sequence[tuple[Cell, Cell, Cell]]) -> Cell:

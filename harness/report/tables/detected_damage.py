@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 
 from openended.harness.core import escape_csv_cell, write_text
 from openended.harness.report.analysis.damage_detection import DamageCurve, find_damage_curves
-from openended.harness.report.tables.run_summary import summarize_sources
-from openended.harness.report.tables.selection import name_files, select_pairs, split_axes, split_items
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.report.tables.selection import select_pairs, split_results
+from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Layout, Results
 
 CSV = "stress.csv"
@@ -26,32 +23,27 @@ _REMARKS = (
 
 
 def build_stress_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build a table of damages by metrics for every value of the axes in `split`."""
-    items = results.values
-    layout = dataclasses.replace(layout, split=split_axes(items, layout))
-    parts = split_items(items, layout.split)
-    out = []
-    for values, stem in zip(parts, name_files(name, list(parts)), strict=True):
-        part = parts[values]
-        pairs = select_pairs(part, layout)
-        curves = [curve for curve in find_damage_curves(results, part) if (curve.metric, curve.key) in pairs]
-        title = ", ".join([layout.title, *values])
-        out.append(_build(curves, pairs, title, stem, summarize_sources(part, results.runs)))
-    return out
+    """Build a table of damages by metrics for every value of the axes in `split`.
 
-
-def _build(
-    curves: Sequence[DamageCurve], pairs: Sequence[tuple[str, str]], title: str, stem: str, about: tuple[str, ...]
-) -> Table:
-    by_name = {(curve.metric, curve.key, curve.damage): curve for curve in curves}
-    titles = {(curve.metric, curve.key): curve.title for curve in curves}
-    pairs = [pair for pair in pairs if pair in titles]
-    columns = tuple(Column(*pair, titles[pair], "none", 0) for pair in pairs)
-    rows = tuple(
-        TableRow(damage.replace("_", " "), "model", tuple(_format_cell(by_name.get((*pair, damage))) for pair in pairs))
-        for damage in dict.fromkeys(curve.damage for curve in curves)
-    )
-    return Table(stem, title, columns, rows, _REMARKS, head="Damage", show_seeds=False, about=about)
+    Raises:
+        DataError: If no damage was measured.
+    """
+    tables = []
+    for part in split_results(results, layout, name):
+        pairs = select_pairs(part.items, layout)
+        curves = [c for c in find_damage_curves(results, part.items) if (c.metric, c.key) in pairs]
+        by_name = {(c.metric, c.key, c.damage): c for c in curves}
+        titles = {(c.metric, c.key): c.title for c in curves}
+        damages = list(dict.fromkeys(c.damage for c in curves))
+        columns = [
+            (Column(*pair, titles[pair], "none", 0), [_format_cell(by_name.get((*pair, d))) for d in damages])
+            for pair in pairs
+            if pair in titles
+        ]
+        title = ", ".join([layout.title, *part.where.values()])
+        labels = [damage.replace("_", " ") for damage in damages]
+        tables.append(Table.from_columns(part.stem, title, labels, columns, _REMARKS, head="Damage", about=part.about))
+    return tables
 
 
 def _format_cell(curve: DamageCurve | None) -> Cell:

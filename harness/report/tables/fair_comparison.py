@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from openended.harness.core import DataError
 from openended.harness.report.analysis.decoder_sweeps import (
-    DecoderSweep,
     choose_setting,
     compute_curves,
     describe_printed_value,
@@ -20,16 +19,14 @@ from openended.harness.report.analysis.decoder_sweeps import (
 )
 from openended.harness.report.analysis.paired import compare_systems, correct_by_holm
 from openended.harness.report.tables.best_cells import mark_best_cells
-from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.selection import (
+    TablePart,
     check_signatures,
     make_slug,
-    name_files,
     select_pairs,
-    split_axes,
-    split_items,
+    split_results,
 )
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals
 from openended.harness.results import (
     Layout,
     Pair,
@@ -45,7 +42,7 @@ QUALITY_DIVERSITY: tuple[tuple[Pair, Pair], ...] = (
     (("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy")),
     (("knn_precision_recall", "precision"), ("knn_precision_recall", "recall")),
 )
-SHOWN = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of settings that get a column
 LEVEL = 0.05
 _DRAWN = (
     "Expected value of the best of N settings drawn without replacement from a decoder's sweep, equal N for all; N=1 "
@@ -56,22 +53,33 @@ _FRESH = (
     "interval over seeds. Same seeds: selected and scored on all seeds, which is biased upward."
 )
 _SEEN = "One seed: selected and scored on the same texts, which is biased upward; run two or more seeds."
+_DOMINATED = "Dominated: another setting is at least as good in both values and better in one, by the means over seeds."
 _CHOSEN = (
     "Each decoder uses the best setting of the first half of the seeds; the other half tests it against every other "
     "decoder."
 )
 _BY = "Tests over examples, over replicates or, without either, over seeds; ?: too few seeds for a test."
 
+Tests = dict[tuple[str, str], tuple[float, float]]
+"""(decoder, decoder) → (cost of the first minus that of the second, p-value or NaN)."""
+
 
 def build_fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of a layout of kind `fair` for every value of the axes in `split`."""
-    items = results.values
-    layout = dataclasses.replace(layout, split=split_axes(items, layout))
-    parts = split_items(items, layout.split)
-    out: list[Table] = []
-    for part, stem in zip(parts.values(), name_files(name, list(parts)), strict=True):
-        about = summarize_sources(part, results.runs)
-        out += [dataclasses.replace(table, about=about) for table in _build_tables(results, part, layout, stem)]
+    """Build the tables of a layout of kind `fair` for every value of the axes in `split`.
+
+    Raises:
+        SpecError: If two values of one metric have different signatures.
+        DataError: If no decoder has several settings.
+    """
+    tables: list[Table | None] = []
+    for part in split_results(results, layout, name):
+        pairs = select_pairs(part.items, layout)
+        for pair in pairs:
+            check_signatures(pair[0], select_values(part.items, *pair), part.stem, layout.allow)
+        tables += [_build_best_of_n_table(part, pair) for pair in pairs]
+        tables += [_build_pareto_table(part, both) for both in QUALITY_DIVERSITY if set(both) <= set(pairs)]
+        tables.append(_build_win_table(results, part, pairs))
+    out = [table for table in tables if table is not None]
     if not any("best" in table.name for table in out):
         raise DataError(
             "layout fair: no decoder has two or more settings; sweep an option, for example decoder.p=0.8,0.9"
@@ -79,181 +87,127 @@ def build_fair_tables(results: Results, layout: Layout, name: str) -> list[Table
     return out
 
 
-def _build_tables(results: Results, items: Sequence[SystemValue], layout: Layout, stem: str) -> list[Table]:
-    pairs = select_pairs(items, layout)
-    for pair in pairs:
-        check_signatures(pair[0], select_values(items, *pair), stem, layout.allow)
-    out = [table for pair in pairs if (table := _build_best_of_n_table(items, pair, stem)) is not None]
-    out += [
-        t
-        for pair in QUALITY_DIVERSITY
-        if set(pair) <= set(pairs) and (t := _build_pareto_table(items, pair, stem)) is not None
-    ]
-    counts = _build_win_table(results, items, pairs, stem)
-    return out + ([counts] if counts is not None else [])
-
-
-def _build_best_of_n_table(items: Sequence[SystemValue], pair: Pair, stem: str) -> Table | None:
+def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
     """Build the best-of-N table: one row per decoder, one column per N up to the smallest sweep."""
-    curves, without = compute_curves(items, pair)
+    curves, without = compute_curves(part.items, pair)
     if not curves:
         return None
-    first, most = select_values(items, *pair)[0], min(c.settings for c in curves)
-    counts = sorted({n for n in SHOWN if n <= most} | {most})
+    first, most = select_values(part.items, *pair)[0], min(c.settings for c in curves)
     fresh = any(math.isfinite(c.fresh[0]) for c in curves)
     title, direction = describe_printed_value(first)
-    columns = [Column("", "settings", "settings", "none", 0)]
-    blocks = [[Cell(c.settings, decimals=0) for c in curves]]
-    for n in counts:
-        value = [Cell((c.fresh if fresh else c.seen)[n - 1]) for c in curves]
-        digits = max(choose_column_decimals(value), 3 if most > 1 and direction == "higher" else 0)
-        spread = [c.half[n - 1] for c in curves]
-        cells = [_append_interval(cell, h, digits) for cell, h in zip(value, spread, strict=True)]
-        column = Column(*pair, f"N={n}", direction, digits, first.signature)
-        column, marked = mark_best_cells(column, dict(enumerate(cells)), dict.fromkeys(range(len(cells)), math.nan))
-        columns.append(column)
-        blocks.append(list(marked.values()))
+    columns = [(Column("", "settings", "settings", "none", 0), [Cell(c.settings, decimals=0) for c in curves])]
+    for n in sorted({n for n in COUNTS if n <= most} | {most}):
+        cells = [Cell((c.fresh if fresh else c.seen)[n - 1]) for c in curves]
+        digits = max(choose_column_decimals(cells), 3 if most > 1 and direction == "higher" else 0)
+        halves = [f" ± {c.half[n - 1]:.{digits}f}" if math.isfinite(c.half[n - 1]) else "" for c in curves]
+        cells = [replace(cell, suffix=half) for cell, half in zip(cells, halves, strict=True)]
+        columns.append(mark_best_cells(Column(*pair, f"N={n}", direction, digits, first.signature), cells))
     if fresh:
-        columns.append(Column(*pair, f"N={most}, same seeds", "none", columns[-1].decimals))
-        blocks.append([Cell(c.seen[most - 1]) for c in curves])
-    rows = [TableRow(c.name, "model", tuple(b[i] for b in blocks)) for i, c in enumerate(curves)]
+        last = Column(*pair, f"N={most}, same seeds", "none", columns[-1][0].decimals)
+        columns.append((last, [Cell(c.seen[most - 1]) for c in curves]))
     remarks = [_DRAWN, _FRESH if fresh else _SEEN]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
-    name, title = f"{stem}-best-{make_slug(pair[1])}", f"Best of N settings: {title}"
-    return Table(name, title, tuple(columns), tuple(rows), tuple(remarks), head="Decoder", show_seeds=False)
+    return Table.from_columns(
+        f"{part.stem}-best-{make_slug(pair[1])}", f"Best of N settings: {title}", [c.name for c in curves], columns,
+        remarks, head="Decoder", about=part.about,
+    )  # fmt: skip
 
 
-def _append_interval(cell: Cell, half: float, digits: int) -> Cell:
-    if not math.isfinite(half):
-        return cell
-    return dataclasses.replace(cell, suffix=f" ± {half:.{digits}f}")
-
-
-def _build_pareto_table(items: Sequence[SystemValue], pairs: tuple[Pair, Pair], stem: str) -> Table | None:
+def _build_pareto_table(part: TablePart, pairs: tuple[Pair, Pair]) -> Table | None:
     """Build the Pareto table: one row per setting, with a setting of the front that dominates it."""
-    settings = [(s, (a, b)) for s, a, b in select_systems_with_both(items, *pairs)]
-    costs: list[list[float]] = []
-    for _, values in settings:
-        rules = [find_cost_rule(v, items) for v in values]
-        if None in rules:
-            return None
-        costs.append(
-            [_compute_displayed_value(v, r) * (r["sign"] if r else 1) for v, r in zip(values, rules, strict=True)]
-        )
-    if len(settings) < 2:
+    settings = select_systems_with_both(part.items, *pairs)
+    rules = [[find_cost_rule(v, part.items) for v in values] for _, *values in settings]
+    if len(settings) < 2 or any(rule is None for pair_rules in rules for rule in pair_rules):
         return None
-    by = [next((i for i in _find_front(costs) if dominates(costs[i], cost)), None) for cost in costs]
-    columns, blocks = [], []
-    for index, pair in enumerate(pairs):
-        first = select_values(items, *pair)[0]
-        cells = [
-            Cell(_compute_displayed_value(v[index], find_cost_rule(v[index], items)), v[index].sd, v[index].seeds)
-            for _, v in settings
-        ]
+    printed: list[list[float]] = []
+    costs: list[list[float]] = []
+    for (_, *values), pair_rules in zip(settings, rules, strict=True):
+        targets = [rule["target"] if rule else math.nan for rule in pair_rules]
+        numbers = [abs(v.mean - t) if math.isfinite(t) else v.mean for v, t in zip(values, targets, strict=True)]
+        printed.append(numbers)
+        costs.append([n * rule["sign"] for n, rule in zip(numbers, pair_rules, strict=True) if rule])
+    front = find_front(costs)
+    columns = []
+    for at, pair in enumerate(pairs):
+        values = [(a, b)[at] for _, a, b in settings]
+        cells = [Cell(numbers[at], v.sd, v.seeds) for numbers, v in zip(printed, values, strict=True)]
+        first = select_values(part.items, *pair)[0]
         title, direction = describe_printed_value(first)
-        columns.append(Column(*pair, title, direction, choose_column_decimals(cells), first.signature, is_gap(first)))
-        blocks.append(cells)
-    columns.append(Column("", "pareto", "dominated by", "none"))
-    blocks.append([Cell(words="none (Pareto)" if i is None else settings[i][0].name) for i in by])
-    rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, (s, _) in enumerate(settings)]
-    remark = "Dominated: another setting is at least as good in both values and better in one, by the means over seeds."
-    title = "Quality and diversity: Pareto front"
-    return Table(
-        f"{stem}-pareto-{make_slug(pairs[0][0])}", title, tuple(columns), tuple(rows), (remark,), show_seeds=False
-    )
+        digits = choose_column_decimals(cells)
+        columns.append((Column(*pair, title, direction, digits, first.signature, is_gap(first)), cells))
+    by = [next((settings[i][0].name for i in front if dominates(costs[i], cost)), "none (Pareto)") for cost in costs]
+    columns.append((Column("", "pareto", "dominated by"), [Cell(words=name) for name in by]))
+    return Table.from_columns(
+        f"{part.stem}-pareto-{make_slug(pairs[0][0])}", "Quality and diversity: Pareto front",
+        [s.name for s, *_ in settings], columns, [_DOMINATED], about=part.about,
+    )  # fmt: skip
 
 
-def _compute_displayed_value(value: SystemValue, cost: dict[str, float] | None) -> float:
-    return abs(value.mean - cost["target"]) if cost is not None and math.isfinite(cost["target"]) else value.mean
-
-
-def _find_front(costs: Sequence[list[float]]) -> list[int]:
+def find_front(costs: Sequence[list[float]]) -> list[int]:
+    """Return the indices of the costs that no other one dominates."""
     return [i for i, cost in enumerate(costs) if not any(dominates(other, cost) for other in costs)]
 
 
-def _build_win_table(results: Results, items: Sequence[SystemValue], pairs: Sequence[Pair], stem: str) -> Table | None:
+def _build_win_table(results: Results, part: TablePart, pairs: Sequence[Pair]) -> Table | None:
     """Build the table of wins, ties and losses of decoders at their selected settings, Holm-corrected."""
-    sweeps = group_sweeps(items)
-    if len(sweeps) < 2:
+    names = [sweep.name for sweep in group_sweeps(part.items)]
+    tests = {pair: _test_pairs(results, part.items, pair) for pair in pairs}
+    corrected = correct_by_holm({(pair, key): p for pair in pairs for key, (_, p) in tests[pair].items()})
+    columns = []
+    for pair in (pair for pair in pairs if tests[pair]):
+        tally = tally_wins(names, tests[pair], {key: p for (tested, key), p in corrected.items() if tested == pair})
+        title, _ = describe_printed_value(select_values(part.items, *pair)[0])
+        words = [f"{c['+']}/{c['=']}/{c['-']}" + (f" ?{c['?']}" if c["?"] else "") for c in tally.values()]
+        columns.append((Column(*pair, f"{title}: win/tie/loss"), [Cell(words=text) for text in words]))
+    if len(names) < 2 or not columns:
         return None
-    tests = {pair: _test_pairs(results, items, sweeps, pair) for pair in pairs}
-    corrected = correct_by_holm(
-        {(pair, key): p for pair, pair_results in tests.items() for key, (_, p) in pair_results.items()}
-    )
-    columns, blocks = [], []
-    for pair in pairs:
-        if not tests[pair]:
-            continue
-        tally = _tally(
-            sweeps, tests[pair], {key: p for (tested_pair, key), p in corrected.items() if tested_pair == pair}
-        )
-        columns.append(
-            Column(*pair, f"{describe_printed_value(select_values(items, *pair)[0])[0]}: win/tie/loss", "none")
-        )
-        blocks.append([Cell(words=_format_tally(tally[s.name])) for s in sweeps])
-    if not columns:
-        return None
-    rows = [TableRow(s.name, "model", tuple(b[i] for b in blocks)) for i, s in enumerate(sweeps)]
-    remarks = (
-        _CHOSEN,
-        f"p < {LEVEL:g} after Holm's correction over all {len(corrected)} tests of the table; else a tie.",
-        _BY,
-    )
-    title = "Wins, ties and losses"
-    return Table(f"{stem}-wins", title, tuple(columns), tuple(rows), remarks, head="Decoder", show_seeds=False)
+    holm = f"p < {LEVEL:g} after Holm's correction over all {len(corrected)} tests of the table; else a tie."
+    return Table.from_columns(
+        f"{part.stem}-wins", "Wins, ties and losses", names, columns, [_CHOSEN, holm, _BY], head="Decoder",
+        about=part.about,
+    )  # fmt: skip
 
 
-Tests = dict[tuple[str, str], tuple[float, float]]
-
-
-def _test_pairs(results: Results, items: Sequence[SystemValue], sweeps: Sequence[DecoderSweep], pair: Pair) -> Tests:
-    """Return (decoder, decoder) → (cost of the first minus that of the second, p-value or NaN)."""
-    chosen_settings = [(s, c) for s in sweeps if (c := choose_setting(s, items, pair)) is not None]
-    scoring = tuple(dict.fromkeys(seed for _, (_, seeds) in chosen_settings for seed in seeds))
-    out: Tests = {}
-    for (sweep, (a, _)), (other, (b, _)) in itertools.combinations(chosen_settings, 2):
+def _test_pairs(results: Results, items: Sequence[SystemValue], pair: Pair) -> Tests:
+    choices = [(s.name, c) for s in group_sweeps(items) if (c := choose_setting(s, items, pair)) is not None]
+    scoring = {seed for _, (_, seeds) in choices for seed in seeds}
+    tests: Tests = {}
+    for (name, (a, _)), (other, (b, _)) in itertools.combinations(choices, 2):
         left, right = (_restrict_to_seeds(s, scoring) for s in (a, b))
         value = left.value(*pair)
         rule = find_cost_rule(value, items) if value is not None else None
-        tested = compare_systems(results, items, left, right, pair)
-        if tested is not None and rule is not None:
-            p_value = tested.p_value if math.isnan(rule["target"]) else tested.nearer
-            out[sweep.name, other.name] = (rule["sign"] * tested.difference, p_value)
-    return out
+        test = compare_systems(results, items, left, right, pair)
+        if test is not None and rule is not None:
+            p_value = test.p_value if math.isnan(rule["target"]) else test.nearer
+            tests[name, other] = (rule["sign"] * test.difference, p_value)
+    return tests
 
 
-def _restrict_to_seeds(system: System, seeds: Sequence[str]) -> System:
+def _restrict_to_seeds(system: System, seeds: set[str]) -> System:
     """Restrict the values of a system to some seeds; values without any of them are unchanged."""
     items = []
     for item in system.items:
-        indices = [i for i, seed in enumerate(item.values) if seed in seeds and math.isfinite(item.values[seed])]
-        if not indices:
-            items.append(item)
-            continue
-        values = {seed: item.values[seed] for i, seed in enumerate(item.values) if i in indices}
-        mean = math.fsum(values.values()) / len(values)
-        sources = tuple(item.sources[i] for i in indices)
-        items.append(dataclasses.replace(item, values=values, mean=mean, seeds=len(values), sources=sources))
+        pairs = zip(item.values.items(), item.sources, strict=True)
+        rows = [(seed, value, source) for (seed, value), source in pairs if seed in seeds and math.isfinite(value)]
+        if rows:
+            values = {seed: value for seed, value, _ in rows}
+            mean, sources = math.fsum(values.values()) / len(values), tuple(source for *_, source in rows)
+            item = replace(item, values=values, mean=mean, seeds=len(values), sources=sources)
+        items.append(item)
     return System(system.name, tuple(items))
 
 
-def _tally(
-    sweeps: Sequence[DecoderSweep], tests: Tests, corrected: dict[tuple[str, str], float]
+def tally_wins(
+    names: Sequence[str], tests: Tests, corrected: Mapping[tuple[str, str], float]
 ) -> dict[str, Counter[str]]:
-    out: dict[str, Counter[str]] = {s.name: Counter() for s in sweeps}
+    """Return decoder → its numbers of wins (`+`), ties (`=`), losses (`-`) and comparisons without a test (`?`)."""
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     for key, (difference, _) in tests.items():
-        first, second = key
+        outcome = "+-" if difference < 0 else "-+"
         if key not in corrected:
             outcome = "??"
         elif corrected[key] >= LEVEL or difference == 0:
             outcome = "=="
-        else:
-            outcome = "+-" if difference < 0 else "-+"
-        out[first][outcome[0]] += 1
-        out[second][outcome[1]] += 1
-    return out
-
-
-def _format_tally(tally: Counter[str]) -> str:
-    unknown = f" ?{tally['?']}" if tally["?"] else ""
-    return f"{tally['+']}/{tally['=']}/{tally['-']}{unknown}"
+        for name, sign in zip(key, outcome, strict=True):
+            counts[name][sign] += 1
+    return counts

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,10 +19,10 @@ from openended.harness.report.analysis.frontier import (
     find_frontiers,
     load_human_entropy,
 )
-from openended.harness.report.tables.run_summary import summarize_sources
-from openended.harness.report.tables.selection import check_signatures, name_files, split_axes, split_items
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results import Layout, Results, SystemValue, find_human_value, find_interval, select_values
+from openended.harness.report.tables.selection import TablePart, check_signatures, split_results
+from openended.harness.report.tables.systems import build_value_tables
+from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow
+from openended.harness.results import Layout, Results, find_human_value, find_interval, select_values
 
 KL = ("kl_to_scorer", "kl_per_token")
 _REMARKS = (
@@ -36,36 +35,37 @@ _REMARKS = (
 
 
 def build_frontier_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the table of frontiers for every value of the axes in `split`."""
-    items = results.values
-    layout = dataclasses.replace(layout, split=split_axes(items, layout))
-    parts = split_items(items, layout.split)
-    out = []
-    for part, stem in zip(parts.values(), name_files(name, list(parts)), strict=True):
-        check_signatures("gen_ppl", select_values(part, *GEN_PPL), stem, layout.allow)
-        if frontiers := find_frontiers(results, part):
-            table = _build(results, part, frontiers, layout, stem)
-            out.append(dataclasses.replace(table, about=summarize_sources(part, results.runs)))
-    if not out:
+    """Build the tables of all values, and a table of frontiers for every value of the axes in `split`.
+
+    Raises:
+        SpecError: If two values of Gen-PPL have different signatures.
+        DataError: If no decoder was run at two settings.
+    """
+    everything = replace(layout, kind="values", title="All systems", differing="columns")
+    values = build_value_tables(results, everything, f"{name}-values")
+    tables = []
+    for part in split_results(results, layout, name):
+        check_signatures("gen_ppl", select_values(part.items, *GEN_PPL), part.stem, layout.allow)
+        if frontiers := find_frontiers(results, part.items):
+            tables.append(_build_table(results, part, frontiers, layout))
+    if not tables:
         raise DataError(
             "layout frontier: no decoder has gen_ppl at two or more settings; sweep one: decoder.temperature=0.7,1.0"
         )
-    return out
+    return [*values, *tables]
 
 
-def _build(
-    results: Results, items: Sequence[SystemValue], frontiers: Sequence[SystemFrontier], layout: Layout, stem: str
-) -> Table:
-    first, like = frontiers[0], frontiers[0].points[0]
-    human, human_ppl = load_human_entropy(results, items, like[0]), find_human_value(items, like[1])
+def _build_table(results: Results, part: TablePart, frontiers: list[SystemFrontier], layout: Layout) -> Table:
+    first, (entropy, gen_ppl) = frontiers[0], frontiers[0].points[0]
+    human, human_ppl = load_human_entropy(results, part.items, entropy), find_human_value(part.items, gen_ppl)
     has_kl = any(system.value(*KL) for f in frontiers for system in f.sweep.systems)
     columns = [
         Column("", "points", "points", "none", 0),
-        Column("", "from", "entropy from", "none", 3),
-        Column("", "to", "to", "none", 3),
-        Column("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, like[1].signature),
-        Column("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.sweep.name}", "none", 3),
-        Column("gen_ppl", "frontier_area", f"area to {first.sweep.name}", "none", 3),
+        Column("", "from", "entropy from"),
+        Column("", "to", "to"),
+        Column("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
+        Column("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.sweep.name}"),
+        Column("gen_ppl", "frontier_area", f"area to {first.sweep.name}"),
         *([Column(*KL, "lowest KL a token", "lower", 3)] if has_kl else []),
     ]
     rows = []
@@ -73,42 +73,39 @@ def _build(
         low, high = entry.frontier.reach
         cells = [
             Cell(len(entry.points), decimals=0), Cell(low), Cell(high),
-            _format_estimate(partial(estimate_at_human, entry, human), np.exp),
-            *_compare(entry, first, human),
-            *([_find_lowest_kl(results, entry)] if has_kl else []),
+            _format_estimate(lambda e=entry: estimate_at_human(e, human), np.exp),  # type: ignore[misc]
+            *_compare(entry, first, human), *([_find_lowest_kl(results, entry)] if has_kl else []),
         ]  # fmt: skip
         rows.append(TableRow(entry.sweep.name, "model", tuple(cells)))
     if human is not None and layout.human:
         ppl = human_ppl.mean if human_ppl is not None else math.nan
-        cells = [Cell(blank=True), Cell(float(human[0])), Cell(float(human[0])), Cell(ppl)]
-        cells += [Cell(blank=True)] * (len(columns) - len(cells))
-        rows.append(TableRow("human", "human", tuple(cells), rule=True))
-    return Table(
-        stem, layout.title, tuple(columns), tuple(rows), _REMARKS, head="System", show_seeds=False
-    )  # fmt: skip
+        cells = [BLANK, Cell(float(human[0])), Cell(float(human[0])), Cell(ppl)]
+        rows.append(TableRow("human", "human", (*cells, *[BLANK] * (len(columns) - len(cells))), rule=True))
+    return Table(part.stem, layout.title, tuple(columns), tuple(rows), _REMARKS, show_seeds=False, about=part.about)
 
 
 def _compare(entry: SystemFrontier, first: SystemFrontier, human: F64 | None) -> list[Cell]:
     """Return the gap and the area to the first system; empty for the first system itself."""
     if entry is first:
-        return [Cell(blank=True), Cell(blank=True)]
+        return [BLANK, BLANK]
 
-    def gap() -> Estimate:
+    def estimate_gap_at_human() -> Estimate:
         if human is None:
             raise UndefinedMetric("the entropy of human text was not measured")
         return estimate_gap(entry.frontier, first.frontier, human)
 
-    return [_format_estimate(gap), _format_estimate(lambda: estimate_area(entry.frontier, first.frontier))]
+    area = _format_estimate(lambda: estimate_area(entry.frontier, first.frontier))
+    return [_format_estimate(estimate_gap_at_human), area]
 
 
-def _format_estimate(make: Callable[[], Estimate], of: Callable[[float], float] = float) -> Cell:
+def _format_estimate(estimate: Callable[[], Estimate], convert: Callable[[float], float] = float) -> Cell:
     """Return the cell of an estimate, or of the reason why there is none."""
     try:
-        estimate = make()
+        value = estimate()
     except UndefinedMetric as err:
         return Cell(note=str(err))
-    interval = estimate.interval()
-    return Cell(float(of(estimate.value)), interval=(float(of(interval.low)), float(of(interval.high))))
+    interval = value.interval()
+    return Cell(float(convert(value.value)), interval=(float(convert(interval.low)), float(convert(interval.high))))
 
 
 def _find_lowest_kl(results: Results, entry: SystemFrontier) -> Cell:

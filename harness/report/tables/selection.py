@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from openended.harness.core import SpecError, parse_signature
+from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.results import (
     Layout,
+    Pair,
     Results,
     SystemValue,
     add_options,
@@ -17,7 +20,7 @@ from openended.harness.results import (
     find_varying_axes,
     get_parent_axis,
     label_system,
-    make_order_key,
+    sort_values,
 )
 
 # Values that must be shown with a primary value: perplexity means little without diversity, precision without recall,
@@ -28,20 +31,28 @@ COMPANIONS: Mapping[str, tuple[str, ...]] = {
     "knn_precision_recall": ("precision", "recall"),
     "huse": ("huse_q", "huse_d"),
 }
-
-
 # Axes that are part of signatures, so that values which differ in them are not comparable.
 AXIS_OF = {"n": "num_examples", "length": "max_new_tokens"}  # field of a signature → the axis that sets it
 DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "embedder")
 
 
-def split_axes(items: Sequence[SystemValue], layout: Layout) -> tuple[str, ...]:
-    """Return the axes that get one table per value; `auto` selects the data axes in which the runs differ."""
-    if layout.split != ("auto",):
-        return layout.split
-    names = list(items[0].axes) if items else []
-    used = add_options((*layout.rows, *layout.columns), names)
-    return tuple(a for a in find_varying_axes(items) if (get_parent_axis(a) or a) in DATA_AXES and a not in used)
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """The values of one of the tables that a layout is split into."""
+
+    items: list[SystemValue]
+    stem: str
+    """Name of its file."""
+    where: Mapping[str, str]
+    """Axis of the split → its value here."""
+    about: tuple[str, ...]
+    """Summary of the runs."""
+
+    @property
+    def tasks(self) -> str:
+        """` on `, and the names of its tasks; empty without any."""
+        tasks = sorted({i.axes["task"] for i in self.items if i.system == "model" and i.axes.get("task")})
+        return f" on {', '.join(tasks)}" if tasks else ""
 
 
 def select(results: Results, layout: Layout) -> Results:
@@ -50,21 +61,29 @@ def select(results: Results, layout: Layout) -> Results:
     return filter_results(results, where) if where else results
 
 
-def split_items(items: Sequence[SystemValue], axes: Sequence[str]) -> dict[tuple[str, ...], list[SystemValue]]:
-    """Group items by the axes that get one table per value."""
+def split_results(results: Results, layout: Layout, name: str) -> list[TablePart]:
+    """Split values by the axes that get one table per value; `auto` selects the data axes in which the runs differ.
+
+    Human values go into every table with the same data.
+    """
+    items, axes = results.values, layout.split
+    names = list(items[0].axes) if items else []
+    if axes == ("auto",):
+        used = add_options((*layout.rows, *layout.columns), names)
+        axes = tuple(a for a in find_varying_axes(items) if (get_parent_axis(a) or a) in DATA_AXES and a not in used)
     for axis in axes:
-        if items and axis not in items[0].axes:
-            raise SpecError(f"split: no axis {axis!r} in these runs; they have {', '.join(items[0].axes)}")
+        if items and axis not in names:
+            raise SpecError(f"split: no axis {axis!r} in these runs; they have {', '.join(names)}")
     parts: dict[tuple[str, ...], list[SystemValue]] = {}
-    for item in sorted(
-        (i for i in items if i.system == "model"), key=lambda i: tuple(make_order_key(a, i) for a in axes)
-    ):
+    for item in sort_values((i for i in items if i.system == "model"), axes):
         parts.setdefault(tuple(item.axes[a] for a in axes), []).append(item)
-    for item in (i for i in items if i.system != "model"):  # human values go into every table with the same data
-        for values, part in parts.items():
-            if all(item.axes[a] == v for a, v in zip(axes, values, strict=True) if describes_human_side(a)):
-                part.append(item)
-    return parts
+    for values, part in parts.items():
+        shared = {a: v for a, v in zip(axes, values, strict=True) if describes_human_side(a)}
+        part += [i for i in items if i.system != "model" and all(i.axes[a] == v for a, v in shared.items())]
+    return [
+        TablePart(part, stem, dict(zip(axes, values, strict=True)), summarize_sources(part, results.runs))
+        for (values, part), stem in zip(parts.items(), name_files(name, list(parts)), strict=True)
+    ]
 
 
 def name_files(name: str, parts: Sequence[Sequence[str]]) -> list[str]:
@@ -81,49 +100,37 @@ def make_slug(text: str) -> str:
     return "".join(c if c.isalnum() or c in "._=" else "_" for c in text) or "none"
 
 
-def select_pairs(items: Sequence[SystemValue], layout: Layout) -> list[tuple[str, str]]:
-    """Return the (metric, key) pairs that the layout shows, in order, without those that were not measured."""
-    have: dict[str, list[str]] = {}
-    primary: dict[str, str] = {}
+def select_pairs(items: Sequence[SystemValue], layout: Layout) -> list[Pair]:
+    """Return the (metric, key) pairs that the layout shows, in order, without those that were not measured.
+
+    A companion that was not asked for is left out if another metric's column has the same numbers (two metrics report
+    the entropy of a text).
+    """
+    columns: dict[Pair, dict[tuple[str, ...], float]] = {}
+    keys: dict[str, list[str]] = {}  # of each metric, the primary one first
     for item in (i for i in items if i.system == "model"):
-        keys = have.setdefault(item.metric, [])
-        if item.key not in keys:
-            keys.append(item.key)
-        if item.primary:
-            primary.setdefault(item.metric, item.key)
-    out: dict[tuple[str, str], None] = {}
-    for pattern in layout.metrics or tuple(have):
+        columns.setdefault(item.pair, {})[tuple(item.axes.values())] = item.mean
+        keys.setdefault(item.metric, []).append(item.key)
+    for item in (i for i in reversed(items) if i.system == "model" and i.primary):
+        keys[item.metric].insert(0, item.key)
+    pairs: dict[Pair, None] = {}
+    for pattern in layout.metrics or tuple(keys):
         metric, _, key = pattern.partition(".")
-        if metric in have:
-            out |= dict.fromkeys(
-                (metric, k) for k in _select_keys(metric, key, have[metric], primary, layout.companions)
-            )
+        measured = list(dict.fromkeys(keys.get(metric, ())))
+        chosen = [key] if key else [*measured[:1], *(COMPANIONS.get(metric, ()) if layout.companions else ())]
+        pairs |= dict.fromkeys((metric, k) for k in (measured if key == "*" else chosen) if k in measured)
     requested = {tuple(pattern.split(".", 1)) for pattern in layout.metrics}
-    named = [p for p in out if p in requested or (p[0], "*") in requested or p[1] not in COMPANIONS.get(p[0], ())]
-    return [p for p in out if p in named or not _is_repeated(p, out, items)]
 
+    def is_repeated(pair: Pair) -> bool:
+        values = columns[pair]
+        others = (columns[other] for other in pairs if other[0] != pair[0])
+        return any(
+            values.keys() == other.keys() and all(math.isclose(v, other[a], rel_tol=1e-9) for a, v in values.items())
+            for other in others
+        )
 
-def _is_repeated(pair: tuple[str, str], others: Iterable[tuple[str, str]], items: Sequence[SystemValue]) -> bool:
-    """Return whether another metric's column has the same numbers (two metrics report the entropy of a text)."""
-    values: dict[tuple[str, str], dict[tuple[str, ...], float]] = {}
-    for item in (i for i in items if i.system == "model"):
-        values.setdefault((item.metric, item.key), {})[tuple(item.axes.values())] = item.mean
-    values_of_pair = values.get(pair, {})
-    columns = [values.get(o, {}) for o in others if o[0] != pair[0]]
-    return any(
-        values_of_pair.keys() == c.keys()
-        and all(math.isclose(v, c[a], rel_tol=1e-9) for a, v in values_of_pair.items())
-        for c in columns
-    )
-
-
-def _select_keys(metric: str, key: str, have: Sequence[str], primary: Mapping[str, str], companions: bool) -> list[str]:
-    first = [primary[metric]] if metric in primary else list(have[:1])
-    if key == "*":
-        return [*first, *(k for k in have if k not in first)]
-    if key:
-        return [key] if key in have else []
-    return [*first, *(k for k in COMPANIONS.get(metric, ()) if companions and k in have and k not in first)]
+    named = {p for p in pairs if {p, (p[0], "*")} & requested or p[1] not in COMPANIONS.get(p[0], ())}
+    return [p for p in pairs if p in named or not is_repeated(p)]
 
 
 class IncomparableError(SpecError):
@@ -136,48 +143,36 @@ class IncomparableError(SpecError):
 
 def select_minority(items: Sequence[SystemValue]) -> list[SystemValue]:
     """Return the items whose signature is not the most frequent one."""
-    counts = Counter(item.signature for item in items)
-    usual = max(counts, key=lambda signature: counts[signature])
+    usual = Counter(item.signature for item in items).most_common(1)[0][0]
     return [item for item in items if item.signature != usual]
 
 
-def suggest_filter(metric: str, field: str, value: str, items: Sequence[SystemValue]) -> str:
-    """Return the command-line option that keeps the values with one value of a signature field."""
-    axis = AXIS_OF.get(field, field)
-    axis_values = {item.axes.get(axis, "") for item in items}
-    if axis in DATA_AXES and len(axis_values) > 1:
-        axis_value = next((i.axes[axis] for i in items if parse_signature(i.signature).get(field) == value), "")
-        return f"--where '{axis}={axis_value}' (or --split {axis})"
-    return f"--where '{metric}.{field}={value}'"
+def check_signatures(metric: str, items: Iterable[SystemValue], table: str, allow: Sequence[str] = ()) -> None:
+    """Check that values of one column have equal signatures.
 
-
-def select_comparable(
-    metric: str, items: Sequence[SystemValue], table: str, layout: Layout
-) -> tuple[list[SystemValue], list[SystemValue]]:
-    """Return the values that may share a column, and with `differing: mark` those that may not."""
-    if layout.differing != "mark" or not items:
-        check_signatures(metric, items, table, layout.allow)
-        return list(items), []
-    others = select_minority(items)
-    signatures = {item.signature for item in others}
-    return [item for item in items if item.signature not in signatures], others
-
-
-def check_signatures(metric: str, items: Sequence[SystemValue], table: str, allow: Sequence[str] = ()) -> None:
-    """Check that values of one column have equal signatures."""
-    for item in items[1:]:
-        first = items[0]
-        if item.signature == first.signature:
-            continue
+    Raises:
+        IncomparableError: Names the fields that differ, their values and the two systems.
+    """
+    items = list(items)
+    for first, item in ((items[0], i) for i in items if i.signature != items[0].signature):
         left, right = parse_signature(first.signature), parse_signature(item.signature)
         differ = [k for k in {**left, **right} if left.get(k) != right.get(k) and k not in allow]
         if differ:
             fields = "; ".join(f"{k} ({left.get(k)} and {right.get(k)})" for k in differ)
             axes = find_varying_axes(items)
             first_label, second_label = (label_system(i, axes, several_models=True) for i in (first, item))
-            options = " or ".join(suggest_filter(metric, k, str(left.get(k)), items) for k in differ)
+            options = " or ".join(_suggest_filter(metric, k, str(left.get(k)), items) for k in differ)
             raise IncomparableError(
                 f"table {table}, column {metric}: two values are not comparable, their signatures differ in {fields}: "
                 f"{first_label} and {second_label}; keep one of them: {options}",
                 select_minority([i for i in items if i.system == "model"] or items),
             )
+
+
+def _suggest_filter(metric: str, field: str, value: str, items: Sequence[SystemValue]) -> str:
+    """Return the command-line option that keeps the values with one value of a signature field."""
+    axis = AXIS_OF.get(field, field)
+    if axis in DATA_AXES and len({item.axes.get(axis, "") for item in items}) > 1:
+        axis_value = next((i.axes[axis] for i in items if parse_signature(i.signature).get(field) == value), "")
+        return f"--where '{axis}={axis_value}' (or --split {axis})"
+    return f"--where '{metric}.{field}={value}'"

@@ -1,16 +1,20 @@
-"""Data model of a finished table, independent of the output format."""
+"""Data model of a finished table, independent of the output format, and how its numbers are printed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, parse_signature
-from openended.harness.report.tables.numbers import DASH, choose_decimals, format_fixed
 from openended.harness.results import SystemValue
 
+DASH = "–"
+RULE = (
+    "Decimals of a column: 3 if its largest value is below 2, 2 below 100, 1 below 1,000, else 0; fewer if the "
+    "typical standard deviation would show more than two significant digits."
+)
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 LEGEND = {"higher": "↑ higher", "lower": "↓ lower", "match_human": "≈ closer to human"}
 DAGGER = "†"  # marks the headings of columns that should not be trusted
@@ -20,6 +24,23 @@ BOLD = {
     "intervals": "best, or its interval overlaps that of the best",
     "printed": "best printed value (not tested)",
 }
+
+
+def choose_decimals(values: Iterable[float], spreads: Iterable[float] = ()) -> int:
+    """Return the number of decimals of a column (see `RULE`)."""
+    size = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
+    by_size = next((3 - i for i, most in enumerate((2, 100, 1000)) if size < most), 0)
+    finite = sorted(s for s in spreads if math.isfinite(s) and s > 0)
+    if not finite:
+        return by_size
+    typical = finite[len(finite) // 2]
+    return min(by_size, max(0, 1 - math.floor(math.log10(typical))))
+
+
+def format_fixed(value: float, digits: int) -> str:
+    """Format a finite number with fixed decimals and thousands separators, never as minus zero."""
+    text = f"{value:,.{digits}f}"
+    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text
 
 
 def arrow(direction: str, target: float | None = None) -> str:
@@ -34,7 +55,7 @@ class Column:
     metric: str
     key: str
     title: str
-    direction: str
+    direction: str = "none"
     """`higher`, `lower`, `match_human`, `target` or `none`; of the printed number (`lower` for gaps)."""
     decimals: int = 3
     signature: str = ""
@@ -87,6 +108,11 @@ class Cell:
     """Whether the cell is empty on purpose."""
     source: SystemValue | None = field(default=None, compare=False, repr=False)
     """The value behind the number; used by the page."""
+    human: float = field(default=math.nan, compare=False, repr=False)
+    """The human value that the number is compared with; NaN if there is none."""
+
+
+BLANK = Cell(blank=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +152,28 @@ class Table:
     tex_signatures: bool = False
     """Whether LaTeX prints the signatures; otherwise they are comments."""
 
+    @classmethod
+    def from_columns(
+        cls, name: str, title: str, labels: Iterable[str], columns: Iterable[tuple[Column, Sequence[Cell]]],
+        remarks: Iterable[str] = (), *, kind: str = "model", **options: Any,  # noqa: ANN401
+    ) -> Table:  # fmt: skip
+        """Build a table without a column of seeds from columns that have one cell per label."""
+        pairs = list(columns)
+        rows = (TableRow(label, kind, tuple(cells[i] for _, cells in pairs)) for i, label in enumerate(labels))
+        heads = tuple(column for column, _ in pairs)
+        return cls(name, title, heads, tuple(rows), tuple(remarks), **{"show_seeds": False, **options})
+
     def notes(self) -> list[str]:
         """Return the distinct notes of the cells in reading order; the first gets mark `a`."""
         return list(dict.fromkeys(cell.note for row in self.rows for cell in row.cells if cell.note))
 
+    def marks(self) -> dict[str, str]:
+        """Return note → its mark: a, b, …, z, aa, ab, ….; without a note there is none."""
+        return {"": "", **{note: format_letters(index) for index, note in enumerate(self.notes())}}
+
     def mark(self, cell: Cell) -> str:
         """Return the mark of a cell's note."""
-        return format_letters(self.notes().index(cell.note)) if cell.note else ""
+        return self.marks()[cell.note]
 
     def signatures(self) -> list[str]:
         """Return the distinct signatures of the columns."""
@@ -170,41 +211,31 @@ class Table:
     def legend(self) -> tuple[str, ...]:
         """Explain the arrows and uncertainties, then bold face, in one line each; lines without content are left out.
 
-        An interval is explained by the heading of its column.
+        An interval is explained by the heading of its column. If columns differ in the rule for bold face, the columns
+        of all rules but the first are named.
         """
         used = [text for direction, text in LEGEND.items() if any(c.direction == direction for c in self.columns)]
-        if any(c.target is not None for c in self.columns):
-            used.append("→x closer to x")
+        used += ["→x closer to x"] if any(c.target is not None for c in self.columns) else []
         parts = [f"{', '.join(used)} is better"] if used else []
         cells = [cell for row in self.rows for cell in row.cells if not cell.interval]
-        if any(math.isfinite(cell.sd) for cell in cells):
-            parts.append("± std over seeds")
-        if any(math.isfinite(cell.metric_error) for cell in cells):
-            parts.append("(…) metric's own std")
-        lines = ("; ".join(parts), self._explain_bold())
-        return tuple(f"{line}." for line in lines if line)
-
-    def _explain_bold(self) -> str:
-        """Explain which cells are bold; if columns differ in the rule, name the columns of all rules but the first."""
+        parts += ["± std over seeds"] if any(math.isfinite(cell.sd) for cell in cells) else []
+        parts += ["(…) metric's own std"] if any(math.isfinite(cell.metric_error) for cell in cells) else []
         marked = [c for i, c in enumerate(self.columns) if any(row.cells[i].best for row in self.rows)]
-        parts: list[str] = []
+        bold: list[str] = []
         for rule, text in BOLD.items():
             titles = [c.title for c in marked if (c.bold or "printed") == rule]
-            where = f" in {', '.join(titles)}" if parts else ""
-            parts += [f"{'bold' if parts else 'Bold'}{where}: {text}"] if titles else []
-        return "; ".join(parts)
+            where = f"bold in {', '.join(titles)}" if bold else "Bold"
+            bold += [f"{where}: {text}"] if titles else []
+        return tuple(f"{line}." for line in ("; ".join(parts), "; ".join(bold)) if line)
 
 
 def format_letters(index: int) -> str:
     """Format an index as a, b, …, z, aa, ab, …."""
-    text = ""
-    index += 1
-    while index:
-        index, digit = divmod(index - 1, 26)
-        text = chr(ord("a") + digit) + text
-    return text
+    before, letter = divmod(index, 26)
+    return (format_letters(before - 1) if before else "") + chr(ord("a") + letter)
 
 
-def choose_column_decimals(cells: Sequence[Cell]) -> int:
+def choose_column_decimals(cells: Iterable[Cell]) -> int:
     """Choose the decimals of a column from its cells."""
+    cells = list(cells)
     return choose_decimals([c.value for c in cells], [c.sd for c in cells])

@@ -6,21 +6,24 @@ import contextlib
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from filelock import FileLock
 
 from openended.harness.core import Spec, construct, digest_file, format_error, require_package, write_text
-from openended.harness.report.trackers.base import TrackedJob, Tracker
-from openended.harness.report.trackers.mlflow_tracker import MlflowTracker
-from openended.harness.report.trackers.tensorboard_tracker import TensorboardTracker
-from openended.harness.report.trackers.trackio_tracker import TrackioTracker
-from openended.harness.report.trackers.wandb_tracker import WandbTracker
-from openended.harness.results import INTERNAL, Run, format_axis_value, read_results
+from openended.harness.report.trackers.clients import (
+    MlflowTracker,
+    TensorboardTracker,
+    TrackedJob,
+    Tracker,
+    TrackioTracker,
+    WandbTracker,
+)
+from openended.harness.results import Run, format_axis_value, read_results
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +72,8 @@ def build_tracker_options(node: object) -> TrackerOptions:
 def require_tracker(options: TrackerOptions) -> None:
     """Raise `ExtraNotInstalled` if the tracker's package is missing."""
     if options.kind != "none":
-        tracker = TRACKERS[options.kind](options, Path())
-        require_package(tracker.package, tracker.extra)
+        package = TRACKERS[options.kind](options, Path()).package
+        require_package(package, package)
 
 
 def track_runs(folders: Iterable[Path], options: TrackerOptions, outputs: Path) -> None:
@@ -98,7 +101,10 @@ def track_report(folder: Path, options: TrackerOptions, outputs: Path) -> None:
 
 def _track(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOptions, outputs: Path) -> None:
     """Log a job unless it was logged before; a failure is one warning."""
-    marker = outputs / FOLDER / "logged" / _name_target(options) / f"{job_id}.txt"
+    # Each project or server has its own list of logged jobs.
+    parts = filter(None, [options.kind, options.project, options.uri])
+    target = "-".join("".join(c if c.isalnum() else "_" for c in part) for part in parts)
+    marker = outputs / FOLDER / "logged" / target / f"{job_id}.txt"
     if marker.exists():
         return
     try:
@@ -106,20 +112,14 @@ def _track(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOpti
         lock = FileLock(marker.with_suffix(".lock"))  # jobs of a grid in several processes may share a run
         with lock, contextlib.redirect_stdout(sys.stderr):  # hide what packages print
             if not marker.exists():
-                _log_job(TRACKERS[options.kind](options, outputs / FOLDER), describe())
+                log_job(TRACKERS[options.kind](options, outputs / FOLDER), describe())
                 write_text(marker, f"{job_id}\n")
     except (Exception, SystemExit) as err:
         what = f"{type(err).__name__}: {format_error(err)}"
         log.warning("tracker    %s: %s was not logged (%s); the same command tries again", options.kind, job_id, what)
 
 
-def _name_target(options: TrackerOptions) -> str:
-    """Return a folder name for a logging target, so that each project or server has its own list of logged jobs."""
-    parts = [options.kind, options.project, options.uri or ""]
-    return "-".join("".join(c if c.isalnum() else "_" for c in part) for part in parts if part)
-
-
-def _log_job(tracker: Tracker, job: TrackedJob) -> None:
+def log_job(tracker: Tracker, job: TrackedJob) -> None:
     """Log a job with the five calls of the contract; the entry is closed whatever happens."""
     try:
         tracker.start(job)
@@ -140,14 +140,11 @@ def describe_run(folder: Path, job_id: str) -> TrackedJob:
     results = read_results([folder])
     (run,) = results.runs
     config = {name: value for name, value in run.axes.items() if value is not None}
-    table = results.frame.drop(columns=[INTERNAL])[list(_TABLE)]
-    return TrackedJob(job_id, _name_run(run), run.experiment, config, dict(_list_values(run)), {"values": table})
-
-
-def _name_run(run: Run) -> str:
-    names = (run.titles["model"], run.titles["decoder"] or str(run.axes.get("system") or ""))
     seed = format_axis_value(run.axes.get("seed"))
-    return ", ".join(filter(None, (*names, f"seed {seed}" if seed else ""))) or run.name
+    names = (run.titles["model"], run.titles["decoder"] or str(run.axes.get("system") or ""))
+    name = ", ".join(filter(None, (*names, f"seed {seed}" if seed else ""))) or run.name
+    tables = {"values": results.frame[list(_TABLE)]}
+    return TrackedJob(job_id, name, run.experiment, config, dict(_list_values(run)), tables)
 
 
 def _list_values(run: Run) -> Iterator[tuple[str, float]]:
@@ -155,7 +152,7 @@ def _list_values(run: Run) -> Iterator[tuple[str, float]]:
     for row in (row for row in run.results if row.system in ("model", "human")):
         prefix = "human/" if row.system == "human" else ""
         for key, value in row.values.items():
-            interval: Mapping[str, Any] = row.intervals.get(key, {})
+            interval = row.intervals.get(key, {})
             ends = {f".{end}": interval.get(end, math.nan) for end in ("low", "high")}
             for suffix, number in {"": value, **ends}.items():
                 if math.isfinite(number):

@@ -10,7 +10,7 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.report import build_report
-from openended.harness.results.store_files import locate_verified_file
+from openended.harness.results.runs import locate_verified_file
 from tests.harness.report.synthetic import seal, seal_record, write_run
 from tests.helpers import undrawn_figures
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from openended.harness.report.tables.formats.clean import clean_table
-from openended.harness.report.tables.formats.split import pieces
+from openended.harness.report.tables.formats.text import PROSE, clean, has_words, split_columns
 from openended.harness.report.tables.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 150  # characters if the output is not a terminal
-GAP = 3  # characters between columns
-PROSE = 45  # maximal width of text cells in characters; longer text is wrapped
+
+
+def make_console() -> Console:
+    """Return a console with a minimum width if the output is not a terminal."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=max(WIDTH, console.width))
 
 
 def print_table(table: Table, console: Console | None = None, *, verbose: bool = False) -> None:
@@ -27,79 +32,49 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
     """
     from rich.text import Text
 
-    out, table = console or make_console(), clean_table(table)
-    marks = {note: table.mark(Cell(note=note)) for note in table.notes()}
-    for index, columns in enumerate(_split_columns(table, out.width)):
-        _print_part(_select_columns(table, columns, first=index == 0), marks, out)
+    out, table = console or make_console(), clean(table)
+    marks = table.marks()
+    wide_marks = dict.fromkeys(marks, "aa") | {"": ""}
+    widths = []
+    for i, column in enumerate(table.columns):
+        most = PROSE if has_words(table, i) else WIDTH
+        cells = (_format_cell(table, row.cells[i], column, wide_marks) for row in table.rows)
+        widths.append(max([len(column.heading), *(min(len(cell), most) for cell in cells)]))
+    label = max(len(text) for text in (table.head, *(row.label for row in table.rows)))
+    data = f" · {table.data.rstrip('.')}" if table.data else ""
+    for at, part in enumerate(split_columns(table, widths, label, out.width)):
+        out.print(Text(f"{table.title} (more columns)" if at else f"{table.title}{data}", style="italic"))
+        _print_columns(table, part, marks, out)
     for warning in table.caveats():
         out.print(Text(f"warning: {warning}", style="bold yellow"))
-    for line in format_notes(table, verbose=verbose):
+    details = [*table.rules, *table.about[1:], *(f"signature  {s}" for s in table.signatures())] if verbose else []
+    notes = [f"[{mark}] {note}" for note, mark in marks.items() if note]
+    for line in (*table.legend(), *notes, *(f"note: {line}" for line in table.remarks), *details):
         out.print(Text(line, style="dim"))
 
 
-def make_console() -> Console:
-    """Return a console with a minimum width if the output is not a terminal."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=max(WIDTH, console.width))
-
-
-def format_notes(table: Table, *, verbose: bool) -> list[str]:
-    """Return the lines below the warnings: legend, notes, remarks; if verbose, also rules, runs and signatures."""
-    marks = [f"[{table.mark(Cell(note=note))}] {note}" for note in table.notes()]
-    details = [*table.rules, *table.about[1:], *(f"signature  {s}" for s in table.signatures())] if verbose else []
-    return [*table.legend(), *marks, *(f"note: {line}" for line in table.remarks), *details]
-
-
-def _split_columns(table: Table, width: int) -> list[range]:
-    """Split the columns of a table into parts that fit the width."""
-    label = max([len(table.head), *(len(row.label) for row in table.rows)]) + (5 + GAP if table.show_seeds else 0)
-    widths = []
-    for i, column in enumerate(table.columns):
-        cells = (_format_cell(table, row.cells[i], column, {row.cells[i].note: "aa"}) for row in table.rows)
-        most = PROSE if _has_words(table, i) else WIDTH
-        widths.append(max([len(column.heading), *(min(len(cell), most) for cell in cells)]) + GAP)
-    return pieces(widths, label, width)
-
-
-def _select_columns(table: Table, columns: range, *, first: bool) -> Table:
-    part = slice(columns.start, columns.stop)
-    rows = tuple(dataclasses.replace(row, cells=row.cells[part]) for row in table.rows)
-    data = f" · {table.data.rstrip('.')}" if table.data else ""
-    title = f"{table.title}{data}" if first else f"{table.title} (more columns)"
-    return dataclasses.replace(table, title=title, columns=table.columns[part], rows=rows)
-
-
-def _print_part(table: Table, marks: dict[str, str], out: Console) -> None:
+def _print_columns(table: Table, columns: range, marks: Mapping[str, str], out: Console) -> None:
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    out.print(Text(table.title, style="italic"))
     grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     grid.add_column(Text(table.head), overflow="fold")
     if table.show_seeds:
         grid.add_column("seeds", justify="right")
-    for i, column in enumerate(table.columns):
-        grid.add_column(Text(column.heading), justify="left" if _has_words(table, i) else "right", overflow="fold")
-    for i, row in enumerate(table.rows):
+    for i in columns:
+        heading = Text(table.columns[i].heading)
+        grid.add_column(heading, justify="left" if has_words(table, i) else "right", overflow="fold")
+    for at, row in enumerate(table.rows):
         seeds = [str(row.seeds or "")] if table.show_seeds else []
-        cells = [
-            Text(_format_cell(table, cell, column, marks), style="bold" if cell.best else "")
-            for cell, column in zip(row.cells, table.columns, strict=True)
-        ]
-        last = i + 1 < len(table.rows) and table.rows[i + 1].rule
+        texts = [(_format_cell(table, row.cells[i], table.columns[i], marks), row.cells[i].best) for i in columns]
+        cells = [Text(text, style="bold" if best else "") for text, best in texts]
+        last = any(below.rule for below in table.rows[at + 1 : at + 2])
         grid.add_row(Text(row.label), *seeds, *cells, end_section=last, style="italic" if row.system == "human" else "")
     out.print(grid)
 
 
-def _has_words(table: Table, column: int) -> bool:
-    """Return whether a column contains text cells."""
-    return any(row.cells[column].words for row in table.rows)
-
-
-def _format_cell(table: Table, cell: Cell, column: Column, marks: dict[str, str]) -> str:
+def _format_cell(table: Table, cell: Cell, column: Column, marks: Mapping[str, str]) -> str:
     number, spread = table.text(cell, column)
     mark = f"\N{NO-BREAK SPACE}[{marks[cell.note]}]" if cell.note else ""
     gap = " " if spread.startswith(("[", "(")) else ""

@@ -10,7 +10,7 @@ from scipy import stats
 
 from openended.harness.report.analysis.intervals import compute_half_width, find_metric_interval, sample_std
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results.fold import SystemValue
+from openended.harness.results.values import SystemValue
 
 
 def folded(key, mean, seeds=1, decoder="greedy"):

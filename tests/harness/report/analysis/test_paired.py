@@ -16,8 +16,8 @@ from openended.harness.report.findings.uncertainty import check_with_uncertainty
 from openended.harness.report.tables.significance import UNSURE, build_significance_tables
 from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results.frame import read_results
+from openended.harness.results.intervals import find_interval, load_replicates
 from openended.harness.results.layout import Layout
-from openended.harness.results.replicates import find_interval, load_replicates
 from tests.harness.report.synthetic import result, seal, write_run
 
 PROMPTS = [f"p/{i:03d}" for i in range(120)]

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from openended.harness.core.errors import SpecError
-from openended.harness.report.exports import croissant, every_eval_ever, generations, hub_files
+from openended.harness.report.exports import every_eval_ever, hub_files, texts
 from openended.harness.report.exports.formats import FORMATS, export_results
 from openended.harness.results import read_results
-from openended.harness.results.tidy import FIXED
+from openended.harness.results.frame import FIXED
 from openended.harness.storage import read_record
 from tests.harness.report.page.made import make_report
 from tests.harness.report.synthetic import result, write_run
@@ -131,7 +131,7 @@ def test_results_for_the_hub_need_the_name_of_a_dataset(runs, tmp_path):
 
 def test_croissant_describes_every_file_and_field(runs, tmp_path):
     export_results([runs], tmp_path / "out", "croissant", name="a")
-    described = json.loads((tmp_path / "out" / croissant.METADATA).read_text())
+    described = json.loads((tmp_path / "out" / texts.METADATA).read_text())
     paths = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.jsonl")}
     assert {entry["@id"] for entry in described["distribution"]} == paths
     assert paths == {f"generations/docs/{name}.jsonl" for name in (
@@ -141,19 +141,19 @@ def test_croissant_describes_every_file_and_field(runs, tmp_path):
         assert hashlib.sha256(data).hexdigest() == entry["sha256"]
         assert entry["contentSize"] == f"{len(data)} B"
         row = json.loads(data.split(b"\n")[0])
-        assert list(row) == list(generations.FIELDS)
+        assert list(row) == list(texts.FIELDS)
     for records in described["recordSet"]:
-        assert [field["source"]["extract"]["column"] for field in records["field"]] == list(generations.FIELDS)
+        assert [field["source"]["extract"]["column"] for field in records["field"]] == list(texts.FIELDS)
 
 
 @pytest.mark.filterwarnings("ignore")  # about its own dependencies
 def test_a_croissant_description_is_accepted_by_its_own_library(runs, tmp_path):
     mlcroissant = pytest.importorskip("mlcroissant", reason="reads Croissant: pip install mlcroissant")
     export_results([runs], tmp_path / "out", "croissant", name="a")
-    dataset = mlcroissant.Dataset(jsonld=tmp_path / "out" / croissant.METADATA)
+    dataset = mlcroissant.Dataset(jsonld=tmp_path / "out" / texts.METADATA)
     rows = list(dataset.records("docs_human"))
     assert len(rows) == 3
-    assert {key.rpartition("/")[2] for key in rows[0]} == set(generations.FIELDS)
+    assert {key.rpartition("/")[2] for key in rows[0]} == set(texts.FIELDS)
 
 
 def test_equal_runs_give_equal_files_and_nothing_old_is_kept(runs, tmp_path):

@@ -12,8 +12,8 @@ from openended.harness.report.analysis.paired import compute_sign_flip_p, correc
 from openended.harness.report.findings.checks import Verdict
 from openended.harness.report.findings.claims import combine_tasks
 from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_replicate_errors
-from openended.harness.report.tables.fair_comparison import _find_front, _tally
-from openended.harness.results.fold import SystemValue
+from openended.harness.report.tables.fair_comparison import find_front, tally_wins
+from openended.harness.results.values import SystemValue
 
 PROMPTS = [f"p/{i:03d}" for i in range(60)]
 PLAN = Plan(120)
@@ -109,9 +109,8 @@ def test_holm_keeps_the_family_wise_error_of_a_grid_of_equal_systems():
         p_values = [compute_sign_flip_p(rows[a] - rows[b]) for a, b in pairs]
         corrected = correct_by_holm(dict(zip(pairs, p_values, strict=True)))
         wrong += min(corrected.values()) < 0.05
-        sweeps = [type("Sweep", (), {"name": name}) for name in names]
         tests = {(a, b): (float((rows[a] - rows[b]).mean()), p) for (a, b), p in zip(pairs, p_values, strict=True)}
-        tally = _tally(sweeps, tests, corrected)
+        tally = tally_wins(names, tests, corrected)
         counted += any(row["+"] or row["-"] for row in tally.values())
     assert wrong == counted, "a win is counted exactly where a corrected p-value is below 0.05"
     assert wrong / worlds <= 0.08
@@ -120,6 +119,6 @@ def test_holm_keeps_the_family_wise_error_of_a_grid_of_equal_systems():
 def test_a_pareto_front_of_equal_systems_names_some_dominated_by_chance():
     """The front compares means without a test, as docs/statistics.md says."""
     rng = np.random.default_rng(6)
-    sizes = [len(_find_front(rng.normal(size=(5, 2)).tolist())) for _ in range(300)]
+    sizes = [len(find_front(rng.normal(size=(5, 2)).tolist())) for _ in range(300)]
     # the expected size of the front of n independent points is 1 + 1/2 + … + 1/n
     assert abs(np.mean(sizes) - sum(1 / i for i in range(1, 6))) < 0.2

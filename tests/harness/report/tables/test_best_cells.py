@@ -1,6 +1,7 @@
 """Test which cells of a column are marked as best."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -12,9 +13,8 @@ from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
 def find_best(values, direction, human=math.nan, **options):
     column = Column("metric", "key", "Title", direction, decimals=2, **options)
-    cells = {name: Cell(value) for name, value in values.items()}
-    _, marked = mark_best_cells(column, cells, dict.fromkeys(cells, human))
-    return {name for name, cell in marked.items() if cell.best}
+    _, marked = mark_best_cells(column, [Cell(value, human=human) for value in values.values()])
+    return {name for name, cell in zip(values, marked, strict=True) if cell.best}
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ CELLS = {
 
 def mark(cells, compare=None, direction="higher", human=math.nan, signature=""):
     column = Column("metric", "key", "Title", direction, decimals=2, signature=signature)
-    column, marked = mark_best_cells(column, cells, dict.fromkeys(cells, human), compare)
-    return column.bold, {name for name, cell in marked.items() if cell.best}
+    column, marked = mark_best_cells(column, [replace(cell, human=human) for cell in cells.values()], compare)
+    return column.bold, {name for name, cell in zip(cells, marked, strict=True) if cell.best}
 
 
 def test_all_that_a_test_does_not_separate_from_the_best_is_marked():

@@ -40,7 +40,7 @@ def test_table_and_figure(folder):
     human = load_human_entropy(results, items, entry.points[0][0])
     assert len(human) == 41
     low, high = entry.frontier.reach
-    (table,) = build_frontier_tables(results, load_layout("frontier"), "frontier")
+    _, table = build_frontier_tables(results, load_layout("frontier"), "frontier")
     row, human_row = table.rows
     assert (row.cells[0].value, row.cells[1].value, row.cells[2].value) == (3, low, high)
     assert human_row.cells[1].value == human[0]

@@ -1,19 +1,31 @@
-"""What stands in a table: values, best ones, dashes, and what is refused."""
+"""What stands in a table of values: numbers, best ones, dashes, notes, the human side, and what is refused."""
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 
 import pytest
 
+from openended.harness.core import list_bundled_choices
 from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.signature import OUT_OF_DOMAIN, describe_out_of_domain
+from openended.harness.report import build_report
+from openended.harness.report.tables.caveats import describe_resolution, list_run_notes, list_warnings
 from openended.harness.report.tables.formats.latex import to_latex
-from openended.harness.report.tables.numbers import choose_decimals, format_fixed, round_as_printed
-from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.report.tables.table import format_letters
+from openended.harness.report.tables.selection import make_slug, select_pairs, split_results
+from openended.harness.report.tables.systems import (
+    NOT_COMPARABLE,
+    build_ceiling_cell,
+    build_value_tables,
+    mark_incomparable,
+)
+from openended.harness.report.tables.table import Column
+from openended.harness.results import find_human_value, group_systems
 from openended.harness.results.frame import read_results
-from openended.harness.results.layout import Layout, build_layout, list_layouts, load_layout
-from tests.harness.report.synthetic import result, write_run
+from openended.harness.results.layout import Layout, build_layout, load_layout
+from tests.harness.report.synthetic import result, seal_record, write_run
 
 
 def write(folder, decoder, values, seed=0, human=None, direction="match_human", metric="m", **more):
@@ -86,17 +98,6 @@ def test_the_ceiling_stands_in_the_human_row_and_says_so(tmp_path):
     assert not cell.best
 
 
-def test_a_ceiling_of_fewer_texts_is_no_ceiling(tmp_path):
-    """Fréchet's bias grows as n falls: halves of the human text are farther from each other than the model is."""
-    lines = [result("model", "frechet", {"frechet": 135.0}, family="two_sample", direction="lower"),
-             result("ceiling", "frechet", {"frechet": 198.0}, family="two_sample", direction="lower", n=250)]  # fmt: skip
-    write_run(tmp_path, "nucleus", 0, results=lines)
-    cell = table(tmp_path).rows[0].cells[0]
-    assert math.isnan(cell.value)
-    assert cell.note.startswith("No human ceiling with as many texts as the systems (n 500/500).")
-    assert "198.0 at n 250/250" in cell.note
-
-
 def test_different_signatures_in_one_column_are_refused_with_the_field(tmp_path):
     write(tmp_path, "greedy", {"m": 1.0}, options="|k:4")
     write(tmp_path, "nucleus", {"m": 2.0}, options="|k:5")
@@ -166,23 +167,7 @@ def test_a_layout_whose_metrics_nobody_measured_is_an_error(tmp_path):
         table(tmp_path, metrics=("huse",))
 
 
-@pytest.mark.parametrize(
-    ("values", "spreads", "places"),
-    [([0.5, 1.9], [], 3), ([2.0], [], 2), ([99.9], [], 2), ([100.0], [], 1), ([1000.0], [], 0), ([math.nan], [], 3),
-     ([38.2], [3.2], 1), ([38.2], [12.0], 0), ([0.9], [0.012], 3), ([0.9], [0.12], 2), ([0.9], [0.0], 3)],
-)  # fmt: skip
-def test_decimals_follow_size_and_spread(values, spreads, places):
-    assert choose_decimals(values, spreads) == places
-
-
-def test_numbers_are_written_without_minus_zero():
-    assert format_fixed(-0.0001, 3) == "0.000"
-    assert format_fixed(12345.678, 1) == "12,345.7"
-    assert round_as_printed(12345.678, 1) == 12345.7
-    assert [format_letters(i) for i in (0, 25, 26, 27, 51, 52)] == ["a", "z", "aa", "ab", "az", "ba"]
-
-
-@pytest.mark.parametrize("name", list_layouts())
+@pytest.mark.parametrize("name", list_bundled_choices("report"))
 def test_every_layout_that_ships_loads(name):
     assert load_layout(name).title
 
@@ -241,3 +226,133 @@ def test_an_interval_without_variation_is_replaced_by_a_note(tmp_path):
     constant, varying = (row.cells[0] for row in table(tmp_path, intervals=True).rows)
     assert (constant.interval, constant.note.startswith("No variation seen")) == (None, True)
     assert (varying.interval, varying.note) == ((0.4, 0.6), "")
+
+
+def test_perplexity_never_stands_without_entropy_nor_a_column_without_values(tmp_path):
+    lines = [
+        result("model", "mauve", {"mauve": 0.1, "js": 0.2}),
+        result("model", "gen_ppl", {"gen_ppl": 30.0, "entropy": 3.0}),
+    ]
+    write_run(tmp_path, "greedy", 0, results=lines)
+    items = read_results([tmp_path]).values
+    assert select_pairs(items, Layout(metrics=("gen_ppl",))) == [("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy")]
+    assert select_pairs(items, Layout(metrics=("mauve.js", "kid"))) == [("mauve", "js")]
+
+
+def test_the_human_side_stands_in_every_part(tmp_path):
+    for decoder in ("greedy", "nucleus"):
+        write(tmp_path, decoder, {"m": 1.0}, human={"m": 2.0})
+    results = read_results([tmp_path])
+    parts = split_results(results, Layout(split=("decoder",)), "t")
+    expected = [("t-greedy", {"decoder": "greedy"}), ("t-nucleus", {"decoder": "nucleus"})]
+    assert [(part.stem, part.where) for part in parts] == expected
+    assert all(any(i.system == "human" for i in part.items) for part in parts)
+    systems = group_systems(results.values)
+    assert [s.items[0].axes["decoder"] for s in systems] == ["greedy", "nucleus"]
+    assert find_human_value(results.values, systems[1].value("m", "m")).mean == 2.0
+    assert systems[0].value("kid", "kid") is None
+
+
+def test_a_slug_fits_a_file_name():
+    assert (make_slug("a/b c"), make_slug("p=0.9"), make_slug("")) == ("a_b_c", "p=0.9", "none")
+
+
+# Remarks and warnings -------------------------------------------------------------------------------------------------
+
+
+def label(item):
+    return item.axes["decoder"]
+
+
+def write_noted(folder, decoder, notes=(), run_notes=(), **more):
+    lines = [result("model", "mauve", {"mauve": 0.5}, direction="higher", notes=list(notes), **more)]
+    run = write_run(folder, decoder, 0, results=lines)
+    record = json.loads((run / "record.json").read_text())
+    seal_record(run, {k: v for k, v in record.items() if k != "digest"} | {"notes": list(run_notes)})
+
+
+def test_a_caveat_names_its_systems_unless_it_is_about_all(tmp_path):
+    write_noted(tmp_path, "greedy", notes=["few texts"], run_notes=["5 records skipped"])
+    write_noted(tmp_path, "nucleus", run_notes=["5 records skipped"])
+    results = read_results([tmp_path])
+    assert list_warnings(results.values, results.values, label) == ("mauve: few texts (greedy)",)
+    assert list_run_notes(results.values, results, label) == ("5 records skipped",)
+    assert describe_resolution(results.values, results) == (), "without intervals nothing is said"
+
+
+def test_the_warning_of_a_marked_heading_is_not_repeated_as_a_note(tmp_path):
+    note = describe_out_of_domain("embedder", "docs-m")
+    write_noted(tmp_path, "greedy", run_notes=[note], facts=f"embedder:docs-m@1/last ({OUT_OF_DOMAIN})|task:webtext@1")
+    results = read_results([tmp_path])
+    assert list_run_notes(results.values, results, label) == ()
+
+
+def test_the_smallest_difference_is_that_of_the_median_error(tmp_path):
+    """Errors 0.01, 0.02 and 0.04: 1.96 * sqrt(2) * 0.02 = 0.0554."""
+    for number, error in enumerate((0.01, 0.02, 0.04)):
+        interval = {"low": 0.4, "high": 0.6, "std_error": error, "level": 0.95, "method": "halves", "replicates": 40}
+        write_noted(tmp_path, f"d{number}", intervals={"mauve": interval})
+    results = read_results([tmp_path])
+    (line,) = describe_resolution(results.values, results)
+    assert line.endswith("without pairing: MAUVE 0.055.")
+
+
+# The human side -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("task", "mentions_prompts"), [("docs", True), ("unconditional", False)])
+def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path, task, mentions_prompts):
+    lines = [
+        result("model", "mauve", {"mauve": 0.8}, n=100),
+        result("ceiling", "mauve", {"mauve": 0.9}, n=100, sd={"mauve": 0.02}),
+        result("ceiling", "mauve", {"mauve": 0.7}, n=50),
+    ]
+    write_run(tmp_path, "nucleus", 0, results=lines, axes={"task": task})
+    items = read_results([tmp_path]).values
+    model = next(i for i in items if i.system == "model")
+    column = Column("mauve", "mauve", "MAUVE", "higher", signature=model.signature)
+    cells = [build_ceiling_cell(i, column) for i in items if i.system == "ceiling"]
+    whole, half = sorted(cells, key=lambda cell: math.isnan(cell.value))
+    assert (whole.value, whole.metric_error) == (0.9, 0.02)
+    assert "two disjoint sets of human text against each other (n 100/100)." in whole.note
+    assert ("prompts" in whole.note) == mentions_prompts
+    assert math.isnan(half.value)
+    assert half.note.startswith("No human ceiling with as many texts as the systems (n 100/100).")
+    assert "0.700 at n 50/50" in half.note
+    assert math.isnan(model.error)
+
+
+def test_fewer_human_texts_are_told(tmp_path):
+    lines = [result("model", "m", {"m": 1.0}, n=100), result("human", "m", {"m": 2.0}, n=25)]
+    write_run(tmp_path, "nucleus", 0, results=lines, axes={"samples": 4})
+    items = read_results([tmp_path]).values
+    models = [i for i in items if i.system == "model"]
+    (remark,) = list_warnings(models, items, str)
+    assert "human values are based on 25/25 texts, those of the systems on 100/100" in remark
+    assert list_warnings(models, models, str) == ()
+
+
+# Leaderboards ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_most_frequent_signature_has_the_column_and_others_say_so(tmp_path):
+    interval = {"low": 0.4, "high": 0.6, "std_error": 0.05, "level": 0.95, "method": "bootstrap", "replicates": 200}
+    for decoder, value, option in (("greedy", 0.5, "|k:4"), ("nucleus", 0.4, "|k:4"), ("top_k", 0.9, "|k:5")):
+        write(tmp_path / "a", decoder, {"m": value}, direction="higher", options=option, intervals={"m": interval})
+    (made,) = build_report([tmp_path / "a"], tmp_path / "out", layout="leaderboard").tables
+    cells = {row.label: row.cells[0] for row in made.rows}
+    assert [c.value for c in (cells["greedy"], cells["nucleus p=0.95"])] == [0.5, 0.4]
+    assert cells["greedy"].interval == (0.4, 0.6)
+    other = cells["top-k k=40"]
+    assert (math.isnan(other.value), other.best) == (True, False)
+    assert made.text(other, made.columns[0])[0] == NOT_COMPARABLE
+    assert other.note == "Not comparable: its signature differs in k (5, the column has 4)."
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    for part in ("data-filter", "not comparable", "m|v:1|k:5"):  # the last is the signature of the cell
+        assert part in page
+    assert not (tmp_path / "out" / "figures").exists()
+    assert build_report([tmp_path / "a"], tmp_path / "out", layout="full", where={"decoder": "greedy"}).folder
+    assert not (tmp_path / "out" / "index.html").exists()
+    item = next(i for i in read_results([tmp_path / "a"]).values if "|k:4" in i.signature)
+    cell = mark_incomparable(item, replace(item, signature=item.signature.replace("|k:4", "")))
+    assert "k (4, the column has None)" in cell.note, "a field that one signature lacks is named"

@@ -7,12 +7,15 @@ import base64
 import pandas as pd
 import pytest
 
-from openended.harness.report.trackers.base import TrackedJob
-from openended.harness.report.trackers.mlflow_tracker import JOB_TAG, MlflowTracker
-from openended.harness.report.trackers.tensorboard_tracker import TensorboardTracker
-from openended.harness.report.trackers.track import _log_job
-from openended.harness.report.trackers.trackio_tracker import TrackioTracker
-from openended.harness.report.trackers.wandb_tracker import WandbTracker
+from openended.harness.report.trackers.clients import (
+    JOB_TAG,
+    MlflowTracker,
+    TensorboardTracker,
+    TrackedJob,
+    TrackioTracker,
+    WandbTracker,
+)
+from openended.harness.report.trackers.track import log_job
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -36,7 +39,7 @@ def job(tmp_path):
 def test_mlflow_has_one_run_with_params_metrics_and_artifacts(job, tmp_path):
     mlflow = pytest.importorskip("mlflow", reason=REASON.format("mlflow"))
     for _ in range(2):  # the second attempt replaces what the first left
-        _log_job(MlflowTracker("texts", str(tmp_path / "mlflow")), job)
+        log_job(MlflowTracker("texts", str(tmp_path / "mlflow")), job)
     client = mlflow.MlflowClient((tmp_path / "mlflow").as_uri())
     (run,) = client.search_runs([client.get_experiment_by_name("texts").experiment_id])
     assert run.info.status == "FINISHED"
@@ -52,7 +55,7 @@ def test_tensorboard_has_scalars_an_image_and_a_table(job, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for _ in range(2):
-        _log_job(TensorboardTracker(tmp_path), job)
+        log_job(TensorboardTracker(tmp_path), job)
     events = EventAccumulator(str(tmp_path / job.id)).Reload()
     for name, value in job.values.items():
         (scalar,) = events.Scalars(name)
@@ -65,7 +68,7 @@ def test_tensorboard_has_scalars_an_image_and_a_table(job, tmp_path):
 def test_wandb_writes_an_offline_run(job, tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason=REASON.format("wandb"))
     monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "cache"))
-    _log_job(WandbTracker("texts", "offline", tmp_path / "wandb"), job)
+    log_job(WandbTracker("texts", "offline", tmp_path / "wandb"), job)
     (data,) = tmp_path.glob("wandb/**/offline-run-*/*.wandb")
     assert data.stat().st_size > 0
     assert list(data.parent.glob("files/media/images/**/*.png"))
@@ -80,7 +83,7 @@ def test_trackio_has_one_run_with_its_values(job, tmp_path, monkeypatch):
     for module in (trackio, trackio.utils, storage):
         if hasattr(module, "TRACKIO_DIR"):
             monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path)
-    _log_job(TrackioTracker("texts"), job)
+    log_job(TrackioTracker("texts"), job)
     logs = storage.SQLiteStorage.get_logs("texts", job.id)
     logged = {name: value for row in logs for name, value in row.items()}
     assert {name: logged[name] for name in job.values} == job.values

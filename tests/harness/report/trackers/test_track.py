@@ -8,7 +8,7 @@ import pytest
 
 from openended.harness.app import cli
 from openended.harness.core.errors import SpecError
-from openended.harness.report.trackers import base, track
+from openended.harness.report.trackers import clients, track
 from openended.harness.report.trackers.track import build_tracker_options, require_tracker, track_report, track_runs
 from tests.harness.report.synthetic import result, write_run
 from tests.helpers import exit_code
@@ -20,7 +20,6 @@ class FakeTracker:
     """Notes its calls; raises in one of them."""
 
     package = "json"
-    extra = "none"
 
     def __init__(self, fails_in: str = "") -> None:
         self.calls: list[tuple] = []
@@ -128,7 +127,8 @@ def test_options_are_checked_before_anything_runs(monkeypatch):
     with pytest.raises(SpecError, match="uri"):
         build_tracker_options({"kind": "wandb", "uri": "http://localhost:1"})
     require_tracker(build_tracker_options({"kind": "none"}))
-    assert base.flatten_config({"a": 1, "b": None}) == {"a": "1"}
+    job = clients.TrackedJob("id", "name", "group", {"a": 1, "b": None}, {})
+    assert job.list_texts() == {"a": "1"}
 
 
 def test_a_command_logs_its_run_and_an_absent_package_is_told_before_it(fake, tmp_path, monkeypatch, capsys):

@@ -1,0 +1,306 @@
+"""The same table as Markdown, LaTeX, CSV and in the terminal; nothing in a name can break it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from openended.harness.core.errors import SpecError
+from openended.harness.report.tables.formats.console import print_table
+from openended.harness.report.tables.formats.latex import LINES, format_tabular, lay_out, lay_out_transposed, to_latex
+from openended.harness.report.tables.formats.latex_text import escape
+from openended.harness.report.tables.formats.markdown import WIDTH, to_csv, to_markdown
+from openended.harness.report.tables.formats.text import clean, pieces
+from openended.harness.report.tables.table import (
+    Cell,
+    Column,
+    Table,
+    TableRow,
+    choose_decimals,
+    format_fixed,
+    format_letters,
+)
+from openended.harness.results.layout import Layout
+
+NASTY = r"a_b & c% $d$ {e} #f ~g ^h \i <j> |k| *l* `m` ε τ é 中"
+HOSTILE = [
+    "\x1b[2J\x1b]0;title\x07", "[1cm] label", "*", "=cmd()", "@x", "\\input{/etc/passwd}", "a & b \\\\ c",
+    "line\nbreak", "\u202eright to left", "$x_1^2$ #5 100%", "~`'\"|<>", "\x9b31m", "]", "{", "}", "\x00",
+]  # fmt: skip
+TABLE = Table(
+    "nasty name",
+    f"Title {NASTY}",
+    (Column("mauve", "mauve", f"MAUVE {NASTY}", "higher", 3, "mauve|v:1|n:5/5"), Column("p", "p", "PPL", "match_human", 1, "p|v:1")),
+    (
+        TableRow("human", "human", (Cell(0.957, note="The ceiling."), Cell(36.4))),
+        TableRow(f"x {NASTY}", "model", (Cell(0.9, 0.01, 3, best=True), Cell(1234.5, signed=True, suffix="**")), seeds=3, rule=True),
+        TableRow("beam", "model", (Cell(note=f"Reason {NASTY}"), Cell(-2.0)), seeds=1),
+    ),
+    (f"Remark {NASTY}",),
+)  # fmt: skip
+GRID = Table(
+    "t", "T",
+    (Column("mauve", "mauve", "MAUVE", "higher", 3), Column("ppl", "ppl", "PPL (word level)", "match_human", 1, interval=True)),
+    (
+        TableRow("human", "human", (Cell(note="Why."), Cell(36.4))),
+        TableRow("[a] nucleus p=0.95", "model", (Cell(0.9, best=True), Cell(1234.5, interval=(1200.0, 1300.0))), seeds=2, rule=True),
+    ),
+)  # fmt: skip
+
+
+def hostile(text: str) -> Table:
+    column = Column("m", text, text, "higher", signature=text)
+    rows = (
+        TableRow(text, "model", (Cell(0.5, note=text),)),
+        TableRow("human", "human", (Cell(words=text),), rule=True),
+    )
+    return Table("name", text, (column,), rows, (text,), head=text)
+
+
+def wide(columns: int, rows: int = 3) -> Table:
+    heads = tuple(Column(f"m{i}", f"m{i}", f"Metric {i}", "higher", 3, f"m{i}|v:1") for i in range(columns))
+    lines = tuple(TableRow(f"system {r}", "model", tuple(Cell(0.5, 0.01, 3) for _ in heads), 3) for r in range(rows))
+    return Table("wide", "Wide", heads, lines, about=("Task docs.", "Command: openended --multirun"))
+
+
+def console(table: Table, width: int = 150, *, verbose: bool = False) -> str:
+    from rich.console import Console
+
+    out = io.StringIO()
+    print_table(table, Console(file=out, width=width, force_terminal=False, no_color=True), verbose=verbose)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_breaks_out_of_a_format(text):
+    table = hostile(text)
+    assert clean(clean(table)) == clean(table)
+    for render in (console, to_markdown, to_latex, to_csv):
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", render(table)), render
+    for row in csv.reader(io.StringIO(to_csv(table))):
+        assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in row)
+    tex = to_latex(table)
+    assert not re.search(r"(\\\\|\\toprule|\\midrule|\\bottomrule)\s*[\[*]", tex), "a row begins with an option"
+    bare = re.sub(r"\\[{}]|^%.*", "", tex, flags=re.MULTILINE)  # a signature in a comment stands as it is
+    assert bare.count("{") == bare.count("}")
+
+
+def test_labels_without_anything_special_are_not_touched():
+    assert "nucleus p=0.95" in console(hostile("nucleus p=0.95"))
+    assert "{}nucleus" not in to_latex(hostile("nucleus p=0.95"))
+
+
+def test_markdown_has_one_line_per_row_and_as_many_cells_as_heads():
+    lines = to_markdown(TABLE).splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) == 5
+    assert {len(re.split(r"(?<!\\)\|", row)) for row in rows} == {6}
+    parts = {2: "*human*", 3: "**0.900** ± 0.010", 4: "– <sup>b</sup>"}
+    assert all(part in rows[at] for at, part in parts.items())
+    assert "+1,234.5\\*\\*" in rows[3]
+    assert {"- `mauve|v:1|n:5/5`", "<sup>a</sup> The ceiling."} <= set(lines)
+    assert "<j>" not in to_markdown(TABLE)
+    words = (TableRow("one", "claim", (Cell(words="said"), Cell(0.5, n=1))),)
+    columns = (Column("", "source", "source"), Column("m", "m", "M", "higher"))
+    text = to_markdown(Table("t", "T", columns, words, head="Claim", show_seeds=False))
+    assert text.splitlines()[3] == "| --- | --- | ---: |", "words begin at the left"
+
+
+def test_csv_keeps_full_precision_and_reasons():
+    heads, human, model, beam = csv.reader(io.StringIO(to_csv(TABLE)))
+    about = ("", " sd", " own sd", " seeds", " note")
+    assert heads == ["system", "kind", *(f"mauve{a}" for a in about), *(f"p{a}" for a in about)]
+    assert model[2:6] == ["0.9", "0.01", "", "3"]
+    assert (human[1], beam[2]) == ("human", "")
+    assert beam[6].startswith("Reason")
+    twice = replace(
+        TABLE, columns=tuple(replace(c, key="k", title=f"T{i}", gap=i > 1) for i, c in enumerate(TABLE.columns))
+    )
+    assert to_csv(twice).startswith("system,kind,T0,"), "columns of one key are named by their titles"
+
+
+def test_latex_structure():
+    text = to_latex(replace(TABLE, tex_width=2000.0))
+    body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
+    rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+    assert [len(re.findall(r"(?<!\\)&", row)) for row in rows] == [3, 5, 5, 5]  # two headings span two columns
+    assert r"\bfseries 0.900 & {\scriptsize $\pm$ 0.010}" in body
+    assert r"+1234.5 & $^{**}$" in body
+    assert "& -2.0 &" in body
+    assert "S[table-format=1.3]" in text
+    assert "S[table-format=+4.1]" in text
+    assert "% human, MAUVE" in text[: text.index(r"\begin{table*}")], "notes are comments"
+    printed = text[text.index(r"\begin{table*}") :]
+    assert printed.count("{") - printed.count(r"\{") == printed.count("}") - printed.count(r"\}")
+    assert set(printed) - {"é"} <= set(map(chr, range(128)))
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [("a_b%", r"a\_b\%"), ("\\", r"\textbackslash{}"), ("τ≤½中\n", r"$\tau$$\leq$12? "), ("ŵ", "w")],
+)
+def test_latex_escapes_everything(text, escaped):
+    assert escape(text) == escaped
+
+
+def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_does():
+    lines = format_tabular(lay_out(GRID), range(3), range(2))
+    assert lines[0] == r"\begin{tabular}{lS[table-format=1]S[table-format=1.3]S[table-format=4.1]@{~}l}"
+    assert lines[2] == (
+        r"System & {seeds} & {MAUVE $\uparrow$} & \multicolumn{2}{c}{\shortstack{PPL $\approx$ \\ (word level) \\ {}[95\,\% CI]}} \\"
+    )
+    assert lines[4:7] == [
+        r"\emph{human} &  & {--} & 36.4 & \\",
+        r"\midrule",
+        r"{}[a] nucleus p=0.95 & 2 & \bfseries 0.900 & 1234.5 & {\scriptsize [1,200.0, 1,300.0]} \\",
+    ]
+    transposed = format_tabular(lay_out_transposed(GRID), range(2), range(3))
+    assert transposed[2] == r"Metric & {\emph{human}} & \multicolumn{2}{c}{\shortstack{[a] nucleus \\ p=0.95}} \\"
+    assert transposed[4] == r"seeds &  & {2} & \\"
+    assert transposed[6] == r"MAUVE $\uparrow$ & {--} & \bfseries 0.900 & \\"
+    words = Table.from_columns("t", "T", ["x"], [(Column("", "by", "by"), [Cell(words="a & b")])])
+    lines = format_tabular(lay_out(words), range(1), range(1))
+    assert (lines[0], lines[4]) == (r"\begin{tabular}{ll}", r"x & a \& b \\")
+
+
+def has_siunitx() -> bool:
+    finder = shutil.which("kpsewhich")
+    return (
+        finder is not None and subprocess.run([finder, "siunitx.sty"], capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None or not has_siunitx(),
+    reason="needs pdflatex and siunitx: apt-get install texlive-latex-recommended texlive-science",
+)
+@pytest.mark.parametrize("width", [345.0, 120.0])
+def test_latex_compiles(tmp_path, width):
+    columns = tuple(replace(c, interval=i == 1) for i, c in enumerate(TABLE.columns))
+    text = to_latex(replace(TABLE, tex_width=width, columns=columns))
+    packages = re.findall(r"\\usepackage(?:\[\w+\])?\{\w+\}", text.splitlines()[0])
+    document = ["\\documentclass{article}", *packages, "\\begin{document}", text, "\\end{document}"]
+    (tmp_path / "t.tex").write_text("\n".join(document), encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    assert (tmp_path / "t.pdf").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("widths", "label", "width", "sizes"),
+    [([10] * 4, 10, 50, [4]), ([10] * 5, 10, 50, [3, 2]), ([10] * 9, 10, 50, [3, 3, 3]), ([90, 10], 10, 50, [1, 1]), ([], 5, 9, [0])],
+)  # fmt: skip
+def test_pieces_fit_and_are_about_as_wide(widths, label, width, sizes):
+    parts = pieces(widths, label, width)
+    assert [len(p) for p in parts] == sizes
+    assert [i for p in parts for i in p] == list(range(len(widths)))
+
+
+def test_latex_splits_seventeen_columns_at_a_readable_size():
+    text = to_latex(wide(17, rows=20))
+    tabulars = re.findall(r"\\begin\{tabular\}\{(l.*?)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
+    assert len(tabulars) > 2
+    for align, body in tabulars:
+        assert align.count("S[") <= 7, "more columns than a line holds at 8 points"
+        assert all(f"system {r} &" in body for r in range(20)), "the systems stand in every part"
+    assert "".join(body for _, body in tabulars).count("Metric") == 17
+    assert text.count(r"\begin{table*}") == text.count(r"\end{table*}")
+    assert len(re.findall("tabular}", to_latex(replace(wide(17), tex_width=2000.0)))) == 2
+
+
+def test_latex_puts_no_more_rows_into_a_float_than_a_page_holds():
+    text = to_latex(wide(2, rows=120))
+    floats = text.split(r"\begin{table*}")[1:]
+    assert len(floats) == 3
+    assert all(part.count("system") <= LINES for part in floats)
+    assert sum(part.count("system") for part in floats) == 120
+    assert text.count(r"\label{") == 1
+    assert text.count("continued") == text.count(r"\addtocounter{table}{-1}") == 2
+
+
+def test_latex_prints_signatures_on_demand_and_keeps_them_and_commands_as_comments():
+    plain, printed = to_latex(wide(2)), to_latex(replace(wide(2), tex_signatures=True))
+    assert "% m0|v:1\n% m1|v:1\n" in plain
+    assert r"\texttt{m0" not in plain
+    assert r"\texttt{m0\textbar" in printed
+    assert "% m0|v:1" not in printed
+    assert "% Command: openended --multirun\n" in plain
+    assert r"\caption{Wide: Task docs." in plain
+
+
+def test_metrics_become_rows_where_the_columns_do_not_fit():
+    text = to_latex(wide(17))
+    assert text.count(r"\begin{tabular}") == text.count(r"\begin{table*}") == 1
+    assert r"Metric & \multicolumn{2}{c}{system 0} & \multicolumn{2}{c}{system 1}" in text
+    assert r"Metric 16 $\uparrow$ & 0.500 & {\scriptsize $\pm$ 0.010}" in text
+    assert "seeds & {3} &" in text
+    with pytest.raises(SpecError, match=r"latex_width.*100.*got 12"):
+        Layout(latex_width=12)
+
+
+def test_markdown_splits_columns_that_no_page_holds():
+    rows = [line for line in to_markdown(wide(17)).splitlines() if line.startswith("|")]
+    assert max(map(len, rows)) < WIDTH + 40
+    assert sum(row.count("Metric") for row in rows) == 17
+    assert [row.startswith("| System | seeds |") for row in rows].count(True) == len(rows) / 5 > 1
+    assert sum(row.startswith("| System") for row in to_markdown(wide(3)).splitlines()) == 1
+
+
+def test_the_terminal_shows_warnings_first_and_details_on_demand():
+    table = replace(
+        TABLE, title="Results on docs", warnings=("few texts",), rules=("Rounding.",),
+        about=("Task docs; 500 examples.", "Newest run: 2026-01-01.", "Command: openended"),
+    )  # fmt: skip
+    short, long = console(table, 80), console(table, 160, verbose=True)
+    assert short.startswith("Results on docs · 500 examples")
+    assert short.index("warning: few texts") < short.index("↑ higher") < short.index("[a] The ceiling.")
+    for detail in ("Rounding.", "Newest run", "Command: openended", "mauve|v:1|n:5/5"):
+        assert detail not in short
+        assert detail in long
+    for part in ("human", "0.900±0.010", "[b]", "↑ higher, ≈ closer to human is better"):
+        assert part in long
+    assert "(more columns)" in console(TABLE, 60)
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (Cell(math.nan), ("–", "")),
+        (Cell(blank=True), ("", "")),
+        (Cell(0.001, signed=True), ("0.00", "")),
+        (Cell(0.5, signed=True), ("+0.50", "")),
+        (Cell(1.0, 0.5, decimals=1), ("1.0", "± 0.5")),
+        (Cell(1.0, 0.5, metric_error=0.25), ("1.00", "± 0.50 (0.25)")),
+        (Cell(1.0, metric_error=0.25), ("1.00", "(0.25)")),
+        (Cell(0.5, 0.1, metric_error=0.2, interval=(0.4, 0.7)), ("0.50", "[0.40, 0.70]")),
+    ],
+)
+def test_a_cell_shows_one_number_and_one_uncertainty_which_heading_or_legend_explains(cell, text):
+    column = Column("m", "m", "M", "higher", 2, interval=cell.interval is not None)
+    table = Table("t", "T", (column,), (TableRow("x", "model", (cell,)),))
+    assert table.text(cell, column) == text
+    assert ("±" in "".join(table.legend())) == ("±" in text[1])
+    assert ("own std" in "".join(table.legend())) == ("(" in text[1])
+    assert column.heading == ("M ↑ [95 % CI]" if cell.interval else "M ↑")
+
+
+@pytest.mark.parametrize(
+    ("values", "spreads", "decimals"),
+    [([0.5, 1.9], [], 3), ([2.0], [], 2), ([99.9], [], 2), ([100.0], [], 1), ([1000.0], [], 0), ([math.nan], [], 3),
+     ([38.2], [3.2], 1), ([38.2], [12.0], 0), ([0.9], [0.012], 3), ([0.9], [0.12], 2), ([0.9], [0.0], 3)],
+)  # fmt: skip
+def test_decimals_follow_size_and_spread(values, spreads, decimals):
+    assert choose_decimals(values, spreads) == decimals
+
+
+def test_numbers_are_written_without_minus_zero_and_notes_have_letters():
+    assert (format_fixed(-0.0001, 3), format_fixed(12345.678, 1)) == ("0.000", "12,345.7")
+    assert [format_letters(i) for i in (0, 25, 26, 27, 51, 52)] == ["a", "z", "aa", "ab", "az", "ba"]

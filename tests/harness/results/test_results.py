@@ -1,0 +1,280 @@
+"""Run folders become one row per value and one value per system: nothing twice, nothing lost silently."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from openended.harness.core.errors import DataError
+from openended.harness.results.axes import format_axis_value
+from openended.harness.results.frame import FIXED, build_frame, filter_results, list_rows, read_results, write_frame
+from openended.harness.results.runs import describe_reused_artifacts, serialize_axes
+from openended.harness.results.systems import find_varying_axes, label_system, label_systems
+from openended.harness.results.values import INTERNAL
+from openended.harness.storage.provenance import compare_environments
+from openended.harness.storage.record import RunRecord
+from tests.harness.report.synthetic import result, write_run
+
+
+def write(folder, decoder="nucleus", seed=0, value=1.0, human=5.0, **more):
+    lines = [result("model", "m", {"m": value, "n": 1.0}), result("human", "m", {"m": human, "n": 1.0})]
+    return write_run(folder, decoder, seed, results=lines, **more)
+
+
+def read_models(folder):
+    return [i for i in read_results([folder]).values if i.system == "model" and i.key == "m"]
+
+
+# Rows -----------------------------------------------------------------------------------------------------------------
+
+
+def test_one_row_per_value_with_every_axis(tmp_path):
+    write(tmp_path)
+    (tmp_path / "runs" / "synthetic" / "20260102T030405-0123abcd").mkdir()
+    results = read_results([tmp_path])
+    assert (len(results.runs), results.unfinished) == (1, 1), "an unfinished folder is passed over and counted"
+    assert len(results.frame) == 4  # two values of the model, two of the human side
+    row = results.frame.iloc[0]
+    expected = ("nucleus", 0.95, 0, 1.0, True)
+    assert (row["decoder"], row["decoder.p"], row["seed"], row["value"], row["primary"]) == expected
+    assert row["signature"].startswith("m|v:1")
+    assert results.axes[:4] == ("task", "model", "decoder", "decoder.p")
+    human = next(row for row in list_rows(results.runs)[0] if row["system"] == "human")
+    assert human["task"] == "docs"
+    assert not {"model", "decoder", "decoder.p", "seed"} & human.keys(), "the human text has no axes of the model"
+    assert (human["model_title"], human["decoder_title"]) == ("", "")
+    assert results.frame.iloc[2]["decoder"] is None
+
+
+@pytest.mark.parametrize(
+    ("runs", "rows", "superseded"),
+    [
+        ((("greedy", 1.0, 5.0), ("greedy", 2.0, 5.0)), [("human", 5.0), ("model", 2.0)], 1),
+        # one human side of two systems counts once, with its newest value; the older one that differs is counted
+        ((("greedy", 1.0, 5.0), ("nucleus", 2.0, 6.0)), [("human", 6.0), ("model", 1.0), ("model", 2.0)], 1),
+        ((("greedy", 1.0, 5.0), ("nucleus", 2.0, 5.0)), [("human", 5.0), ("model", 1.0), ("model", 2.0)], 0),
+    ],
+)
+def test_the_newest_run_of_a_system_and_of_a_human_side_counts(tmp_path, runs, rows, superseded):
+    for day, (decoder, value, human) in enumerate(runs, 1):
+        write(tmp_path, decoder, None, value, human, created=f"2026-01-0{day}T00:00:00+00:00")
+    results = read_results([tmp_path])
+    frame = results.frame[results.frame["key"] == "m"]
+    assert sorted(zip(frame["system"], frame["value"], strict=True)) == rows
+    assert results.superseded == superseded
+
+
+def test_a_run_under_two_experiments_and_a_human_side_count_once(tmp_path):
+    for seed in (0, 1):
+        for experiment in ("synthetic", "again"):
+            write(tmp_path, seed=seed, value=1.0 + seed, experiment=experiment)
+    items = read_results([tmp_path, tmp_path / "runs"]).values
+    assert [(i.system, i.key, i.seeds) for i in items if i.key == "m"] == [("model", "m", 2), ("human", "m", 1)]
+
+
+def test_one_type_per_column():
+    rows = [
+        {"n_human": 3, "value": 1, "x": True},
+        {"n_human": None, "value": 0.5, "x": None},
+        {"value": None, "x": None},
+    ]
+    frame = build_frame(rows, ["x"])
+    assert list(frame.columns) == [*FIXED, "x", INTERNAL]
+    assert (frame["n_human"].dtype, frame["x"].dtype) == ("Int64", "boolean")
+    assert frame["value"].tolist()[:2] == [1.0, 0.5]
+    assert math.isnan(frame["value"][2])
+    assert build_frame([{"x": 1}, {"x": "none"}], ["x"])["x"].tolist() == ["1", "none"]
+
+
+def test_axes_are_one_text_whatever_their_order():
+    assert serialize_axes({"b": 1, "a": None, "c": "x"}) == serialize_axes({"c": "x", "b": 1}) == '{"b": 1, "c": "x"}'
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.1 + 0.2, "0.3"), (None, ""), (math.nan, ""), (pd.NA, ""), (5, "5"), (True, "True"), ("x", "x")],
+)
+def test_axis_values_are_written_as_a_user_writes_them(value, text):
+    assert format_axis_value(value) == text
+
+
+def test_where_keeps_runs_and_the_human_side(tmp_path):
+    for decoder in ("nucleus", "top_k", "greedy"):
+        write(tmp_path, decoder)
+    results = read_results([tmp_path], {"decoder": "nucleus|greedy"})
+    assert {i.axes["decoder"] for i in results.values if i.system == "model"} == {"nucleus", "greedy"}
+    assert any(i.system == "human" for i in results.values)
+    assert filter_results(results, {"decoder.p": "0.95"}).frame["decoder"].dropna().unique().tolist() == ["nucleus"]
+    with pytest.raises(DataError, match=r"no axis 'decodr' in these runs; did you mean 'decoder'\?"):
+        filter_results(results, {"decodr": "x"})
+    with pytest.raises(DataError, match="no value matches decoder=beam"):
+        filter_results(results, {"decoder": "beam"})
+
+
+def test_the_exported_files_hold_the_same_and_do_not_depend_on_order_or_time(tmp_path):
+    # The jobs of a grid end in another order with every launcher; the human side that both share is shown as one's.
+    for name, months in {"a": (1, 1), "b": (1, 2), "c": (2, 1)}.items():
+        for seed, month in enumerate(months):
+            write(tmp_path / name, seed=seed, value=1.0 + seed, created=f"2027-0{month}-01T00:00:00+00:00")
+    first, *others = (write_frame(read_results([tmp_path / n]), tmp_path / f"{n}-out") for n in "abc")
+    for other in others:
+        assert [p.read_bytes() for p in other] == [p.read_bytes() for p in first]
+    table = pd.read_parquet(first[0])
+    assert len(table) == len(pd.read_csv(first[1])) == 6
+    assert "at" not in table.columns
+    assert table["seed"].notna().sum() == 4
+
+
+# Records --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a run record: expected a JSON object, got list"),
+        (json.dumps({"schema": 9}), "expected record schema 3, got 9; run it again"),
+        ("{}", "field 'schema' is missing"),
+        (None, "no finished run"),
+    ],
+)
+def test_a_broken_record_is_named(tmp_path, text, message):
+    if text is not None:
+        (tmp_path / "record.json").write_text(text)
+    with pytest.raises(DataError, match=message) as caught:
+        read_results([tmp_path])
+    assert "record.json" in str(caught.value)
+    with pytest.raises(DataError, match="no such run folder"):
+        read_results([tmp_path / "missing"])
+
+
+@pytest.mark.parametrize("axis", ["model", "decoder.amateur"])
+def test_the_same_model_at_another_path_is_one_system(tmp_path, axis):
+    """The copy is another seed of the same system; other content is another system."""
+    for seed, path in enumerate(("/data/tiny", "/home/me/tiny", "/other/tiny")):
+        paths = {"model": "tiny", "model.path": path} if axis == "model" else {axis: {"dtype": "float32", "path": path}}
+        write(tmp_path, seed=seed, axes={**paths, f"{axis}.digest": ("b" if seed == 2 else "a") * 12})
+    assert sorted(item.seeds for item in read_models(tmp_path)) == [1, 2]
+
+
+RUN = RunRecord(
+    created="2026-01-02T03:04:05+00:00", spec={}, axes={}, git={"commit": "1a2b3c4d5e6f", "dirty": False},
+    packages={"torch": "2.13.0", "numpy": "2.4.6"}, hardware={"accelerator": None, "processor": "Ours"}, results=(),
+)  # fmt: skip
+OTHER = {"packages": {"torch": "2.1.0", "faiss-cpu": None}}
+
+
+@pytest.mark.parametrize(
+    ("provenance", "remark"),
+    [
+        ({}, None),
+        ({"embed:human": {"device": "cpu"}}, None),
+        ({"embed:human": {"git": {"dirty": True}}}, None),
+        (
+            {"embed:human": OTHER, "embed:model": OTHER, "score:human": OTHER},
+            "embed, score; computed with torch 2.1.0 (now 2.13.0), faiss-cpu absent (now absent)",
+        ),
+        (
+            {"generate:x": {"git": {"commit": "c0ffeec0ffee"}, "hardware": {"processor": "Theirs"}}},
+            "generate; computed with code c0ffeec (now 1a2b3c4), processor Theirs (now Ours)",
+        ),
+        ({"generate:x": {"maker": None}}, "generate; computed with versions that were not noted"),
+    ],
+)
+def test_versions_code_and_processor_of_reused_artifacts_are_told_by_stage(provenance, remark):
+    remarks = describe_reused_artifacts(replace(RUN, provenance=provenance))
+    assert remarks == ((f"cached, not computed by this run: {remark}",) if remark else ())
+
+
+def test_an_accelerator_is_compared_where_both_are_known():
+    one, none = ({"hardware": {"accelerator": name, "cores": 2}} for name in ("H200", None))
+    assert compare_environments(one, none) == compare_environments(none, one) == {}
+    other = {"hardware": {"accelerator": "A100", "cores": 2}}
+    assert compare_environments(one, other) == {"hardware": {"accelerator": "H200"}}
+
+
+def test_the_table_of_a_run_that_reuses_says_so(tmp_path, monkeypatch):
+    from openended.harness.models.spec import list_bundled_models
+    from openended.harness.report.build import build_report
+    from openended.harness.run.pipeline import run
+    from openended.harness.run.session import Session
+    from openended.harness.storage import store as store_module
+    from openended.harness.storage.record import read_record
+    from openended.harness.storage.store import Store
+    from tests.harness.run.small import settings
+
+    if "docs-s" not in list_bundled_models():
+        pytest.skip("the bundled model is not there")
+    environment = store_module.describe_environment()
+    environment = {**environment, "packages": {**environment["packages"], "torch": "0.1"}}
+    monkeypatch.setattr(store_module, "describe_environment", lambda: environment)
+    run(settings(tmp_path, "metric=[distinct_n]"), Session(Store(tmp_path / "out/store")))
+    monkeypatch.undo()
+    folder = run(settings(tmp_path, "metric=[zipf]"), Session(Store(tmp_path / "out/store"))).folder
+    record = read_record(folder)
+    assert record.provenance["generate:docs-s greedy"]["packages"] == {"torch": "0.1"}
+    report = build_report([folder], tmp_path / "report", figures=False)
+    text = f"examples, human, generate; computed with torch 0.1 (now {record.packages['torch']})"
+    assert [text in remark for remark in report.tables[0].remarks].count(True) == 1, report.tables[0].remarks
+    for name in ("report.html", "tables/full.md"):
+        assert text in (tmp_path / "report" / name).read_text(encoding="utf-8")
+
+
+# Values and labels ----------------------------------------------------------------------------------------------------
+
+
+def test_seeds_are_folded_with_the_sample_standard_deviation(tmp_path):
+    for seed, value in enumerate((1.0, 2.0, 4.0)):
+        write(tmp_path, seed=seed, value=value)
+    (item,) = read_models(tmp_path)
+    assert item.mean == pytest.approx(7 / 3, abs=1e-12)
+    # deviations -4/3, -1/3, 5/3; squares 16/9 + 1/9 + 25/9 = 42/9; over n - 1 = 2: 7/3
+    assert item.sd == pytest.approx(math.sqrt(7 / 3), abs=1e-12)
+
+
+def test_a_null_value_is_nan_and_an_undefined_result_has_a_row(tmp_path):
+    lines = [
+        result("model", "m", {"m": None}, notes=["too few"]),
+        result("model", "q", {}, primary="q", status="undefined", notes=["no Q"]),
+    ]
+    write_run(tmp_path, "beam", None, results=lines)
+    items = {i.key: i for i in read_results([tmp_path]).values}
+    assert math.isnan(items["m"].mean)
+    assert items["m"].reason == "too few"
+    assert (items["q"].reason, items["q"].seeds) == ("no Q", 0)
+
+
+MIN = {"axes": {"min_new_tokens": 0}}
+
+
+@pytest.mark.parametrize(
+    ("runs", "labels"),
+    [
+        ([("greedy", {}), ("nucleus", {})], ["greedy", "nucleus p=0.95"]),
+        ([("greedy", {"length": 32}), ("greedy", {"length": 96})], ["greedy, length=32", "greedy, length=96"]),
+        # titles that are alike are told apart by a decoder option
+        ([("top_k", {"options": {"k": k}, "title": "top-k"}) for k in (5, 40)], ["top-k (k=40)", "top-k (k=5)"]),
+        ([("greedy", {"model": "docs-s"}), ("greedy", {"model": "docs-m"})], ["docs-m greedy", "docs-s greedy"]),
+        # an option that all who have it share is not said
+        ([("greedy", MIN), ("nucleus", MIN), ("top_k", {})], ["greedy", "nucleus p=0.95", "top-k k=40"]),
+    ],
+)
+def test_labels_are_short_and_no_two_alike(tmp_path, runs, labels):
+    for decoder, more in runs:
+        write(tmp_path, decoder, None, **more)
+    assert sorted(label_systems(read_models(tmp_path))) == labels
+
+
+def test_an_axis_that_columns_show_is_not_in_a_label_and_the_human_side_is_named_by_its_data(tmp_path):
+    for length in (32, 96):
+        write(tmp_path, "greedy", None, length=length)
+    items = read_results([tmp_path]).values
+    assert find_varying_axes(items) == ["max_new_tokens"]
+    assert label_systems(read_models(tmp_path), skip=["max_new_tokens"]) == ["greedy", "greedy"]
+    human = next(i for i in items if i.system == "human" and i.axes["max_new_tokens"] == "96")
+    label = label_system(human, ["task", "model", "max_new_tokens"], several_models=True)
+    assert label == "human, task=docs, length=96"
