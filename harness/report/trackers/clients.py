@@ -241,7 +241,7 @@ class TensorboardTracker:
         """Write a table as Markdown."""
         from tensorboard.compat.proto.types_pb2 import DT_STRING
 
-        lines = [list(head), ["---" for _ in head], *rows]
+        lines: list[Iterable[object]] = [list(head), ["---" for _ in head], *rows]
         texts = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
         text = "\n".join(f"| {' | '.join(line)} |" for line in texts)
         tensor = {"dtype": DT_STRING, "string_val": [text.encode()], "tensor_shape": {"dim": [{"size": 1}]}}
@@ -256,6 +256,6 @@ class TensorboardTracker:
         self._writer.add_event(Event(wall_time=time.time(), step=0, summary=summary))
 
 
-def _to_plain(table: pd.DataFrame, missing: object = None) -> pd.DataFrame:
+def _to_plain(table: pd.DataFrame, missing: str | None = None) -> pd.DataFrame:
     """Return a table of plain objects, with a replacement for missing values."""
     return table.astype(object).where(table.notna(), missing)
