@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from openended.harness.core import DataError, parse_signature
 from openended.harness.imported import Damage, list_damages, parse_damage
@@ -77,8 +77,15 @@ def find_damage_curves(results: Results, items: Sequence[SystemValue]) -> list[D
             groups.setdefault((item.metric, item.key, item.signature), {})[damage] = item
     curves: dict[tuple[str, str, str, str], tuple[str, DamageCurve]] = {}
     for (metric, key, signature), values in groups.items():
-        for curve in _build_curves(results, values):
-            other, _ = curves.setdefault((metric, key, curve.embedder, curve.damage), (signature, curve))
+        start = next((item for damage, item in values.items() if damage.percent == 0), None)
+        if start is None:
+            continue
+        undamaged, embedder = _read_value(results, start, 0, None), _name_embedder(start)
+        for kind in sorted({damage.kind for damage in values if damage.percent}, key=list_damages().index):
+            strengths = sorted((damage.percent, item) for damage, item in values.items() if damage.kind == kind)
+            points = tuple(_read_value(results, item, percent, undamaged) for percent, item in strengths)
+            curve = DamageCurve(metric, key, start.title, embedder, kind, undamaged, points)
+            other, _ = curves.setdefault((metric, key, embedder, kind), (signature, curve))
             if other != signature:  # one curve would hide the other
                 raise DataError(
                     f"layout stress: {metric} has two signatures ({other} and {signature}); report runs of one of them"
@@ -88,18 +95,6 @@ def find_damage_curves(results: Results, items: Sequence[SystemValue]) -> list[D
     return [curve for _, curve in curves.values()]
 
 
-def _build_curves(results: Results, values: dict[Damage, SystemValue]) -> Iterable[DamageCurve]:
-    """Return the curves of one value; none without the undamaged texts."""
-    start = next((item for damage, item in values.items() if damage.percent == 0), None)
-    if start is None:
-        return
-    undamaged = _read_value(results, start, 0, None)
-    for kind in sorted({damage.kind for damage in values if damage.percent}, key=list_damages().index):
-        strengths = sorted((damage.percent, item) for damage, item in values.items() if damage.kind == kind)
-        points = tuple(_read_value(results, item, percent, undamaged) for percent, item in strengths)
-        yield DamageCurve(start.metric, start.key, start.title, name_embedder(start), kind, undamaged, points)
-
-
 def _read_value(results: Results, item: SystemValue, percent: int, undamaged: DamagedValue | None) -> DamagedValue:
     interval = find_interval(results, item)
     error = interval.std_error if interval is not None else math.nan
@@ -107,10 +102,10 @@ def _read_value(results: Results, item: SystemValue, percent: int, undamaged: Da
     point = DamagedValue(percent, item.mean, error, ends, None)
     if undamaged is None or not (math.isfinite(item.mean) and math.isfinite(undamaged.std_error)):
         return point
-    return DamagedValue(percent, item.mean, error, ends, differs(undamaged, point))
+    return replace(point, detected=differs(undamaged, point))
 
 
-def name_embedder(item: SystemValue) -> str:
+def _name_embedder(item: SystemValue) -> str:
     """Return name and pooling of the embedder that a value was computed with; empty if with none."""
     if "embedder" not in parse_signature(item.signature):
         return ""

@@ -6,32 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from openended.harness.report.findings.checks import (
-    ALIKE,
-    ALIKE_EMBEDDERS,
-    CLOSE,
-    FAR,
-    GEN_PPL,
-    MAUVE,
-    PRECISION,
-    RECALL,
-    STEADY,
-    TEMPERATURE,
-    Check,
-    Verdict,
-    check_adversarial,
-    check_annealing,
-    check_best_p_is_inside,
-    check_best_p_rises_with_size,
-    check_decoders,
-    check_discriminator,
-    check_hidden,
-    check_ranking,
-    check_sizes,
-    check_steadiness,
-    check_trend,
-    join_components,
-)
+from openended.harness.report.findings import checks
+from openended.harness.report.findings.checks import GEN_PPL, MAUVE, PRECISION, RECALL, Check, Verdict, join_components
 from openended.harness.report.findings.uncertainty import LEVEL, check_with_uncertainty, draw_errors, is_sure
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 from openended.harness.results import Layout, Results, group_by_data
@@ -52,62 +28,71 @@ M, PR, HUSE = "MAUVE 2021", "P&R 2024", "HUSE 2019"
 THREE = ("greedy", "ancestral", "nucleus")
 LENGTHS = ("max_new_tokens", "embedder.max_length")
 CLAIMS = (
-    Claim("MAUVE falls with length", f"{M}, Fig. 4", check_trend(LENGTHS, MAUVE, -1), "three lengths"),
-    Claim("MAUVE rises with model size", f"{M}, Table 4", check_sizes(MAUVE), "two models whose names say their sizes"),
+    Claim("MAUVE falls with length", f"{M}, Fig. 4", checks.check_trend(LENGTHS, MAUVE, -1), "three lengths"),
+    Claim("MAUVE rises with model size", f"{M}, Table 4", checks.check_sizes(MAUVE),
+          "two models whose names say their sizes"),
     Claim("By MAUVE greedy ≪ ancestral < nucleus", f"{M}, Table 3",
-          check_decoders(MAUVE, THREE, lambda g, a, n: g < FAR * a and a < n), "the three decoders"),
-    Claim("Adversarial fools Gen. PPL, not MAUVE", f"{M}, Table 3", check_adversarial, "adversarial and nucleus"),
+          checks.check_decoders(MAUVE, THREE, lambda g, a, n: g < checks.FAR * a and a < n), "the three decoders"),
+    Claim("Adversarial fools Gen. PPL, not MAUVE", f"{M}, Table 3", checks.check_adversarial,
+          "adversarial and nucleus"),
     Claim("Gen. PPL: nucleus is nearest to human, ancestral farthest", f"{M}, Table 3",
-          check_decoders(GEN_PPL, THREE, lambda g, a, n: n < g < a, gaps=True), "gen_ppl of the three decoders"),
+          checks.check_decoders(GEN_PPL, THREE, lambda g, a, n: n < g < a, gaps=True), "gen_ppl of the three decoders"),
     Claim("ε-perplexity ranks ancestral before nucleus before greedy", f"{M}, Table 3",
-          check_decoders(("eps_ppl", "eps_ppl"), THREE, lambda g, a, n: a < n < g), "eps_ppl of the three decoders"),
+          checks.check_decoders(("eps_ppl", "eps_ppl"), THREE, lambda g, a, n: a < n < g),
+          "eps_ppl of the three decoders"),
     Claim("Token JS ranks greedy before nucleus before ancestral", f"{M}, Table 3",
-          check_decoders(("jensen_shannon", "jensen_shannon"), THREE, lambda g, a, n: g < n < a),
+          checks.check_decoders(("jensen_shannon", "jensen_shannon"), THREE, lambda g, a, n: g < n < a),
           "jensen_shannon of the three"),
     Claim("Sparsemax score: greedy lowest, ancestral and nucleus similar", f"{M}, Table 3",
-          check_decoders(("sparsemax_score", "sparsemax_score"), THREE,
-                         lambda g, a, n: g < min(a, n) and abs(a - n) < CLOSE * (n - g)),
+          checks.check_decoders(("sparsemax_score", "sparsemax_score"), THREE,
+                                lambda g, a, n: g < min(a, n) and abs(a - n) < checks.CLOSE * (n - g)),
           "sparsemax_score of the three"),
     Claim("Beam search is close to greedy", f"{M}, Table 11",
-          check_decoders(MAUVE, ("greedy", "beam", "nucleus"), lambda g, b, n: abs(b - g) < CLOSE * abs(n - g)),
+          checks.check_decoders(MAUVE, ("greedy", "beam",
+          "nucleus"), lambda g, b, n: abs(b - g) < checks.CLOSE * abs(n - g)),
           "greedy, beam and nucleus"),
-    Claim("The best nucleus p lies inside its range", f"{M}, Fig. 8", check_best_p_is_inside, "three p"),
-    Claim("A larger model's best p is not smaller", f"{M}, Table 4", check_best_p_rises_with_size,
+    Claim("The best nucleus p lies inside its range", f"{M}, Fig. 8", checks.check_best_p_is_inside, "three p"),
+    Claim("A larger model's best p is not smaller", f"{M}, Table 4", checks.check_best_p_rises_with_size,
           "three values of p for two sizes"),
-    Claim("MAUVE agrees best with a discriminator", f"{M}, Table 10", check_discriminator,
+    Claim("MAUVE agrees best with a discriminator", f"{M}, Table 10", checks.check_discriminator,
           "discriminator_accuracy of three systems"),
-    Claim("Rankings survive the number of clusters", f"{M}, 4.2", check_ranking("num_buckets", MAUVE),
+    Claim("Rankings survive the number of clusters", f"{M}, 4.2", checks.check_ranking("num_buckets", MAUVE),
           "several numbers of clusters"),
-    Claim("Rankings survive another quantizer", f"{M}, 4.2", check_ranking("quantizer", MAUVE), "two quantizers"),
-    Claim("Rankings survive the scaling c", f"{M}, Fig. 5", check_ranking("scaling_factor", MAUVE), "several values"),
-    Claim("Rankings survive the embedder", f"{M}, Table 12", check_ranking("embedder", MAUVE), "several embedders"),
-    Claim("Rankings survive the number of texts", f"{M}, Fig. 7", check_ranking("n", MAUVE, axis="num_examples"),
+    Claim("Rankings survive another quantizer", f"{M}, 4.2", checks.check_ranking("quantizer", MAUVE),
+          "two quantizers"),
+    Claim("Rankings survive the scaling c", f"{M}, Fig. 5", checks.check_ranking("scaling_factor", MAUVE),
+          "several values"),
+    Claim("Rankings survive the embedder", f"{M}, Table 12", checks.check_ranking("embedder", MAUVE),
+          "several embedders"),
+    Claim("Rankings survive the number of texts", f"{M}, Fig. 7", checks.check_ranking("n", MAUVE, axis="num_examples"),
           "several values of num_examples"),
-    Claim("Precision falls with temperature", f"{PR}, Fig. 1", check_trend([TEMPERATURE], PRECISION, -1),
+    Claim("Precision falls with temperature", f"{PR}, Fig. 1", checks.check_trend([checks.TEMPERATURE], PRECISION, -1),
           "three values"),
-    Claim("Recall rises with temperature", f"{PR}, Fig. 1", check_trend([TEMPERATURE], RECALL, 1), "three values"),
-    Claim("Precision and recall rise with model size", f"{PR}, Table 1", check_sizes(PRECISION, RECALL),
+    Claim("Recall rises with temperature", f"{PR}, Fig. 1", checks.check_trend([checks.TEMPERATURE], RECALL, 1),
+          "three values"),
+    Claim("Precision and recall rise with model size", f"{PR}, Table 1", checks.check_sizes(PRECISION, RECALL),
           "two models whose names say their sizes"),
     Claim("Precision and recall agree across embedders", f"{PR}, Table B.1",
-          check_ranking("embedder", PRECISION, RECALL, least=ALIKE_EMBEDDERS), "several embedders"),
-    Claim("Precision and recall are steady over seeds", f"{PR}, Table B.5", check_steadiness, "three seeds"),
-    Claim("Rankings by precision and recall survive k", f"{PR}, Fig. 6", check_ranking("k", PRECISION, RECALL),
+          checks.check_ranking("embedder", PRECISION, RECALL, least=checks.ALIKE_EMBEDDERS), "several embedders"),
+    Claim("Precision and recall are steady over seeds", f"{PR}, Table B.5", checks.check_steadiness, "three seeds"),
+    Claim("Rankings by precision and recall survive k", f"{PR}, Fig. 6", checks.check_ranking("k", PRECISION, RECALL),
           "several k"),
     Claim("Rankings by precision and recall survive N", f"{PR}, Fig. 6",
-          check_ranking("n", PRECISION, RECALL, axis="num_examples"), "several values of num_examples"),
-    Claim("A lower temperature trades diversity for quality", f"{HUSE}, Table 1", check_annealing,
+          checks.check_ranking("n", PRECISION, RECALL, axis="num_examples"), "several values of num_examples"),
+    Claim("A lower temperature trades diversity for quality", f"{HUSE}, Table 1", checks.check_annealing,
           "three temperatures"),
-    Claim("The model's probability shows what ratings hide", f"{HUSE}, Table 1", check_hidden,
+    Claim("The model's probability shows what ratings hide", f"{HUSE}, Table 1", checks.check_hidden,
           "human ratings of the texts"),
 )  # fmt: skip
 REMARK = (
-    f"≪: less than {FAR:g} times; close, alike: within {CLOSE:g} of the distance to nucleus sampling; rankings "
-    f"survive: Spearman's ρ of at least {ALIKE:g}; agree across embedders: of at least {ALIKE_EMBEDDERS:g}, the "
-    f"lowest in the paper's table; steady: a standard deviation of at most {STEADY:g}, the largest in the paper's "
-    "table. Means over seeds; compared only where all other settings are the same. Shipped example judgments are "
-    f"ignored. Undecided: other texts could give the other verdict; of two equal systems {LEVEL:.0%} get a sure "
-    "verdict. The number of texts that would decide it assumes errors that shrink as 1/√n. No variation seen: the "
-    "replicates of a value are all equal, so they give no verdict."
+    f"≪: less than {checks.FAR:g} times; close, alike: within {checks.CLOSE:g} of the distance to nucleus "
+    f"sampling; rankings survive: Spearman's ρ of at least {checks.ALIKE:g}; agree across embedders: of at least "
+    f"{checks.ALIKE_EMBEDDERS:g}, the lowest in the paper's table; steady: a standard deviation of at most "
+    f"{checks.STEADY:g}, the largest in the paper's table. Means over seeds; compared only where all other "
+    "settings are the same. Shipped example judgments are ignored. Undecided: other texts could give the other "
+    f"verdict; of two equal systems {LEVEL:.0%} get a sure verdict. The number of texts that would decide it "
+    "assumes errors that shrink as 1/√n. No variation seen: the replicates of a value are all equal, so they give "
+    "no verdict."
 )
 
 
