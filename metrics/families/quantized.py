@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from openended.harness.core import (
     F64,
     HUMAN,
     I64,
+    Direction,
     Features,
     Floats,
     MetricResult,
@@ -66,7 +67,7 @@ class Quantized(TwoSample):
     A subclass scores one clustering in `score` and many halves at once in `score_halves`.
     """
 
-    direction = "higher"
+    direction: ClassVar[Direction] = "higher"
     bounds = (0.0, 1.0)
     cluster_fit: ClusterFit = "pair"  # not an option unless a subclass declares it
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
-from openended.harness.core import HUMAN, DataError, Features, Metric, Need, Side
+from openended.harness.core import HUMAN, DataError, Direction, Family, Features, Metric, Need, Resampling, Side
 from openended.metrics.judgments.rows import FileRow
 
 T = TypeVar("T")
@@ -26,10 +26,10 @@ class ReadsFile(Metric):
 class JudgmentMetric(ReadsFile):
     """A metric that reads a file of human judgments and has its own standard errors."""
 
-    family = "human"
-    direction = "higher"
-    resampling = "none"
-    sides = "two"
+    family: ClassVar[Family] = "human"
+    direction: ClassVar[Direction] = "higher"
+    resampling: ClassVar[Resampling] = "none"
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
 
     @classmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
