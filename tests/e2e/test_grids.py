@@ -286,8 +286,6 @@ def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, 
 
 
 BAD = {
-    "processes": (["hydra/launcher=joblib", "hydra.launcher.processes=1"], "hydra.launcher.processes: expected 2"),
-    "cluster": (["hydra/launcher=submitit", "hydra.launcher.cluster=pbs"], "hydra.launcher.cluster: expected auto"),
     "option": (["hydra/launcher=joblib", "hydra.launcher.jobs=3"], "hydra.launcher.jobs"),
     "parameter": (
         ["hydra/launcher=submitit", "hydra.launcher.cluster=local", "+hydra.launcher.parameters.nonsense=1"],

@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from openended.harness.app.commands import run
+from openended.harness.app.commands import Arguments, run
 from openended.harness.core import DataError, print_line
 from openended.harness.storage import RECORD, RunRecord, read_record
 
-_ARGUMENTS = {
+_ARGUMENTS: Arguments = {
     "run": {"help": "a run's folder, or the end of its name (the 8 letters after the time)"},
     "--outputs": {"default": "outputs", "metavar": "DIR", "help": "where runs are looked up; default: outputs"},
     "--texts": {"type": int, "default": 2, "metavar": "N", "help": "generated texts to print; default: 2"},

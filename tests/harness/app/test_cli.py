@@ -60,10 +60,3 @@ def test_commands_of_other_folders_are_the_entry_points_of_their_old_names(tmp_p
     done = openended("report", str(tmp_path / "gone"), cwd=tmp_path, verbose=False)
     assert done.returncode == 2
     assert done.stderr == f"openended report: no run folder or run name '{tmp_path / 'gone'}'\n"
-
-
-@pytest.mark.parametrize(("word", "command"), [("stor", "store"), ("scroe", "score"), ("statsu", "status")])
-def test_a_misspelt_command_is_suggested(word, command, tmp_path):
-    done = openended(word, cwd=tmp_path, verbose=False)
-    assert done.returncode == 2
-    assert f"no command '{word}'; did you mean openended {command}" in done.stderr

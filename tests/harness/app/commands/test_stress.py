@@ -7,7 +7,6 @@ import csv
 import pytest
 
 from openended.harness.app.commands.stress import STRENGTHS, main, make_grid
-from openended.harness.core.errors import SpecError
 from openended.harness.imported import list_damages
 from openended.harness.report.figures.drawing import SystemStyles
 from openended.harness.report.figures.heat_maps import damage_heat_map
@@ -31,21 +30,6 @@ def test_options_of_the_user_win():
     assert "metric=[mauve]" in grid
     assert grid.count("name=mine") == sum(word.startswith("name=") for word in grid) == 1
     assert grid[-1] == "generations=damage:none,damage:negation:5,damage:longer:5"
-
-
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("damage=negations", "no such damage; did you mean 'negation'"),
-        ("strength=0.5", "percentages from 1 to 100"),
-        ("generations=x.jsonl", "leave it out"),
-    ],
-)
-def test_errors_are_one_line(word, message, capsys):
-    with pytest.raises(SpecError, match=message):
-        make_grid([word])
-    assert main([word]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_help_lists_the_damages(capsys):

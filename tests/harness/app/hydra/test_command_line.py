@@ -8,7 +8,6 @@ import pytest
 
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.experiments import apply_using, join_name, sections, split_name
-from openended.harness.core import SpecError
 from tests.helpers import openended
 
 
@@ -46,62 +45,6 @@ def test_flags_are_told_from_options(tmp_path):
     assert parse_command_line([f"-cd={tmp_path}", "-r"]).config_dir == str(tmp_path)
     assert parse_command_line(["trials=3", "spaces.a.b=1"]).search_option == "trials"
     assert parse_command_line(["seed=3"]) == parse_command_line(["seed=3", "--run"])
-
-
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        (["gpt2-large"], "model=gpt2-large or scorer=gpt2-large or embedder=gpt2-large or scoring=gpt2-large"),
-        (["--max-new-tokens=5"], "typed as max_new_tokens=5"),
-        (["--decoder"], "typed as decoder=…"),
-        (["metric=[mauve,"], "do its brackets and quotes match? a list is typed as 'metric=[a,b]'"),
-        (["decoder=[greedy,nucleus]"], "type decoder=greedy, or for a grid -m decoder=greedy,nucleus"),
-        (["decoder=[greedy]"], "decoder=[greedy]: a run has one decoder, not a list; type decoder=greedy"),
-        (["seed=0", "model=[docs-s, docs-m]"], "-m model=docs-s,docs-m"),
-        (["experiment=['zipf','decoders']"], "-m experiment=zipf,decoders"),
-        (["embedder=[]"], "type embedder=NAME"),
-        (["hydra/launcher=[basic,joblib]"], "a run has one hydra/launcher"),
-        (["experiment=zipf,quickstart", "using=docs"], "using=docs: quickstart has no such section: run it by itself"),
-    ],
-)
-def test_what_is_no_option_says_what_to_type(typed, said):
-    with pytest.raises(SpecError) as caught:
-        parse_command_line(typed)
-    assert said in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["decoder=nucelus"], "no decoder 'nucelus'; did you mean 'nucleus'?"),
-        (["-m", "decoder=nucelus,greedy"], "no decoder 'nucelus'"),
-        (["metric=[mauv]"], "no metric 'mauv'; did you mean 'mauve'?"),
-        (["decoder=nucleus", "decoder.pp=1"], "no option 'decoder.pp'; did you mean 'p'?"),
-        (["embedder.layr=3"], "no option 'embedder.layr'; did you mean 'layer'?"),
-        (["decoder=greedy", "decoder.p=1"], "it is an option of decoder="),
-        (["metric.zipf.unit=words"], "add zipf to metric=[…]"),
-        (["metric=mauve,zipf"], "metric=mauve,zipf: the metrics of a run are a list; type metric=[mauve,zipf]"),
-        (["decoder=nucleus", "p=0.9"], "no option 'p'; did you mean decoder.p=0.9?"),
-        (["mauve.num_buckets=50"], "did you mean metric.mauve.num_buckets=50?"),
-        (["dtype=float16"], "did you mean model.dtype=float16 or scorer.dtype=float16"),
-        (["-m", "decoder=nucleus", "p=0.8,0.9"], "did you mean decoder.p="),
-        (["seed=0,1"], "seed=0,1: several values are a grid: add -m, as in openended -m seed=0,1"),
-        (["task=jsonl"], "option 'task.path' has no default: give it as task.path=…"),
-        (["name=a/b"], "name: expected letters, digits"),
-        (["-m", "name=.hidden", "seed=0,1"], "name: expected letters, digits"),
-        (["decoder=nucleus", "decoder.p=7"], "nucleus.p: expected a number in (0, 1], got 7"),
-        (["num_examples=9999999"], "num_examples: task docs holds"),
-        (["outputs_dir=/proc/nowhere"], "/proc"),
-        (["task=jsonl", "task.path=~/no such file.jsonl"], "no such file.jsonl"),
-        (["--resolve"], "--resolve: add --cfg job"),
-    ],
-)
-def test_the_command_answers_with_what_to_type(words, message, tmp_path):
-    done = openended(*words, cwd=tmp_path, verbose=False)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
-    assert done.stderr.startswith("openended: ")
-    assert message in done.stderr
-    assert not (tmp_path / "outputs" / "runs").exists()
 
 
 def test_hydra_prints_a_configuration_and_completions(tmp_path, monkeypatch):

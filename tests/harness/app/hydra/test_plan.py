@@ -71,8 +71,3 @@ def test_one_run_lists_its_steps_too(away, capsys):
     said = capsys.readouterr().out
     assert " generate  docs-s nucleus p=0.95" in said
     assert "jobs       1\n" in said
-
-
-def test_what_is_wrong_in_one_job_is_one_line(away, capsys):
-    assert exit_code(cli.main, "-m", "decoder.p=0.9,7", "plan_only=true", *SMALL) == 2
-    assert "nucleus.p: expected a number in (0, 1], got 7" in capsys.readouterr().err

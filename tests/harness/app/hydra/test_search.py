@@ -105,31 +105,6 @@ def test_several_objectives_have_a_front_and_seeds_an_interval(undrawn, tmp_path
     assert "Pareto front" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["maximize=[mauv]"], "maximize: 'mauv' is in none of metric=[distinct_n]"),
-        (["maximize=[]"], "no objective"),
-        (["decoder=nucleus", "decoder.q=interval(0,1)"], "no option 'decoder.q'"),
-        (["decoder=top_k", "decoder.k=interval(2,50)"], "int(interval(2,50))"),
-        (["decoder.p=interval(0.5,3)"], "nucleus.p: expected"),
-        (["rungs=[8]"], "rungs: expected numbers below num_examples=8"),
-        (["sampler=tp"], "sampler: no 'tp'; did you mean 'tpe'"),
-        (["confirm_seeds=[0]"], "confirm_seeds: 0 is a seed of the search itself"),
-        (["trials=0"], "trials: expected a whole number of 1 or more, got 0"),
-    ],
-)
-def test_what_cannot_be_searched_is_told_before_anything_runs(words, said, tmp_path):
-    given = {word.split("=")[0] for word in words}
-    base = [w for w in ("decoder.p=interval(0.5,1)", "maximize=[distinct_1]") if w.split("=")[0] not in given]
-    base = base if "decoder" not in given else base[1:]
-    done = openended("-m", "hydra/sweeper=optuna", *SMALL[:3], *base, *words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "outputs").exists()
-
-
 def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     done = openended(*SEARCH, cwd=tmp_path)
