@@ -5,7 +5,6 @@ from __future__ import annotations
 from openended.harness.app.commands.status import format_grid, main
 from openended.harness.app.hydra.grid_state import mark_interrupted
 from openended.harness.core.io import write_json
-from openended.harness.core.signature import digest
 from openended.harness.core.temporary_files import create_temporary_name
 from openended.harness.results.grids import read_grid
 
@@ -22,7 +21,7 @@ def test_a_finished_grid(here, capsys):
 def test_reasons_are_told_once(tmp_path):
     write_json(tmp_path / "grid.json", {"name": "a", "total": 5})
     for number, state in enumerate(("done", "failed", "failed", "running")):
-        row = {"job": f"seed={number}", "state": state, "error": "no memory"}
+        row = {"job": f"seed={number}", "state": state, "seconds": 1.0, "error": "no memory"}
         write_json(tmp_path / f"jobs/{number:05d}.json", row)
     head, why, running = format_grid(read_grid(tmp_path))
     assert head.endswith("1 of 5 done, 2 failed, 1 running, 1 not started")
@@ -39,8 +38,8 @@ def write_grid(folder, states, **facts):
     titles = [f"seed={number}" for number in range(3)]
     write_json(folder / "grid.json", {"name": "a", "total": 3, "titles": titles, "command": "0af3", **facts})
     for number, state in enumerate(states):
-        row = {"job": f"seed={number}", "state": state}
-        write_json(folder / f"jobs/{number:05d}.json", {**row, "digest": digest(row)})
+        row = {"job": f"seed={number}", "state": state, "seconds": 1.0}
+        write_json(folder / f"jobs/{number:05d}.json", row)
 
 
 def test_an_interrupted_grid_says_so_and_the_same_command_resumes_it(tmp_path, capsys):
