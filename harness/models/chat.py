@@ -51,12 +51,7 @@ class ChatTemplate:
         return digest(["chat template", self.inner.chat_template])
 
     def render_all(self, prompts: Sequence[Turns]) -> list[str]:
-        """Return the texts that the model reads, special tokens written out, up to where its continuations start.
-
-        Raises:
-            DataError: If the template refuses such a conversation, changes the beginning of the assistant's turn, makes
-                a text of more than `LONGEST` characters, or takes too long.
-        """
+        """Return the texts that the model reads, special tokens written out, up to where its continuations start."""
         seconds = SECONDS + len(prompts) // 20
         return run_isolated(
             lambda: map(self._render, prompts), f"model {self.name}: its chat template", seconds=seconds

@@ -35,19 +35,7 @@ def build_side_by_side(
     where: Mapping[str, str] | None = None,
     page: bool = True,
 ) -> Report:
-    """Write tables of the differences between two reports, and a page with the texts of both.
-
-    Args:
-        paths: Run folders of each report.
-        names: Name of each report.
-        out_dir: Output folder.
-        where: Axis → accepted values, as for one report.
-        page: Whether to write the page.
-
-    Raises:
-        SpecError: If the number of reports is not two.
-        DataError: If one contains no finished run.
-    """
+    """Write tables of the differences between two reports, and a page with the texts of both."""
     if len(paths) != 2:
         raise SpecError(f"--side-by-side: expected two names or folders of runs, got {len(paths)}")
     if names[0] == names[1]:

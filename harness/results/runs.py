@@ -72,11 +72,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def read_runs(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple[list[Run], dict[str, str]]:
-    """Read records; warn about and leave out those that are damaged or contradict their artifacts.
-
-    Raises:
-        DataError: If no record is readable; describes the first.
-    """
+    """Read records; warn about and leave out those that are damaged or contradict their artifacts."""
     runs: list[Run] = []
     wrong: dict[str, str] = {}
     for path in records:
@@ -103,11 +99,7 @@ def serialize_axes(axes: Mapping[str, Any]) -> str:
 
 
 def read_run(path: Path) -> Run:
-    """Read the record of a run.
-
-    Raises:
-        DataError: If the record cannot be read; names the file.
-    """
+    """Read the record of a run."""
     record, folder = read_record(path), path.parent
     experiment = str(record.spec.get("experiment") or folder.parent.name)
     titles = {}

@@ -59,9 +59,6 @@ def load_array(path: Path) -> np.ndarray[Any, Any]:
     """Map one `.npy` file into memory, read only.
 
     By Arrow, because `np.memmap` holds a descriptor as long as the array lives: a long grid would run out of them.
-
-    Raises:
-        DataError: If it is no array of numbers.
     """
     import pyarrow as pa
 

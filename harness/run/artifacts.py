@@ -82,11 +82,7 @@ class ArtifactBuilder:
         return sum(line.state == "make" for line in self.plan)
 
     def try_or_note(self, load: Callable[[], T]) -> T | None:
-        """Return the result of `load`; a plan notes what is missing and continues with None.
-
-        Raises:
-            DataError: If something is missing and this is no plan.
-        """
+        """Return the result of `load`; a plan notes what is missing and continues with None."""
         try:
             return load()
         except DataError as err:
@@ -107,13 +103,7 @@ class ArtifactBuilder:
             self.plan.append(artifact)
 
     def build(self, artifact: PlannedArtifact, write: Build, *, resumable: bool = False) -> Entry | None:
-        """Return the artifact; None if it is missing and this is a plan.
-
-        Args:
-            artifact: What to find or to build.
-            write: Writes its files where the store does not hold it.
-            resumable: Whether an interrupted `write` continues with the files that it left.
-        """
+        """Return the artifact; None if it is missing and this is a plan."""
         recipe = artifact.recipe
         if recipe is None:
             self.defer(artifact)
@@ -134,12 +124,7 @@ class ArtifactBuilder:
     def build_together(
         self, artifacts: Sequence[PlannedArtifact], compute: Callable[[Sequence[int]], Sequence[Build]]
     ) -> list[Entry | None]:
-        """Return several artifacts that one pass of a model can compute.
-
-        Args:
-            artifacts: What to find or to build.
-            compute: Computes the artifacts of the given indices at once; returns for each what writes its files.
-        """
+        """Return several artifacts that one pass of a model can compute."""
         recipes = [artifact.recipe for artifact in artifacts]
         missing = [i for i, r in enumerate(recipes) if r is not None and self.session.store.find(r) is None]
         waiting: dict[int, Build] = {}

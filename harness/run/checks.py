@@ -22,12 +22,7 @@ _ABILITIES: Mapping[str, tuple[Ability, ...]] = {
 
 
 def check_judgments(settings: Settings) -> None:
-    """Read the file of judgments for every metric that needs it.
-
-    Raises:
-        SpecError: If a metric needs judgments and none are given, or none reads those that are.
-        DataError: If the file is missing or a row is wrong.
-    """
+    """Read the file of judgments for every metric that needs it."""
     readers = [
         m for m in settings.metrics if isinstance(m, ReadsFile) and any(n.kind == "judgments" for n in m.needs())
     ]
@@ -97,11 +92,7 @@ def _check_windows(metrics: Sequence[Metric], scorer: BackendSpec) -> None:
 
 
 def check_sizes(settings: Settings, dataset: Dataset) -> None:
-    """Refuse options of metrics that ask for more texts than the run has.
-
-    Raises:
-        SpecError: Names the metric's option, the number of texts, and what to type.
-    """
+    """Refuse options of metrics that ask for more texts than the run has."""
     num_human = int(dataset.human.meta["n"]) if dataset.human is not None else settings.num_planned
     num_model = num_human * settings.samples if settings.generations is None else settings.num_planned
     if not num_human or not num_model:

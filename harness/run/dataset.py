@@ -117,12 +117,7 @@ def _build_examples(
 def make_examples(
     folder: Path, task: Task, tokenizer: Tokenizer | None, count: int | None, spare: int
 ) -> Mapping[str, Any]:
-    """Write `count` examples, and up to `spare` for the human ceiling; all where it is None; sorted by id.
-
-    Raises:
-        SpecError: If the task holds fewer than `count`.
-        DataError: If an example has an empty human side, or an id comes twice.
-    """
+    """Write `count` examples, and up to `spare` for the human ceiling; all where it is None; sorted by id."""
     skipped: Counter[str] = Counter()
     most = None if count is None else count + spare
     ids: list[str] = []

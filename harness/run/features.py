@@ -83,11 +83,7 @@ class Featurizer:
         self._features: dict[tuple[object, Need], FeatureHandle] = {}
 
     def digests(self, source: TextRows, needs: Iterable[Need]) -> dict[str, str | None]:
-        """Return the digest of each needed feature.
-
-        Raises:
-            UndefinedMetric: If a feature does not exist for this system (a decoder without Q, say).
-        """
+        """Return the digest of each needed feature."""
         return {_label(need): self._get_feature(source, need).content for need in needs}
 
     def side(self, source: TextRows, needs: Iterable[Need]) -> Side:
@@ -318,11 +314,7 @@ def find_model(need: Need, settings: Settings) -> BackendSpec | None:
 
 
 def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
-    """Load these rows of the user's own vectors; with `whole`, the file must have exactly one row for each text.
-
-    Raises:
-        DataError: If the file is no array of floats with two axes, or has not a row for each text.
-    """
+    """Load these rows of the user's own vectors; with `whole`, the file must have exactly one row for each text."""
     try:
         array = load_array(path)
     except DataError as err:

@@ -139,11 +139,7 @@ def make_generations(
 
 
 def check_start_token(model: BackendSpec) -> None:
-    """Check that the model has a token to start from if a prompt is empty.
-
-    Raises:
-        SpecError: If it has none; names what to set.
-    """
+    """Check that the model has a token to start from if a prompt is empty."""
     spec = model.tokenizer_spec()
     if spec is None:
         raise SpecError(

@@ -177,11 +177,7 @@ def _build(
 
 
 def digest_corpus(path: Path) -> str:
-    """Return the digest of the file or folder that the user names for metrics of novelty.
-
-    Raises:
-        DataError: If it is not there.
-    """
+    """Return the digest of the file or folder that the user names for metrics of novelty."""
     if not path.exists():
         raise DataError(f"metric.novelty.corpus: no such file: {path}; expected references, or a file of texts")
     return compute_fingerprint(path)

@@ -63,11 +63,7 @@ class ScoringOptions:
 
     @classmethod
     def from_need(cls, need: Need) -> ScoringOptions:
-        """Return the options of a need.
-
-        Raises:
-            SpecError: If it has an option that is unknown here.
-        """
+        """Return the options of a need."""
         options: dict[str, Any] = dict(need.options)
         unknown = set(options) - {"bos", "retokenize", "without_end", "window", "stride"}
         if unknown:

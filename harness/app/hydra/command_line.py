@@ -57,11 +57,7 @@ class CommandLine:
 
 
 def parse_command_line(words: Sequence[str]) -> CommandLine:
-    """Read what was typed after the name of a command.
-
-    Raises:
-        SpecError: Says what to type in place of a word that is no option.
-    """
+    """Read what was typed after the name of a command."""
     print_flags: list[str] = []
     options: list[str] = []
     own_options: dict[str, None] = {}

@@ -49,12 +49,7 @@ class Experiment:
 
 
 class Composer:
-    """Composes configurations from files that are read once.
-
-    Args:
-        line: The command line.
-        config: Name of the root configuration in `conf/`.
-    """
+    """Composes configurations from files that are read once."""
 
     def __init__(self, line: CommandLine | None = None, config: str = CONFIG) -> None:
         self.line = line or CommandLine()
@@ -65,11 +60,7 @@ class Composer:
         self._command: DictConfig | None = None
 
     def compose_command(self) -> DictConfig:
-        """Return the configuration of the command, with the node `hydra`, whose `mode` says whether it is a grid.
-
-        Raises:
-            SpecError: If an option or a choice is not accepted.
-        """
+        """Return the configuration of the command, with the node `hydra`, whose `mode` says whether it is a grid."""
         line = self.line
         mode = RunMode.MULTIRUN if line.multirun else RunMode.RUN
         config = self.loader.compose(self.root, line.words, mode, sweeps=line.multirun)
@@ -86,11 +77,7 @@ class Composer:
         return config
 
     def compose_job(self, words: Sequence[str], *, unnamed: str = "default") -> JobWork:
-        """Return the settings of the job with these overrides; `unnamed` is its name where none is configured.
-
-        Raises:
-            SpecError: If an option or its value is not accepted.
-        """
+        """Return the settings of the job with these overrides; `unnamed` is its name where none is configured."""
         plain, values = self._merge_files(words)
         node = _set_values(plain.node, values) if not plain.overrides else None
         if node is None:
@@ -196,11 +183,7 @@ def _refuse_list_of_choices(config: Mapping[str, Any] | DictConfig, choices: Map
 
 
 def choose_name(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, Any]) -> str:
-    """Return the name of runs and report: `name=…`, else the experiment's; empty if there is none.
-
-    Raises:
-        SpecError: If the given name does not fit a folder.
-    """
+    """Return the name of runs and report: `name=…`, else the experiment's; empty if there is none."""
     typed = str(config.get("name") or "")
     if typed and not _NAME.fullmatch(typed):
         raise SpecError(f"name: expected letters, digits and . _ - + = without blanks, got {typed!r}")
@@ -215,11 +198,7 @@ def to_plain(node: DictConfig | None) -> dict[str, Any]:
 
 
 def refuse_unused_options(words: Sequence[str]) -> None:
-    """Refuse generation options together with `generations=FILE`, because nothing is generated.
-
-    Raises:
-        SpecError: Names the options to leave out.
-    """
+    """Refuse generation options together with `generations=FILE`, because nothing is generated."""
     typed = {word.lstrip("+~").partition("=")[0]: word for word in words}
     if typed.get("generations", "generations=null").partition("=")[2] in ("null", "") or "experiment" in typed:
         return  # an experiment may score files in addition to the systems that it generates

@@ -60,13 +60,7 @@ _NOT_AXES = ("hydra.sweeper._target_", "hydra.sweeper.storage")
 
 
 class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
-    """Loads the configurations of one command.
-
-    Args:
-        folder: A folder of the user's own configurations.
-        words: What was typed: these options may be set by files too, because the command line takes precedence.
-        trusted: Whether the command has `--trust-config`.
-    """
+    """Loads the configurations of one command."""
 
     def __init__(self, folder: str | None = None, words: Sequence[str] = (), *, trusted: bool = False) -> None:
         version.setbase("1.3")
@@ -148,11 +142,7 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         return result
 
     def _check_option(self, option: str, value: object) -> None:
-        """Refuse an option of an untrusted file that only the command line may set.
-
-        Raises:
-            SpecError: Names the option and its value.
-        """
+        """Refuse an option of an untrusted file that only the command line may set."""
         if option in ("hydra.mode", "tracker.project") or value in _HARMLESS or self._is_typed(option):
             return
         is_axis = option.startswith(_AXES) and option not in _NOT_AXES

@@ -36,11 +36,7 @@ _MAX_MATCHES = 3
 
 
 def run_configured(command: str, work: Callable[[], object]) -> None:
-    """Run a command and print any error as one line.
-
-    Raises:
-        SystemExit: With one of `exit_codes`, unless all went well.
-    """
+    """Run a command and print any error as one line."""
 
     def run_translated() -> None:
         with translate_config_errors():
@@ -99,13 +95,7 @@ def _explain_unknown_option(err: BaseException) -> str | None:
 
 
 def find_matching_options(key: str, root: Container, message: str) -> str:
-    """Return the full names of options whose last part matches an unknown option; empty if there are none.
-
-    Args:
-        key: The unknown option: `p`, or `mauve.num_buckets`.
-        root: The composed configuration.
-        message: Hydra's message, which quotes the whole option.
-    """
+    """Return the full names of options whose last part matches an unknown option; empty if there are none."""
     typed = _TYPED.search(message)
     name, sign, value = (typed[1] if typed else key).partition("=")
     config = cast("dict[str, Any]", OmegaConf.to_container(root, resolve=False))
@@ -139,12 +129,7 @@ def _find_owners(key: str) -> str:
 
 
 def _explain_missing_choice(file: str, message: str) -> str | None:
-    """Explain that a group has no such choice, and suggest another one; None if there is no such group.
-
-    Args:
-        file: `group/choice`.
-        message: Hydra's own, which lists the choices of its groups.
-    """
+    """Explain that a group has no such choice, and suggest another one; None if there is no such group."""
     group, _, choice = file.rpartition("/")
     if group in GROUPS:
         accepted = list_choices(group)

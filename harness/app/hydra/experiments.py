@@ -55,11 +55,7 @@ def join_name(experiment: str, using: str | None) -> str:
 
 
 def apply_using(words: Sequence[str]) -> list[str]:
-    """Replace `experiment=… using=…` by the experiments that Hydra composes.
-
-    Raises:
-        SpecError: If some of several experiments have a section and others have none.
-    """
+    """Replace `experiment=… using=…` by the experiments that Hydra composes."""
     options = {key: value.split(",") for key, sign, value in (word.partition("=") for word in words) if sign}
     experiments, using = options.get(CHOICE, []), options.get(GROUP, [])
     requested = {option for option in using if option != PAPER}

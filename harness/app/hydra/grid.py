@@ -28,11 +28,7 @@ Jobs = list[list[str]]
 
 
 def list_jobs(composer: Composer, config: DictConfig) -> Jobs:
-    """Return the overrides of every job of a composed command.
-
-    Raises:
-        HydraException: If an experiment or an option of the command line does not exist.
-    """
+    """Return the overrides of every job of a composed command."""
     words = list(config.hydra.overrides.task)
     # Unresolved, because an axis may refer to an option of the job (`${model.label}`).
     sweeper = OmegaConf.to_container(config.hydra.sweeper)
@@ -81,11 +77,7 @@ def _list_experiment_jobs(sweeper: Mapping[Any, Any], words: Sequence[str]) -> J
 
 
 def check_grid_size(overrides: Sequence[Override]) -> None:
-    """Refuse a grid of too many jobs, as with `range(0,1e9)`, before it is expanded.
-
-    Raises:
-        SpecError: If there are more than `MOST_JOBS`.
-    """
+    """Refuse a grid of too many jobs, as with `range(0,1e9)`, before it is expanded."""
     jobs = math.prod(count_values(override) for override in overrides if override.is_sweep_override())
     if jobs > MOST_JOBS:
         raise SpecError(f"the grid has {jobs:,} jobs; expected at most {MOST_JOBS:,}: shorten its axes")

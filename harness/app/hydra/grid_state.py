@@ -114,11 +114,6 @@ def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any
     A job's estimate is the median time of the finished jobs that differ from it only in the seed, else of those with
     the same model, else of all. Jobs that computed nothing (all cached) are ignored if possible. The sum is multiplied
     by the elapsed time over the summed job time, which accounts for parallel jobs and pauses between jobs.
-
-    Args:
-        jobs: What the jobs wrote so far: `job` (its title), `state`, `seconds`, `made`.
-        grid: What was written at the start: `titles` of all jobs, `started` (seconds since the epoch).
-        now: Seconds since the epoch.
     """
     ended = [job for job in jobs if job["state"] in ("done", "failed")]
     left = Counter(map(str, grid.get("titles") or ()))

@@ -173,11 +173,7 @@ def _split_after_kill(jobs: Jobs) -> tuple[list[Job], list[Job]]:
 
 @contextmanager
 def claim_shared_memory(root: Path = SHARED_MEMORY) -> Iterator[Path | None]:
-    """Remove the leftovers of killed runs, and yield a folder of shared memory for this run, deleted at its end.
-
-    Args:
-        root: Where the folders of all runs are; None is yielded if it does not exist or cannot be written.
-    """
+    """Remove the leftovers of killed runs, and yield a folder of shared memory for this run, deleted at its end."""
     for abandoned in temporary_files.delete_abandoned(root):
         if abandoned.name.startswith(_JOBLIB_NAME):
             pid = abandoned.name.split("-")[-3]  # the name ends in machine-boot-pid-start-serial
@@ -196,15 +192,7 @@ def claim_shared_memory(root: Path = SHARED_MEMORY) -> Iterator[Path | None]:
 
 
 class Submitit(Launcher):
-    """Jobs of a cluster (Slurm), or processes on this machine, by submitit.
-
-    Args:
-        processes: Into how many cluster jobs the grid is cut, each a run of neighboring jobs of the grid.
-        cluster: `slurm`, `local`, or `auto`: slurm where there is one.
-        folder: Where submitit keeps its logs.
-        parameters: What submitit's executor takes (`timeout_min`, `gpus_per_node`, `slurm_partition`, …); null is not
-            given.
-    """
+    """Jobs of a cluster (Slurm), or processes on this machine, by submitit."""
 
     def __init__(self, processes: int, cluster: str, folder: str, parameters: Mapping[str, Any]) -> None:
         _check_processes(processes, "processes")
@@ -318,13 +306,6 @@ class Ray(Launcher):
 
     They need the grid's folder and the store on a file system that all machines see, under the same paths. One that
     dies (out of memory, its node gone) is started again by Ray, and its job is tried once more.
-
-    Args:
-        workers: How many.
-        address: `auto`, `host:port`, or null: a cluster on this machine alone, which ends with the grid.
-        cpus_per_worker: CPUs of each.
-        gpus_per_worker: GPUs of each; a part of one is shared. null: 1 where the cluster has GPUs, else 0.
-        resources: What else each needs, by the cluster's own names (`ray start --resources='{"big": 1}'`).
     """
 
     def __init__(
@@ -381,14 +362,7 @@ class Ray(Launcher):
 
 
 class GridWorker:
-    """The actor of Ray: a process that runs jobs, one after the other.
-
-    Args:
-        folder: The driver's working folder: paths of the settings are relative to it.
-        log_path: File for the worker's output.
-        facts: Environment of the worker.
-        parent: The driver, with which it ends where that is on this machine.
-    """
+    """The actor of Ray: a process that runs jobs, one after the other."""
 
     def __init__(self, folder: str, log_path: str, facts: Mapping[str, str], parent: ParentProcess) -> None:
         try:
@@ -439,11 +413,7 @@ LAUNCHERS: Mapping[str, Callable[..., Launcher]] = {
 
 
 def make_launcher(config: DictConfig) -> Launcher:
-    """Make the launcher that a command chooses by `hydra/launcher=…`.
-
-    Raises:
-        SpecError: If there is none of this name, or an option is not accepted.
-    """
+    """Make the launcher that a command chooses by `hydra/launcher=…`."""
     node = to_plain(config.hydra.launcher)
     target = str(node.pop("_target_", None))
     cls = LAUNCHERS.get(target.rpartition(".")[2])

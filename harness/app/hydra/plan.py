@@ -38,14 +38,7 @@ _ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines wit
 
 
 def plan_jobs(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool = False) -> None:
-    """Print the plan of jobs without loading models or writing files.
-
-    Args:
-        composer: Composes the jobs.
-        config: The composed configuration of the command.
-        jobs: The overrides of each job.
-        single: Whether this is a single run, whose steps are listed too.
-    """
+    """Print the plan of jobs without loading models or writing files."""
     from openended.harness.run import Session, forecast_plans, read_rates
     from openended.harness.storage import Store
 
@@ -76,13 +69,7 @@ def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tupl
 
 
 def check_grid(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]]) -> list[JobWork | HarnessError]:
-    """Compose and plan the jobs of a grid; a job with a wrong value is replaced by its error: the others run.
-
-    Raises:
-        SpecError: If there is no such option or choice.
-        DataError: If files, models, judgments or packages are missing, or no job can run: one line for all jobs, with
-            the commands that fetch what is missing.
-    """
+    """Compose and plan the jobs of a grid; a job with a wrong value is replaced by its error: the others run."""
     from openended.harness.run import Forecast, Session
     from openended.harness.storage import Store
 

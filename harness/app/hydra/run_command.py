@@ -58,17 +58,7 @@ _SHOWN_TITLES = 3  # titles shown of jobs that failed with one error or share a 
 
 
 def run_hydra(command: str, words: Sequence[str], work: Callable[[Composer], None], config: str = CONFIG) -> None:
-    """Compose a configuration from a command line and run what it configures.
-
-    Args:
-        command: Name of the command.
-        words: What was typed after it.
-        work: What to do with the composer.
-        config: Name of the root configuration in `conf/`.
-
-    Raises:
-        SystemExit: With one of `exit_codes`, unless all went well.
-    """
+    """Compose a configuration from a command line and run what it configures."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     terminal.set_up()
 
@@ -136,12 +126,7 @@ def _run_single(job: JobWork, words: Sequence[str], detail: LogOptions) -> None:
 
 
 class GridRun:
-    """A grid of jobs, known before it starts or chosen by a search.
-
-    Args:
-        composer: Composes the jobs.
-        config: The composed configuration of the command.
-    """
+    """A grid of jobs, known before it starts or chosen by a search."""
 
     def __init__(self, composer: Composer, config: DictConfig) -> None:
         self.composer, self.config = composer, config
@@ -158,11 +143,7 @@ class GridRun:
         return self.typed_name or self.folder.name
 
     def run(self) -> None:
-        """Run all jobs, build the report and list the jobs that failed.
-
-        Raises:
-            SystemExit: If a job failed.
-        """
+        """Run all jobs, build the report and list the jobs that failed."""
         if self.config.hydra.runtime.choices.get(SWEEPER) == OPTUNA:
             from openended.harness.app.hydra.search import Search, plan_search
 

@@ -71,11 +71,7 @@ class SearchOptions:
 
 
 def parse_search_options(config: DictConfig) -> SearchOptions:
-    """Read the options of a search from the configuration of a command.
-
-    Raises:
-        SpecError: If an option is invalid.
-    """
+    """Read the options of a search from the configuration of a command."""
     # Unresolved, because a space may refer to an option of the job (`${model.label}`).
     raw = OmegaConf.to_container(config.hydra.sweeper, resolve=False)
     node: dict[str, Any] = {str(k): v for k, v in raw.items()} if isinstance(raw, dict) else {}
@@ -146,11 +142,7 @@ class Search:
         self.options = parse_search_options(grid.config)
 
     def check(self) -> None:
-        """Check, before any model is loaded, that the bounds of every space give valid runs with every objective.
-
-        Raises:
-            SpecError: If a run is invalid or lacks an objective.
-        """
+        """Check, before any model is loaded, that the bounds of every space give valid runs with every objective."""
         space, plan = self.options.plan.space, self.options.plan
         try:
             for corner in space.corners():
@@ -164,11 +156,7 @@ class Search:
             raise SpecError(add_integer_hint(str(err), space.parameters)) from err
 
     def run(self) -> None:
-        """Try the requested number of settings, and write what was found.
-
-        Raises:
-            HarnessError: If the study cannot be filled, or an objective is no value of its metric.
-        """
+        """Try the requested number of settings, and write what was found."""
         options, space = self.options, self.options.plan.space
         reject_false_trials(options.plan, options.storage)
         study = StudyRunner(options.plan, options.storage)

@@ -47,15 +47,7 @@ class UnreachableError(DataError):
 
 
 class _AttemptError(Exception):
-    """A failed attempt that a retry may fix.
-
-    Args:
-        message: What the server did.
-        wait: Seconds that the server asked to wait.
-        gone: The endpoint did not answer at all.
-        broken: The server answered with an internal error (500).
-        left: Seconds for which a refused connection may be tried again.
-    """
+    """A failed attempt that a retry may fix."""
 
     def __init__(
         self, message: str, *, wait: float | None = None, gone: bool = False, broken: bool = False,

@@ -45,12 +45,7 @@ class CacheRunner:
         """Positions that each row holds."""
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        """Run prompts of at least one token in rows; earlier content of the rows is discarded.
-
-        Returns:
-            The last hidden states of all positions of each prompt, (t, d) each; without `every` perhaps of the last
-            position alone, (1, d).
-        """
+        """Run prompts of at least one token in rows; earlier content of the rows is discarded."""
         raise NotImplementedError
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:

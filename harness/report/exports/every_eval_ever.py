@@ -28,16 +28,7 @@ _UNKNOWN = "unknown"
 
 
 def write_every_eval_ever(results: Results, folder: Path, organization: str) -> list[Path]:
-    """Write `data/openended/<developer>/<model>/<uuid>.json` for every run, and its texts in `<uuid>_samples.jsonl`.
-
-    Args:
-        results: The runs.
-        folder: Where `data` goes.
-        organization: Who made the runs.
-
-    Returns:
-        The files, relative to the folder.
-    """
+    """Write `data/openended/<developer>/<model>/<uuid>.json` for every run, and its texts in `<uuid>_samples.jsonl`."""
     written: list[Path] = []
     for run in results.runs:
         evaluation = describe_run(run, read_record(run.folder), organization)

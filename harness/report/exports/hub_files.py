@@ -15,16 +15,7 @@ MODELS = "models"  # folder with one folder per model
 
 
 def write_hub_files(results: Results, folder: Path, dataset: str | None) -> list[Path]:
-    """Write a folder per model below `models`: `README.md` with a model-index, and `.eval_results/<system>.yaml`.
-
-    Args:
-        results: The runs.
-        folder: Where the folders of the models go.
-        dataset: The dataset repository that the results are filed under; without one, no `.eval_results` are written.
-
-    Returns:
-        The files, relative to the folder.
-    """
+    """Write a folder per model below `models`: `README.md` with a model-index, and `.eval_results/<system>.yaml`."""
     humans = [item for item in results.values if item.system == "human"]
     models: dict[str, list[System]] = {}
     for system in group_systems(results.values):

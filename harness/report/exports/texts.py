@@ -68,11 +68,7 @@ class TextFile:
 
 
 def write_croissant(results: Results, folder: Path, name: str) -> list[TextFile]:
-    """Write the texts of every system and of the human side under `folder/generations`, and `croissant.json`.
-
-    Raises:
-        DataError: If no run has texts in the store.
-    """
+    """Write the texts of every system and of the human side under `folder/generations`, and `croissant.json`."""
     texts = collect_page_texts([("", results)])
     files: list[TextFile] = []
     used: set[str] = set()

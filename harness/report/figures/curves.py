@@ -63,14 +63,7 @@ def divergence_curves(results: Results, styles: SystemStyles) -> Mapping[str, Fi
 
 
 def average_curves(runs: Sequence[F64]) -> tuple[F64, F64, F64]:
-    """Average divergence curves at each height, so that the area under the mean is the mean of the areas.
-
-    Args:
-        runs: The curves of each seed's clusterings, shape (clusterings, points, 2); every seed weighs the same.
-
-    Returns:
-        x, mean and standard deviation, each of shape (points,).
-    """
+    """Average divergence curves at each height, so that the area under the mean is the mean of the areas."""
     curves = [curve[np.lexsort((-curve[:, 1], curve[:, 0]))] for run in runs for curve in run]
     weights = np.concatenate([np.full(len(run), 1 / (len(run) * len(runs))) for run in runs])
     x = np.unique(np.concatenate([curve[:, 0] for curve in curves]))

@@ -19,11 +19,6 @@ def mark_best_cells(
 
     Cells are compared by tests if there are any, else by intervals, else by the printed value. Cells with the same
     printed value as the best are always marked. Nothing is marked in a column whose scoring model is out of its domain.
-
-    Args:
-        column: The column.
-        cells: Its cells, each with the human value that it is compared with.
-        compare: Returns the p-value of the test that a cell is as good as the best one; NaN if they cannot be tested.
     """
     costs = {at: _compute_cost(column, cell.value, cell.human) for at, cell in enumerate(cells)}
     costs = {at: cost for at, cost in costs.items() if math.isfinite(cost)}

@@ -15,13 +15,7 @@ Label = Callable[[SystemValue], str]
 
 
 def list_warnings(models: Sequence[SystemValue], items: Sequence[SystemValue], label: Label) -> tuple[str, ...]:
-    """Return the caveats about values, and remarks on human values of another number of texts than the systems'.
-
-    Args:
-        models: The systems' values in the table.
-        items: All values, those of the human text included.
-        label: Value → label of its row.
-    """
+    """Return the caveats about values, and remarks on human values of another number of texts than the systems'."""
     notes: dict[str, set[str]] = {}
     for item in (i for i in models if i.note and math.isfinite(i.mean)):
         notes.setdefault(f"{item.metric}: {item.note}", set()).add(label(item))

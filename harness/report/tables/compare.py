@@ -79,11 +79,7 @@ OTHER_MODEL = "The measured model is a different one: compare the order of the s
 
 
 def build_comparison(results: Results, reference: str) -> Table:
-    """Build the table that compares a published one (`paper/table`) with measured values, metric by metric.
-
-    Raises:
-        SpecError: If the paper or table does not exist, or none of its metrics is implemented.
-    """
+    """Build the table that compares a published one (`paper/table`) with measured values, metric by metric."""
     published, items = read_published(reference), results.values
     systems = group_systems(items)
     names = list(dict.fromkeys(p.name for p in published))

@@ -23,11 +23,7 @@ _REMARKS = (
 
 
 def build_stress_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build a table of damages by metrics for every value of the axes in `split`.
-
-    Raises:
-        DataError: If no damage was measured.
-    """
+    """Build a table of damages by metrics for every value of the axes in `split`."""
     tables = []
     for part in split_results(results, layout, name):
         pairs = select_pairs(part.items, layout)

@@ -65,12 +65,7 @@ Tests = dict[tuple[str, str], tuple[float, float]]
 
 
 def build_fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of a layout of kind `fair` for every value of the axes in `split`.
-
-    Raises:
-        SpecError: If two values of one metric have different signatures.
-        DataError: If no decoder has several settings.
-    """
+    """Build the tables of a layout of kind `fair` for every value of the axes in `split`."""
     tables: list[Table | None] = []
     for part in split_results(results, layout, name):
         pairs = select_pairs(part.items, layout)

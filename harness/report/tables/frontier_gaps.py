@@ -35,12 +35,7 @@ _REMARKS = (
 
 
 def build_frontier_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of all values, and a table of frontiers for every value of the axes in `split`.
-
-    Raises:
-        SpecError: If two values of Gen-PPL have different signatures.
-        DataError: If no decoder was run at two settings.
-    """
+    """Build the tables of all values, and a table of frontiers for every value of the axes in `split`."""
     everything = replace(layout, kind="values", title="All systems", differing="columns")
     values = build_value_tables(results, everything, f"{name}-values")
     tables = []

@@ -148,11 +148,7 @@ def select_minority(items: Sequence[SystemValue]) -> list[SystemValue]:
 
 
 def check_signatures(metric: str, items: Iterable[SystemValue], table: str, allow: Sequence[str] = ()) -> None:
-    """Check that values of one column have equal signatures.
-
-    Raises:
-        IncomparableError: Names the fields that differ, their values and the two systems.
-    """
+    """Check that values of one column have equal signatures."""
     items = list(items)
     for first, item in ((items[0], i) for i in items if i.signature != items[0].signature):
         left, right = parse_signature(first.signature), parse_signature(item.signature)

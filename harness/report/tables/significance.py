@@ -16,15 +16,7 @@ UNSURE = "\u00b0"  # the values differ, but maybe not their distances to the hum
 
 
 def build_significance_tables(results: Results, baseline: str) -> list[Table]:
-    """Build two tables: differences from the baseline with significance stars, and corrected p-values.
-
-    Args:
-        results: Runs of the systems.
-        baseline: Label of a system, as in the tables.
-
-    Raises:
-        SpecError: If no system has this label, or it is the only system.
-    """
+    """Build two tables: differences from the baseline with significance stars, and corrected p-values."""
     items = results.values
     systems = {s.name: s for s in group_systems(items)}
     if baseline not in systems:

@@ -81,12 +81,7 @@ class _Pivot:
 
 
 def build_value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of a layout of kind `values`, one per value of the axes in `split`.
-
-    Raises:
-        SpecError: If two values of one column have different signatures, or two systems would share a row.
-        DataError: If none of the layout's metrics was measured.
-    """
+    """Build the tables of a layout of kind `values`, one per value of the axes in `split`."""
     return [_build_table(results, layout, part) for part in split_results(results, layout, name)]
 
 

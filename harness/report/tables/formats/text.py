@@ -37,16 +37,7 @@ def split_columns(table: Table, widths: Sequence[int], label: int, width: int) -
 
 
 def pieces(widths: Sequence[float], label: float, width: float) -> list[range]:
-    """Split columns into parts of similar width that fit a given width, with at least one column each.
-
-    Args:
-        widths: Width of every column.
-        label: Width of the row labels, repeated in every part.
-        width: Available width in the same unit.
-
-    Returns:
-        Column indices of each part, in order; one part if everything fits.
-    """
+    """Split columns into parts of similar width that fit a given width, with at least one column each."""
 
     def cut(limit: float) -> list[range]:
         starts, used = [0], 0.0
