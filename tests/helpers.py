@@ -178,6 +178,9 @@ def as_a_process(argv: Sequence[str], cwd: Path) -> Iterator[None]:
             os.environ.clear()
             os.environ.update(environment)
             torch.set_num_threads(threads)
+            for name, logger in logging.root.manager.loggerDict.items():
+                if name.startswith("openended.") and name not in known and isinstance(logger, logging.Logger):
+                    logger.setLevel(logging.NOTSET)
             for one, handlers, level, propagate, disabled in before:
                 for added in (handler for handler in one.handlers if handler not in handlers):
                     added.close()

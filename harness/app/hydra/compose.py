@@ -159,12 +159,12 @@ def _resolve_references(node: dict[Any, Any] | list[Any], root: Mapping[str, Any
             if not _resolve_references(value, root):
                 return False
         elif isinstance(value, str) and ("$" in value or value == "???"):
-            found: Any = root
+            target: Any = root
             for part in _REFERENCE.sub(r"\1", value).split("."):
-                found = found.get(part) if isinstance(found, dict) else None
-            if not _REFERENCE.fullmatch(value) or not isinstance(found, int | float):
+                target = target.get(part) if isinstance(target, dict) else None
+            if not _REFERENCE.fullmatch(value) or not isinstance(target, int | float):
                 return False
-            node[key] = found
+            node[key] = target
     return True
 
 
