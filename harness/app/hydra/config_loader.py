@@ -56,6 +56,8 @@ _NODES = ("model", "scorer", "runtime")  # they have such options, so a file wri
 _HARMLESS: tuple[object, ...] = (None, False, "auto", "none", {}, [])
 # What a file sets of `hydra`: the axes of a grid, and the options of a search.
 _AXES = "hydra.sweeper."
+_OPTION_NAME = re.compile(r"[\w.+~@/:\[\]-]+")
+_INLINE_KEY = re.compile(r"[{,]\s*([\w.]+)\s*:")
 _NOT_AXES = ("hydra.sweeper._target_", "hydra.sweeper.storage")
 
 
@@ -143,10 +145,13 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
 
     def _check_option(self, option: str, value: object) -> None:
         """Refuse an option of an untrusted file that only the command line may set."""
+        if option.startswith(_AXES) and not _OPTION_NAME.fullmatch(option):
+            # An axis becomes the word `key=value`, so a key with a `=` would be read as another option.
+            _refuse(option, value, "is no name of an option", typed="")
         if option in ("hydra.mode", "tracker.project") or value in _HARMLESS or self._is_typed(option):
             return
         is_axis = option.startswith(_AXES) and option not in _NOT_AXES
-        parts = [part.lstrip("+~") for part in re.split(r"[.\[]", option.removeprefix(_AXES) if is_axis else option)]
+        parts = [part.lstrip("+~") for part in re.split(r"[./@\[]", option.removeprefix(_AXES) if is_axis else option)]
         has_key = any(key.endswith("api_key_env") for key in self._typed)
         for part in parts:
             if why := {**_TYPED_ONLY, **(_ADDRESSES if has_key else {})}.get(part):
@@ -199,12 +204,12 @@ def _merge(target: dict[str, Any], source: Mapping[str, Any]) -> None:
 
 
 def _list_typed_options(words: Sequence[str]) -> Iterator[str]:
-    """Yield the options that a command sets, a whole node as `model.`; `model=openai` chooses a file and sets none."""
+    """Yield the options that a command sets; `model={path: x}` sets `model.path`, and `model=openai` chooses a file."""
     for word in words:
         key, _, value = word.partition("=")
         yield key.lstrip("+~")
         if value.lstrip().startswith("{"):
-            yield f"{key.lstrip('+~')}."
+            yield from (f"{key.lstrip('+~')}.{name}" for name in _INLINE_KEY.findall(value))
     if any(word.startswith("tracker=") for word in words):
         yield "tracker."
 

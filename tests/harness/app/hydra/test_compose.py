@@ -213,6 +213,9 @@ HOSTILE = {
     "axis of a node": {"hydra": {"sweeper": {"params": {"runtime": "{ray_address: evil}"}}}},
     "axis of remote code": {"hydra": {"sweeper": {"grids": [{"model.trust_remote_code": "true"}]}}},
     "axis of a launcher": {"hydra": {"sweeper": {"params": {"+hydra.launcher.address": "evil:6379"}}}},
+    "axis whose key is a word": {"hydra": {"sweeper": {"params": {"model.api_key_env=sort(HOME,reverse": "true)"}}}},
+    "axis whose value is harmless": {"hydra": {"sweeper": {"grids": [{"model.trust_remote_code=true #": False}]}}},
+    "axis of a group": {"hydra": {"sweeper": {"params": {"hydra/launcher": "mine"}}}},
     "axis of a choice": {"hydra": {"sweeper": {"spaces": {"openai": {"api_key_env": "HOME,USER"}}}}},
     "pretended words": {"hydra": {"overrides": {"task": ["runtime.ray_address=evil:6379"]}}},
     "environment": {"hydra": {"job": {"env_set": {"PYTHONPATH": "/somewhere"}}}},
@@ -231,7 +234,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_file_sets_no_option_that_must_be_typed(name, tmp_path):
     words = experiment(tmp_path, HOSTILE[name])
-    with pytest.raises(SpecError, match=r"name it in the command: .* add --trust-config$") as caught:
+    with pytest.raises(SpecError, match=r": a configuration from somebody else .* add --trust-config$") as caught:
         Composer(parse_command_line(words)).compose_command()
     assert "\n" not in str(caught.value)
     composer = Composer(parse_command_line([*words[:2], "-m", "experiment=quickstart,x"]))
@@ -268,8 +271,9 @@ def test_a_typed_key_goes_to_no_address_of_a_file(tmp_path):
     node = {"defaults": [{"override /model": "openai"}], "model": {"base_url": "http://evil/v1", "path": "x"}}
     words = experiment(tmp_path, node)
     Composer(parse_command_line(words)).compose_command()
-    with pytest.raises(SpecError, match=r"model.base_url: .* would receive the key"):
-        Composer(parse_command_line([*words, "model.api_key_env=HOME"])).compose_command()
+    for typed in ("model.api_key_env=HOME", "model={api_key_env: HOME}"):
+        with pytest.raises(SpecError, match=r"model.base_url: .* would receive the key"):
+            Composer(parse_command_line([*words, typed])).compose_command()
 
 
 def test_a_file_may_set_axes_and_options_of_a_search(tmp_path):
