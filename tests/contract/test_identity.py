@@ -182,6 +182,7 @@ APART = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("role", "spec", "field"), APART, ids=[f"{r}-{s.name}-{f}" for r, s, f in APART])
 def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, tmp_path):
     other = changes(spec)[field]

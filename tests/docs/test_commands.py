@@ -55,6 +55,7 @@ def test_the_commands_are_found():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", BY_NAME, ids=shlex.join)
 def test_a_command_runs(folder, words):
     if len(words) < 2 or set(words[1:2]) & SERVED:  # its name alone, or a server
@@ -69,6 +70,7 @@ def test_a_command_runs(folder, words):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.thin(3)
 @pytest.mark.parametrize("words", RUNS, ids=map(shlex.join, ALL_RUNS))
 def test_a_run_is_planned(folder, words):
@@ -90,6 +92,7 @@ def is_small(words: tuple[str, ...]) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("words", list(filter(is_small, ALL_RUNS)), ids=shlex.join)
 def test_a_run_of_bundled_parts_runs(folder, words):

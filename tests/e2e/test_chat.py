@@ -82,6 +82,7 @@ def side_of(made: Any, source: TextRows, need: Need) -> Side:
     return side
 
 
+@pytest.mark.slow
 def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(
     tmp_path: Path, model: str, session: Session
 ) -> None:
@@ -149,6 +150,7 @@ def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(
     assert plain.decoder.human_ppl != pytest.approx(texts.decoder.human_ppl, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_another_template_is_another_key(tmp_path: Path, model: str, session: Session) -> None:
     other = tmp_path / "chatty"
     shutil.copytree(model, other)

@@ -41,6 +41,7 @@ def entries(folder: Path) -> set[Path]:
     return {path.relative_to(folder) for path in (folder / "outputs/store").glob("[a-z]*/*/*")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [GRID, IMPORTED], ids=["grid", "imported"])
 def test_every_entry_of_an_earlier_store_is_found(folder: Path, words: tuple[str, ...]) -> None:
     before = entries(folder)

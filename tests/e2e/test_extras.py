@@ -37,6 +37,7 @@ def run_light(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_texts_and_vectors_are_scored_and_reported(folder):
     done = run_light(*MAUVE, "--metrics", "distinct_n,self_bleu,zipf,mauve", "--name", "light", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -48,6 +49,7 @@ def test_texts_and_vectors_are_scored_and_reported(folder):
     assert (folder / "outputs/reports/light/report.html").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "extra"),
     [

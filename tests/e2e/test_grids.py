@@ -265,6 +265,7 @@ def heaviest(parent: int) -> int:
     return max(psutil.Process(parent).children(recursive=True), key=lambda p: p.memory_info().rss).pid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "code", "expected"),
     [(TypeError("a fault"), 1, "TypeError: a fault"), (SpecError("two rows in one cell"), 2, "two rows in one cell")],
@@ -306,6 +307,7 @@ def test_a_wrong_launcher_is_one_line_and_exit_code_2(case, tmp_path):
     assert not list(tmp_path.glob("outputs/store/*/*/*"))
 
 
+@pytest.mark.slow
 def test_a_grid_makes_no_human_feature_twice_and_loads_each_model_once(tmp_path):
     words = ["-m", "decoder=greedy,ancestral,nucleus,top_k", "seed=0,1,2", "num_examples=16", "max_new_tokens=4"]
     done = openended(*words, "metric=[mauve,gen_ppl,distinct_n,repetition]", cwd=tmp_path)

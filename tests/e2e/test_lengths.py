@@ -56,6 +56,7 @@ def vectors(store: Path, record: Any, system: str) -> np.ndarray[Any, Any]:
     return made
 
 
+@pytest.mark.slow
 def test_one_pass_serves_every_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = tmp_path / "out" / "store"
     session = Session(Store(store))
@@ -95,6 +96,7 @@ def test_one_pass_serves_every_length(tmp_path: Path, monkeypatch: pytest.Monkey
     assert alone[6]["axes"]["embedder.max_length"] == 6
 
 
+@pytest.mark.slow
 def test_the_order_of_the_sweep_changes_no_byte(tmp_path: Path) -> None:
     listed = f"embedder.lengths=[{','.join(map(str, LENGTHS))}]"
     made = []

@@ -69,6 +69,7 @@ def imported_folders(folder: Path) -> Pair:
     return [*words, f"generations={made[0]}"], [*words, f"generations={made[1]}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", [prompt_lengths, dtypes, model_folders, imported_folders])
 def test_they_are_two_systems(pair: Any, tmp_path: Path) -> None:
     session = Session(Store(tmp_path / "out" / "store"))

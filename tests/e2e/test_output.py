@@ -23,6 +23,7 @@ def openended(*words: str, cwd: Path, redirect: str = "") -> subprocess.Complete
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that is unwritable for everybody")
 @pytest.mark.parametrize("words", [["plan_only=true"], ["-m", "seed=0,1", "plan_only=true"]])
 def test_a_plan_needs_no_writable_folder(words, tmp_path):

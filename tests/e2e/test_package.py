@@ -106,6 +106,7 @@ def installed(built, dependencies, tmp_path_factory) -> Path:
     return python
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_four_folders_and_nothing_else(built):
     with zipfile.ZipFile(built[1]) as wheel:
         inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
@@ -116,6 +117,7 @@ def test_the_wheel_holds_every_file_of_the_four_folders_and_nothing_else(built):
     assert inside == {name for name in expected if "__pycache__" not in name}
 
 
+@pytest.mark.slow
 def test_the_wheel_of_a_checkout_is_that_of_the_sdist(checkout, built, tmp_path):
     checked(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path, checkout, cwd=tmp_path)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as one, zipfile.ZipFile(built[1]) as other:
@@ -123,6 +125,7 @@ def test_the_wheel_of_a_checkout_is_that_of_the_sdist(checkout, built, tmp_path)
         assert all(one.read(name) == other.read(name) for name in one.namelist() if not name.endswith("RECORD"))
 
 
+@pytest.mark.slow
 def test_a_foreign_wheel_with_our_folders_names_changes_nothing(installed, tmp_path):
     whose = "import conf, harness, metrics, tasks; print({m.WHOSE for m in (conf, harness, metrics, tasks)})"
     assert checked(installed, "-c", whose, cwd=tmp_path).strip() == "{'foreign'}"
@@ -131,12 +134,14 @@ def test_a_foreign_wheel_with_our_folders_names_changes_nothing(installed, tmp_p
     assert checked(installed, "-c", ours, cwd=tmp_path).strip() == "openended.metrics.mauve"
 
 
+@pytest.mark.slow
 def test_files_and_folders_of_our_names_in_the_working_directory_change_nothing(installed, tmp_path):
     for name in ("tasks.py", "metrics.py", "harness.py"):
         (tmp_path / name).write_text("raise ImportError('the wrong one')\n")
     assert "generate" in checked(installed, "-m", "openended", *PLAN, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_users_own_conf_package_does_not_replace_our_configuration(installed, tmp_path):
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/__init__.py").touch()
@@ -176,6 +181,7 @@ def test_hydra_finds_ours_in_the_wheel(installed, tmp_path):
     assert found == OURS
 
 
+@pytest.mark.slow
 def test_hydra_finds_ours_in_an_editable_install(checkout, dependencies, tmp_path):
     copy = tmp_path / "source"
     shutil.copytree(checkout, copy, symlinks=True)
@@ -187,6 +193,7 @@ def test_hydra_finds_ours_in_an_editable_install(checkout, dependencies, tmp_pat
     assert call(python, "-c", "import metrics", cwd=tmp_path).returncode == 1, "the folders keep to their one name"
 
 
+@pytest.mark.slow
 def test_hydra_finds_ours_in_a_checkout_without_an_install(checkout, dependencies, tmp_path):
     python = environment(tmp_path / "env", dependencies)
     for cwd, path in ((tmp_path, checkout), (checkout, None)):
@@ -196,6 +203,7 @@ def test_hydra_finds_ours_in_a_checkout_without_an_install(checkout, dependencie
     assert "generate" in checked(python, "-m", "openended", *PLAN, cwd=checkout)
 
 
+@pytest.mark.slow
 def test_a_checkout_without_links_works(checkout, dependencies, tmp_path):
     """Git on Windows writes a link as a small text file, unless it may make links."""
     copy = tmp_path / "source"
@@ -220,6 +228,7 @@ def test_a_bare_name_says_what_to_import(checkout, dependencies, tmp_path, name)
     assert left.stderr.splitlines()[-1].startswith(f"ImportError: import openended.{package}, not {package}: ")
 
 
+@pytest.mark.slow
 def test_the_folder_runs_as_a_module(checkout, dependencies, tmp_path):
     python = environment(tmp_path / "env", dependencies)
     assert checked(python, "-m", "harness", "--version", cwd=checkout).startswith("openended ")
@@ -241,6 +250,7 @@ def test_installed_it_runs_the_quick_start_from_another_directory(installed, tmp
     assert list(tmp_path.glob("outputs/reports/quickstart/*.html")), "the page's template was found"
 
 
+@pytest.mark.slow
 def test_the_example_judgments_are_found_from_another_directory(installed, tmp_path):
     words = ["judgments=bundled:example_pairs.csv", "metric=[bradley_terry]"]
     assert "Preferred by people" in checked(installed.with_name("openended"), *words, cwd=tmp_path)

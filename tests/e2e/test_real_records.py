@@ -42,6 +42,7 @@ def record(folder: Path, *overrides: str) -> Any:
     return read_json(run(made, Session(Store(folder / "out" / "store"))).folder / "record.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_published_generations(tmp_path: Path, name: str) -> None:
     path = needed(SHARED / "generations" / f"{name}.jsonl")

@@ -76,6 +76,7 @@ def after_grid(grid, tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_second_run_computes_nothing_and_gives_the_same_bytes(grid, texts):
     where, said = grid
     before = files(where / "outputs", "reports/**/*", "store/**/*", "runs/**/*")
@@ -104,6 +105,7 @@ def values_of(outputs: Path, metric: str) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_jobs_of_one_process_do_not_mix_their_features(tmp_path, texts):
     words = small(texts, "num_examples=20", "metric=[sparsemax_score]")
     together = openended("-m", "decoder=greedy,ancestral,top_k", *words, "outputs_dir=grid", cwd=tmp_path)
@@ -115,6 +117,7 @@ def test_jobs_of_one_process_do_not_mix_their_features(tmp_path, texts):
     assert found["ancestral"] == values_of(tmp_path / "alone", "sparsemax_score")["ancestral"]
 
 
+@pytest.mark.slow
 def test_one_clustering_over_all_systems_of_a_grid(tmp_path, texts):
     words = small(texts, "num_examples=20", "metric=[mauve]", "metric.mauve.cluster_fit=joint")
     done = openended("-m", "decoder=greedy,ancestral", *words, cwd=tmp_path)
@@ -157,6 +160,7 @@ def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
     )
 
 
+@pytest.mark.slow
 def test_texts_do_not_depend_on_the_batch_size(tmp_path, texts):
     found = []
     for size in (1, 7, 64):
@@ -240,6 +244,7 @@ def test_bad_input_is_one_line_and_exit_code_2(case, tmp_path, texts):
     assert not list(tmp_path.glob("outputs/store/*/*/*"))
 
 
+@pytest.mark.slow
 def test_failed_jobs_are_told_at_the_end_and_do_not_stop_the_others(tmp_path, texts):
     done = openended("-m", "decoder=nucleus", "decoder.p=0.9,7", *small(texts, "metric=[distinct_n]"), cwd=tmp_path)
     assert done.returncode == 1
@@ -248,6 +253,7 @@ def test_failed_jobs_are_told_at_the_end_and_do_not_stop_the_others(tmp_path, te
     assert len(list(tmp_path.glob("outputs/runs/*/*"))) == 1
 
 
+@pytest.mark.slow
 def test_help_and_plan_import_nothing_heavy():
     code = (
         "import sys; sys.argv = ['openended', 'plan_only=true', 'task=jsonl', 'task.path=x.jsonl']\n"

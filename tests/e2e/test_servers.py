@@ -36,6 +36,7 @@ def records(folder: Path) -> list[dict]:
     return [json.loads(p.read_text()) for p in sorted((folder / "outputs/runs").rglob("record.json"))]
 
 
+@pytest.mark.slow
 def test_a_run_through_a_server_and_no_file_holds_its_key(folder, monkeypatch):
     monkeypatch.setenv("FAKE_API_KEY", KEY)
     fake = Fake()
@@ -73,6 +74,7 @@ def test_a_run_through_a_server_and_no_file_holds_its_key(folder, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_costs_what_was_under_way(folder):
     fake = Fake(Fault(dies_after=5))
     with served(fake) as (url,):

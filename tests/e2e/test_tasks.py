@@ -168,6 +168,7 @@ def results(record: Any) -> dict[tuple[str, str], Any]:
     return {(r["system"], r["metric"]): r for r in record["results"]}
 
 
+@pytest.mark.slow
 def test_one_system_is_the_reference_of_another(tmp_path: Path) -> None:
     """Instructions have no human texts: first one system by itself, then the other against it, by its run folder."""
     session = Session(Store(tmp_path / "out" / "store"))

@@ -38,6 +38,7 @@ def world(tmp_path_factory):
         yield build_world(tmp_path_factory.mktemp("world"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "message"), CASES, ids=[words for words, _ in CASES])
 def test_a_bad_input_is_answered_in_one_line(world, words, message):
     done = openended(*shlex.split(words), cwd=world, verbose=False)

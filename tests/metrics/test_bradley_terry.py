@@ -157,6 +157,7 @@ def score(tmp_path, rows):
     return metric.compute(features)
 
 
+@pytest.mark.slow
 def test_standard_errors_cover_where_several_raters_judge_one_item(tmp_path):
     """Of 120 studies, the true score 0 is within 1.96 errors in about 95 percent (sd 2 points)."""
     rng, covered = np.random.default_rng(0), 0

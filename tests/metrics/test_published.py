@@ -44,6 +44,7 @@ def corpus(request):
     return words, streams, want, entry["stored"], field
 
 
+@pytest.mark.slow
 def test_words(corpus):
     words, streams, want, stored, field = corpus
     assert len(words) == want["n_docs"]

@@ -228,6 +228,7 @@ def test_every_metric_of_texts_has_draws_of_every_value(name):
         assert np.isfinite(drawn.std_error()), key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gen_ppl", "kid"])
 def test_intervals_hold_what_they_promise(name):
     """A small part of what scripts/coverage.py measures: 240 intervals, 4 standard errors of 1.4 points."""

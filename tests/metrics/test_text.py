@@ -212,6 +212,7 @@ def test_the_share_of_texts_at_the_limit_has_an_interval_without_any_such_text()
     assert made.notes[-1] == "no interval of length, length_sd, length_median: no variation seen"
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=8).filter(any), st.integers(1, 9))
 def test_compression_equals_the_gzip_module(texts, level):
     raw = "\n".join(texts).encode("utf-8", errors="surrogatepass")

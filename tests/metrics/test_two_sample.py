@@ -291,6 +291,7 @@ def test_extrapolation_of_two_sizes_is_the_line_through_them():
     assert np.isnan(got.spread)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "shift"), [(16, 0.0), (64, 0.2), (200, 0.2)])
 def test_extrapolation_takes_out_the_bias(d, shift):
     """Two normals with known distance: d (shift^2 + (1.1 - 1)^2)."""

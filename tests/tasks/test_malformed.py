@@ -154,6 +154,7 @@ def test_a_draw_with_two_texts(tmp_path):
     check_refused(tmp_path, form, path, r"a\.jsonl:5: answers none of the 8 draws", count=COUNT + 1)
 
 
+@pytest.mark.slow
 def test_wrong_bytes(tmp_path, form):
     good = form.write(form.rows(form.count))
     long_rows = form.rows(form.count)

@@ -76,6 +76,7 @@ def spec(**options: Any) -> ft.FinetuneSpec:
     return ft.FinetuneSpec(**{"block_size": 16, "batch_size": 4, "accumulation": 2, "learning_rate": 0.03, **options})
 
 
+@pytest.mark.slow
 def test_the_command_makes_a_model_that_fits_the_texts(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +97,7 @@ def test_the_command_makes_a_model_that_fits_the_texts(
     assert ModelSpec(path=str(out)).identity() != ModelSpec(path=str(tiny)).identity()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "model"
     save = ft._save

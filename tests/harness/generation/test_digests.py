@@ -53,6 +53,7 @@ def test_texts_are_those_of_before(name):
     assert {title: digest(one) for title, one in made.items()} == known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_bytes_are_the_same_at_every_size_and_order(name):
     """Every family with a decoder that shows the last digit of a logit; every decoder with one family."""
@@ -62,6 +63,7 @@ def test_bytes_are_the_same_at_every_size_and_order(name):
             assert plain(texts(family(name), decoder, rows()[::-1], size)) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama", "opt", "gemma3", "mixtral"])
 def test_bytes_are_the_same_at_every_number_of_threads(name):
     before = torch.get_num_threads()

@@ -13,6 +13,7 @@ from tests.harness.generation.test_digests import rows
 from tests.harness.generation.test_generate import sorted_as, texts, theirs
 
 
+@pytest.mark.slow
 @pytest.mark.thin(3)
 @pytest.mark.parametrize("decoder", [Greedy(), Beam(num_beams=3)], ids=lambda d: d.title)
 @pytest.mark.parametrize("name", FAMILIES)

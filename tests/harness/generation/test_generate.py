@@ -94,6 +94,7 @@ LOOPS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("make", "decoder"),
@@ -155,6 +156,7 @@ BEAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoder", BEAMS, ids=lambda d: d.title)
 @pytest.mark.parametrize("ends", [False, True])
 def test_beam_equals_generate(decoder, ends):
@@ -264,6 +266,7 @@ def test_adversarial_meets_its_target(target):
     assert {len(g.token_ids) for g in made} == {60}
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_halves_the_batch(monkeypatch, caplog):
     lm, rows = gpt2(), prompts()
     want = plain(texts(lm, Nucleus(), rows, 64))
@@ -323,6 +326,7 @@ def ending(lm: Any, rows: list[Prompt], at: int = 3) -> Any:
     return dataclasses.replace(lm, eos_ids=(free[0].token_ids[at],))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoder", [Greedy(), Beam(num_beams=3), Beam(num_beams=2, length_penalty=0.0)], ids=str)
 def test_a_least_length_is_that_of_generate(decoder):
     rows = prompts()

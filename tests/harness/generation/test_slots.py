@@ -119,6 +119,7 @@ def test_models_without_ragged_rows_take_prompts_of_one_length():
     assert plain(texts(lm, Nucleus(), rows, 2)) == plain(texts(lm, Nucleus(), rows[::-1], 64))
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_midway_loses_no_row(monkeypatch, caplog):
     lm = dataclasses.replace(family("gpt2"), eos_ids=(7,))
     rows = [Prompt(f"t/{i}", 0, prompt_rows(1, 2 + i % 5, 300, seed=i)[0]) for i in range(30)]

@@ -65,6 +65,7 @@ def by_hand(lm, decoder, prompts, continuations, least=0):
     return np.array(rows, dtype=np.float64).T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2, llama])
 @pytest.mark.parametrize("together", [True, False])
 def test_equals_the_direct_computation(make, together):

@@ -415,6 +415,7 @@ def test_ids_of_a_continuation_or_of_prompt_and_continuation_are_found():
     assert decode_text(item, None).token_ids is None
 
 
+@pytest.mark.slow
 def test_texts_are_limited_by_memory_and_not_by_number(monkeypatch):
     def items(count: int) -> Any:
         return (ImportedText(f"x:{i}", i, "a text") for i in range(count))

@@ -126,6 +126,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_template_that_explodes_is_one_line(name: str, tmp_path: Path, monkeypatch) -> None:
     text, expected = BOMBS[name]

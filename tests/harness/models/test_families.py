@@ -68,6 +68,7 @@ def texts(lm: Any, decoder: Any, prompts: list[Prompt], batch_size: int = 4) -> 
     return sorted(made, key=lambda g: g.example_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*REREAD, *EQUAL, "llama4_text"])
 def test_greedy_texts_are_those_of_full_passes(kind):
     lm = dataclasses.replace(tiny_family(kind), eos_ids=())

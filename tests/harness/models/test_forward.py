@@ -444,6 +444,7 @@ def test_the_rows_that_are_no_numbers_are_counted():
         check_finite(np.array([0.0, np.inf]), "numbers of x")
 
 
+@pytest.mark.slow
 def test_out_of_memory_halves_the_batch_and_goes_on() -> None:
     sizes: list[int] = []
     done: list[int] = []
@@ -459,6 +460,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on() -> None:
     assert done == [1, 3, 0, 4, 2]  # longest first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("message", "sizes"),
     [("DefaultCPUAllocator: not enough memory: you tried to allocate", [2, 1]), ("shapes do not agree", [2])],

@@ -264,6 +264,7 @@ def test_texts_come_back_as_they_were_made():
     assert run_isolated(lambda: iter([]), "it") == []
 
 
+@pytest.mark.slow
 def test_an_endless_loop_ends():
     def loop():
         while True:
@@ -319,6 +320,7 @@ def test_the_largest_id_must_have_an_embedding():
         check_ids("m", {"a": 0, "b": 8}, 8)
 
 
+@pytest.mark.slow
 def test_rules_that_make_a_text_endless_are_refused_in_one_line(tmp_path):
     path = tmp_path / "tokenizer.json"
     check_normalizer("m", path, save_tokenizer(path, ["aa", "aa"]))  # a little longer is fine

@@ -73,6 +73,7 @@ def downloaded(page, click, path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "protocol", "how"),
     [
@@ -126,6 +127,7 @@ def test_a_sheet_is_filled_in_left_resumed_and_downloaded(page, protocol, how, t
     assert len(build_judgment_rows(gathered)) == len(ids) * len(key.protocol.questions)
 
 
+@pytest.mark.slow
 def test_hostile_texts_run_nothing_and_stand_there_as_they_are(page, tmp_path):
     key = study(tmp_path, items=12, items_a_sheet=12)
     sheet = next(iter(key.sheets))
@@ -138,6 +140,7 @@ def test_hostile_texts_run_nothing_and_stand_there_as_they_are(page, tmp_path):
     assert page.locator("#texts img, #prompt img").count() == 0
 
 
+@pytest.mark.slow
 def test_a_saved_copy_goes_on_elsewhere_and_an_edited_one_does_not(page, browser, tmp_path):
     key = study(tmp_path)
     sheet, other = list(key.sheets)[:2]
@@ -162,6 +165,7 @@ def test_a_saved_copy_goes_on_elsewhere_and_an_edited_one_does_not(page, browser
     assert gather_answers([copy], key, leave_out=False).sheets[0].items[0].choices["sensible"] == 5
 
 
+@pytest.mark.slow
 def test_ties_are_told_back_is_possible_and_time_counts_only_while_visible(page, tmp_path):
     key = study(tmp_path, prompts=36, items=12, items_a_sheet=12)
     sheet = next(iter(key.sheets))
@@ -200,6 +204,7 @@ def test_the_makers_examples_are_on_the_first_page(page, tmp_path):
     assert page.locator("#start").text_content() == "Go on"
 
 
+@pytest.mark.slow
 def test_a_served_study_goes_on_after_the_server_was_killed(page, tmp_path):
     key = study(tmp_path)
     server, port = start(tmp_path, 2, 0)

@@ -236,6 +236,7 @@ def test_a_server_that_is_not_installed_names_its_extra(tmp_path, monkeypatch, c
     assert "pip install 'openended[rate]'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_killed_server_loses_nothing_that_it_acknowledged(tmp_path):
     """Three kills here; `python -m tests.harness.rating.kills 50` is the campaign."""
     tally, rows = campaign(tmp_path, kills=3, raters=8, prompts=60)

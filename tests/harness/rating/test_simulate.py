@@ -48,6 +48,7 @@ def two_hundred(tmp_path_factory):
     return made, gathered, read_comparisons(out)
 
 
+@pytest.mark.slow
 def test_two_hundred_raters_recover_the_strengths(two_hundred):
     _, gathered, comparisons = two_hundred
     assert len(gathered.sheets) == 200
@@ -60,6 +61,7 @@ def test_two_hundred_raters_recover_the_strengths(two_hundred):
         assert np.mean(np.abs(fit.scores - TRUTH) < Z95 * fit.std_errors) >= 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("items", "players"), [(500, 4), (90, 4), (30, 9)])
 def test_the_announced_width_holds_within_a_fifth(two_hundred, items, players, tmp_path):
     """What `make` announces beside what collected answers lead to."""
@@ -77,6 +79,7 @@ def test_the_announced_width_holds_within_a_fifth(two_hundred, items, players, t
     assert 0.9 <= made.forecast.coverage <= 1.0
 
 
+@pytest.mark.slow
 def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
     spec = load_protocol("typicality", {"items": 100, "raters": 5})
     made = make_study(material(100, (HUMAN, "model")), spec, seed=7)

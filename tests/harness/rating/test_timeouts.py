@@ -31,6 +31,7 @@ def served(pool, monkeypatch):
     thread.join(20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", ["", "POST /s/TOKEN/an", "POST", "answer", "answer+drip", "next"])
 def test_half_open_requests_are_closed_without_a_traceback(pool, served, sent, caplog, capfd):
     token = next(iter(pool.tokens.values()))
@@ -52,6 +53,7 @@ def test_half_open_requests_are_closed_without_a_traceback(pool, served, sent, c
     assert "Traceback" not in capfd.readouterr().err + caplog.text
 
 
+@pytest.mark.slow
 def test_a_client_that_disconnects_prints_no_traceback(pool, served, caplog, capfd):
     token = next(iter(pool.tokens.values()))
     for path in ("answer", "next"):

@@ -17,6 +17,7 @@ def runs(tmp_path_factory):
     return quickstart(tmp_path_factory.mktemp("grid"), decoders=("greedy", "nucleus"))
 
 
+@pytest.mark.slow
 def test_everything_is_written_and_the_same_again(runs, tmp_path, capsys):
     assert main([str(runs), "--out", str(tmp_path / "a")]) == 0
     shown = capsys.readouterr().out

@@ -35,6 +35,7 @@ def damage(path: Path, how: str, seed: int = 0) -> None:
     path.write_bytes({"flip": data, "cut": data[: len(data) // 2], "empty": b"", "noise": draw.randbytes(500)}[how])
 
 
+@pytest.mark.slow
 @pytest.mark.thin(3)
 @pytest.mark.parametrize("how", ["flip", "cut", "empty", "noise"])
 @pytest.mark.parametrize("name", ["human.arrow", "data.arrow", "arrays.safetensors", "manifest.json"])
@@ -79,6 +80,7 @@ def changed(record: Path, *, sealed: bool) -> None:
         record.write_text(json.dumps({**told, "digest": stated}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_record_that_says_another_number_is_left_out_and_said(sealed, runs, caplog):
     record = next(runs.glob("runs/*/*/record.json"))

@@ -113,6 +113,7 @@ def test_what_a_source_cannot_have_is_a_reason_and_an_unknown_option_is_refused(
         texts.featurizer.compute([(texts.human_rows, (unknown,))], texts.decoder)
 
 
+@pytest.mark.slow
 def test_features_and_keys_do_not_depend_on_the_batch(tmp_path):
     """How many rows a pass takes is no matter of numbers: on a CPU, features are the same bytes at every batch size."""
 

@@ -237,6 +237,7 @@ def test_without_scoring_models_metrics_that_need_them_say_what_to_type(tmp_path
     assert (record.axes["scorer"], record.axes["embedder"]) == (None, None)
 
 
+@pytest.mark.slow
 def test_without_a_scorer_the_tokens_are_those_of_the_model_under_test(tmp_path):
     """Both bundled models have one tokenizer: what they count is comparable, and the same as with a scorer of it."""
     words = (*NO_SCORING, "metric=[zipf]")
@@ -264,6 +265,7 @@ def test_imported_texts_without_a_scorer_are_cut_and_counted_by_words(tmp_path):
     assert any("of 8 texts were cut at 5 words" in note for note in record.notes)
 
 
+@pytest.mark.slow
 def test_a_scoring_model_out_of_its_domain_is_named_in_notes_and_signatures(tmp_path):
     record, rows = measured(tmp_path, "scoring=docs-m", "metric=[frechet,gen_ppl]")
     assert parse_signature(rows["model", "gen_ppl"].signature)["scorer"].endswith(f"({OUT_OF_DOMAIN})")

@@ -70,6 +70,7 @@ def test_a_record_says_where_a_cached_artifact_came_from(tmp_path, monkeypatch):
     assert (source["packages"], source["git"]["commit"], source["device"]) == ({"numpy": "0.1"}, "c0ffee", "cpu")
 
 
+@pytest.mark.slow
 def test_human_sides_outlive_a_run_and_others_do_not(tmp_path):
     session = open_session(tmp_path)
     run(settings(tmp_path, *ONE_MODEL, "metric=[frechet]"), session)
@@ -256,6 +257,7 @@ def test_columns_of_any_name_are_mapped_and_enter_the_signature(tmp_path):
     assert "judgment_columns: no column 'said'; did you mean 'says'" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_interval_of_huse_stands_in_the_table(tmp_path):
     done = openended("judgments=bundled:example_ratings.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -24,6 +24,7 @@ BIG = "9" * 5000
 OWN = ("task=jsonl", "task.path=x.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "word",
@@ -52,6 +53,7 @@ def test_what_may_be_null_is_planned_or_refused_in_one_line(word, tmp_path):
     assert done.stderr.count("\n") <= 1
 
 
+@pytest.mark.slow
 def test_a_terminal_of_ascii_alone_is_written_to(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "openended.harness", "plan_only=true", "num_examples=2", "model.label='é→'"],

@@ -75,6 +75,7 @@ def test_the_seed_is_in_the_key_where_something_is_drawn(tmp_path):
     assert (len(greedy), len(ancestral)) == (1, 2)
 
 
+@pytest.mark.slow
 def test_what_can_change_a_text_is_in_the_key_and_how_a_run_is_carried_out_is_not(tmp_path):
     plain = key(generated(tmp_path))
     for word in ("runtime.batch_size=1", "runtime.flush_seconds=9", "metric=[distinct_n]", "scoring=none"):
@@ -328,6 +329,7 @@ def test_without_there_is_none_and_the_table_says_why(tmp_path):
     assert np.isfinite(cells["zipf"].value)
 
 
+@pytest.mark.slow
 def test_several_samples_need_as_many_more_human_texts(tmp_path):
     record = compare(tmp_path, "num_examples=5", "samples=2", "decoder=nucleus")
     assert get_row(record, "ceiling").status == "ok"

@@ -76,6 +76,7 @@ def test_the_ends_are_exact():
     assert apart.mauve == pytest.approx(1 / 252, abs=1e-4)  # 1 / C(10, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_shifts_have_their_closed_form(ladder, name):
     """Against the true ratios at the same rows: 2,000 of them move the area of the truth itself by .03 (one sd)."""
@@ -171,6 +172,7 @@ def systems():
     return human, models, [mauve(human=human, model=rows, restarts=2).mauve for rows in models]
 
 
+@pytest.mark.slow
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("options", [{"quantizer": q} for q in CODED] + [{"estimator": e} for e in ALL], ids=str)
 def test_systems_stand_in_the_order_that_k_means_has(systems, options):

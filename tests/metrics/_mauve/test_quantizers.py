@@ -210,6 +210,7 @@ def entropy(cells):
     return -float(np.sum(share[share > 0] * np.log(share[share > 0])))
 
 
+@pytest.mark.slow
 def test_spreading_fills_the_sphere():
     """5,000 even rows: with the second term most of the lattice is used, with more of it more evenly."""
     rows = np.random.default_rng(0).uniform(-1, 1, size=(5000, 8)).astype(np.float32)

@@ -24,6 +24,7 @@ def archive(here, tmp_path):
     return tmp_path / "p.zip"
 
 
+@pytest.mark.slow
 def test_what_was_packed_is_whole_elsewhere(here, archive, tmp_path, monkeypatch, capsys):
     there = tmp_path / "there"
     there.mkdir()

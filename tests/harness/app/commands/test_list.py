@@ -38,6 +38,7 @@ def test_a_metric_has_formula_options_and_sources(capsys):
         assert part in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["metric", "decoder", "task", "model", "embedder", "experiment"])
 def test_everything_can_be_described(group):
     for name in list_choices(group):

@@ -8,6 +8,7 @@ from openended.harness.app.commands.show import find_run, main
 from openended.harness.core.errors import DataError
 
 
+@pytest.mark.slow
 def test_a_run_is_found_by_the_end_of_its_name(here, capsys):
     folder = next((here / "outputs/runs/p-sweep").iterdir())
     assert main([folder.name[-8:], "--texts", "1"]) == 0

@@ -35,6 +35,7 @@ REQUIRED = {("task", "texts"): ["generations=x.jsonl"], ("task", "hub"): ["task.
 GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "runtime", "report", "tracker", "compat")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_option_becomes_a_spec(composer, group):
     from omegaconf.errors import MissingMandatoryValue
@@ -57,6 +58,7 @@ GIVEN = {
 }
 
 
+@pytest.mark.slow
 def test_every_experiment_becomes_settings(composer):
     for experiment in options("experiment"):
         assert composer.compose_job([f"experiment={experiment}", *GIVEN.get(experiment, [])]).settings.spec()
@@ -74,6 +76,7 @@ PAPERS = {
 SHOWN = [f"{kind}{number}" for kind, numbers in PAPERS.items() for number in numbers]
 
 
+@pytest.mark.slow
 def test_experiments_using_docs_run_on_the_bundled_data_and_models(composer):
     assert set(SHOWN) <= set(options("experiment"))
     for name in SHOWN:
@@ -87,6 +90,7 @@ def test_experiments_using_docs_run_on_the_bundled_data_and_models(composer):
             assert model.path.startswith("bundled:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("using", "suffix"), [("paper", ""), ("docs", "_docs")])
 def test_the_series_runs_every_table_and_figure(using, suffix):
     composer = Composer(parse_command_line(["experiment=paper", f"using={using}"]))
@@ -231,6 +235,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_file_sets_no_option_that_must_be_typed(name, tmp_path):
     words = experiment(tmp_path, HOSTILE[name])
@@ -330,6 +335,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [(), ("-m",)], ids=["run", "grid"])
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_gives_one_line(name, mode, tmp_path, monkeypatch):

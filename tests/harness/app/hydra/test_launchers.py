@@ -303,6 +303,7 @@ PARENT = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["child", "grandchild"])
 def test_a_worker_ends_with_its_parent(kind):
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

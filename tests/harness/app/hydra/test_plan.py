@@ -52,6 +52,7 @@ def test_the_same_for_programs(away, capsys):
     assert (plan["seconds"], plan["seconds_are"]) == (None, "unknown")
 
 
+@pytest.mark.slow
 def test_after_the_runs_all_is_found_and_rates_are_measured(away, capsys):
     grid = ["-m", "seed=0,1", "decoder=nucleus", *SMALL]
     assert exit_code(cli.main, *grid, "-q") == 0

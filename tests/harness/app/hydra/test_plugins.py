@@ -74,6 +74,7 @@ def plugin(installed, monkeypatch):
         del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_its_names_are_listed(plugin, tmp_path):
     done = openended("--help", cwd=tmp_path)
     for name in NAMES.values():
@@ -118,6 +119,7 @@ def test_one_that_cannot_be_imported_is_left_out_and_said(plugin, caplog):
     assert "metric gone of broken was left out: ModuleNotFoundError" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grid", [False, True])
 def test_one_that_raises_is_a_dash_the_others_stand_and_the_end_is_1(plugin, tmp_path, grid):
     words = ["task=poems", "metric=[raises,distinct_n]", "num_examples=4", "max_new_tokens=4"]
@@ -163,6 +165,7 @@ def test_a_failure_names_the_file_and_the_line(plugin, tmp_path):
     assert f"failed with KeyError: 'of the plug-in' (raising.py, line {line})" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_commands_of_its_readme_run(plugin, tmp_path):
     write_jsonl(tmp_path / "mine.jsonl", [{"text": "a few words"}, {"text": "and more words"}])
     (tmp_path / "poems.txt").write_text("a line\nanother line\n")

@@ -22,6 +22,7 @@ def away(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_one_run_is_one_line_a_table_and_where_its_files_are(away, capsys):
     assert exit_code(cli.main, *SMALL, draw=True) == 0
     first = capsys.readouterr()
@@ -38,6 +39,7 @@ def test_one_run_is_one_line_a_table_and_where_its_files_are(away, capsys):
     assert "signature  " in again.out
 
 
+@pytest.mark.slow
 def test_a_grid_is_one_line_a_job_and_its_errors_once(away, capsys):
     assert exit_code(cli.main, "-m", "decoder=nucleus", "decoder.p=0.9,7", *SMALL) == 1
     said = capsys.readouterr().err.splitlines()
@@ -59,6 +61,7 @@ def test_a_twin_of_a_paper_loads_each_model_once(away, monkeypatch, capsys):
     assert len(list(away.glob("outputs/runs/mauve_table6_docs/*"))) == 6
 
 
+@pytest.mark.slow
 def test_a_flag_in_the_middle_and_quiet(away, capsys):
     assert exit_code(cli.main, "decoder=greedy", "-m", "seed=0,1", "-q", "name=q", *SMALL) == 0
     said = capsys.readouterr()
@@ -66,6 +69,7 @@ def test_a_flag_in_the_middle_and_quiet(away, capsys):
     assert said.out == "outputs/reports/q\n"
 
 
+@pytest.mark.slow
 def test_grids_of_one_second_have_folders_and_names_of_their_own(away, monkeypatch, capsys):
     for _ in range(2):
         words = ["-m", "seed=0,1", "-q", "hydra.sweep.dir=outputs/grids/now", "decoder=greedy", *SMALL]
@@ -87,6 +91,7 @@ def test_a_failure_is_told_when_it_happens_and_an_interrupt_how_to_go_on(error, 
     assert states == (["failed", "failed"] if code == 1 else ["interrupted"])
 
 
+@pytest.mark.slow
 def test_each_report_is_there_when_the_next_experiment_begins(away, monkeypatch, capsys):
     there = []
     execute = JobRunner.execute

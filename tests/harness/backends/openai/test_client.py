@@ -149,6 +149,7 @@ class OtherModel(Fake):
         return [None, *super().prompt_logprobs([77, *ids], most, body)[2:]]
 
 
+@pytest.mark.slow
 def test_two_models_under_one_name_are_refused():
     with served(Fake(), Fake()) as urls:
         assert write_one(None, *urls, probe=True)
@@ -204,6 +205,7 @@ def dead() -> str:
     return address
 
 
+@pytest.mark.slow
 def test_the_first_job_waits_and_the_others_fail_at_once_until_a_server_answers(dead):
     seconds = [wait_for(lambda: write_one(None, dead, retries=30, patience=PATIENCE)) for _ in range(3)]
     assert PATIENCE <= seconds[0] < 4 * PATIENCE
@@ -215,6 +217,7 @@ def test_the_first_job_waits_and_the_others_fail_at_once_until_a_server_answers(
         assert address not in module._outages
 
 
+@pytest.mark.slow
 def test_a_request_under_way_is_retried_no_longer_than_the_patience():
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("connection refused", request=request)
@@ -223,6 +226,7 @@ def test_a_request_under_way_is_retried_no_longer_than_the_patience():
     assert PATIENCE <= seconds < 4 * PATIENCE
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_in_the_middle_is_waited_for_no_longer_than_the_patience():
     fake, kept = Fake(), list[Generation]()
 

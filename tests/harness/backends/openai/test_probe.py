@@ -86,6 +86,7 @@ FOUND_BY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("fault", "decoder", "check"), FOUND_BY, ids=[f"{n}-{by}" for n, (_, _, by) in enumerate(FOUND_BY)]
@@ -110,6 +111,7 @@ def test_an_honest_server_passes_every_check(decoder):
     assert "1e-06" in report.line()
 
 
+@pytest.mark.slow
 def test_two_hundred_probes_of_an_honest_server_raise_no_alarm():
     """Each with draws of its own; what does not depend on the draws is checked above."""
 

@@ -67,6 +67,7 @@ def test_first_tokens_of_ancestral_texts_have_the_models_distribution(local):
     assert chi2.sf(((seen - expected) ** 2 / expected).sum(), len(best)) > 1e-4
 
 
+@pytest.mark.slow
 def test_mauve_of_a_servers_texts_is_that_of_local_ones_within_the_noise_of_seeds(local):
     prompts, embedder = prompts_of(local, 10), EmbedderSpec(path=f"bundled:{ID}")
 
@@ -215,6 +216,7 @@ CERTAIN: list[tuple[QDecoder, int]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.thin(2)
 @pytest.mark.parametrize(("decoder", "listed"), CERTAIN, ids=[f"{d.title} {n}" for d, n in CERTAIN])
 @pytest.mark.parametrize("least", [0, 3])

@@ -69,6 +69,7 @@ def test_what_is_known_of_a_model_without_its_weights(here, there):
     assert there.bos_prefix([3]) == here.bos_prefix([3])
 
 
+@pytest.mark.slow
 def test_texts(here, there):
     prompts = [Prompt(f"t/{i:03d}", s, tuple(row.tolist())) for i, row in enumerate(PROMPTS) for s in range(2)][:40]
     options = {"seed": 3, "max_new_tokens": 6, "batch_size": 4}
@@ -81,6 +82,7 @@ def test_texts(here, there):
     assert there.workers.asked[-1] > 2
 
 
+@pytest.mark.slow
 def test_texts_of_a_decoder_that_needs_another_model(here, there):
     decoder = ContrastiveDecoding(amateur={"path": "bundled:docs-m"})
     prompts = [Prompt(f"t/{i}", 0, tuple(here.encode(text))) for i, text in enumerate(["Return the", "If", "Raise an"])]

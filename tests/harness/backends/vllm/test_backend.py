@@ -68,6 +68,7 @@ def test_losses_and_statistics_equal_those_of_the_reference(engine, reference):
     assert sum(done) == 7
 
 
+@pytest.mark.slow
 def test_the_share_of_equal_texts_is_in_the_record(engine):
     backend = make(check_texts=3)
     assert backend.provenance() == {}
@@ -82,6 +83,7 @@ def test_the_share_of_equal_texts_is_in_the_record(engine):
     assert "not compared" in (lambda b: (texts(b, Greedy()), b.provenance())[1])(make())["notes"][0]
 
 
+@pytest.mark.slow
 def test_a_reference_that_cannot_be_loaded_costs_no_text(engine, monkeypatch):
     backend = make(check_texts=2)
 
@@ -93,6 +95,7 @@ def test_a_reference_that_cannot_be_loaded_costs_no_text(engine, monkeypatch):
     assert "could not generate texts to compare with (no room)" in backend.provenance()["notes"][0]
 
 
+@pytest.mark.slow
 def test_an_engine_that_dies_is_one_line_and_keeps_what_was_finished(reference):
     with fake_vllm(reference, fails_at=9):
         backend, kept = make(max_num_seqs=2), list[Generation]()
@@ -192,6 +195,7 @@ def test_vectors_equal_those_of_the_reference(engine, reference, pooling):
     np.testing.assert_allclose(both[1].values, expected[1].values, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_embedding_engine_that_dies_leaves_the_other_running(reference):
     with fake_vllm(reference) as fake:
         backend, rows = make(), ragged([(5, 6), (7,)])

@@ -106,6 +106,7 @@ def reference(decoder: QDecoder, least: int) -> dict[tuple[str, int], Generation
     return {(g.example_id, g.sample): g for g in out}
 
 
+@pytest.mark.slow
 @pytest.mark.thin(3)
 @pytest.mark.parametrize("least", [0, LEAST])
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda d: d.title)
@@ -123,6 +124,7 @@ def test_texts_in_random_order_equal_those_of_the_reference_loop(decoder, least)
         assert log_prob == pytest.approx(expected.log_prob, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_decoders_in_one_batch_do_not_disturb_each_other():
     groups = [
         make_sampling_group(generation(PROMPTS, d, seed=3, max_new_tokens=LENGTH, batch_size=4), EOS)

@@ -72,6 +72,7 @@ def test_the_stored_set_is_what_the_builder_writes(tmp_path):
         assert (tmp_path / path).read_bytes() == (FIXTURE / path).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_each_figure_is_drawn(name, tmp_path):
     make, where = MAKERS[name]
@@ -83,6 +84,7 @@ def test_each_figure_is_drawn(name, tmp_path):
     assert pdf.read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_bytes(tmp_path):
     results = read_results([FIXTURE])
     first, second = (save(draw(curves.divergence_curves, results)["divergence"], tmp_path / n, "x") for n in "ab")
@@ -158,6 +160,7 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
     assert "metric's own std" in table.legend()[0]
 
 
+@pytest.mark.slow
 def test_everything_that_the_runs_have_data_for_is_drawn_at_once(tmp_path):
     results = read_results([FIXTURE], {"experiment": "decoders", "num_examples": "500", "max_new_tokens": "96"})
     names = {path.name for path in draw_all(results, tmp_path)}

@@ -37,6 +37,7 @@ def rated():
     return PairRatings.from_arrays(metric.compute(features).arrays)
 
 
+@pytest.mark.slow
 def test_regions_show_every_text_and_both_margins(rated, tmp_path):
     figure = huse_regions(rated, RULE)
     main = next(a for a in figure.axes if a.get_xlabel())
@@ -70,6 +71,7 @@ def test_lines_of_equal_huse():
         assert (np.asarray(line.get_xdata()) + line.get_ydata() - 1).tolist() == pytest.approx([value] * 2)
 
 
+@pytest.mark.slow
 def test_stability_and_agreement(rated, tmp_path):
     figure = huse_stability(rated, RULE, draws=3)
     assert [a.get_xlabel() for a in figure.axes] == ["ratings a text", "examples"]

@@ -17,6 +17,7 @@ from tests.harness.report.page.made import COUNT, HOSTILE, make_report, text_of
 pytestmark = needs_browser
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_shown_and_nothing_of_them_runs(page):
     shown = page.locator(".example .text[data-system=greedy] pre").all_text_contents()
     for text in HOSTILE[:4]:
@@ -146,6 +147,7 @@ def test_what_is_shown_is_downloaded_as_json_lines(page):
     assert mine["gen_ppl.gen_ppl"] == 95
 
 
+@pytest.mark.slow
 def test_tables_sort_hide_and_tell_a_cells_story(page):
     table = page.locator("table.data").first
     heading = table.get_by_role("button", name="MAUVE")
@@ -213,6 +215,7 @@ def test_why_names_cells_and_missed_texts_and_leads_to_them(page):
     page.locator(".example.here h3", has_text="docs/000007").wait_for()
 
 
+@pytest.mark.slow
 def test_the_page_fits_a_phone_and_has_no_serious_fault_of_access(page):
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

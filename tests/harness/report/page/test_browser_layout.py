@@ -29,6 +29,7 @@ def wide_report(tmp_path_factory):
     return folder / "report" / "report.html"
 
 
+@pytest.mark.slow
 def test_no_column_is_cut_off_at_1400_pixels_and_the_headline_comes_first(opened, wide_report):
     opened.set_viewport_size({"width": 1400, "height": 900})
     opened.goto(wide_report.as_uri())
@@ -98,6 +99,7 @@ def test_the_filters_fold_on_a_phone_only(page):
     assert not order.is_visible()
 
 
+@pytest.mark.slow
 def test_the_address_restores_sorting_search_filters_and_the_open_example(page, report):
     table = page.locator("table.data").first
     table.get_by_role("button", name="MAUVE").click()

@@ -131,6 +131,7 @@ def test_options_are_checked_before_anything_runs(monkeypatch):
     assert job.list_texts() == {"a": "1"}
 
 
+@pytest.mark.slow
 def test_a_command_logs_its_run_and_an_absent_package_is_told_before_it(fake, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     small = ["judgments=bundled:example_pairs.csv", "metric=[bradley_terry]", "intervals=0", "tracker=mlflow"]
