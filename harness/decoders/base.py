@@ -107,7 +107,7 @@ class Decoder(Spec):
     def companions(self) -> Mapping[str, ModelInfo]:
         """Return the models that the decoder needs beside the one under test, by its names for them.
 
-        Whoever runs the decoder loads them and hands them over in the job; their identities enter the key.
+        They are loaded before generation and handed over as `GenerationRequest.companions`; their facts enter the key.
         """
         return {}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from openended.harness.core import Advance, Generation, SpecError, shorten_error
-from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
+from openended.harness.decoders import Emit, GenerationRequest, QDecoder
 from openended.harness.generation.denoise import denoise_texts
 from openended.harness.generation.denoising.decoders import DenoisingDecoder
 from openended.harness.generation.draw_from_q import sample_texts
@@ -15,8 +15,6 @@ from openended.harness.models import free_memory, is_out_of_memory
 
 if TYPE_CHECKING:
     from openended.harness.core import CausalModel
-
-__all__ = ["Prompt", "generate_texts"]
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The second half of a run: every metric over the features of both sides."""
+"""The measure stage: every metric over the features of both sides."""
 
 from __future__ import annotations
 

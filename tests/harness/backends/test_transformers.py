@@ -12,9 +12,10 @@ from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core.errors import SpecError
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.types import Generation
+from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy
 from openended.harness.generation.contrastive import ContrastiveDecoding
-from openended.harness.generation.generate import Prompt, generate_texts
+from openended.harness.generation.generate import generate_texts
 from openended.harness.models.backend import Backend
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import Ability, BackendSpec, ModelSpec

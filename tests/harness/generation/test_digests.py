@@ -15,11 +15,11 @@ import pytest
 import torch
 
 from openended.harness.core.types import Generation
+from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, Typical
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveSearch
-from openended.harness.generation.generate import Prompt
 from tests.harness.generation.families import FAMILIES, family
 from tests.harness.generation.models import prompt_rows
 from tests.harness.generation.test_generate import plain, texts

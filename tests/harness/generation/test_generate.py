@@ -12,6 +12,7 @@ import torch
 
 from openended.harness.core.errors import SpecError
 from openended.harness.core.types import Generation
+from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.mirostat import Mirostat
 from openended.harness.decoders.sampling import (
     Ancestral,
@@ -31,7 +32,7 @@ from openended.harness.generation import generate as generate_module
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
-from openended.harness.generation.generate import Prompt, generate_texts
+from openended.harness.generation.generate import generate_texts
 from tests.harness.generation.models import gpt2, llama, prompt_rows
 from tests.helpers import generation
 

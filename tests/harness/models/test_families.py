@@ -12,10 +12,11 @@ import torch
 
 from openended.harness.core.errors import DataError
 from openended.harness.core.types import Generation
+from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
-from openended.harness.generation.generate import Prompt, generate_texts
+from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.kv_cache.choose import make_runner
 from openended.harness.generation.kv_cache.general import GeneralRunner
 from openended.harness.generation.teacher_forcing import compute_q_statistics

@@ -18,11 +18,12 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from openended.harness.core.errors import DataError
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.signature import digest
+from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
-from openended.harness.generation.generate import Prompt, generate_texts
+from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models import families
 from openended.harness.models.embedder import EmbedderSpec

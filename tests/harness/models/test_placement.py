@@ -12,11 +12,11 @@ import pytest
 from openended.harness.core.errors import ExtraNotInstalled, SpecError
 from openended.harness.core.runtime import Runtime
 from openended.harness.core.types import Generation, Ragged
-from openended.harness.decoders.base import Decoder
+from openended.harness.decoders.base import Decoder, Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
-from openended.harness.generation.generate import Prompt, generate_texts
+from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.loading.weights import gather_outputs, has_many_devices

@@ -15,8 +15,9 @@ from tokenizers import Tokenizer
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core.errors import DataError
 from openended.harness.core.types import Example, Generation, Ragged
+from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy
-from openended.harness.generation.generate import Prompt, generate_texts
+from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models import piecewise_tokenization as _pieces
 from openended.harness.models.embedder import EmbedderSpec
