@@ -2,8 +2,9 @@
 
 Boundary rules. nucleus keeps a token iff the mass strictly before it is below p (in exact arithmetic the rule of
 transformers: drop ascending cumulative mass <= 1 - p). Thresholds on a probability (min_p, epsilon, eta, top_n_sigma,
-typical, p_less) and on a logit (top_k: the k-th; min_k: its last kept one) keep tokens equal to the threshold, so ties are kept together;
-nucleus, top_h and mirostat cut by position, so of equal logits the lower ids stay, as those go that xtc leaves out.
+typical, p_less) and on a logit (top_k: the k-th; min_k: its last kept one) keep tokens equal to the threshold, so ties
+are kept together; nucleus, top_h and mirostat cut by position, so of equal logits the lower ids stay, as those go that
+xtc leaves out.
 At least the most probable token stays (typical: the one nearest to the entropy).
 """
 
