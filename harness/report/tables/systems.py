@@ -149,7 +149,10 @@ def _iterate_variants(
     options = find_differing_options([i for i in values if i.system == "model"], ignored=())
     names = {signature: format_options(pair[0], differ) for signature, differ in options.items()}
     for signature in sorted(names, key=lambda s: make_natural_sort_key(names[s])):
-        yield names[signature], [i for i in values if i.signature == signature or i.system == "ceiling"]
+        # With several samples per prompt, systems have more texts than people.
+        humans = [i for i in values if i.system == "human" and compare_signatures(i.signature, signature) == ["n"]]
+        others = [i for i in values if i.signature == signature or i.system == "ceiling"]
+        yield names[signature], [*others, *humans]
 
 
 def _build_column(

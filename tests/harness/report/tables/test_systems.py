@@ -55,6 +55,16 @@ def test_the_human_row_is_first_and_its_value_decides(tmp_path):
     assert best(made) == ["ancestral", "nucleus p=0.95"]
 
 
+def test_the_human_value_decides_where_systems_have_several_samples_per_prompt(tmp_path):
+    for decoder, value in (("greedy", 6.0), ("nucleus", 11.0)):
+        system = result("model", "m", {"m": value}, direction="match_human", n=1000)
+        write_run(tmp_path, decoder, 0, results=[system, result("human", "m", {"m": 10.0}, direction="match_human")])
+    for options in ({}, {"differing": "columns"}):
+        made = table(tmp_path, **options)
+        assert best(made) == ["nucleus p=0.95"]
+        assert made.rows[0].cells[0].value == 10.0
+
+
 @pytest.mark.parametrize(
     ("direction", "winner", "arrow"), [("higher", "nucleus p=0.95", "↑"), ("lower", "greedy", "↓")]
 )
