@@ -89,7 +89,7 @@ def make(args: argparse.Namespace) -> None:
         raise SpecError("which runs? the name of an experiment or grid, or a folder of runs")
     for word in args.words:
         name, sign, value = word.partition("=")
-        if sign and name.isidentifier():
+        if sign and name.isidentifier() and not Path(word).exists():
             raise SpecError(f"{word}: options are flags here: --{name.replace('_', '-')} {value}")
     material = read_study_texts(args.words, args.outputs, protocol, args.exclude)
     controls = read_controls(args.controls, protocol) if args.controls else ()

@@ -80,6 +80,12 @@ def test_wrong_words_are_told_in_a_line(outputs, tmp_path, capsys, words, said):
     assert not (tmp_path / "s").exists()
 
 
+def test_a_folder_of_runs_may_have_an_equals_sign_in_its_name(outputs, tmp_path, monkeypatch):
+    (tmp_path / "p=1").symlink_to(outputs)
+    monkeypatch.chdir(tmp_path)
+    assert main(["make", "p=1", "--protocol", "mauve", "--items", "3", "--people", "3", "--dry"]) == 0
+
+
 def test_no_runs_and_unknown_commands(tmp_path, capsys):
     assert main(["make", "--protocol", "mauve"]) == 2
     assert "which runs?" in capsys.readouterr().err
