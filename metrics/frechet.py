@@ -19,19 +19,23 @@ Inception score" (extrapolation).
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import Features, Floats, MetricResult, Plan, Replicates, Scope, metric, option, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, option, ranged
 from openended.metrics._common import Values, check_choice
-from openended.metrics._embeddings.blocks import check_range, check_sides
-from openended.metrics._embeddings.gaussians import Shrinkage, cross_root_trace, gaussian
-from openended.metrics._embeddings.pca import project_pair
-from openended.metrics._embeddings.resampled_moments import frechet_influence
+from openended.metrics._embeddings.blocks import blocks, check_range, check_sides
+from openended.metrics._embeddings.pca import moments, project_pair
 from openended.metrics.families import ReplicatesByName, TwoSample
 
+Shrinkage = Literal["none", "ledoit_wolf"]
+
 _FEWEST = 20  # texts per side for an extrapolation: a tenth of them must have a variance
+# Allowed error of the shortcut, as a share of both traces: 1e-8 of a distance that is a thousandth of them.
+_MOST_LOST = 1e-11
 
 
 def frechet_distance(
@@ -162,6 +166,121 @@ class FrechetSides:
     distance: float
     extrapolated: Extrapolated | None
     """FD-infinity if requested."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gaussian:
+    """Mean and covariance of one side; of the covariance its lower triangle or, where n <= d, a root r with r r^T."""
+
+    mean: F64
+    trace: float
+    lower: F64 | None
+    """Shape (d, d); nothing of use above the diagonal."""
+    root: F64 | None
+    """Shape (d, n)."""
+
+
+def gaussian(rows: Floats, shrinkage: Shrinkage) -> Gaussian:
+    """Fit a Gaussian with divisor n - 1, float64."""
+    n, dim = rows.shape
+    if shrinkage == "none" and n <= dim:
+        # The centered rows themselves are an exact root of a singular covariance.
+        centered = np.array(rows, dtype=np.float64)
+        mean = centered.mean(axis=0)
+        centered -= mean
+        centered /= np.sqrt(n - 1)
+        return Gaussian(mean, float(np.sum(centered**2)), None, centered.T)
+    mean, lower = moments([rows], "none")
+    if shrinkage != "none":
+        fourth = 0.0
+        for _, block in blocks(rows, "none"):
+            block -= mean
+            fourth += float(np.sum(np.einsum("ij,ij->i", block, block) ** 2))
+        # With S the covariance of divisor n, d2 its squared distance from its mean variance times the identity and b2 =
+        # (sum of |x|^4 / n - |S|^2) / n its noise (all Frobenius), the identity's weight is min(b2, d2) / d2.
+        lower = lower * ((n - 1) / n)
+        target = np.trace(lower) / dim
+        squared = float(2 * np.sum(np.tril(lower, -1) ** 2) + np.sum(np.diagonal(lower) ** 2))
+        distance = squared - dim * target**2
+        noise = max((fourth / n - squared) / n, 0.0)
+        weight = min(noise / distance, 1.0) if distance > 0 else 0.0
+        lower = (1 - weight) * lower
+        lower[np.diag_indices(dim)] += weight * target
+        lower = lower * n / (n - 1)
+    return Gaussian(mean, float(np.trace(lower)), lower, None)
+
+
+def cross_root_trace(a: Gaussian, b: Gaussian) -> float:
+    """Return the trace of (A^1/2 B A^1/2)^1/2: sum of singular values of r^T s, for roots A = r r^T, B = s s^T.
+
+    With a triangular r it is also the sum of the roots of the eigenvalues of r^T B r, which costs less but is as exact
+    only where no eigenvalue is so small that its root is lost in the rounding of the largest.
+    """
+    if a.lower is not None and b.lower is not None:
+        from scipy.linalg import lapack
+
+        with contextlib.suppress(np.linalg.LinAlgError):
+            root = np.linalg.cholesky(a.lower)
+            both, info = lapack.dsygst(b.lower, root, itype=2, lower=1)
+            if info:
+                raise ValueError(f"dsygst: illegal argument {-info}")
+            values = np.linalg.eigvalsh(both, UPLO="L")
+            rounding = np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
+            lost = float(np.sum(rounding / (2 * np.sqrt(np.maximum(values, rounding)))))
+            if lost <= _MOST_LOST * (a.trace + b.trace):
+                return float(np.sqrt(np.maximum(values, 0.0)).sum())
+    return float(np.linalg.svd(_compute_root(a).T @ _compute_root(b), compute_uv=False).sum())
+
+
+def _compute_root(side: Gaussian) -> F64:
+    """Return some r with r r^T = covariance: triangular if it is regular, from eigenvalues otherwise."""
+    if side.root is not None or side.lower is None:
+        return np.empty((len(side.mean), 0)) if side.root is None else side.root
+    try:
+        return np.asarray(np.linalg.cholesky(side.lower), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        values, axes = np.linalg.eigh(side.lower, UPLO="L")
+        is_positive = values > len(values) * np.finfo(np.float64).eps * max(float(values[-1]), 0.0)
+        return np.asarray(axes[:, is_positive] * np.sqrt(values[is_positive]), dtype=np.float64)
+
+
+def frechet_influence(human: Floats, model: Floats) -> tuple[F64, F64]:
+    """Return the influence of the rows of both sides on their Fréchet distance, shapes (n_human,) and (n_model,).
+
+    With T the map that carries one Gaussian to the other, the derivative of tr S1 + tr S2 - 2 tr (S1 S2)^1/2 by S1 is
+    I - T, and by S2 I - T^-1; that of |m1 - m2|^2 is 2 (m1 - m2).
+    """
+    x, y = (np.array(side, dtype=np.float64) for side in (human, model))
+    means = x.mean(axis=0), y.mean(axis=0)
+    x -= means[0]
+    y -= means[1]
+    gap = means[0] - means[1]
+    forth, back = _transport_costs(x, y)
+    first = 2 * x @ gap + np.einsum("ij,ij->i", x, x) - forth
+    second = -2 * y @ gap + np.einsum("ij,ij->i", y, y) - back
+    return first, second
+
+
+def _transport_costs(x: F64, y: F64) -> tuple[F64, F64]:
+    """Return x_i^T T x_i and y_i^T T^-1 y_i for centered rows."""
+    (n, dim), m = x.shape, len(y)
+    if min(n, m) > dim:
+        first, second = x.T @ x / (n - 1), y.T @ y / (m - 1)
+        try:
+            root = np.linalg.cholesky(first)
+            values, axes = np.linalg.eigh(root.T @ second @ root)
+            singular = np.sqrt(np.maximum(values, values[-1] * 1e-12))
+            ahead = np.linalg.solve(root, x.T)
+            turned = axes.T @ ahead
+            forth = np.einsum("ij,ij,i->j", turned, turned, singular)
+            turned = axes.T @ (root.T @ y.T)
+            return forth, np.einsum("ij,ij,i->j", turned, turned, 1 / singular)
+        except np.linalg.LinAlgError:  # a covariance that is singular although there are many texts
+            pass
+    # The centered rows are roots: x_i^T T x_i is the i-th diagonal entry of the polar factor of their product table.
+    left, values, right = np.linalg.svd(x @ y.T, full_matrices=False)
+    scale = np.sqrt((n - 1) / (m - 1))
+    return scale * (left**2 @ values), (right.T**2 @ values) / scale
 
 
 @metric

@@ -16,15 +16,15 @@ Lemma 6 and Corollary 16.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
 from openended.metrics._common import Values
 from openended.metrics._embeddings.blocks import check_range, check_sides
-from openended.metrics._embeddings.resampled_moments import kid_draws
 from openended.metrics.families import ReplicatesByName, TwoSample
 
 _BLOCK = 1024
@@ -120,6 +120,44 @@ def _compute_diagonal(a: Floats, degree: int) -> F64:
     parts = [np.asarray(a[i : i + _BLOCK], dtype=np.float64) for i in range(0, len(a), _BLOCK)]
     squares = np.concatenate([np.einsum("ij,ij->i", part, part) for part in parts])
     return _raise_to_power(squares / a.shape[1] + 1, degree)
+
+
+def kid_draws(
+    human: Floats, model: Floats, human_halves: NDArray[np.bool_], model_halves: NDArray[np.bool_], degree: int
+) -> F64:
+    """Return the unbiased kernel distance of both halves of each split, shape (2, splits)."""
+    within = [
+        _compute_half_kernel_means(side, halves, degree)
+        for side, halves in ((human, human_halves), (model, model_halves))
+    ]
+    masks = [np.hstack([h.T.astype(np.float64), 1.0 - h.T]) for h in (human_halves, model_halves)]
+    across = np.zeros(masks[0].shape[1])
+    for part, table in _iterate_kernel(human, model, degree):
+        across += np.einsum("ij,ij->j", masks[0][part], table @ masks[1])
+    sizes = [m.sum(axis=0) for m in masks]
+    value: F64 = within[0] + within[1] - 2 * (across / (sizes[0] * sizes[1]))
+    return value.reshape(2, -1)
+
+
+def _compute_half_kernel_means(side: Floats, halves: NDArray[np.bool_], degree: int) -> F64:
+    """Mean of the kernel over the pairs of each half, shape (2 · splits,)."""
+    mask = np.hstack([halves.T.astype(np.float64), 1.0 - halves.T])
+    total = np.zeros(mask.shape[1])
+    for part, table in _iterate_kernel(side, side, degree):
+        diagonal = np.arange(part.start, part.start + len(table))
+        table[np.arange(len(table)), diagonal] = 0.0
+        total += np.einsum("ij,ij->j", mask[part], table @ mask)
+    size = mask.sum(axis=0)
+    means: F64 = total / (size * (size - 1))
+    return means
+
+
+def _iterate_kernel(a: Floats, b: Floats, degree: int) -> Iterator[tuple[slice, F64]]:
+    """Yield (rows, kernel of these rows of a with all rows of b)."""
+    right = np.asarray(b, dtype=np.float64).T
+    for start in range(0, len(a), _BLOCK):
+        part = slice(start, min(start + _BLOCK, len(a)))
+        yield part, _raise_to_power(np.asarray(a[part], dtype=np.float64) @ right / a.shape[1] + 1.0, degree)
 
 
 @metric

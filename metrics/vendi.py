@@ -21,7 +21,6 @@ import numpy as np
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, UndefinedMetric, metric
 from openended.metrics._embeddings.blocks import blocks, check_side
-from openended.metrics._embeddings.resampled_moments import vendi_influence
 from openended.metrics.families import ReplicatesByName, TwoSample
 
 
@@ -75,6 +74,29 @@ def _compute_entropy(shares: F64, order: float) -> float:
     relative = float(np.sum((shares / largest) ** order))
     weight = order / (order - 1) if np.isfinite(order) else 1.0
     return -weight * float(np.log(largest)) + float(np.log(relative)) / (1 - order)
+
+
+def vendi_influence(rows: Floats, order: float) -> F64:
+    """Return the influence of each row on the Vendi score, shape (n,)."""
+    unit = np.vstack([block for _, block in blocks(rows, "l2")])
+    n = len(unit)
+    small = unit.shape[1] <= n
+    values, axes = np.linalg.eigh((unit.T @ unit if small else unit @ unit.T) / n)
+    is_positive = values > 1e-12
+    values, axes = values[is_positive], axes[:, is_positive]
+    # The share of row i in each eigenvalue.
+    loads = (unit @ axes) ** 2 if small else n * axes**2 * values
+    influence: F64
+    if np.isinf(order):
+        influence = -loads[:, -1] / values[-1] ** 2
+    elif order == 1:
+        entropy = -float(np.sum(values * np.log(values)))
+        influence = np.exp(entropy) * (-(loads @ np.log(values)) - entropy)
+    else:
+        total = float(np.sum(values**order))
+        slope = order / (1 - order) * (loads @ values ** (order - 1) / total - 1)
+        influence = total ** (1 / (1 - order)) * slope
+    return influence
 
 
 @metric

@@ -9,7 +9,6 @@ from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.core.metric_spec import Features, Side
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics._embeddings.pca import fit_pca
-from openended.metrics._mauve.explain import find_distinguishing_cells, find_distinguishing_texts
 from openended.metrics._mauve.histograms import (
     Smoothing,
     curve_area,
@@ -21,7 +20,7 @@ from openended.metrics._mauve.histograms import (
 )
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
-from openended.metrics.mauve import Mauve, mauve
+from openended.metrics.mauve import Mauve, find_distinguishing_cells, find_distinguishing_texts, mauve
 from tests.helpers import features
 from tests.oracles import mauve as oracle
 

@@ -9,12 +9,12 @@ import pytest
 
 from openended.harness.core import SHARE, Features, Plan, Ragged, Side, combine_replicates, load_members
 from openended.harness.run.measure import add_intervals
-from openended.metrics._embeddings.resampled_moments import frechet_influence, vendi_influence
 from openended.metrics._mauve.histograms import count_half_histograms
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells, resample_mauve
 from openended.metrics._ngrams.sequences import select_rows
+from openended.metrics.frechet import frechet_influence
 from openended.metrics.mauve import Mauve
-from openended.metrics.vendi import vendi
+from openended.metrics.vendi import vendi, vendi_influence
 from scripts.coverage import count_needed_samples, simulate
 from scripts.worlds import MODEL, draw
 from tests.metrics.test_mauve import clusters

@@ -211,7 +211,7 @@ def test_edges():
 def test_ledoit_wolf_of_gaussians_agrees_with_scikit_learn():
     from sklearn.covariance import ledoit_wolf as other
 
-    from openended.metrics._embeddings.gaussians import gaussian
+    from openended.metrics.frechet import gaussian
 
     rows = normal(15, 10) @ normal(10, 10, 1)
     lower = np.tril(gaussian(rows, "ledoit_wolf").lower)
@@ -258,11 +258,11 @@ def test_bad_condition_costs_no_digits(n, condition, near):
 
 
 def test_short_and_exact_ways_agree(monkeypatch):
-    from openended.metrics._embeddings import gaussians
+    from openended.metrics import frechet
 
     human, model = normal(300, 40), normal(200, 40, 1, 0.1, 1.5)
     short = frechet_distance(human=human, model=model)
-    monkeypatch.setattr(gaussians, "_MOST_LOST", -1.0)
+    monkeypatch.setattr(frechet, "_MOST_LOST", -1.0)
     assert frechet_distance(human=human, model=model) == pytest.approx(short, rel=1e-12)
 
 
