@@ -50,6 +50,7 @@ from .values import (
     Pair as Pair,
     SystemValue as SystemValue,
     find_human_value as find_human_value,
+    group_by as group_by,
     has_same_data as has_same_data,
     make_natural_sort_key as make_natural_sort_key,
     select_values as select_values,

@@ -32,22 +32,16 @@ def add_options(axes: Iterable[str], names: Iterable[str]) -> list[str]:
 
 def order_axes(names: Iterable[str]) -> tuple[str, ...]:
     """Return axes in a fixed order: task, model, decoder, decoder options, seed, then the others."""
-    first = {name: rank for rank, name in enumerate(("task", "model", "decoder", "decoder.", "seed"))}
-
-    def rank(name: str) -> tuple[int, str]:
-        return first.get("decoder." if name.startswith("decoder.") else name, len(first)), name
-
-    return tuple(sorted(set(names), key=rank))
+    ranks = {"task": 0, "model": 1, "decoder": 2, "decoder.": 3, "seed": 4}
+    kinds = {name: "decoder." if name.startswith("decoder.") else name for name in names}
+    return tuple(sorted(kinds, key=lambda name: (ranks.get(kinds[name], len(ranks)), name)))
 
 
 def format_axis_value(value: Any) -> str:  # noqa: ANN401
     """Format an axis value as a user types it (0.95, not 0.9500000001); empty for a missing value."""
-    if value is None:
-        return ""
     if isinstance(value, float):
         return f"{value:.12g}" if math.isfinite(value) else ""
-    text = str(value)
-    return "" if text == "<NA>" else text  # pandas' missing whole number
+    return "" if value is None or str(value) == "<NA>" else str(value)  # pandas' missing whole number
 
 
 def format_option(axis: str, value: str) -> str:
@@ -63,14 +57,10 @@ def find_distinguishing_axes(rows: Sequence[Row], names: Iterable[str]) -> list[
     digest, but their names show that already. Paths, revisions and digests count only if they distinguish rows that
     no other axis does.
     """
-
-    def has_several_values(axis: str) -> bool:
-        pairs = {(row.get(get_parent_axis(axis), ""), row.get(axis, "")) for row in rows}
-        return len(pairs) > len({parent for parent, _ in pairs})
-
-    every = list(names)
-    readable = [n for n in every if is_readable(n) and has_several_values(n)]
-    return select_fewest_axes(rows, sort_by_readability(n for n in every if not is_readable(n)), readable)
+    pairs = {name: {(row.get(get_parent_axis(name), ""), row.get(name, "")) for row in rows} for name in names}
+    several = [name for name, values in pairs.items() if len(values) > len({parent for parent, _ in values})]
+    readable = [name for name in several if is_readable(name)]
+    return select_fewest_axes(rows, sort_by_readability(name for name in pairs if not is_readable(name)), readable)
 
 
 def select_fewest_axes(rows: Sequence[Row], names: Iterable[str], selected: Sequence[str] = ()) -> list[str]:
@@ -90,14 +80,9 @@ def select_fewest_axes(rows: Sequence[Row], names: Iterable[str], selected: Sequ
 
 def sort_by_readability(names: Iterable[str]) -> list[str]:
     """Sort axes so that those with readable values (names, not paths or digests) come first."""
-    return sorted(names, key=_rank)
+    return sorted(names, key=lambda axis: -1 if is_readable(axis) else UNREADABLE.index(axis.rpartition(".")[2]))
 
 
 def is_readable(axis: str) -> bool:
     """Return whether an axis has values that a reader recognizes (not a path, revision or digest)."""
-    return _rank(axis) < 0
-
-
-def _rank(axis: str) -> int:
-    last = axis.rpartition(".")[2]
-    return UNREADABLE.index(last) if last in UNREADABLE else -1
+    return axis.rpartition(".")[2] not in UNREADABLE

@@ -44,8 +44,7 @@ class GridFolder:
 
     def jobs(self) -> list[dict[str, Any]]:
         """Read the JSON file of each job; unreadable files are skipped."""
-        rows = (_read_object(path) for path in sorted((self.folder / "jobs").glob("*.json")))
-        return [row for row in rows if row is not None]
+        return list(filter(None, map(_read_object, sorted((self.folder / "jobs").glob("*.json")))))
 
     def runs(self) -> list[Path]:
         """Return the folders of its finished runs without duplicates, even if the outputs folder was moved."""
@@ -69,30 +68,27 @@ class ReportRequest:
     """Layout options; None if the runs belong to no grid or to grids with different options."""
 
 
-def _read_object(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None if the file has none."""
+def _read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object; empty if the file has none."""
     try:
         node = read_json(path)
     except DataError:
-        return None
-    return node if isinstance(node, dict) else None
+        return {}
+    return node if isinstance(node, dict) else {}
 
 
 def read_grid(folder: Path) -> GridFolder | None:
     """Read the grid in a folder; None if it has no readable grid file."""
     facts = _read_object(folder / GRID)
-    if facts is None:
+    if not facts:
         return None
     reports, titles = facts.get("reports"), facts.get("titles")
+    texts = {name: str(facts.get(name) or "") for name in ("name", "command", "process")}
     return GridFolder(
-        folder,
-        str(facts.get("name") or folder.name),
-        int(facts.get("total") or 0),
-        reports if isinstance(reports, dict) else {},
-        str(facts.get("command") or ""),
-        str(facts.get("process") or ""),
+        folder, texts["name"] or folder.name, int(facts.get("total") or 0),
+        reports if isinstance(reports, dict) else {}, texts["command"], texts["process"],
         tuple(map(str, titles)) if isinstance(titles, list) else (),
-    )
+    )  # fmt: skip
 
 
 def read_grids(outputs: Path) -> list[GridFolder]:
@@ -109,20 +105,20 @@ def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest
         DataError: If a word is neither a path nor a known name; lists the known names.
     """
     resolved = [_resolve_word(word, outputs) for word in words]
-    options = [laid_out for _, laid_out in resolved]
-    same = options[0] if options and all(other == options[0] for other in options) else None
+    same = all(options == resolved[0][1] for _, options in resolved)
     first = Path(words[0]).resolve()
-    grid = read_grid(first) if first.is_dir() else None
-    name = first.parent.name if first.name == "record.json" else first.name
-    name = grid.name if grid is not None else name
+    if (grid := read_grid(first)) is not None:
+        name = grid.name
+    else:
+        name = first.parent.name if first.name == "record.json" else first.name
     title = name if len(words) == 1 else f"{name}-and-{len(words) - 1}-more"
-    return ReportRequest(tuple(path for paths, _ in resolved for path in paths), title, same)
+    return ReportRequest(tuple(p for paths, _ in resolved for p in paths), title, resolved[0][1] if same else None)
 
 
 def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, Any] | None]:
     """Return the runs that a word names and the layout options of their last report."""
     path = Path(word)
-    grid = read_grid(path) if path.is_dir() else None
+    grid = read_grid(path)
     if grid is None and not path.exists() and not (outputs / RUNS / word).is_dir():
         grids = read_grids(outputs)
         by_name = {grid.folder.name: grid for grid in grids} | {grid.name: grid for grid in grids}

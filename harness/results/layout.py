@@ -17,7 +17,7 @@ from openended.harness.core import (
     read_options,
     shorten_error,
     suggest,
-)
+)  # fmt: skip
 
 TARGET = "openended.harness.results.layout.Layout"
 
@@ -74,8 +74,7 @@ class Layout(Spec):
         if not self.latex_width >= 100:
             raise SpecError(f"report.latex_width: expected 100 points or more, got {self.latex_width}")
         used = [axis for axes in (self.rows, self.columns, self.split) for axis in set(axes)]
-        both = [axis for axis in used if used.count(axis) > 1]
-        if both:
+        if both := [axis for axis in used if used.count(axis) > 1]:
             raise SpecError(f"report: axis {min(both)!r} is in more than one of rows, columns and split")
 
 

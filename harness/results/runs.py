@@ -79,8 +79,7 @@ def read_runs(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tup
         try:
             run = read_run(path)
             for row in run.results:
-                if why := _describe_contradiction(run.store, row, damaged):
-                    raise DataError(f"{path}: {row.metric} of {row.system}: {why}")
+                _check_artifact(path, run.store, row, damaged)
             runs.append(run)
         except DataError as err:
             wrong[str(path.parent)] = str(err)
@@ -115,7 +114,10 @@ def read_run(path: Path) -> Run:
         created=record.created,
         name=f"{experiment}/{folder.name.rpartition('-')[2]}",
         experiment=experiment,
-        axes={name: _to_scalar(value) for name, value in record.axes.items()},
+        axes={
+            name: json.dumps(value, sort_keys=True, separators=(",", ":")) if isinstance(value, (list, dict)) else value
+            for name, value in record.axes.items()
+        },
         titles=titles,
         store=(folder / record.store).resolve() if record.store else None,
         inputs=record.inputs,
@@ -124,11 +126,6 @@ def read_run(path: Path) -> Run:
         imported_stages=tuple(dict.fromkeys(name.partition(":")[0] for name in imported)),
         command=("openended", *record.overrides) if is_slurm_job else tuple(record.command),
     )
-
-
-def _to_scalar(value: Any) -> Any:  # noqa: ANN401
-    """Return an axis value as a scalar; lists and objects become compact JSON."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":")) if isinstance(value, (list, dict)) else value
 
 
 def _get_mapping(value: object) -> Mapping[str, Any]:
@@ -161,9 +158,9 @@ def describe_reused_artifacts(record: RunRecord) -> tuple[str, ...]:
     """
     groups: dict[str, list[str]] = {}
     for name, other in record.provenance.items():
-        packages = _get_mapping(_get_mapping(other).get("packages"))
-        commit = _get_mapping(_get_mapping(other).get("git")).get("commit")
-        hardware = _get_mapping(_get_mapping(other).get("hardware"))
+        parts_of = (_get_mapping(_get_mapping(other).get(part)) for part in ("packages", "git", "hardware"))
+        packages, git, hardware = parts_of
+        commit = git.get("commit")
         parts = [f"{n} {was or 'absent'} (now {record.packages.get(n, 'absent')})" for n, was in packages.items()]
         parts += [f"code {str(commit)[:7]} (now {str(record.git.get('commit'))[:7]})"] if commit else []
         parts += [f"{k} {hardware[k]} (now {record.hardware.get(k)})" for k in _HARDWARE if k in hardware]
@@ -209,19 +206,16 @@ def locate_verified_file(
     return folder / name
 
 
-def _describe_contradiction(store: Path | None, row: ResultRow, damaged: MutableMapping[str, str]) -> str | None:
-    """Describe how a record's row differs from its artifact; None if they agree or the artifact is missing.
-
-    The artifact is verified only if the two differ; a valid artifact then overrules the record.
-    """
+def _check_artifact(record: Path, store: Path | None, row: ResultRow, damaged: MutableMapping[str, str]) -> None:
+    """Check that a record's row agrees with its artifact, which is verified only if the two differ."""
     if store is None or not row.artefact or not (path := store / row.artefact / RESULT).is_file():
-        return None
+        return
     recorded = row.to_json()
     try:
         stored = make_shareable(read_json(path))
     except DataError:
         stored = None
     wrong = [n for n, value in stored.items() if recorded.get(n, value) != value] if isinstance(stored, dict) else None
-    if wrong == [] or locate_verified_file(store, row.artefact, RESULT, damaged) is None or not wrong:
-        return None
-    return f"its {wrong[0]} differ from those of its artifact {row.artefact}"
+    if wrong != [] and locate_verified_file(store, row.artefact, RESULT, damaged) is not None and wrong:
+        differ = f"its {wrong[0]} differ from those of its artifact {row.artefact}"
+        raise DataError(f"{record}: {row.metric} of {row.system}: {differ}")

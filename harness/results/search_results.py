@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from openended.harness.core import DataError, read_json, write_json
 
@@ -78,13 +78,12 @@ class SearchResult:
         With one objective these are the best trial and any that tie with it.
         """
         costs = {t.number: [v * o.sign for v, o in zip(t.values, self.objectives, strict=True)] for t in self.complete}
-        optimal = [t for t in self.complete if not any(dominates(costs[o], costs[t.number]) for o in costs)]
-        return sorted(optimal, key=lambda t: (costs[t.number], t.number))
+        return [t for t in self.rank_trials() if not any(dominates(cost, costs[t.number]) for cost in costs.values())]
 
     def rank_trials(self) -> list[SearchTrial]:
-        """Return the complete trials sorted by the first objective, best first."""
-        sign = self.objectives[0].sign
-        return sorted(self.complete, key=lambda t: (t.values[0] * sign, t.number))
+        """Return the complete trials, best first: by the first objective, then by the others."""
+        signs = [objective.sign for objective in self.objectives]
+        return sorted(self.complete, key=lambda t: ([v * s for v, s in zip(t.values, signs, strict=True)], t.number))
 
 
 def dominates(first: list[float], second: list[float]) -> bool:
@@ -112,18 +111,16 @@ def read_search(folder: Path) -> SearchResult | None:
         return None
     node = read_json(path)
     try:
-        trials = tuple(_read_trial(entry) for entry in node["trials"])
+        for trial in node["trials"]:
+            trial["values"], trial["runs"] = _parse_numbers(trial["values"]), tuple(trial["runs"])
+            for name in ("seeds", "fresh"):
+                trial[name] = {seed: _parse_numbers(values) for seed, values in trial[name].items()}
+        lists = {name: tuple(node[name]) for name in ("importance", "rungs")}
+        trials = tuple(SearchTrial(**entry) for entry in node["trials"])
         objectives = tuple(SearchObjective(**entry) for entry in node["objectives"])
-        rest = {"importance": tuple(node["importance"]), "rungs": tuple(node["rungs"])}
-        return SearchResult(node["name"], node["sampler"], objectives, trials, **rest)
+        return SearchResult(node["name"], node["sampler"], objectives, trials, **lists)
     except (KeyError, TypeError, AttributeError) as err:
         raise DataError(f"{path}: not a valid search file ({type(err).__name__}: {err})") from err
-
-
-def _read_trial(node: dict[str, Any]) -> SearchTrial:
-    by_seed = {name: {k: _parse_numbers(v) for k, v in node[name].items()} for name in ("seeds", "fresh")}
-    lists = {"values": _parse_numbers(node["values"]), "runs": tuple(node["runs"])}
-    return SearchTrial(**{**node, **by_seed, **lists})
 
 
 def _parse_numbers(values: list[float | None]) -> tuple[float, ...]:

@@ -18,7 +18,7 @@ from openended.harness.results.axes import (
     select_fewest_axes,
     sort_by_readability,
 )
-from openended.harness.results.values import Pair, SystemValue, make_natural_sort_key, sort_values
+from openended.harness.results.values import Pair, SystemValue, group_by, make_natural_sort_key, sort_values
 
 TITLE_AXES = ("model", "decoder", "generations")  # already shown by the titles
 # Signature fields that describe the data, not the options of the metric; the axes show them.
@@ -53,9 +53,7 @@ def group_systems(items: Iterable[SystemValue]) -> list[System]:
     """Group the model values into systems in table order; labels are unique."""
     models = [i for i in items if i.system == "model"]
     order = ("model", "decoder", *find_varying_axes(models), *(models[0].axes if models else ()))
-    groups: dict[tuple[str, ...], list[SystemValue]] = {}
-    for item in sort_values(models, order):
-        groups.setdefault(tuple(item.axes.values()), []).append(item)
+    groups = group_by(sort_values(models, order), lambda item: tuple(item.axes.values()))
     labels = label_systems([g[0] for g in groups.values()])
     return [System(label, tuple(g)) for label, g in zip(labels, groups.values(), strict=True)]
 
@@ -64,7 +62,7 @@ def select_systems_with_both(
     items: Iterable[SystemValue], first: Pair, second: Pair
 ) -> list[tuple[System, SystemValue, SystemValue]]:
     """Return the systems that have both of two values (metric, key), with these values."""
-    both = [(s, s.value(*first), s.value(*second)) for s in group_systems(items)]
+    both = ((s, s.value(*first), s.value(*second)) for s in group_systems(items))
     return [(s, a, b) for s, a, b in both if a and b and math.isfinite(a.mean) and math.isfinite(b.mean)]
 
 
@@ -130,9 +128,7 @@ def group_by_data(items: Sequence[SystemValue]) -> dict[str, list[SystemValue]]:
     names = [n for n in (rows[0] if rows else ()) if "task" in (n, get_parent_axis(n)) and n != "task.texts"]
     axes = find_distinguishing_axes(list({tuple(r.get(n, "") for n in names): r for r in rows}.values()), names)
     options = [a for a in axes if a != "task"]
-    groups: dict[tuple[str, ...], list[SystemValue]] = {}
-    for item in items:
-        groups.setdefault(tuple(item.axes.get(a, "") for a in ("task", *options)), []).append(item)
+    groups = group_by(items, lambda item: tuple(item.axes.get(a, "") for a in ("task", *options)))
     return {", ".join([task, *map(format_option, options, of)]): part for (task, *of), part in sorted(groups.items())}
 
 
@@ -144,9 +140,7 @@ def group_by_options(items: Sequence[SystemValue], metric: str) -> dict[str, lis
     """
     metric_items = [i for i in items if i.metric == metric]
     options = find_differing_options(metric_items)
-    groups: dict[str, list[SystemValue]] = {}
-    for item in metric_items:
-        groups.setdefault(format_options(metric, options[item.signature]), []).append(item)
+    groups = group_by(metric_items, lambda item: format_options(metric, options[item.signature]))
     return dict(sorted(groups.items(), key=lambda group: make_natural_sort_key(group[0])))
 
 

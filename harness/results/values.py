@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from openended.harness.core import compare_signatures, load_members
 from openended.harness.decoders import Decoder
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 INTERNAL = "at"  # column with the index into `Results.runs`; not exported
 IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that agree in these differ only in the seed
 Pair = tuple[str, str]  # metric, key
+K, T = TypeVar("K"), TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,12 @@ class SystemValue:
 
 def fold_seeds(frame: pd.DataFrame, axes: Sequence[str]) -> list[SystemValue]:
     """Aggregate values that differ only in the seed, in the order of the frame."""
-    groups: dict[tuple[str, ...], list[Mapping[Any, Any]]] = {}
-    settings: dict[str, dict[str, str]] = {}  # formatted once per setting, not once per value
-    for row in frame.to_dict("records"):
-        groups.setdefault(tuple(row[c] for c in IDENTITY), []).append(row)
-        if row["setting"] not in settings:
-            settings[row["setting"]] = {a: format_axis_value(row[a]) for a in axes if a != "seed"}
-    return [_fold(rows, settings[rows[0]["setting"]]) for rows in groups.values()]
+    rows = frame.to_dict("records")
+    # Formatted once per setting, not once per value.
+    settings = {s: {a: format_axis_value(of[0][a]) for a in axes if a != "seed"}
+                for s, of in group_by(rows, lambda row: row["setting"]).items()}  # fmt: skip
+    groups = group_by(rows, lambda row: tuple(row[column] for column in IDENTITY))
+    return [_fold(group, settings[group[0]["setting"]]) for group in groups.values()]
 
 
 def _fold(rows: Sequence[Mapping[Any, Any]], axes: Mapping[str, str]) -> SystemValue:
@@ -107,6 +107,14 @@ def _fold(rows: Sequence[Mapping[Any, Any]], axes: Mapping[str, str]) -> SystemV
         error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
         ends=(low, high) if len(rows) == 1 and varies else None,
     )
+
+
+def group_by(items: Iterable[T], make_key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items by a key; keys and members keep their order."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(make_key(item), []).append(item)
+    return groups
 
 
 def make_natural_sort_key(text: str) -> tuple[tuple[int, float, str], ...]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness.core import F64
-from openended.harness.report.analysis.intervals import compute_student_quantile
+from openended.harness.report.analysis.paired import compute_student_quantile
 from openended.harness.results import (
     System,
     SystemValue,

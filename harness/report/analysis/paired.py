@@ -36,8 +36,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from openended.harness.core import F64, I64, WILSON, combine_replicates, make_random_stream
-from openended.harness.report.analysis.intervals import compute_student_quantile
+from openended.harness.core import F64, I64, LEVEL, WILSON, Replicates, combine_replicates, make_random_stream
 from openended.harness.results import (
     Results,
     System,
@@ -73,28 +72,31 @@ class SystemComparison:
     high: float = math.nan
     nearer: float = math.nan
     """p-value of equal distances to the human value; NaN if that is not the target."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairTest(SystemComparison):
-    """A comparison of two systems among several."""
-
-    first: str
-    second: str
-    corrected: float
+    first: str = ""
+    """Name of the first system, in a comparison of all pairs."""
+    second: str = ""
+    corrected: float = math.nan
     """Holm-corrected p-value over the pairs tested together; NaN if the pair was not tested."""
 
 
-def pair_tests(results: Results, metric: str, key: str, systems: Sequence[System] | None = None) -> list[PairTest]:
+def pair_tests(
+    results: Results, metric: str, key: str, systems: Sequence[System] | None = None
+) -> list[SystemComparison]:
     """Test all pairs of systems on one value with Holm correction; pairs without two values are skipped."""
-    pairs = itertools.combinations(group_systems(results.values) if systems is None else systems, 2)
-    tests = [(a.name, b.name, compare_systems(results, results.values, a, b, (metric, key))) for a, b in pairs]
-    corrected = correct_by_holm({(a, b): test.p_value for a, b, test in tests if test is not None})
-    return [
-        PairTest(**dataclasses.asdict(test), first=a, second=b, corrected=corrected.get((a, b), math.nan))
-        for a, b, test in tests
-        if test is not None
+    tests = [
+        dataclasses.replace(test, first=a.name, second=b.name)
+        for a, b in itertools.combinations(group_systems(results.values) if systems is None else systems, 2)
+        if (test := compare_systems(results, results.values, a, b, (metric, key))) is not None
     ]
+    corrected = correct_by_holm({at: test.p_value for at, test in enumerate(tests)})
+    return [dataclasses.replace(test, corrected=corrected.get(at, math.nan)) for at, test in enumerate(tests)]
+
+
+def compute_student_quantile(degrees: int, level: float = LEVEL) -> float:
+    """Return Student's two-sided quantile."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 0.5 + level / 2))
 
 
 def correct_by_holm(p_values: Mapping[K, float]) -> dict[K, float]:
@@ -150,10 +152,10 @@ def compute_equality_p_value(results: Results, items: Sequence[SystemValue], a: 
 
 
 def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
-    left, right = per_example(results, a), per_example(results, b)
-    if left is None or right is None or len(left) != len(right):
+    sides = _load_examples(results, a, b)
+    if sides is None:
         return None
-    apart = left - right
+    apart = sides[0] - sides[1]
     n, mean = len(apart), float(apart.mean())
     error = float(apart.std(ddof=1)) / math.sqrt(n) if np.ptp(apart) > 0 else math.nan
     away = compute_student_quantile(n - 1) * error
@@ -162,8 +164,7 @@ def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> Sys
 
 
 def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
-    left, right = load_replicates(results, a), load_replicates(results, b)
-    both = combine_replicates((1.0, -1.0), (left, right)) if left is not None and right is not None else None
+    both = _combine((1.0, -1.0), (load_replicates(results, a), load_replicates(results, b)))
     if both is None or not both.varies:
         return None
     apart = a.mean - b.mean
@@ -171,18 +172,22 @@ def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> S
     return SystemComparison(apart, both.p_value(apart), "draws", both.draws.size, interval.low, interval.high)
 
 
+def _combine(weights: Sequence[float], parts: Sequence[Replicates | None]) -> Replicates | None:
+    """Return the weighted sum of replicates; None if some are missing or do not fit."""
+    known = [part for part in parts if part is not None]
+    return combine_replicates(weights, known) if len(known) == len(parts) else None
+
+
 def _test_over_seeds(a: SystemValue, b: SystemValue) -> SystemComparison:
     """Test differences paired by seed; a system without seeds has the same value for each."""
-    left, right = _list_values_by_seed(a, b), _list_values_by_seed(b, a)
-    seeds = [s for s in left if s in right and math.isfinite(left[s]) and math.isfinite(right[s])]
-    apart = np.array([left[s] - right[s] for s in seeds])
-    p_value = compute_sign_flip_p(apart, a.metric, a.key) if len(seeds) >= LEAST_SEEDS else math.nan
-    return SystemComparison(a.mean - b.mean, p_value, "seeds", len(seeds))
-
-
-def _list_values_by_seed(item: SystemValue, other: SystemValue) -> Mapping[str, float]:
-    is_single = len(item.values) == 1 and len(other.values) > 1
-    return dict.fromkeys(other.values, next(iter(item.values.values()))) if is_single else item.values
+    left, right = a.values, b.values
+    if len(left) == 1 < len(right):
+        left = dict.fromkeys(right, next(iter(left.values())))
+    elif len(right) == 1 < len(left):
+        right = dict.fromkeys(left, next(iter(right.values())))
+    apart = np.array([left[s] - right[s] for s in left if s in right and math.isfinite(left[s] + right[s])])
+    p_value = compute_sign_flip_p(apart, a.metric, a.key) if len(apart) >= LEAST_SEEDS else math.nan
+    return SystemComparison(a.mean - b.mean, p_value, "seeds", len(apart))
 
 
 def _test_distances(
@@ -190,20 +195,21 @@ def _test_distances(
 ) -> float:
     """Return the p-value of equal distances to a center: the human value, or a constant."""
     parts = [load_replicates(results, item) if item is not None else None for item in (a, b, human)]
-    both = None
-    if parts[0] is not None and parts[1] is not None:
-        if parts[2] is not None:
-            both = combine_replicates((1.0, 1.0, -2.0), [part for part in parts if part is not None])
-        both = both or combine_replicates((1.0, 1.0), [parts[0], parts[1]])
+    both = _combine((1.0, 1.0, -2.0), parts) or _combine((1.0, 1.0), parts[:2])
     if both is not None:
         return float(np.maximum(test.p_value, both.p_value(a.mean + b.mean - 2 * center)))  # NaN if one is
-    left, right = per_example(results, a), per_example(results, b)
-    if left is None or right is None or len(left) != len(right):
+    sides = _load_examples(results, a, b)
+    if sides is None:
         return math.nan
-    middle = per_example(results, human) if human is not None else None
-    if middle is None or len(middle) != len(left):
-        middle = np.full(len(left), center)
-    return max(test.p_value, compute_sign_flip_p(left + right - 2 * middle, "middle", a.metric, a.key))
+    humans = _load_examples(results, a, human) if human is not None else None
+    middle = humans[1] if humans is not None else np.full(len(sides[0]), center)
+    return max(test.p_value, compute_sign_flip_p(sides[0] + sides[1] - 2 * middle, "middle", a.metric, a.key))
+
+
+def _load_examples(results: Results, a: SystemValue, b: SystemValue) -> tuple[F64, F64] | None:
+    """Return the values of two systems on the same prompts; None if there are none."""
+    left, right = per_example(results, a), per_example(results, b)
+    return (left, right) if left is not None and right is not None and len(left) == len(right) else None
 
 
 def per_example(results: Results, item: SystemValue) -> F64 | None:

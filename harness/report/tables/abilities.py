@@ -9,8 +9,8 @@ from dataclasses import replace
 from openended.harness.core import HUMAN, parse_signature
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.run_summary import RATED
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results import Results, SystemValue
+from openended.harness.report.tables.table import Cell, Column, Table
+from openended.harness.results import Results, SystemValue, group_by
 
 METRIC = "bradley_terry"
 Z = 1.959964  # 97.5 % quantile of the standard normal
@@ -22,12 +22,10 @@ REMARK = (
 
 def build_ability_tables(results: Results) -> list[Table]:
     """Build a table of players × criteria per set of comparisons, sorted by the first criterion."""
-    sets: dict[tuple[str, tuple[tuple[str, str], ...]], list[SystemValue]] = {}
-    for item in results.values:
-        # Only runs on judgments alone have the scores of all players.
-        alone = item.axes.get("decoder") == RATED
-        if alone and item.metric == METRIC and item.system == "model" and item.key != METRIC:
-            sets.setdefault((item.signature, tuple(sorted(item.axes.items()))), []).append(item)
+    # Only runs on judgments alone have the scores of all players.
+    rated = (i for i in results.values if i.system == "model" and i.axes.get("decoder") == RATED)
+    scores = (i for i in rated if i.metric == METRIC and i.key != METRIC)
+    sets = group_by(scores, lambda item: (item.signature, tuple(sorted(item.axes.items()))))
     many = len(sets) > 1
     return [_build_table(items, f"abilities-{i}" if many else "abilities") for i, items in enumerate(sets.values(), 1)]
 
@@ -49,24 +47,22 @@ def _build_table(items: Sequence[SystemValue], name: str) -> Table:
     def rank(player: str) -> tuple[float, str]:
         return next(-by_player[player].mean for by_player in scores.values() if player in by_player), player
 
-    players = sorted(players, key=lambda player: (player == HUMAN, players.index(player)))
+    ranked = sorted(players, key=rank)
+    players.sort(key=HUMAN.__eq__)
     systems = len(players) - (HUMAN in players)
-    columns: list[tuple[Column, dict[str, Cell]]] = []
+    columns: list[tuple[Column, list[Cell]]] = []
     for criterion, by_player in scores.items():
         title = criterion.replace("_", " ") or "preferred"
         column = Column(METRIC, criterion, title, "higher", 2, items[0].signature, interval=True)
         cells = [_make_cell(by_player.get(player), criterion) for player in players]
         column, marked = mark_best_cells(column, cells[:systems])
-        columns.append((column, dict(zip(players, [*marked, *cells[systems:]], strict=True))))
-    rows = [
-        TableRow(player, "human" if player == HUMAN else "model", tuple(cells[player] for _, cells in columns))
-        for player in sorted(players, key=rank)
-    ]
+        by_name = dict(zip(players, [*marked, *cells[systems:]], strict=True))
+        columns.append((column, [by_name[player] for player in ranked]))
     who = parse_signature(items[0].signature).get("raters", "people")
     title = f"Preferred by {who} ({items[0].axes.get('task', 'comparisons')})"
     notes = dict.fromkeys(item.note for item in items if item.note)  # how many comparisons, and which were left out
-    heads = tuple(column for column, _ in columns)
-    return Table(name, title, heads, tuple(rows), (*notes, REMARK), head="Player", show_seeds=False)
+    kinds = ["human" if player == HUMAN else "model" for player in ranked]
+    return Table.from_columns(name, title, ranked, columns, (*notes, REMARK), kinds=kinds, head="Player")
 
 
 def _make_cell(item: SystemValue | None, criterion: str) -> Cell:

@@ -9,12 +9,11 @@ from dataclasses import replace
 from openended.harness.core import DataError, SpecError
 from openended.harness.report.tables.selection import TablePart, check_signatures, select_pairs, split_results
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals
+from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals
 from openended.harness.results import (
     Layout,
     Pair,
     Results,
-    System,
     SystemValue,
     filter_results,
     find_differing_options,
@@ -23,6 +22,7 @@ from openended.harness.results import (
     format_option,
     format_options,
     get_parent_axis,
+    group_by,
     group_systems,
     make_natural_sort_key,
 )
@@ -49,11 +49,12 @@ def _build_correlation_table(part: TablePart, layout: Layout) -> Table:
     pairs = [p for p in select_pairs(items, layout) if p not in targets]
     systems = group_systems(items)
     scores: dict[Pair, list[float]] = {}
-    for pair in (*pairs, *targets):
+    for pair in [*pairs, *targets]:
         values = [s.value(*pair) for s in systems]
         check_signatures(pair[0], [v for v in values if v is not None], part.stem, layout.allow)
         scores[pair] = [math.nan if v is None else orient_value(v, items) for v in values]
-    targets = [t for t in targets if sum(math.isfinite(v.mean) for v in _list_values(systems, t)) > 2]
+        if pair in targets and sum(v is not None and math.isfinite(v.mean) for v in values) < 3:
+            targets.remove(pair)
     if not targets or not pairs:
         raise DataError(f"table {part.stem}: none of {', '.join(layout.targets)} was measured on three systems or more")
     columns, counts = [], set()
@@ -75,7 +76,7 @@ def _build_correlation_table(part: TablePart, layout: Layout) -> Table:
     )
     labels = [_find_like(items, pair).title for pair in pairs]
     return Table.from_columns(
-        part.stem, f"{layout.title}{part.tasks}", labels, columns, remarks, kind="metric", head="Metric"
+        part.stem, f"{layout.title}{part.tasks}", labels, columns, remarks, kinds=["metric"] * len(pairs), head="Metric"
     )
 
 
@@ -117,17 +118,19 @@ def _build_agreement_table(part: TablePart, layout: Layout) -> Table:
     """Correlate every embedder's scores with those of the first embedder over the systems they share."""
     pairs = select_pairs(part.items, layout)
     values = [i for i in part.items if i.system == "model" and i.pair in pairs]
-    names = _name_embedders(values)
+    sides = {id(i): group_by(i.axes.items(), lambda a: "embedder" in (a[0], get_parent_axis(a[0]))) for i in values}
+    rows = {tuple(axes[True]): dict(axes[True]) for axes in sides.values()}
+    options = [n for n in dict.fromkeys(n for r in rows.values() for n in r) if n != "embedder"]
+    differ = find_distinguishing_axes(list(rows.values()), options)  # if embedders of one name differ in them
+    names = {e: " ".join([r["embedder"], *(format_option(n, r[n]) for n in differ)]) for e, r in rows.items()}
     embedders = sorted(set(names.values()), key=make_natural_sort_key)
     scores: dict[tuple[Pair, str], dict[AxisValues, float]] = {}
     for item in values:
-        system = tuple(sorted((a, v) for a, v in item.axes.items() if not _is_of_embedder(a)))
-        scores_by_system = scores.setdefault((item.pair, names[_identify_embedder(item)]), {})
+        system = tuple(sorted(sides[id(item)].get(False, ())))
+        scores_by_system = scores.setdefault((item.pair, names[tuple(sides[id(item)][True])]), {})
         if system in scores_by_system:
-            raise SpecError(
-                f"table {part.stem}: {item.metric} has several values for one system and embedder; add an axis to "
-                "`split`"
-            )
+            what = f"{item.metric} has several values for one system and embedder"
+            raise SpecError(f"table {part.stem}: {what}; add an axis to `split`")
         scores_by_system[system] = item.mean
     columns = []
     for pair in pairs:
@@ -137,23 +140,8 @@ def _build_agreement_table(part: TablePart, layout: Layout) -> Table:
         columns.append((Column(*pair, _find_like(part.items, pair).title, "higher", 3), cells))
     title = f"{layout.title}{part.tasks}: agreement of embedders"
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
-    return Table.from_columns(part.stem, title, embedders, columns, [remark], kind="embedder", head="Embedder")
-
-
-def _is_of_embedder(axis: str) -> bool:
-    return "embedder" in (axis, get_parent_axis(axis))
-
-
-def _identify_embedder(item: SystemValue) -> AxisValues:
-    return tuple((a, v) for a, v in item.axes.items() if _is_of_embedder(a))
-
-
-def _name_embedders(items: Sequence[SystemValue]) -> dict[AxisValues, str]:
-    """Return embedder → its name, with options if embedders of that name differ in them."""
-    rows = {embedder: dict(embedder) for embedder in map(_identify_embedder, items)}
-    options = [n for n in dict.fromkeys(n for r in rows.values() for n in r) if n != "embedder"]
-    differ = find_distinguishing_axes(list(rows.values()), options)
-    return {e: " ".join([r["embedder"], *(format_option(n, r[n]) for n in differ)]) for e, r in rows.items()}
+    kinds = ["embedder"] * len(embedders)
+    return Table.from_columns(part.stem, title, embedders, columns, [remark], kinds=kinds, head="Embedder")
 
 
 def build_variant_tables(results: Results, layout: Layout, name: str) -> list[Table]:
@@ -179,8 +167,8 @@ def _build_variant_agreement(table: Table) -> Table:
         columns.append((Column(column.metric, column.key, short), cells))
     remark = f"Spearman's ρ over {len(systems)} systems, without the human row, of the values above."
     return Table.from_columns(
-        f"{table.name}-agreement", f"{table.title}: agreement of rankings", titles, columns, [remark], kind="metric",
-        head="Scores", about=table.about,
+        f"{table.name}-agreement", f"{table.title}: agreement of rankings", titles, columns, [remark],
+        kinds=["metric"] * len(titles), head="Scores", about=table.about,
     )  # fmt: skip
 
 
@@ -190,7 +178,8 @@ def build_seed_std_tables(results: Results, layout: Layout, name: str) -> list[T
 
 
 def _build_seed_std_table(part: TablePart, layout: Layout) -> Table:
-    systems, columns = group_systems(part.items), []
+    systems = group_systems(part.items)
+    columns = []
     for pair in select_pairs(part.items, layout):
         values = [s.value(*pair) for s in systems]
         cells = [Cell(v.sd, n=v.seeds) if v and math.isfinite(v.sd) else Cell(note=ONE_SEED) for v in values]
@@ -199,13 +188,14 @@ def _build_seed_std_table(part: TablePart, layout: Layout) -> Table:
         like = _find_like(part.items, pair)
         digits = min(4, choose_column_decimals(cells) + 1)
         columns.append((Column(*pair, f"sd {like.title}", "none", digits, like.signature), cells))
-    rows = [
-        TableRow(s.name, "model", tuple(cells[at] for _, cells in columns), max(i.seeds for i in s.items))
-        for at, s in enumerate(systems)
-    ]
-    rows.append(TableRow("mean over systems", "summary", tuple(cells[-1] for _, cells in columns), rule=True))
     remarks = ("Sample standard deviation (n − 1) over seeds.",)
-    return Table(part.stem, f"{layout.title}{part.tasks}", tuple(c for c, _ in columns), tuple(rows), remarks)
+    labels = [*(s.name for s in systems), "mean over systems"]
+    table = Table.from_columns(
+        part.stem, f"{layout.title}{part.tasks}", labels, columns, remarks, show_seeds=True,
+        kinds=[*("model" for _ in systems), "summary"],
+    )  # fmt: skip
+    seeds = [replace(r, seeds=max(i.seeds for i in s.items)) for r, s in zip(table.rows, systems, strict=False)]
+    return replace(table, rows=(*seeds, replace(table.rows[-1], rule=True)))
 
 
 def _build_per_part(
@@ -250,10 +240,6 @@ def _correlate(pairs: Sequence[tuple[float, float]]) -> Cell:
 
 def _pair_finite(first: Sequence[float], second: Sequence[float]) -> list[tuple[float, float]]:
     return [(a, b) for a, b in zip(first, second, strict=True) if math.isfinite(a) and math.isfinite(b)]
-
-
-def _list_values(systems: Iterable[System], pair: Pair) -> list[SystemValue]:
-    return [value for s in systems if (value := s.value(*pair)) is not None]
 
 
 def _find_like(items: Iterable[SystemValue], pair: Pair) -> SystemValue:

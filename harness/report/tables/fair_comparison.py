@@ -66,20 +66,20 @@ Tests = dict[tuple[str, str], tuple[float, float]]
 
 def build_fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of a layout of kind `fair` for every value of the axes in `split`."""
-    tables: list[Table | None] = []
+    tables: list[Table] = []
     for part in split_results(results, layout, name):
         pairs = select_pairs(part.items, layout)
         for pair in pairs:
             check_signatures(pair[0], select_values(part.items, *pair), part.stem, layout.allow)
-        tables += [_build_best_of_n_table(part, pair) for pair in pairs]
-        tables += [_build_pareto_table(part, both) for both in QUALITY_DIVERSITY if set(both) <= set(pairs)]
-        tables.append(_build_win_table(results, part, pairs))
-    out = [table for table in tables if table is not None]
-    if not any("best" in table.name for table in out):
+        tables += filter(None, (_build_best_of_n_table(part, pair) for pair in pairs))
+        both = (pairs_of for pairs_of in QUALITY_DIVERSITY if set(pairs_of) <= set(pairs))
+        tables += filter(None, (_build_pareto_table(part, pairs_of) for pairs_of in both))
+        tables += filter(None, [_build_win_table(results, part, pairs)])
+    if not any("best" in table.name for table in tables):
         raise DataError(
             "layout fair: no decoder has two or more settings; sweep an option, for example decoder.p=0.8,0.9"
         )
-    return out
+    return tables
 
 
 def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
@@ -118,9 +118,8 @@ def _build_pareto_table(part: TablePart, pairs: tuple[Pair, Pair]) -> Table | No
     costs: list[list[float]] = []
     for (_, *values), pair_rules in zip(settings, rules, strict=True):
         targets = [rule["target"] if rule else math.nan for rule in pair_rules]
-        numbers = [abs(v.mean - t) if math.isfinite(t) else v.mean for v, t in zip(values, targets, strict=True)]
-        printed.append(numbers)
-        costs.append([n * rule["sign"] for n, rule in zip(numbers, pair_rules, strict=True) if rule])
+        printed.append([abs(v.mean - t) if math.isfinite(t) else v.mean for v, t in zip(values, targets, strict=True)])
+        costs.append([n * rule["sign"] for n, rule in zip(printed[-1], pair_rules, strict=True) if rule])
     front = find_front(costs)
     columns = []
     for at, pair in enumerate(pairs):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from openended.harness.report.analysis.intervals import compute_half_width, sample_std
+from openended.harness.report.analysis.paired import compute_student_quantile
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, choose_column_decimals
 from openended.harness.results import SearchResult, SearchTrial
 
@@ -73,28 +75,29 @@ def _build_mean_columns(
     interval: str,
 ) -> Iterator[tuple[Column, list[Cell]]]:  # fmt: skip
     """Yield the column of the means and, where some trial has several seeds, that of their intervals."""
+    stds = [statistics.stdev(values) if len(values) > 1 else math.nan for values in seeds]
     cells = [
-        Cell(mean, sample_std(values), len(values)) if math.isfinite(mean) else empty
-        for mean, values, empty in zip(means, seeds, missing, strict=True)
+        Cell(mean, std, len(values)) if math.isfinite(mean) else empty
+        for mean, std, values, empty in zip(means, stds, seeds, missing, strict=True)
     ]
     digits = choose_column_decimals(cells)
     yield Column("", title, title, direction, digits), cells
     if any(len(values) > 1 for values in seeds):
-        halves = [compute_half_width(values) for values in seeds]
-        yield (
-            Column("", f"{title}: interval", interval),
-            [
-                Cell(words=f"{c.value - h:.{digits}f} to {c.value + h:.{digits}f}") if math.isfinite(h) else BLANK
-                for c, h in zip(cells, halves, strict=True)
-            ],
-        )
+        yield Column("", f"{title}: interval", interval), [format_interval(cell, digits) for cell in cells]
+
+
+def format_interval(cell: Cell, digits: int) -> Cell:
+    """Return the cell with Student's interval of a mean over seeds."""
+    if not math.isfinite(cell.sd):
+        return BLANK
+    half = compute_student_quantile(cell.n - 1) * cell.sd / math.sqrt(cell.n)
+    return Cell(words=f"{cell.value - half:.{digits}f} to {cell.value + half:.{digits}f}")
 
 
 def _build_importance_table(searched: SearchResult) -> Table:
-    totals: dict[str, float] = {}
+    totals: Counter[str] = Counter()
     for shares in searched.importance:
-        for name, share in shares.items():
-            totals[name] = totals.get(name, 0.0) + share
+        totals.update(shares)  # type: ignore[arg-type]
     names = sorted(totals, key=lambda name: (-totals[name], name))
     columns = [
         (Column("", o.title, o.title, "none", 2), [Cell(shares[n]) if n in shares else BLANK for n in names])

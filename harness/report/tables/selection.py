@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from openended.harness.core import SpecError, parse_signature
+from openended.harness.core import SpecError, compare_signatures, parse_signature
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.results import (
     Layout,
@@ -19,6 +19,7 @@ from openended.harness.results import (
     filter_results,
     find_varying_axes,
     get_parent_axis,
+    group_by,
     label_system,
     sort_values,
 )
@@ -74,9 +75,8 @@ def split_results(results: Results, layout: Layout, name: str) -> list[TablePart
     for axis in axes:
         if items and axis not in names:
             raise SpecError(f"split: no axis {axis!r} in these runs; they have {', '.join(names)}")
-    parts: dict[tuple[str, ...], list[SystemValue]] = {}
-    for item in sort_values((i for i in items if i.system == "model"), axes):
-        parts.setdefault(tuple(item.axes[a] for a in axes), []).append(item)
+    models = sort_values((i for i in items if i.system == "model"), axes)
+    parts = group_by(models, lambda item: tuple(item.axes[a] for a in axes))
     for values, part in parts.items():
         shared = {a: v for a, v in zip(axes, values, strict=True) if describes_human_side(a)}
         part += [i for i in items if i.system != "model" and all(i.axes[a] == v for a, v in shared.items())]
@@ -107,30 +107,28 @@ def select_pairs(items: Sequence[SystemValue], layout: Layout) -> list[Pair]:
     the entropy of a text).
     """
     columns: dict[Pair, dict[tuple[str, ...], float]] = {}
-    keys: dict[str, list[str]] = {}  # of each metric, the primary one first
-    for item in (i for i in items if i.system == "model"):
+    keys: dict[str, dict[str, None]] = {}  # of each metric, the primary one first
+    for item in sorted((i for i in items if i.system == "model"), key=lambda i: not i.primary):
         columns.setdefault(item.pair, {})[tuple(item.axes.values())] = item.mean
-        keys.setdefault(item.metric, []).append(item.key)
-    for item in (i for i in reversed(items) if i.system == "model" and i.primary):
-        keys[item.metric].insert(0, item.key)
+    for item in (i for i in items if i.system == "model"):
+        keys.setdefault(item.metric, {pair[1]: None for pair in columns if pair[0] == item.metric})
     pairs: dict[Pair, None] = {}
     for pattern in layout.metrics or tuple(keys):
         metric, _, key = pattern.partition(".")
-        measured = list(dict.fromkeys(keys.get(metric, ())))
+        measured = list(keys.get(metric, ()))
         chosen = [key] if key else [*measured[:1], *(COMPANIONS.get(metric, ()) if layout.companions else ())]
         pairs |= dict.fromkeys((metric, k) for k in (measured if key == "*" else chosen) if k in measured)
     requested = {tuple(pattern.split(".", 1)) for pattern in layout.metrics}
 
     def is_repeated(pair: Pair) -> bool:
         values = columns[pair]
-        others = (columns[other] for other in pairs if other[0] != pair[0])
-        return any(
-            values.keys() == other.keys() and all(math.isclose(v, other[a], rel_tol=1e-9) for a, v in values.items())
-            for other in others
-        )
+        others = [columns[other] for other in pairs if other[0] != pair[0] and columns[other].keys() == values.keys()]
+        return any(all(math.isclose(v, other[a], rel_tol=1e-9) for a, v in values.items()) for other in others)
 
-    named = {p for p in pairs if {p, (p[0], "*")} & requested or p[1] not in COMPANIONS.get(p[0], ())}
-    return [p for p in pairs if p in named or not is_repeated(p)]
+    def is_companion(pair: Pair) -> bool:
+        return pair[1] in COMPANIONS.get(pair[0], ()) and not {pair, (pair[0], "*")} & requested
+
+    return [pair for pair in pairs if not (is_companion(pair) and is_repeated(pair))]
 
 
 class IncomparableError(SpecError):
@@ -150,25 +148,23 @@ def select_minority(items: Sequence[SystemValue]) -> list[SystemValue]:
 def check_signatures(metric: str, items: Iterable[SystemValue], table: str, allow: Sequence[str] = ()) -> None:
     """Check that values of one column have equal signatures."""
     items = list(items)
-    for first, item in ((items[0], i) for i in items if i.signature != items[0].signature):
-        left, right = parse_signature(first.signature), parse_signature(item.signature)
-        differ = [k for k in {**left, **right} if left.get(k) != right.get(k) and k not in allow]
-        if differ:
-            fields = "; ".join(f"{k} ({left.get(k)} and {right.get(k)})" for k in differ)
-            axes = find_varying_axes(items)
-            first_label, second_label = (label_system(i, axes, several_models=True) for i in (first, item))
-            options = " or ".join(_suggest_filter(metric, k, str(left.get(k)), items) for k in differ)
-            raise IncomparableError(
-                f"table {table}, column {metric}: two values are not comparable, their signatures differ in {fields}: "
-                f"{first_label} and {second_label}; keep one of them: {options}",
-                select_minority([i for i in items if i.system == "model"] or items),
-            )
+    for item in (i for i in items if i.signature != items[0].signature):
+        left, right = parse_signature(items[0].signature), parse_signature(item.signature)
+        if not (differ := [k for k in compare_signatures(items[0].signature, item.signature) if k not in allow]):
+            continue
 
+        def suggest_filter(field: str, value: str | None) -> str:
+            """Return the option that keeps the values with one value of a signature field."""
+            axis = AXIS_OF.get(field, field)
+            if axis in DATA_AXES and len({i.axes.get(axis, "") for i in items}) > 1:
+                return f"--where '{axis}={items[0].axes[axis]}' (or --split {axis})"
+            return f"--where '{metric}.{field}={value}'"
 
-def _suggest_filter(metric: str, field: str, value: str, items: Sequence[SystemValue]) -> str:
-    """Return the command-line option that keeps the values with one value of a signature field."""
-    axis = AXIS_OF.get(field, field)
-    if axis in DATA_AXES and len({item.axes.get(axis, "") for item in items}) > 1:
-        axis_value = next((i.axes[axis] for i in items if parse_signature(i.signature).get(field) == value), "")
-        return f"--where '{axis}={axis_value}' (or --split {axis})"
-    return f"--where '{metric}.{field}={value}'"
+        fields = "; ".join(f"{k} ({left.get(k)} and {right.get(k)})" for k in differ)
+        axes = find_varying_axes(items)
+        labels = " and ".join(label_system(i, axes, several_models=True) for i in (items[0], item))
+        raise IncomparableError(
+            f"table {table}, column {metric}: two values are not comparable, their signatures differ in {fields}: "
+            f"{labels}; keep one of them: {' or '.join(suggest_filter(k, left.get(k)) for k in differ)}",
+            select_minority([i for i in items if i.system == "model"] or items),
+        )

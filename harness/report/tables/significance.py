@@ -36,9 +36,8 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if first.target is not None else first.direction
-        differences.append(
-            (Column(*pair, title, direction, choose_column_decimals(cells), first.signature, gap), cells)
-        )
+        column = Column(*pair, title, direction, choose_column_decimals(cells), first.signature, gap)
+        differences.append((column, cells))
         p_cells = [Cell(corrected[n, pair]) if (n, pair) in corrected else Cell(note=UNTESTED) for n in names]
         p_values.append((Column(*pair, f"p {first.title}", "none", 4), p_cells))
     remarks = [

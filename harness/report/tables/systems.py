@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from openended.harness.core import DataError, SpecError, compare_signatures, load_members, parse_signature
-from openended.harness.report.analysis.intervals import choose_interval
+from openended.harness.core import (
+    OUT_OF_DOMAIN,
+    DataError,
+    SpecError,
+    compare_signatures,
+    describe_out_of_domain,
+    load_members,
+    parse_signature,
+)  # fmt: skip
 from openended.harness.report.analysis.paired import compute_equality_p_value
 from openended.harness.report.tables.best_cells import mark_best_cells
-from openended.harness.report.tables.caveats import describe_resolution, list_run_notes, list_warnings
 from openended.harness.report.tables.selection import (
     TablePart,
     check_signatures,
     select_minority,
     select_pairs,
     split_results,
-)
+)  # fmt: skip
 from openended.harness.report.tables.table import (
     RULE,
     Cell,
@@ -26,7 +33,7 @@ from openended.harness.report.tables.table import (
     TableRow,
     choose_column_decimals,
     format_fixed,
-)
+)  # fmt: skip
 from openended.harness.results import (
     Layout,
     Pair,
@@ -39,15 +46,17 @@ from openended.harness.results import (
     find_differing_options,
     find_distinguishing_axes,
     find_human_value,
+    find_interval,
     find_varying_axes,
     format_option,
     format_options,
     get_parent_axis,
+    group_by,
     has_same_data,
     label_systems,
     make_natural_sort_key,
     sort_values,
-)
+)  # fmt: skip
 
 NO_HUMAN = "No human value was measured."
 NOT_HUMAN = {
@@ -57,10 +66,13 @@ NOT_HUMAN = {
 NOT_MEASURED = "Not measured for this system."
 NO_VARIATION = "No variation seen: all replicates of this value are equal, so there is no interval."
 NOT_COMPARABLE = "not comparable"
+MAX_LISTED = 4  # systems that one line names
+RESOLVED = 1.96 * math.sqrt(2)  # standard errors between two independent values that differ at 5 %
 CEILING = "Human ceiling: two disjoint sets of human text against each other"
 UNSHARED = "The two human sets have different prompts, so a system can score above this ceiling."
 
 RowKey = tuple[str, ...]
+Label = Callable[[SystemValue], str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,14 +108,19 @@ def _build_table(results: Results, layout: Layout, part: TablePart) -> Table:
     varying = [a for a in find_varying_axes(models) if a not in outer]
     # Decoder options are included because beam search with another option is another row.
     row_axes = add_options(layout.rows or [a for a in names if not get_parent_axis(a)], names)
-    pivot = _Pivot(results, layout, part, models, [a for a in row_axes if a not in outer], {})
     first_axes = [a for a in (layout.rows or ("model", "decoder")) if a not in layout.columns]
-    for item in sort_values(models, [*first_axes, *varying, *names]):
-        pivot.rows.setdefault(pivot.get_row(item), []).append(item)
+    pivot = _Pivot(results, layout, part, models, [a for a in row_axes if a not in outer], {})
+    pivot.rows.update(group_by(sort_values(models, [*first_axes, *varying, *names]), pivot.get_row))
+    column_axes = add_options(layout.columns, names)
+    distinct = {tuple(i.axes.get(n, "") for n in column_axes): i.axes for i in models}
+    differ = find_distinguishing_axes(list(distinct.values()), column_axes)
+    column_axes = [n for n in column_axes if n in layout.columns or n in differ]
+    wheres = sorted({tuple(i.axes.get(a, "") for a in column_axes) for i in models})
+    combinations = [dict(zip(column_axes, values, strict=True)) for values in wheres]
     built = [
         _build_column(pivot, pair, where, options, candidates)
         for pair in pairs
-        for where in _list_column_axes(models, layout)
+        for where in combinations
         for options, candidates in _iterate_variants(pair, part.items, layout)
     ]
     labels = dict(zip(pivot.rows, label_systems([row[0] for row in pivot.rows.values()], outer), strict=True))
@@ -126,16 +143,6 @@ def _build_table(results: Results, layout: Layout, part: TablePart) -> Table:
         warnings=list_warnings(models, part.items, label),
         rules=(*([f"Mean over {counts} seeds, as the column says."] if counts else []), RULE),
     )  # fmt: skip
-
-
-def _list_column_axes(models: Sequence[SystemValue], layout: Layout) -> list[dict[str, str]]:
-    """Return the values of the axes that get separate columns, with the options that distinguish columns."""
-    names = add_options(layout.columns, models[0].axes)
-    rows = list({tuple(i.axes.get(n, "") for n in names): i.axes for i in models}.values())
-    differ = find_distinguishing_axes(rows, names)
-    axes = [n for n in names if n in layout.columns or n in differ]
-    combinations = sorted({tuple(i.axes.get(a, "") for a in axes) for i in models})
-    return [dict(zip(axes, values, strict=True)) for values in combinations]
 
 
 def _iterate_variants(
@@ -177,7 +184,7 @@ def _build_column(
     for item in column_items:
         other = filled.setdefault(key := pivot.get_row(item), item)
         if other is not item:
-            raise SpecError(_describe_crowded_cell(pivot, [other, item]))
+            raise _crowd(pivot, other, item)
         cells[key] = _build_cell(pivot, item, humans, gap=gap)
     digits = choose_column_decimals([*cells.values(), *(Cell(h.mean) for h in humans if not gap)])
     labels = [v if a in layout.columns else format_option(a, v) for a, v in where.items()]
@@ -203,13 +210,24 @@ def _build_cell(pivot: _Pivot, item: SystemValue, humans: Sequence[SystemValue],
     target = human.mean if human is not None else math.nan
     if gap and human is None:
         return Cell(note=f"{item.metric}: {NO_HUMAN}")
-    results = pivot.results if pivot.layout.intervals else None
-    interval = None if gap else choose_interval(item, pivot.part.items, results)
+    interval = None if gap else find_metric_interval(item, pivot.part.items)
+    if interval is None and not gap and pivot.layout.intervals and (over := find_interval(pivot.results, item)):
+        interval = over.low, over.high
     varies = interval is None or interval[0] < interval[1]
     return Cell(
         abs(item.mean - target) if gap else item.mean, item.sd, item.seeds, item.error,
         note="" if varies else NO_VARIATION, interval=interval if varies else None, source=item, human=target,
     )  # fmt: skip
+
+
+def find_metric_interval(item: SystemValue, items: Iterable[SystemValue]) -> tuple[float, float] | None:
+    """Return the interval that a metric reports (`huse_low`, `huse_high`), unless the value is a mean over seeds."""
+    if item.seeds != 1:
+        return None
+    names, same = (f"{item.key}_low", f"{item.key}_high"), (item.system, item.metric, item.signature, item.axes)
+    ends = {i.key: i.mean for i in items if i.key in names and (i.system, i.metric, i.signature, i.axes) == same}
+    low, high = (ends.get(name, math.nan) for name in names)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 
 
 def mark_incomparable(item: SystemValue, column: SystemValue) -> Cell:
@@ -220,19 +238,77 @@ def mark_incomparable(item: SystemValue, column: SystemValue) -> Cell:
     return Cell(words=NOT_COMPARABLE, note=f"Not comparable: its signature differs in {differ}.", source=item)
 
 
-def _describe_crowded_cell(pivot: _Pivot, items: Sequence[SystemValue]) -> str:
-    """Return the error message for two values in one cell."""
-    axes = find_differing_fields([i.axes for i in items])
+def _crowd(pivot: _Pivot, first: SystemValue, second: SystemValue) -> SpecError:
+    """Return the error for two values in one cell."""
+    stem, axes = pivot.part.stem, find_differing_fields([first.axes, second.axes])
     if not axes:
-        first, second = (parse_signature(i.signature) for i in items[:2])
-        differ = describe_differences(first, second)
-        return f"table {pivot.part.stem}: {items[0].metric} has several values of one system, which differ in {differ}"
+        differ = describe_differences(parse_signature(first.signature), parse_signature(second.signature))
+        return SpecError(f"table {stem}: {first.metric} has several values of one system, which differ in {differ}")
     rows = ", ".join(a for a in pivot.row_axes if not get_parent_axis(a))
-    differ = "; ".join(f"{a} ({' and '.join(i.axes.get(a) or 'none' for i in items[:2])})" for a in axes[:3])
+    differ = "; ".join(f"{a} ({first.axes.get(a) or 'none'} and {second.axes.get(a) or 'none'})" for a in axes[:3])
+    why = f"the rows ({rows}) put two systems into one cell; they differ in {differ}"
+    return SpecError(f"table {stem}: {why}; name more axes in `rows`")
+
+
+# Warnings and remarks -------------------------------------------------------------------------------------------------
+
+
+def list_warnings(models: Sequence[SystemValue], items: Sequence[SystemValue], label: Label) -> tuple[str, ...]:
+    """Return the caveats about values, and remarks on human values of another number of texts than the systems'."""
+    notes: dict[str, set[str]] = {}
+    for item in (i for i in models if i.note and math.isfinite(i.mean)):
+        notes.setdefault(f"{item.metric}: {item.note}", set()).add(label(item))
+    pairs = [(find_human_value(items, m), m) for m in models if m.direction == "match_human"]
+    counts = {tuple(parse_signature(i.signature).get("n", "") for i in (h, m)) for h, m in pairs if h is not None}
     return (
-        f"table {pivot.part.stem}: the rows ({rows}) put two systems into one cell; they differ in {differ}; "
-        "name more axes in `rows`"
+        *_join_notes(notes, {label(i) for i in models}),
+        *(
+            f"The human values are based on {human} texts, those of the systems on {model}. Values that depend "
+            "on the number of texts (distinct n-grams, Self-BLEU, Zipf, …) are not comparable."
+            for human, model in sorted(counts)
+            if human != model
+        ),
     )
+
+
+def describe_resolution(models: Sequence[SystemValue], results: Results) -> tuple[str, ...]:
+    """Return a line with the smallest difference of two systems that these texts resolve, for every value.
+
+    Two independent values differ at 5 % if they are 1.96 times the root of the sum of their squared errors apart; the
+    error is the median of the systems' standard errors.
+    """
+    errors: dict[str, list[float]] = {}
+    for item in models:
+        interval = find_interval(results, item)
+        if interval is not None and math.isfinite(interval.std_error) and interval.std_error > 0:
+            errors.setdefault(item.title, []).append(interval.std_error)
+    if not errors:
+        return ()
+    listed = ", ".join(f"{title} {RESOLVED * statistics.median(e):.2g}" for title, e in errors.items())
+    return (f"Smallest difference of two systems that these texts resolve at 5 % without pairing: {listed}.",)
+
+
+def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label) -> tuple[str, ...]:
+    """Return the notes of the runs behind a table, without the warning that its marked headings repeat."""
+    notes: dict[str, set[str]] = {}
+    repeated = set[str]()
+    for item in models:
+        fields = parse_signature(item.signature)
+        repeated |= {describe_out_of_domain(k, v.partition("@")[0]) for k, v in fields.items() if OUT_OF_DOMAIN in v}
+        for note in {n for at, _ in item.sources for n in results.runs[at].notes}:
+            notes.setdefault(note, set()).add(label(item))
+    others = {note: systems for note, systems in notes.items() if note not in repeated}
+    return tuple(_join_notes(others, {label(i) for i in models}))
+
+
+def _join_notes(notes: Mapping[str, set[str]], systems: set[str]) -> list[str]:
+    """Return one line per note, with the systems that it is about unless it is about all of them."""
+    lines = []
+    for note, names in sorted(notes.items()):
+        ordered = sorted(names, key=make_natural_sort_key)
+        more = f" and {len(ordered) - MAX_LISTED} more" if len(ordered) > MAX_LISTED else ""
+        lines.append(note if names == systems else f"{note} ({', '.join(ordered[:MAX_LISTED])}{more})")
+    return lines
 
 
 # The human row --------------------------------------------------------------------------------------------------------
@@ -247,9 +323,8 @@ def _build_human_rows(
     axes = [a for a in models[0].axes if describes_human_side(a) and a not in aside]
     pairs = {i.pair for i in models}
     humans = [i for i in pivot.part.items if i.system != "model" and i.pair in pairs]
-    groups: dict[tuple[str, ...], list[SystemValue]] = {}
-    for item in sort_values(humans if not pivot.layout.gaps else [], (*varying, *axes)):
-        groups.setdefault(tuple(item.axes.get(a, "") for a in axes), []).append(item)
+    sorted_humans = sort_values(humans if not pivot.layout.gaps else [], (*varying, *axes))
+    groups = group_by(sorted_humans, lambda item: tuple(item.axes.get(a, "") for a in axes))
     rows: dict[tuple[Cell, ...], SystemValue] = {}
     for items in groups.values():
         same = [m for m in models if has_same_data(items[0], m)] or models

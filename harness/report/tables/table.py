@@ -155,11 +155,14 @@ class Table:
     @classmethod
     def from_columns(
         cls, name: str, title: str, labels: Iterable[str], columns: Iterable[tuple[Column, Sequence[Cell]]],
-        remarks: Iterable[str] = (), *, kind: str = "model", **options: Any,  # noqa: ANN401
+        remarks: Iterable[str] = (), *, kinds: Sequence[str] = (), **options: Any,  # noqa: ANN401
     ) -> Table:  # fmt: skip
-        """Build a table without a column of seeds from columns that have one cell per label."""
+        """Build a table without a column of seeds from columns that have one cell per label; `kinds` of the rows."""
         pairs = list(columns)
-        rows = (TableRow(label, kind, tuple(cells[i] for _, cells in pairs)) for i, label in enumerate(labels))
+        rows = (
+            TableRow(label, kinds[i] if kinds else "model", tuple(cells[i] for _, cells in pairs))
+            for i, label in enumerate(labels)
+        )
         heads = tuple(column for column, _ in pairs)
         return cls(name, title, heads, tuple(rows), tuple(remarks), **{"show_seeds": False, **options})
 

@@ -16,7 +16,7 @@ from openended.harness.report.analysis.decoder_sweeps import (
     halves,
     pool_std,
 )
-from openended.harness.report.analysis.intervals import compute_student_quantile
+from openended.harness.report.analysis.paired import compute_student_quantile
 
 HIGHER = {"sign": -1.0, "target": math.nan}
 LOWER = {"sign": 1.0, "target": math.nan}

@@ -12,13 +12,15 @@ from openended.harness.core import list_bundled_choices
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.signature import OUT_OF_DOMAIN, describe_out_of_domain
 from openended.harness.report import build_report
-from openended.harness.report.tables.caveats import describe_resolution, list_run_notes, list_warnings
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.selection import make_slug, select_pairs, split_results
 from openended.harness.report.tables.systems import (
     NOT_COMPARABLE,
     build_ceiling_cell,
     build_value_tables,
+    describe_resolution,
+    list_run_notes,
+    list_warnings,
     mark_incomparable,
 )
 from openended.harness.report.tables.table import Column
