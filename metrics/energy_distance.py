@@ -15,11 +15,10 @@ with itself, which can be negative. Here D itself over all pairs (a V-statistic)
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
+from openended.harness.core import F64, Features, Floats, Scope, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import FeatureSpaceMetric, ReplicatesByName, Space
+from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, Space
 
 
 def energy_distance(*, human: Floats, model: Floats) -> float:
@@ -37,8 +36,8 @@ def energy_distance(*, human: Floats, model: Floats) -> float:
     1.0
     """
     human, model = check_sides(human=human, model=model, least=1)
-    is_human = np.arange(len(human) + len(model)) < len(human)
-    return float(_compute_energies(_compute_distances(human, model), is_human[None], ~is_human[None])[0])
+    is_human = np.repeat([[1.0, 0.0]], [len(human), len(model)], axis=1)
+    return float(_compute_energies(_compute_distances(human, model), is_human, 1.0 - is_human)[0])
 
 
 def _compute_distances(human: Floats, model: Floats) -> F64:
@@ -50,9 +49,8 @@ def _compute_distances(human: Floats, model: Floats) -> F64:
     return table
 
 
-def _compute_energies(distances: F64, is_first: ArrayLike, is_second: ArrayLike) -> F64:
-    """Return the energy distance for each row of masks of two sets of texts, shapes (draws, texts)."""
-    first, second = np.asarray(is_first, dtype=np.float64), np.asarray(is_second, dtype=np.float64)
+def _compute_energies(distances: F64, first: F64, second: F64) -> F64:
+    """Return the energy distance for each row of indicators of two sets of texts, shapes (draws, texts)."""
     n, m = first.sum(axis=1), second.sum(axis=1)
     to_first, to_second = first @ distances, second @ distances
     cross = (to_first * second).sum(axis=1) / (n * m)
@@ -62,14 +60,11 @@ def _compute_energies(distances: F64, is_first: ArrayLike, is_second: ArrayLike)
 
 
 @metric
-class EnergyDistance(FeatureSpaceMetric):
+class EnergyDistance(PermutationMetric, FeatureSpaceMetric):
     """Energy distance of the model's texts from the human ones, and its permutation p-value."""
 
     name = "energy_distance"
-    direction = "lower"
-    bounds = (0.0, np.inf)
     titles = {"energy_distance": "Energy", "p_value": "Energy p"}
-    directions = {"p_value": "none"}
 
     space: Space = "surface"  # dLMbench
     permutations: int = ranged(1000, "[0, inf)", "0 (no p-value) or more")  # dLMbench
@@ -78,24 +73,5 @@ class EnergyDistance(FeatureSpaceMetric):
     def prepare(self, features: Features) -> F64:
         return _compute_distances(*self.pair(features))
 
-    def compute(self, features: Features, prepared: F64 | None = None) -> MetricResult:
-        distances = self.prepare(features) if prepared is None else prepared
-        is_human = (np.arange(len(distances)) < len(features.human))[None]
-        value = float(_compute_energies(distances, is_human, ~is_human)[0])
-        p_value = self.test_permutations(
-            features, self.permutations, value, lambda labels: _compute_energies(distances, labels, ~labels)
-        )
-        return self.result(features, "energy_distance", {"energy_distance": value, **p_value})
-
-    def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: F64 | None = None
-    ) -> ReplicatesByName:
-        """Compute the distance of halves from the same pairs."""
-        distances = self.prepare(features) if prepared is None else prepared
-        human, model = self.halves(features, plan)
-        draws = []
-        for first, second in ((human, model), (~human, ~model)):
-            in_first = np.concatenate([first, np.zeros_like(second)], axis=1)
-            in_second = np.concatenate([np.zeros_like(first), second], axis=1)
-            draws.append(_compute_energies(distances, in_first, in_second))
-        return {"energy_distance": Replicates(np.stack(draws))}
+    def compare(self, prepared: F64, first: F64, second: F64) -> F64:
+        return _compute_energies(prepared, first, second)

@@ -17,11 +17,10 @@ Source: Hoogeboom et al. 2026 (arXiv 2603.20155), equation 13. Variants: the plu
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Need, Plan, Replicates, metric, ranged
+from openended.harness.core import F64, Features, Floats, Need, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import ReplicatesByName, TwoSample
+from openended.metrics.families import PermutationMetric, TwoSample
 
 
 def gradient_moment(*, human: Floats, model: Floats) -> float:
@@ -42,16 +41,17 @@ def gradient_moment(*, human: Floats, model: Floats) -> float:
     3.0
     """
     human, model = check_sides(human=human, model=model)
-    ones = np.ones((1, len(human))), np.ones((1, len(model)))
-    return float(_estimate_moments(np.asarray(human, np.float64), np.asarray(model, np.float64), *ones)[0])
+    is_human = np.repeat([[1.0, 0.0]], [len(human), len(model)], axis=1)
+    return float(_estimate_moments(np.concatenate([human, model]).astype(np.float64), is_human, 1.0 - is_human)[0])
 
 
-def _estimate_moments(human: F64, model: F64, human_marks: F64, model_marks: F64) -> F64:
-    """Return the estimate for each row of indicators of human and of model texts, shapes (draws, n)."""
+def _estimate_moments(rows: F64, first: F64, second: F64) -> F64:
+    """Return the estimate for each row of indicators of two sets of texts, shapes (draws, texts)."""
     sums, within, counts = [], [], []
-    for rows, marks in ((human, human_marks), (model, model_marks)):
+    norms = np.einsum("ij,ij->i", rows, rows)
+    for marks in (first, second):
         total, count = marks @ rows, marks.sum(axis=1)
-        squares = marks @ np.einsum("ij,ij->i", rows, rows)
+        squares = marks @ norms
         within.append((np.einsum("ij,ij->i", total, total) - squares) / (count * (count - 1)))
         sums.append(total)
         counts.append(count)
@@ -61,14 +61,12 @@ def _estimate_moments(human: F64, model: F64, human_marks: F64, model_marks: F64
 
 
 @metric
-class GradientMoment(TwoSample):
+class GradientMoment(PermutationMetric, TwoSample):
     """Squared distance of the mean gradients of the scorer's loss on both sides, and its permutation p-value."""
 
     name = "gradient_moment"
-    direction = "lower"
     bounds = (-np.inf, np.inf)
     titles = {"gradient_moment": "Grad. moment", "p_value": "Grad. p"}
-    directions = {"p_value": "none"}
     targets = {"gradient_moment": 0.0}  # unbiased
 
     size: int = ranged(4096, "[16, inf)", "16 numbers or more")  # per sketch: inner products within about 2 %
@@ -77,28 +75,8 @@ class GradientMoment(TwoSample):
     def needs(self) -> tuple[Need, ...]:
         return (Need("gradients", by="scorer", options=(("size", self.size),)),)
 
-    def prepare(self, features: Features) -> tuple[F64, F64]:
-        human, model = self.pair(features)
-        return np.asarray(human, np.float64), np.asarray(model, np.float64)
+    def prepare(self, features: Features) -> F64:
+        return np.concatenate(self.pair(features)).astype(np.float64)
 
-    def compute(self, features: Features, prepared: tuple[F64, F64] | None = None) -> MetricResult:
-        human, model = prepared or self.prepare(features)
-        value = gradient_moment(human=human, model=model)
-        rows = np.concatenate([human, model])
-
-        def estimate(labels: NDArray[np.bool_]) -> F64:
-            marks = labels.astype(np.float64)
-            marks = marks[(marks.sum(axis=1) > 1) & (marks.sum(axis=1) < len(rows) - 1)]  # two texts on either side
-            return _estimate_moments(rows, rows, marks, 1.0 - marks)
-
-        p_value = self.test_permutations(features, self.permutations, value, estimate)
-        return self.result(features, "gradient_moment", {"gradient_moment": value, **p_value})
-
-    def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[F64, F64] | None = None
-    ) -> ReplicatesByName:
-        """Compute the estimate of halves."""
-        human, model = prepared or self.prepare(features)
-        first, second = (half.astype(np.float64) for half in self.halves(features, plan))
-        draws = [_estimate_moments(human, model, *marks) for marks in ((first, second), (1.0 - first, 1.0 - second))]
-        return {"gradient_moment": Replicates(np.stack(draws))}
+    def compare(self, prepared: F64, first: F64, second: F64) -> F64:
+        return _estimate_moments(prepared, first, second)

@@ -17,26 +17,15 @@ Rényi divergence); histograms of ranks: Gehrmann, Strobelt and Rush 2019, "GLTR
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    Features,
-    MetricResult,
-    Need,
-    Plan,
-    Ragged,
-    Replicates,
-    UndefinedMetric,
-    metric,
-    option,
-    ranged,
-)
+from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, metric, option, ranged
 from openended.metrics._common import check_choice
-from openended.metrics.families import ComparisonMetric, ReplicatesByName, sort_order
+from openended.metrics.families import PermutationMetric, sort_order
 
 Divergence = Literal["chi2", "renyi"]
 SINGLE_RANKS = 20
@@ -103,15 +92,12 @@ def _compute_divergences(human: F64, model: F64, divergence: Divergence, order: 
 
 
 @metric
-class RankHistogram(ComparisonMetric):
+class RankHistogram(PermutationMetric):
     """Divergence of the model's histogram of token ranks from the human one, and its permutation p-value."""
 
     name = "rank_histogram"
     family = "scored"
-    direction = "lower"
-    bounds = (0.0, np.inf)
     titles = {"rank_histogram": "Rank div.", "p_value": "Rank p"}
-    directions = {"p_value": "none"}
 
     divergence: Divergence = "chi2"  # andreamiele/ranking_divergence
     order: float = option(100.0, lambda q: q > 0 and q != 1, "a number over 0 and not 1")  # of renyi, the same source
@@ -120,38 +106,21 @@ class RankHistogram(ComparisonMetric):
     def needs(self) -> tuple[Need, ...]:
         return (Need("token_rank", by="scorer", options=(("bos", False),)),)
 
-    def prepare(self, features: Features) -> tuple[F64, F64]:
-        """Return the bin counts of each text of both sides, sorted by example id."""
+    def prepare(self, features: Features) -> F64:
+        """Return the bin counts of each text of both sides, human texts first, each side sorted by example id."""
         counts = []
         for side in (features.human, features.model):
             rows = [_count(np.asarray(row)) for row in side.token_rank(self.needs()[0])]
             counts.append(np.array(rows).reshape(-1, len(BOUNDS))[sort_order(side)])
         if not (counts[0].any() and counts[1].any()):
             raise UndefinedMetric("a side has no ranked token")
-        return counts[0], counts[1]
+        return np.concatenate(counts)
 
-    def compute(self, features: Features, prepared: tuple[F64, F64] | None = None) -> MetricResult:
-        human, model = prepared or self.prepare(features)
-        totals = human.sum(axis=0), model.sum(axis=0)
-        value = float(self._compute(totals[0][None], totals[1][None])[0])
+    def compare(self, prepared: F64, first: F64, second: F64) -> F64:
+        return _compute_divergences(first @ prepared, second @ prepared, self.divergence, self.order)
 
-        def compute(labels: NDArray[np.bool_]) -> F64:
-            first = labels.astype(np.float64) @ np.concatenate([human, model])
-            return self._compute(first, totals[0] + totals[1] - first)
-
-        p_value = self.test_permutations(features, self.permutations, value, compute)
-        arrays = {"human_ranks": totals[0], "model_ranks": totals[1]}
-        return self.result(features, "rank_histogram", {"rank_histogram": value, **p_value}, arrays=arrays)
-
-    def _compute(self, human: F64, model: F64) -> F64:
-        return _compute_divergences(human, model, self.divergence, self.order)
-
-    def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[F64, F64] | None = None
-    ) -> ReplicatesByName:
-        """Compute the divergence of halves of the texts."""
-        human, model = prepared or self.prepare(features)
-        human_halves, model_halves = self.halves(features, plan)
-        first = human_halves.astype(np.float64) @ human, model_halves.astype(np.float64) @ model
-        second = human.sum(axis=0) - first[0], model.sum(axis=0) - first[1]
-        return {"rank_histogram": Replicates(np.stack([self._compute(*first), self._compute(*second)]))}
+    def compute(self, features: Features, prepared: F64 | None = None) -> MetricResult:
+        counts = self.prepare(features) if prepared is None else prepared
+        human, model = np.split(counts, [len(features.human)])
+        arrays = {"human_ranks": human.sum(axis=0), "model_ranks": model.sum(axis=0)}
+        return replace(super().compute(features, counts), arrays=arrays)

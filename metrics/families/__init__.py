@@ -31,6 +31,7 @@ from openended.metrics.families.text import (
 from openended.metrics.families.two_sample import (
     ComparisonMetric as ComparisonMetric,
     FeatureSpaceMetric as FeatureSpaceMetric,
+    PermutationMetric as PermutationMetric,
     Space as Space,
     TwoSample as TwoSample,
     sort_order as sort_order,

@@ -1,7 +1,6 @@
 """Base classes of metrics that compare model texts with human texts.
 
-The base classes declare options without defaults: each metric defines its own defaults with their source, in the order
-of its signature.
+Options have no defaults here: each metric defines its own with their source, in the order of its signature.
 """
 
 from __future__ import annotations
@@ -15,12 +14,15 @@ from numpy.typing import NDArray
 
 from openended.harness.core import (
     F64,
+    Direction,
     Family,
     Features,
     Floats,
     Metric,
+    MetricResult,
     Need,
     Plan,
+    Replicates,
     Resampling,
     Scope,
     Side,
@@ -56,27 +58,12 @@ class ComparisonMetric(Metric):
         return np.sort(np.asarray(side.ids, dtype=np.str_), kind="stable")
 
     def sort_both_ids(self, features: Features) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
-        """Return the sorted example ids of the human and of the model side."""
         return self.sort_ids(features.human), self.sort_ids(features.model)
 
     def halves(self, features: Features, plan: Plan) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return masks of the sorted human and model rows in the first half of each split."""
         human_ids, model_ids = self.sort_both_ids(features)
         return plan.halves(human_ids), plan.halves(model_ids)
-
-    def test_permutations(
-        self, features: Features, count: int, value: float, compute: Callable[[NDArray[np.bool_]], F64]
-    ) -> dict[str, float]:
-        """Return `p_value`, the share of relabelings with a value at least as large; empty where there is no test.
-
-        Args:
-            features: Both sides.
-            count: Number of relabelings.
-            value: The observed value.
-            compute: From masks of the sorted rows of both sides that count as human, shape (draws, rows), to values.
-        """
-        labels = self.relabel(features, count)
-        return {} if labels is None else {"p_value": permutation_p_value(value, compute(labels))}
 
     def relabel(self, features: Features, count: int) -> NDArray[np.bool_] | None:
         """Return which sorted rows stand on the human side in each relabeling; None without a permutation test."""
@@ -93,6 +80,49 @@ class ComparisonMetric(Metric):
         human_ids, model_ids = self.sort_both_ids(features)
         values = compute(plan.subsets(human_ids, share), plan.subsets(model_ids, share))
         return {name: plan.build_subset_replicates(model_ids, share, draws) for name, draws in values.items()}
+
+
+class PermutationMetric(ComparisonMetric):
+    """A distance of two sets of texts, with the interval of halves and the p-value of a permutation test.
+
+    Both call `compare` with what `prepare` returns of the rows of both sides, human rows first, each sorted by id.
+    """
+
+    direction: ClassVar[Direction] = "lower"
+    bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"p_value": "none"}
+
+    permutations: int
+
+    def compare(self, prepared: Any, first: F64, second: F64) -> F64:  # noqa: ANN401
+        """Return the value of each pair of sets of rows, given by indicators of shape (draws, rows)."""
+        raise TypeError(f"{type(self).__name__} does not compare {first.shape} and {second.shape} rows")
+
+    def compute(self, features: Features, prepared: Any = None) -> MetricResult:  # noqa: ANN401
+        prepared = self.prepare(features) if prepared is None else prepared
+        is_human = np.repeat([[1.0, 0.0]], [len(features.human), len(features.model)], axis=1)
+        values = {self.name: float(self.compare(prepared, is_human, 1.0 - is_human)[0])}
+        labels = self.relabel(features, self.permutations)
+        if labels is not None:
+            marks = labels.astype(np.float64)
+            values["p_value"] = permutation_p_value(values[self.name], self.compare(prepared, marks, 1.0 - marks))
+        return self.result(features, self.name, values)
+
+    def replicates(
+        self,
+        features: Features,
+        result: MetricResult,
+        plan: Plan,
+        prepared: Any = None,  # noqa: ANN401
+    ) -> ReplicatesByName:
+        prepared = self.prepare(features) if prepared is None else prepared
+        human, model = self.halves(features, plan)
+        none = np.zeros_like(human), np.zeros_like(model)
+        draws = [
+            self.compare(prepared, *(np.hstack(rows).astype(np.float64) for rows in ((a, none[1]), (none[0], b))))
+            for a, b in ((human, model), (~human, ~model))
+        ]
+        return {self.name: Replicates(np.stack(draws))}
 
 
 class TwoSample(ComparisonMetric):
@@ -168,14 +198,14 @@ class FeatureSpaceMetric(TwoSample):
     def sort_rows(self, side: Side) -> NDArray[Any]:
         if self.space == "embeddings":
             return super().sort_rows(side)
-        return side.derive(_compute_surface_features, self.needs()[0])[sort_order(side)]
+        return side.derive(_compute_surface, self.needs()[0])[sort_order(side)]
 
     def pair(self, features: Features) -> tuple[F64, F64]:
         human, model = (np.asarray(side, dtype=np.float64) for side in super().pair(features))
         return standardize(human=human, model=model) if self.space == "surface" else (human, model)
 
 
-def _compute_surface_features(side: Side, need: Need) -> F64:
+def _compute_surface(side: Side, need: Need) -> F64:
     from openended.metrics._surface import surface_features
 
     return surface_features(side.texts(need))
