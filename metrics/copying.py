@@ -19,6 +19,7 @@ into training and test halves is ours. Cells with fewer than five model or test 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -180,7 +181,7 @@ class Copying(TwoSample):
         full = prepared or self.prepare(features)
 
         def resample(human_subsets: NDArray[np.bool_], model_subsets: NDArray[np.bool_]) -> dict[str, F64]:
-            draws = {name: np.full(plan.count, np.nan) for name in result.values}
+            draws = {name: np.full(plan.count, np.nan) for name in ("auth_pct", "c_t")}
             for number, (human, model) in enumerate(zip(human_subsets, model_subsets, strict=True)):
                 part = Distances(
                     full.human[np.ix_(human, human)], full.model[np.ix_(model, human)],
@@ -189,15 +190,8 @@ class Copying(TwoSample):
                 if len(part.human) < 2 or not len(part.model):
                     continue
                 draws["auth_pct"][number] = _compute_auth_pct(part.human, part.model)
-                if "c_t" in draws:
-                    draws["c_t"][number] = self._draw_c_t(part)
-            return draws
+                with suppress(UndefinedMetric):  # a z-score grows with the root of the number of texts
+                    draws["c_t"][number] = self._average_directions(part) / math.sqrt(SUBSET_SHARE)
+            return {name: draws[name] for name in result.values}
 
         return self.subsample(features, plan, resample)
-
-    def _draw_c_t(self, part: Distances) -> float:
-        try:
-            # A z-score grows with the root of the number of texts.
-            return self._average_directions(part) / math.sqrt(SUBSET_SHARE)
-        except UndefinedMetric:
-            return math.nan

@@ -19,7 +19,7 @@ from typing import Literal
 
 from openended.harness.core import Features, MetricResult, Plan, metric
 from openended.metrics._common import check_choice
-from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
+from openended.metrics._ngrams.index import Sequences, index_of
 from openended.metrics._ngrams.statistics import (
     compute_subset_entropies,
     corpus_entropy,
@@ -53,13 +53,11 @@ def ngram_entropy(
     """
     check_choice("average", average, Average)
     index = index_of(sequences)
-    compute_entropy = corpus_entropy if average == "corpus" else _average_text_entropy
-    values = {order: compute_entropy(index, order) for order in orders}
+    if average == "corpus":
+        values = {order: corpus_entropy(index, order) for order in orders}
+    else:
+        values = {order: mean_without_nan(entropy_by_text(index, order)) for order in orders}
     return require_defined(values, f"no text has an n-gram of order {min(orders)}")
-
-
-def _average_text_entropy(index: NgramIndex, order: int) -> float:
-    return mean_without_nan(entropy_by_text(index, order))
 
 
 @metric

@@ -15,7 +15,6 @@ from __future__ import annotations
 import numpy as np
 
 from openended.harness.core import (
-    I64,
     Features,
     Metric,
     MetricResult,
@@ -46,10 +45,7 @@ def length_statistics(sequences: object) -> dict[str, float]:
     >>> length_statistics([[1, 2], [1, 2, 3, 4]])
     {'length': 3.0, 'length_sd': 1.0, 'length_median': 3.0}
     """
-    return _compute_statistics(pack_rows(sequences).lengths)  # type: ignore[arg-type]
-
-
-def _compute_statistics(lengths: I64) -> dict[str, float]:
+    lengths = pack_rows(sequences).lengths  # type: ignore[arg-type]
     if not len(lengths):
         raise UndefinedMetric("there are no texts")
     statistics = {"length": lengths.mean(), "length_sd": lengths.std(), "length_median": np.median(lengths)}
@@ -80,10 +76,9 @@ class Length(Metric):
 
     def compute(self, features: Features) -> MetricResult:
         tokens, stops = self.needs()
-        lengths, hit = features.model.tokens(tokens).lengths, features.model.stops(stops).astype(np.float64)
-        values = _compute_statistics(lengths)
-        values["hit_limit"] = float(hit.mean())
-        per_example = {"length": lengths.astype(np.float64), "hit_limit": hit}
+        rows, hit = features.model.tokens(tokens), features.model.stops(stops).astype(np.float64)
+        values = {**length_statistics(rows), "hit_limit": float(hit.mean())}
+        per_example = {"length": rows.lengths.astype(np.float64), "hit_limit": hit}
         return self.result(features, "length", values, per_example=per_example)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:

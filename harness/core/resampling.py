@@ -190,39 +190,32 @@ class Plan:
 
     def weights(self, ids: Ids) -> NDArray[np.uint8]:
         """Return the weight of each row in each replicate, shape (count, rows)."""
-
-        def make(numbers: NDArray[np.uint64]) -> NDArray[np.uint8]:
-            return np.searchsorted(_POISSON, numbers / 2.0**64).astype(np.uint8)
-
-        return self._get_table("weights", ids, self.count, np.uint8, make)
+        return self._get_table("weights", ids, self.count, np.uint8, lambda n: np.searchsorted(_POISSON, n / 2.0**64))
 
     def halves(self, ids: Ids) -> NDArray[np.bool_]:
         """Return whether each row is in the first half of each split, shape (count / 2, rows)."""
-
-        def make(numbers: NDArray[np.uint64]) -> NDArray[np.bool_]:
-            return _mask_smallest(numbers, len(numbers) // 2)
-
-        return self._get_table("halves", ids, self.count // 2, np.bool_, make)
+        return self._get_table("halves", ids, self.count // 2, np.bool_, lambda n: _mask_smallest(n, len(n) // 2))
 
     def subsets(self, ids: Ids, share: float) -> NDArray[np.bool_]:
         """Return whether each row is in each random subset of a share of the prompts, shape (count, rows)."""
-
-        def make(numbers: NDArray[np.uint64]) -> NDArray[np.bool_]:
-            return _mask_smallest(numbers, round(share * len(numbers)))
-
-        return self._get_table(f"subsets {share}", ids, self.count, np.bool_, make)
+        return self._get_table(
+            f"subsets {share}", ids, self.count, np.bool_, lambda n: _mask_smallest(n, round(share * len(n)))
+        )
 
     def _get_table(
-        self, name: str, ids: Ids, draws: int, kind: type[N], make: Callable[[NDArray[np.uint64]], NDArray[N]]
+        self, name: str, ids: Ids, draws: int, kind: type[N], make: Callable[[NDArray[np.uint64]], NDArray[Any]]
     ) -> NDArray[N]:
         """Return a cached table, one row per replicate, derived from the random numbers of the prompts."""
         names, row = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
         key = (name, hashlib.blake2b("\0".join(names.tolist()).encode(), digest_size=16).digest())
         if key not in self._tables:
-            hashes = _hash_names(names)
+            hashes = b"".join(
+                hashlib.blake2b(str(n).encode(), digest_size=8, person=b"resampling").digest() for n in names
+            )
+            numbers = np.frombuffer(hashes, dtype="<u8").astype(np.uint64)
             table = np.empty((draws, len(names)), dtype=kind)
             for draw in range(draws):
-                table[draw] = make(_derive_numbers(hashes, draw))
+                table[draw] = make(_derive_numbers(numbers, draw))
             self._tables[key] = table
         rows: NDArray[Any] = self._tables[key][:, row]
         return rows
@@ -276,11 +269,6 @@ def _mask_smallest(numbers: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:
     inside = np.zeros(len(numbers), dtype=np.bool_)
     inside[np.argsort(numbers, kind="stable")[:size]] = True
     return inside
-
-
-def _hash_names(names: NDArray[np.str_]) -> NDArray[np.uint64]:
-    digests = b"".join(hashlib.blake2b(str(n).encode(), digest_size=8, person=b"resampling").digest() for n in names)
-    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
 def _derive_numbers(hashes: NDArray[np.uint64], draw: int) -> NDArray[np.uint64]:

@@ -129,11 +129,7 @@ def _reshape_rows(rows: Ragged, variant: str) -> Ragged:
 
 def declare_orders(*orders: int) -> tuple[int, ...]:
     """Declare the option `orders` of a metric, n-gram orders with these defaults."""
-
-    def accepts(value: tuple[int, ...]) -> bool:
-        return len(value) > 0 and all(order > 0 for order in value) and len(set(value)) == len(value)
-
-    return option(orders, accepts, "different positive integers")
+    return option(orders, lambda v: v and min(v) > 0 and len(set(v)) == len(v), "different positive integers")
 
 
 def require_defined(values: dict[K, float], why: str) -> dict[K, float]:

@@ -15,12 +15,11 @@ from openended.harness.core import Features, Need, Plan, Side, UndefinedMetric, 
 from openended.harness.run.measure import add_intervals
 from openended.metrics._ngrams.index import index_of
 from openended.metrics._ngrams.sequences import pack_rows
-from openended.metrics._ngrams.suffix_array import SuffixArray
 from openended.metrics.compression_ratio import CompressionRatio, compression_ratio
 from openended.metrics.distinct_n import DistinctN, distinct_n
 from openended.metrics.entropy import Entropy, ngram_entropy
 from openended.metrics.length import Length, length_statistics
-from openended.metrics.novelty import Novelty, longest_copied_spans, n_novelty
+from openended.metrics.novelty import Novelty, SuffixArray, longest_copied_spans, n_novelty
 from openended.metrics.overused_phrases import OverusedPhrases, find_overused_phrases
 from openended.metrics.repetition import (
     Repetition,
