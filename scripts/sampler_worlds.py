@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from openended.harness.generation.denoising.decoders import (
+from openended.harness.generation.denoising import (
     DenoisingDecoder,
     DiffusionDecoder,
     Duo,
@@ -22,8 +22,6 @@ from openended.harness.generation.denoising.decoders import (
     Llada,
     Mdlm,
     Remdm,
-)
-from openended.harness.generation.denoising.updates import (
     Transition,
     choose_most_confident,
     choose_one,

@@ -24,7 +24,7 @@ _PACKAGES = {
     "metric": ("openended.metrics",),
     "task": ("openended.tasks",),
     "decoder": (
-        "openended.harness.decoders", "openended.harness.generation", "openended.harness.generation.denoising",
+        "openended.harness.decoders", "openended.harness.generation",
     ),
     "model": (
         "openended.harness.models", "openended.harness.backends", "openended.harness.backends.openai",

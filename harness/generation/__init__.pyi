@@ -1,5 +1,4 @@
-from .denoising.decoders import DenoisingDecoder as DenoisingDecoder, Llada as Llada, Mdlm as Mdlm
-from .draw_from_q import draw_next_tokens as draw_next_tokens
+from .denoising import DenoisingDecoder as DenoisingDecoder, Llada as Llada, Mdlm as Mdlm
 from .generate import generate_texts as generate_texts
 from .kv_cache.choose import choose_runner_kind as choose_runner_kind
 from .teacher_forcing import (
@@ -10,4 +9,4 @@ from .teacher_forcing import (
     iterate_batches as iterate_batches,
     score_chunk as score_chunk,
 )
-from .token_loop import build_generation as build_generation
+from .token_loop import build_generation as build_generation, draw_next_tokens as draw_next_tokens

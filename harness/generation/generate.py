@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from openended.harness.core import Advance, Generation, SpecError, shorten_error
 from openended.harness.decoders import Emit, GenerationRequest, QDecoder
-from openended.harness.generation.denoise import denoise_texts
-from openended.harness.generation.denoising.decoders import DenoisingDecoder
-from openended.harness.generation.draw_from_q import sample_texts
+from openended.harness.generation.denoising import DenoisingDecoder
+from openended.harness.generation.denoising_loop import denoise_texts
+from openended.harness.generation.token_loop import sample_texts
 from openended.harness.models import free_memory, is_out_of_memory
 
 if TYPE_CHECKING:

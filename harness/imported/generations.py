@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import pickle
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 
 from openended.harness.core import DataError, Stop, check_regular_file, describe_read_errors, digest
 from openended.harness.imported.files import (
@@ -35,7 +36,46 @@ from openended.harness.imported.files import (
     open_records,
     read_records,
 )
-from openended.harness.imported.pickles import load_plain_pickle
+from openended.harness.models import limit_memory
+
+# Memory that reading may take: a list of small numbers takes 8 bytes for every 2 or 3 bytes of the file, but a few
+# bytes that name the memo's index two billion would take 16 GiB.
+FREE, RATIO = 256 << 20, 64
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
+        raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}")
+
+    def persistent_load(self, pid: Any, /) -> NoReturn:  # noqa: ANN401
+        raise pickle.UnpicklingError(f"it asks for the persistent object {pid!r}")
+
+
+def load_plain_pickle(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401 - nested plain data
+    """Return the lists, numbers, booleans and strings of a pickle stream; `path` is for the errors."""
+    size = stream.seek(0, 2)
+    stream.seek(0)
+    try:
+        with limit_memory(FREE + RATIO * size):
+            value = _PlainUnpickler(stream).load()
+    except pickle.UnpicklingError as err:
+        raise DataError(f"{path}: refused, no pickle of plain lists ({err})") from err
+    except (EOFError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as err:
+        raise DataError(f"{path}: not a readable pickle ({type(err).__name__}: {err})") from err
+    except (MemoryError, RecursionError) as err:
+        raise DataError(f"{path}: refused, a pickle of absurd size") from err
+    seen: set[int] = set()  # lists: one that contains itself is visited once
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            if id(item) not in seen:
+                seen.add(id(item))
+                waiting.extend(part for part in item if type(part) is not int)  # most of a file is lists of integers
+        elif not isinstance(item, (bool, int, float, str)):
+            raise DataError(f"{path}: refused, it holds a {type(item).__name__}")
+    return value
+
 
 MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
 GROVER_FIELDS = {"article", "gens_article"}  # Grover's formats, in which other fields also mark model texts

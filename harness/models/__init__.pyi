@@ -14,15 +14,10 @@ from .check_finite import (
 )
 from .embedder import EmbedderSpec as EmbedderSpec
 from .families import Kind as Kind, choose_kind as choose_kind, get_body as get_body, rescale_logits as rescale_logits
+from .files import OFFLINE_VARIABLES as OFFLINE_VARIABLES, ModelSize as ModelSize, is_switched_off as is_switched_off
 from .forward import ForwardRow as ForwardRow, Pool as Pool, Pooling as Pooling, allocate_vectors as allocate_vectors
 from .gradients import sketch_gradients as sketch_gradients
-from .loading.hub import OFFLINE_VARIABLES as OFFLINE_VARIABLES, is_switched_off as is_switched_off
-from .loading.isolated_process import limit_memory as limit_memory
-from .loading.weights import (
-    check_weights as check_weights,
-    has_many_devices as has_many_devices,
-    hide_loading_report as hide_loading_report,
-)
+from .isolated_process import limit_memory as limit_memory
 from .memory import free_memory as free_memory, is_out_of_memory as is_out_of_memory
 from .model_cache import ModelCache as ModelCache, pick_device as pick_device
 from .score import (
@@ -34,7 +29,6 @@ from .score import (
     plan_scoring as plan_scoring,
     split_columns as split_columns,
 )
-from .sizes import ModelSize as ModelSize
 from .spec import (
     BUNDLED as BUNDLED,
     Ability as Ability,
@@ -59,4 +53,11 @@ from .tokenizer import (
     tokenize_texts as tokenize_texts,
     tokenizer_digest as tokenizer_digest,
 )
-from .transformers import LanguageModel as LanguageModel, find_eos_ids as find_eos_ids, load_model as load_model
+from .transformers import (
+    LanguageModel as LanguageModel,
+    check_weights as check_weights,
+    find_eos_ids as find_eos_ids,
+    has_many_devices as has_many_devices,
+    hide_loading_report as hide_loading_report,
+    load_model as load_model,
+)

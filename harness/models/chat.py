@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openended.harness.core import DataError, Json, digest, shorten_error
-from openended.harness.models.loading.isolated_process import SECONDS, run_isolated
+from openended.harness.models.isolated_process import SECONDS, run_isolated
 from openended.harness.models.tokenizer import load_transformers_tokenizer
 
 if TYPE_CHECKING:
@@ -117,6 +117,3 @@ def split_into_turns(prompt: str, meta: Mapping[str, Json]) -> Turns:
     last = _LAST.search(prompt)
     at = last.start() if last else len(prompt)
     return Turns(prompt[:at].rstrip(), prompt[at:])
-
-
-__all__ = ["ChatTemplate", "Turns", "load_template", "split_into_turns"]

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
 
 from openended.harness.core import REQUIRED, DataError, Json, Spec, build, option, ranged
+from openended.harness.models.files import digest_files, list_sentence_files
 from openended.harness.models.forward import Pooling
-from openended.harness.models.loading.files import digest_files, list_sentence_files
 from openended.harness.models.spec import ModelSpec
 
-_VLLM_SPEC = "openended.harness.backends.vllm.spec.VllmSpec"
+_VLLM_SPEC = "openended.harness.backends.vllm.backend.VllmSpec"
 _LAYER_COUNTS = ("num_hidden_layers", "n_layer", "num_layers")
 
 

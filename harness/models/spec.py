@@ -27,9 +27,15 @@ from openended.harness.core import (
     shorten_error,
 )
 from openended.harness.models.families import find_refusal
-from openended.harness.models.loading.files import TOKENIZERS, WEIGHTS, digest_files, list_model_files
-from openended.harness.models.loading.hub import is_offline
-from openended.harness.models.sizes import ModelSize, describe_model_size
+from openended.harness.models.files import (
+    TOKENIZERS,
+    WEIGHTS,
+    ModelSize,
+    describe_model_size,
+    digest_files,
+    is_offline,
+    list_model_files,
+)
 
 if TYPE_CHECKING:
     from openended.harness.core import DeviceMap
@@ -424,6 +430,3 @@ def require_model(value: object, where: str) -> BackendSpec:
     if not isinstance(value, BackendSpec):
         raise SpecError(f"{where}: expected a model, got {getattr(value, 'name', value)!s:.80}")
     return value
-
-
-__all__ = ["BUNDLED", "ModelSpec", "list_bundled_models"]

@@ -6,21 +6,61 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from openended.harness.core import DataError, Ragged, Tokenizer, digest, require_package, shorten_error
-from openended.harness.models.loading.files import TOKENIZERS, digest_files, list_tokenizer_files
-from openended.harness.models.loading.isolated_process import run_isolated
-from openended.harness.models.piecewise_tokenization import PieceTokens, is_exact
+from openended.harness.models.files import TOKENIZERS, digest_files, list_tokenizer_files
+from openended.harness.models.isolated_process import run_isolated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from openended.harness.models.spec import ModelSpec
+
+
+# The border: Python's \s includes the pattern's, so the character before is whitespace for neither.
+_BORDER = re.compile(r"(?<=\S)(?=[ \n\r\t])")
+# Pieces whose tokens are remembered, and the longest of them: bounds the memory of a long file.
+_REMEMBERED = 200_000
+_LONGEST = 64
+
+
+class PieceTokens(dict[str, tuple[int, ...]]):
+    """Remembers the token ids of pieces of text."""
+
+    def __init__(self, inner: Any) -> None:  # noqa: ANN401
+        super().__init__()
+        self._inner = inner
+
+    def __missing__(self, piece: str) -> tuple[int, ...]:
+        ids = tuple(self._inner.encode(piece, add_special_tokens=False).ids)
+        if len(self) < _REMEMBERED and len(piece) <= _LONGEST:
+            self[piece] = ids
+        return ids
+
+    def encode(self, text: str) -> list[int]:
+        return list(chain.from_iterable(map(self.__getitem__, _BORDER.split(text)))) if text else []
+
+
+def is_exact(description: Mapping[str, Any]) -> bool:
+    """Return whether a tokenizer gives a text the tokens of its pieces."""
+    model, before = description.get("model") or {}, description.get("pre_tokenizer") or {}
+    added = description.get("added_tokens") or []
+    return (
+        model.get("type") == "BPE"
+        and not model.get("dropout")
+        and not description.get("normalizer")
+        and before.get("type") == "ByteLevel"
+        and before.get("add_prefix_space") is False
+        and before.get("use_regex", True) is True
+        and not any(t.get("lstrip") or t.get("rstrip") or t.get("single_word") for t in added)
+        and not any(re.search(r"\s", t.get("content", " ")) for t in added)
+    )
+
 
 # Texts handed to a batch tokenizer at once: bounds its memory.
 _TOKENIZE = 1024

@@ -11,7 +11,6 @@ from .provenance import (
     list_package_versions as list_package_versions,
     read_git_state as read_git_state,
 )
-from .recipe import ENTRY_NAME as ENTRY_NAME, STAGES as STAGES, Recipe as Recipe
 from .record import (
     EXPLAIN as EXPLAIN,
     GRID as GRID,
@@ -33,9 +32,12 @@ from .rows import (
     write_rows as write_rows,
 )
 from .store import (
+    ENTRY_NAME as ENTRY_NAME,
     MANIFEST as MANIFEST,
     PARTIAL as PARTIAL,
+    STAGES as STAGES,
     Entry as Entry,
+    Recipe as Recipe,
     Store as Store,
     mark_manifest as mark_manifest,
     read_entry as read_entry,

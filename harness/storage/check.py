@@ -10,8 +10,7 @@ from pathlib import Path
 
 from openended.harness.core import DataError, HarnessError, StoreError, read_json, temporary_files
 from openended.harness.storage.folders import DAMAGED_MARK
-from openended.harness.storage.recipe import ENTRY_NAME
-from openended.harness.storage.store import MANIFEST, PARTIAL, read_entry
+from openended.harness.storage.store import ENTRY_NAME, MANIFEST, PARTIAL, read_entry
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 

@@ -27,7 +27,7 @@ from openended.harness.core import (
     to_json,
     write_json,
 )
-from openended.harness.storage.recipe import check_entry_name
+from openended.harness.storage.store import check_entry_name
 
 RECORD = "record.json"
 EXPLAIN = "explain.jsonl"  # in a run folder: the texts behind the scores

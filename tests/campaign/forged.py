@@ -15,8 +15,7 @@ from typing import Any
 from openended.harness.core import read_json, write_json
 from openended.harness.core.signature import digest
 from openended.harness.storage import MANIFEST
-from openended.harness.storage.contents import EXAMPLE_FILES, STAGE_FACTS
-from openended.harness.storage.store import write_manifest
+from openended.harness.storage.store import EXAMPLE_FILES, STAGE_FACTS, write_manifest
 from tests.campaign.world import Tally, World
 
 import_command = importlib.import_module("openended.harness.app.commands.import_")

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.backends.vllm.spec import VllmSpec
+from openended.harness.backends.vllm.backend import VllmSpec
 from openended.harness.core.errors import SpecError
 from openended.harness.core.registry import load_members
 from openended.harness.core.runtime import Runtime
@@ -24,7 +24,7 @@ from openended.harness.results.layout import load_layout
 from openended.harness.results.systems import group_systems
 from openended.harness.run.facts import collect_axes
 from openended.harness.run.settings import Settings
-from openended.harness.storage.recipe import Recipe
+from openended.harness.storage.store import Recipe
 from tests.harness.report.synthetic import result, write_run
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from openended.harness.backends.vllm.orders import make_order, make_sampling_group
-from openended.harness.backends.vllm.rows import TextSampler
+from openended.harness.backends.vllm.rows import TextSampler, make_order, make_sampling_group
 from openended.harness.decoders.base import GenerationRequest, Prompt
 
 NOISE, TRIALS = 1e-5, 512

@@ -18,14 +18,11 @@ from typing import Any, get_args
 import numpy as np
 
 from openended.harness.backends.transformers import load_backend
-from openended.harness.backends.vllm.backend import VllmBackend
-from openended.harness.backends.vllm.spec import VllmSpec, find_version
+from openended.harness.backends.vllm.backend import VllmBackend, VllmSpec, find_version
 from openended.harness.core.registry import load_members
 from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
-from openended.harness.decoders.dry import Dry
-from openended.harness.decoders.mirostat import Mirostat
-from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, TopK, Typical
+from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, MinP, Mirostat, Nucleus, TopK, Typical
 from openended.harness.models.backend import EmbeddingRequest, QStatisticsRequest, ScoringRequest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.forward import Pooling

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openended.harness.generation.denoising.updates import draw_in_float32
+from openended.harness.generation.denoising import draw_in_float32
 from scripts.float32_draws import GRID, compute_entropy, compute_float32_law
 
 torch = pytest.importorskip("torch")

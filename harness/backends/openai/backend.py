@@ -23,12 +23,18 @@ from openended.harness.backends.openai.client import (
     UnreachableError,
     run_concurrently,
 )
-from openended.harness.backends.openai.identity import ServerInfo, fetch_info
+from openended.harness.backends.openai.dialects import (
+    CompletedText,
+    CompletionRequest,
+    PromptLogProbs,
+    Sampling,
+    ServedModel,
+    make_sampling,
+    read_completion,
+)
 from openended.harness.backends.openai.listed_q import CertifiedQ, count_listed_tokens
 from openended.harness.backends.openai.probe import Probe, ProbeReport, are_same_model
-from openended.harness.backends.openai.replies import CompletedText, PromptLogProbs, read_completion
-from openended.harness.backends.openai.requests import CompletionRequest, Sampling, ServedModel, make_sampling
-from openended.harness.backends.openai.session import ServerSession
+from openended.harness.backends.openai.session import ServerInfo, ServerSession, fetch_info
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core import (
     Advance,
@@ -361,6 +367,3 @@ def load_server(spec: ServerSpec, *, device: str = "cpu", device_map: DeviceMap 
     """Load the tokenizer; the server is contacted when it is needed."""
     del device, device_map
     return ServerBackend(spec)
-
-
-__all__ = ["ServerBackend", "load_server"]

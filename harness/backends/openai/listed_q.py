@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.backends.openai.replies import Listing, PromptLogProbs, Token
+from openended.harness.backends.openai.dialects import Listing, PromptLogProbs, Token
 from openended.harness.core import F64, UndefinedMetric
 from openended.harness.decoders import (
     Nucleus,

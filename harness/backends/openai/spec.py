@@ -22,7 +22,7 @@ from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, BackendSpec, ModelService, ModelSpec, tokenizer_digest
 
 if TYPE_CHECKING:
-    from openended.harness.backends.openai.identity import ServerInfo
+    from openended.harness.backends.openai.session import ServerInfo
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -161,7 +161,7 @@ class ServerSpec(BackendSpec):
 
     def fetch_info(self) -> ServerInfo | None:
         """Return what the server reports about itself if it answers quickly; requested once per process."""
-        from openended.harness.backends.openai.identity import fetch_info_for_plan
+        from openended.harness.backends.openai.session import fetch_info_for_plan
 
         return fetch_info_for_plan(self.roots, self.api_key_env, self.dialect, self.path)
 

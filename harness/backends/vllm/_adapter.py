@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
-from openended.harness.backends.vllm.orders import KEY
-from openended.harness.backends.vllm.rows import BatchRows
+from openended.harness.backends.vllm.rows import KEY, BatchRows
 
 if TYPE_CHECKING:
     from torch import Tensor, device

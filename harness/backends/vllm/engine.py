@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from openended.harness.backends.vllm.orders import KEY, TextOrder
+from openended.harness.backends.vllm.rows import KEY, TextOrder
 from openended.harness.core import DataError, SpecError, shorten_error, suggest
 from openended.harness.models import is_out_of_memory
 
 if TYPE_CHECKING:
-    from openended.harness.backends.vllm.spec import VllmSpec
+    from openended.harness.backends.vllm.backend import VllmSpec
     from openended.harness.models import Pooling
 
 log = logging.getLogger(__name__)

@@ -7,20 +7,101 @@ does when it preempts a text or splits its prompt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+import dataclasses
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
-from openended.harness.backends.vllm.orders import TextGroup, TextOrder, build_decoders
-from openended.harness.core import I64, row_uniforms
-from openended.harness.decoders import LogitChunk, QTable, TextPosition, forbid_end
+from openended.harness.core import I64, build, canonicalize, digest, row_uniforms
+from openended.harness.decoders import GenerationRequest, LogitChunk, Prompt, QDecoder, QTable, TextPosition, forbid_end
 from openended.harness.generation import count_chunk_rows, draw_next_tokens, score_chunk
+from openended.harness.models import QStatisticsRequest
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+
+KEY = "openended"
+"""Name of the order in a request's extra arguments."""
+
+
+class TextGroup(TypedDict):
+    """What the texts of one call share."""
+
+    id: str
+    """Digest of everything below: texts of equal groups are processed in one call."""
+    decoders: list[dict[str, Any]]
+    """One that draws, or those whose statistics are read."""
+    forced: bool
+    """True: the tokens are given, and the statistics of Q are read."""
+    seed: int
+    longest: int
+    """Most tokens of a text."""
+    min_new_tokens: int
+    eos_ids: list[int]
+
+
+class TextOrder(TypedDict):
+    """One text."""
+
+    group: TextGroup
+    example_id: str
+    sample: int
+    prompt: list[int]
+    """Token ids that the model reads first; never empty."""
+    gold: list[int]
+    """The tokens of a forced text; empty for a text that is drawn."""
+
+
+def describe_decoder(decoder: QDecoder) -> dict[str, Any]:
+    """Return the YAML node from which `build` rebuilds the decoder."""
+    cls = type(decoder)
+    options = cast("dict[str, Any]", canonicalize(decoder))
+    fields = {f.name: options[f.name] for f in dataclasses.fields(cls)}
+    return {"_target_": f"{cls.__module__}.{cls.__qualname__}", **fields}
+
+
+def build_decoders(group: TextGroup) -> list[QDecoder]:
+    """Return the decoders of a group."""
+    return [cast("QDecoder", build("decoder", node)) for node in group["decoders"]]
+
+
+def make_sampling_group(request: GenerationRequest, eos_ids: Sequence[int]) -> TextGroup:
+    """Return the group of a generation request, whose decoder has a Q."""
+    decoder = cast("QDecoder", request.decoder)
+    return _identify(
+        {
+            "decoders": [describe_decoder(decoder)], "forced": False, "seed": request.seed,
+            "longest": request.max_new_tokens, "min_new_tokens": request.min_new_tokens, "eos_ids": list(eos_ids),
+        }
+    )  # fmt: skip
+
+
+def make_forcing_group(request: QStatisticsRequest, eos_ids: Sequence[int]) -> TextGroup:
+    """Return the group of a request for statistics of Q."""
+    return _identify(
+        {
+            "decoders": [describe_decoder(decoder) for decoder in request.decoders], "forced": True, "seed": 0,
+            "longest": int(request.continuations.lengths.max(initial=0)), "min_new_tokens": request.min_new_tokens,
+            "eos_ids": list(eos_ids),
+        }
+    )  # fmt: skip
+
+
+def make_order(group: TextGroup, prompt: Prompt, gold: Sequence[int] = ()) -> TextOrder:
+    """Return the order of one text."""
+    return {
+        "group": group, "example_id": prompt.example_id, "sample": prompt.sample, "prompt": list(prompt.token_ids),
+        "gold": list(gold),
+    }  # fmt: skip
+
+
+def _identify(facts: Mapping[str, Any]) -> TextGroup:
+    return cast("TextGroup", {"id": digest(facts), **facts})
+
 
 FIRST_SLOTS = 16
 """Texts that there is room for at first; doubled whenever it is used up."""

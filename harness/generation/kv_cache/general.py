@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.generation.kv_cache.base import FLOOR, TILE, CacheRunner, split_prompts
-from openended.harness.generation.kv_cache.batches import ForwardPass, plan_prompt_pass, plan_step_pass
+from openended.harness.generation.kv_cache.base import (
+    FLOOR,
+    TILE,
+    CacheRunner,
+    ForwardPass,
+    plan_prompt_pass,
+    plan_step_pass,
+    split_prompts,
+)
 from openended.harness.generation.kv_cache.buffers import KeyValues
 from openended.harness.models import get_body
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from openended.harness.generation.kv_cache.base import TILE, round_up_to_tiles
-from openended.harness.generation.kv_cache.batches import ForwardPass
+from openended.harness.generation.kv_cache.base import TILE, ForwardPass, round_up_to_tiles
 from openended.harness.generation.kv_cache.buffers import KeyValues
 from openended.harness.generation.kv_cache.general import KeyValueRunner
 from openended.harness.models import check_logits, has_many_devices

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from openended.harness.backends.denoiser import DenoiserBackend, DenoiserSpec, find_mask_id
-from openended.harness.backends.vllm.spec import VllmSpec
+from openended.harness.backends.vllm.backend import VllmSpec
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.registry import load_members
 from openended.harness.decoders import GenerationRequest, Prompt
 from openended.harness.decoders.sampling import Nucleus
-from openended.harness.generation.denoising.decoders import DenoisingDecoder, Duo, FirstHitting, Llada, Mdlm, Remdm
+from openended.harness.generation.denoising import DenoisingDecoder, Duo, FirstHitting, Llada, Mdlm, Remdm
 from openended.harness.models.spec import ModelSpec
 from tests.helpers import tiny_masked_model, tiny_model
 

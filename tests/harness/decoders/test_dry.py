@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from openended.harness.decoders.dry import LARGEST, Dry, count_repeats
 from openended.harness.decoders.penalties import apply_penalties, apply_repetition_penalty
+from openended.harness.decoders.sampling import LARGEST, Dry, count_repeats
 from tests.oracles import decoders as oracle
 
 SIZE = 7

@@ -12,18 +12,18 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from openended.harness.decoders.descending_logits import sort_logits, take_largest
-from openended.harness.decoders.dry import Dry
-from openended.harness.decoders.mirostat import Mirostat
 from openended.harness.decoders.penalties import apply_penalties, apply_repetition_penalty, ban_ngrams
 from openended.harness.decoders.q import compute_dense_q, draw_tokens
 from openended.harness.decoders.sampling import (
     Ancestral,
+    Dry,
     Entmax,
     Epsilon,
     Eta,
     Greedy,
     MinK,
     MinP,
+    Mirostat,
     Nucleus,
     PLess,
     Temperature,

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from openended.harness.decoders.base import QDecoder
-from openended.harness.decoders.mirostat import Mirostat
 from openended.harness.decoders.q import compute_dense_q
 from openended.harness.decoders.q_statistics import LogitChunk, QTable, TextPosition, read_q
 from openended.harness.decoders.sampling import (
@@ -16,6 +15,7 @@ from openended.harness.decoders.sampling import (
     Greedy,
     MinK,
     MinP,
+    Mirostat,
     Nucleus,
     PLess,
     Temperature,

@@ -15,9 +15,13 @@ import torch
 from openended.harness.core.errors import SpecError
 from openended.harness.core.rng import make_random_stream
 from openended.harness.decoders import GenerationRequest, Prompt
-from openended.harness.generation.denoise import STEPS, Canvas, denoise_texts
-from openended.harness.generation.denoising.decoders import DenoisingDecoder, Duo, FirstHitting, Llada, Mdlm, Remdm
-from openended.harness.generation.denoising.updates import (
+from openended.harness.generation.denoising import (
+    DenoisingDecoder,
+    Duo,
+    FirstHitting,
+    Llada,
+    Mdlm,
+    Remdm,
     choose_most_confident,
     choose_one,
     compute_alpha,
@@ -31,6 +35,7 @@ from openended.harness.generation.denoising.updates import (
     draw_in_float32,
     update_uniform,
 )
+from openended.harness.generation.denoising_loop import STEPS, Canvas, denoise_texts
 from scripts.sampler_worlds import (
     SMALL,
     MarkovWorld,

@@ -13,7 +13,6 @@ import torch
 from openended.harness.core.errors import SpecError
 from openended.harness.core.types import Generation
 from openended.harness.decoders.base import Prompt
-from openended.harness.decoders.mirostat import Mirostat
 from openended.harness.decoders.sampling import (
     Ancestral,
     Entmax,
@@ -21,6 +20,7 @@ from openended.harness.decoders.sampling import (
     Eta,
     Greedy,
     MinP,
+    Mirostat,
     Nucleus,
     Temperature,
     TopH,

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from openended.harness.generation.kv_cache.base import round_up_to_tiles, split_prompts
-from openended.harness.generation.kv_cache.batches import plan_prompt_pass
+from openended.harness.generation.kv_cache.base import plan_prompt_pass, round_up_to_tiles, split_prompts
 from openended.harness.generation.kv_cache.buffers import KeyValues
 from openended.harness.generation.kv_cache.choose import RereadRunner, make_runner
 from openended.harness.generation.kv_cache.gpt2 import SAFE, RowSplitter

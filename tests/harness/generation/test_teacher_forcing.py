@@ -8,18 +8,18 @@ import torch
 
 from openended.harness.core.errors import DataError
 from openended.harness.core.types import Ragged
-from openended.harness.decoders.dry import Dry
-from openended.harness.decoders.mirostat import Mirostat
 from openended.harness.decoders.penalties import apply_penalties
 from openended.harness.decoders.q import compute_dense_q
 from openended.harness.decoders.sampling import (
     Ancestral,
+    Dry,
     Entmax,
     Epsilon,
     Eta,
     Greedy,
     MinK,
     MinP,
+    Mirostat,
     Nucleus,
     PLess,
     Temperature,

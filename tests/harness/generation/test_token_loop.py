@@ -10,13 +10,16 @@ import torch
 from openended.harness.core.rng import row_uniforms
 from openended.harness.core.types import Generation
 from openended.harness.decoders.base import Prompt, QDecoder
-from openended.harness.decoders.dry import Dry
-from openended.harness.decoders.mirostat import Mirostat
 from openended.harness.decoders.penalties import apply_penalties
 from openended.harness.decoders.q import compute_dense_q
-from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, Xtc
-from openended.harness.generation.draw_from_q import sample_texts
-from openended.harness.generation.token_loop import TokenChooser, build_generation, decode_rows, find_end_tokens
+from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, Xtc
+from openended.harness.generation.token_loop import (
+    TokenChooser,
+    build_generation,
+    decode_rows,
+    find_end_tokens,
+    sample_texts,
+)
 from openended.harness.models.transformers import LanguageModel
 from tests.harness.generation.models import gpt2, prompt_rows
 from tests.helpers import generation

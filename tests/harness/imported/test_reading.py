@@ -29,7 +29,7 @@ from openended.harness.imported import (
     recognize_format,
     split_member,
 )
-from openended.harness.imported.pickles import load_plain_pickle
+from openended.harness.imported.generations import load_plain_pickle
 from tests.helpers import write_jsonl
 
 ROWS = [{"id": "a", "text": 'one, "two"\nthree; four'}, {"id": "b", "text": "fünf"}]

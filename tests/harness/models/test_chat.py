@@ -131,7 +131,7 @@ BOMBS = {
 def test_a_template_that_explodes_is_one_line(name: str, tmp_path: Path, monkeypatch) -> None:
     text, expected = BOMBS[name]
     monkeypatch.setattr("openended.harness.models.chat.SECONDS", 1)
-    monkeypatch.setattr("openended.harness.models.loading.isolated_process.SECONDS", 1)
+    monkeypatch.setattr("openended.harness.models.isolated_process.SECONDS", 1)
     template = load_template(folder(tmp_path, text))
     with pytest.raises(DataError, match=expected):
         template.render_all([Turns("a", "")])[0]

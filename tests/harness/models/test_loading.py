@@ -27,14 +27,14 @@ from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models import families
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.loading.files import (
+from openended.harness.models.files import (
     INDEX,
     digest_files,
     list_model_files,
     list_sentence_files,
     list_tokenizer_files,
 )
-from openended.harness.models.loading.isolated_process import run_isolated
+from openended.harness.models.isolated_process import run_isolated
 from openended.harness.models.model_cache import ModelCache, pick_device
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import check_ids, check_normalizer, load_tokenizer

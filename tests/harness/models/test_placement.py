@@ -19,10 +19,9 @@ from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.loading.weights import gather_outputs, has_many_devices
 from openended.harness.models.score import embed_and_score
 from openended.harness.models.spec import ModelSpec, list_bundled_models
-from openended.harness.models.transformers import LanguageModel, load_model
+from openended.harness.models.transformers import LanguageModel, gather_outputs, has_many_devices, load_model
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.helpers import embedding, generation, q_request

@@ -66,7 +66,7 @@ def test_hub_models_without_a_network(monkeypatch, tmp_path):
 def test_a_hub_that_cannot_be_reached_is_as_one_that_is_off(monkeypatch, tmp_path, caplog):
     from huggingface_hub import constants
 
-    from openended.harness.models.loading.hub import NAMES, is_reachable
+    from openended.harness.models.files import NAMES, is_reachable
 
     for name in (*NAMES, "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)

@@ -21,12 +21,13 @@ from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from openended.harness.models import piecewise_tokenization as _pieces
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.piecewise_tokenization import PieceTokens, is_exact
 from openended.harness.models.score import compute_token_nll, embed_and_score
 from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.models.tokenizer import (
+    PieceTokens,
     decode_continuation,
     get_bos_prefix,
+    is_exact,
     load_tokenizer,
     tokenize_continuation,
     tokenize_pairs,

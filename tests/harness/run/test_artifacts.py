@@ -21,8 +21,8 @@ from openended.harness.run.array_files import load_array, save_array
 from openended.harness.run.artifacts import PlannedArtifact
 from openended.harness.run.part_files import PartFiles
 from openended.harness.run.session import _LASTING, SideCache
-from openended.harness.storage.recipe import STAGES, Recipe
 from openended.harness.storage.rows import Row, RowFile, write_rows
+from openended.harness.storage.store import STAGES, Recipe
 from tests.harness.run.small import make_builder, open_session
 
 

@@ -12,8 +12,7 @@ import pytest
 from openended.harness.core import temporary_files
 from openended.harness.core.errors import DataError
 from openended.harness.storage.check import check_store, collect_garbage
-from openended.harness.storage.recipe import Recipe
-from openended.harness.storage.store import MANIFEST, Store
+from openended.harness.storage.store import MANIFEST, Recipe, Store
 
 
 def entry(root: Path, version: int):

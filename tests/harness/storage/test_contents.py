@@ -7,8 +7,7 @@ import pytest
 
 from openended.harness.core import DataError, Example, read_json, write_json
 from openended.harness.storage import MANIFEST, Recipe, Store, read_entry, write_examples
-from openended.harness.storage.contents import check_contents, check_stage_facts
-from openended.harness.storage.store import write_manifest
+from openended.harness.storage.store import check_contents, check_stage_facts, write_manifest
 
 
 def build_examples(folder):

@@ -14,8 +14,7 @@ import pytest
 
 from openended.harness.core import DataError, StoreError, temporary_files, write_text
 from openended.harness.storage.folders import check_writable
-from openended.harness.storage.recipe import Recipe
-from openended.harness.storage.store import MANIFEST, Store, read_entry
+from openended.harness.storage.store import MANIFEST, Recipe, Store, read_entry
 
 
 def recipe(**change) -> Recipe:

@@ -13,8 +13,7 @@ import pytest
 
 from openended.harness.backends.openai import backend as backend_module, client as module, identity
 from openended.harness.backends.openai.backend import ServerBackend
-from openended.harness.backends.openai.bodies import Body, clean_line, read_body
-from openended.harness.backends.openai.client import Client, read_key
+from openended.harness.backends.openai.client import Body, Client, clean_line, read_body, read_key
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core import REDACTED
 from openended.harness.core.errors import DataError

@@ -8,15 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.backends.openai.dialects import DIALECTS, explain_min_tokens_refusal, explain_refusal
-from openended.harness.backends.openai.replies import Reply, read_completion, read_first_tokens, read_listings
-from openended.harness.backends.openai.requests import (
+from openended.harness.backends.openai.dialects import (
+    DIALECTS,
     NEUTRAL,
     CompletionRequest,
+    Reply,
     Sampling,
     ServedModel,
+    explain_min_tokens_refusal,
+    explain_refusal,
     list_supported_decoders,
     make_sampling,
+    read_completion,
+    read_first_tokens,
+    read_listings,
 )
 from openended.harness.core.errors import DataError
 from openended.harness.decoders.sampling import (

@@ -11,9 +11,8 @@ import pytest
 
 from openended.harness.backends.openai import binomial
 from openended.harness.backends.openai.backend import ServerBackend
+from openended.harness.backends.openai.dialects import CompletionRequest, Token
 from openended.harness.backends.openai.probe import BEGINNINGS, UNSEEN_PENALTIES, Probe, ProbeReport
-from openended.harness.backends.openai.replies import Token
-from openended.harness.backends.openai.requests import CompletionRequest
 from openended.harness.backends.openai.session import ServerSession
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.decoders.base import Decoder

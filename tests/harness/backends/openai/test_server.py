@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from openended.harness.backends.openai.dialects import Listing
 from openended.harness.backends.openai.listed_q import compute_listed_q
-from openended.harness.backends.openai.replies import Listing
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core.errors import DataError, SpecError, UndefinedMetric
 from openended.harness.core.types import Generation, Ragged

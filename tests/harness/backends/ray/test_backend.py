@@ -10,6 +10,7 @@ import pytest
 
 from openended.harness.backends.ray.backend import (
     RayBackend,
+    Worker,
     cut_chunks,
     gather_statistics,
     load_ray_backend,
@@ -18,7 +19,6 @@ from openended.harness.backends.ray.backend import (
     select_rows,
     sort_for_batching,
 )
-from openended.harness.backends.ray.worker import Worker
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core.errors import DataError
 from openended.harness.core.runtime import Runtime

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 from openended.harness.backends.vllm import backend as backend_module, spec as spec_module
-from openended.harness.backends.vllm.backend import VllmBackend, load_vllm
+from openended.harness.backends.vllm.backend import VllmBackend, VllmSpec, load_vllm
 from openended.harness.backends.vllm.engine import PoolingEngine, build_engine_options
-from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
 from openended.harness.core.registry import load_members
 from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.base import Prompt, QDecoder
-from openended.harness.decoders.mirostat import Mirostat
-from openended.harness.decoders.sampling import Greedy, Nucleus, TopK
+from openended.harness.decoders.sampling import Greedy, Mirostat, Nucleus, TopK
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_model

@@ -10,22 +10,23 @@ import numpy as np
 import pytest
 import torch
 
-from openended.harness.backends.vllm.orders import (
+from openended.harness.backends.vllm.rows import (
+    FIRST_SLOTS,
     KEY,
+    BatchRows,
+    TeacherForcer,
     TextGroup,
     TextOrder,
+    TextSampler,
     describe_decoder,
     make_forcing_group,
     make_order,
     make_sampling_group,
 )
-from openended.harness.backends.vllm.rows import FIRST_SLOTS, BatchRows, TeacherForcer, TextSampler
 from openended.harness.core.registry import build, load_members
 from openended.harness.core.types import Generation, Ragged
 from openended.harness.decoders.base import Prompt, QDecoder
-from openended.harness.decoders.dry import Dry
-from openended.harness.decoders.mirostat import Mirostat
-from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, Typical, Xtc
+from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, Typical, Xtc
 from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from tests.harness.backends.vllm.fake import BatchUpdate, MoveDirectionality, SamplingParams, compute_logits, fake_vllm

@@ -14,7 +14,7 @@ import numpy as np
 
 from openended.harness.core import Advance, SpecError, make_random_stream
 from openended.harness.decoders import Emit, GenerationRequest, Prompt
-from openended.harness.generation.denoising.decoders import (
+from openended.harness.generation.denoising import (
     DenoisingDecoder,
     DiffusionDecoder,
     Duo,
@@ -22,8 +22,6 @@ from openended.harness.generation.denoising.decoders import (
     Llada,
     Mdlm,
     Remdm,
-)
-from openended.harness.generation.denoising.updates import (
     Transition,
     choose_most_confident,
     choose_one,

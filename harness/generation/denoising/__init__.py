@@ -1,1 +1,0 @@
-"""Samplers of masked and uniform-state diffusion models: options and update rules."""

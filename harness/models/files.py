@@ -1,0 +1,199 @@
+"""List and digest the files of a model folder that are loaded."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import re
+import socket
+import urllib.request
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from openended.harness.core import DataError, Json, digest_file, list_bundled_choices, read_full_yaml, read_json
+
+log = logging.getLogger(__name__)
+
+OFFLINE_VARIABLES = ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE")  # switch off every download
+NAMES = (*OFFLINE_VARIABLES, "TRANSFORMERS_OFFLINE")  # and those of models
+SECONDS = 5.0  # seconds that a connection may take
+
+
+def is_switched_off(names: Sequence[str]) -> bool:
+    """Return whether one of these environment variables is set to true."""
+    return any(os.environ.get(name, "").lower() in ("1", "true", "yes", "on") for name in names)
+
+
+def is_offline() -> bool:
+    """Return whether nothing can be fetched from the hub: it is switched off, or its host cannot be reached."""
+    if is_switched_off(NAMES):
+        return True
+    from huggingface_hub import constants
+
+    if is_reachable(constants.ENDPOINT):
+        return False
+    # The hub's client would retry for half a minute for every file, even for those in the cache.
+    constants.HF_HUB_OFFLINE = True
+    return True
+
+
+@lru_cache
+def is_reachable(endpoint: str) -> bool:
+    """Return whether a host accepts connections, checked once per process; assumed behind a proxy."""
+    parts = urlsplit(endpoint)
+    if parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(parts.hostname or ""):
+        return True
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), timeout=SECONDS).close()
+    except OSError as err:
+        log.warning("%s cannot be reached (%s); only cached files are used", endpoint, err)
+        return False
+    return True
+
+
+INDEX = "model.safetensors.index.json"
+WEIGHTS = ("model.safetensors", INDEX)
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
+_WITH_THEM = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
+_CONFIGS = ("config.json", "generation_config.json")
+# Files of a sentence-transformers folder that are not loaded.
+_UNREAD = (".md", ".lock", ".gitattributes")
+
+
+def list_model_files(folder: Path, *, chat: bool) -> list[Path]:
+    """List weights (shards that the index names, and the index), configs and tokenizer; with `chat` its template."""
+    named = (*_CONFIGS, *TOKENIZERS, *_WITH_THEM, *(("chat_template.jinja",) if chat else ()))
+    return sorted([p for name in named if (p := folder / name).is_file()] + _list_weight_files(folder))
+
+
+def list_tokenizer_files(folder: Path) -> list[Path]:
+    """List only the files of the tokenizer."""
+    return sorted(p for name in (*TOKENIZERS, *_WITH_THEM) if (p := folder / name).is_file())
+
+
+def list_sentence_files(folder: Path) -> list[Path]:
+    """List all files of a sentence-transformers folder, those of its modules included."""
+    paths = [p for p in folder.rglob("*") if p.is_file() and p.suffix not in _UNREAD]
+    return sorted(p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts))
+
+
+def digest_files(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
+    """Return path in the folder → SHA-256 (hex); cached while a file's size and time stay the same."""
+    stats = ((path, path.stat()) for path in files)
+    return {
+        path.relative_to(folder).as_posix(): _digest_cached(str(path), stat.st_size, stat.st_mtime_ns)
+        for path, stat in stats
+    }
+
+
+def _list_weight_files(folder: Path) -> list[Path]:
+    """Return the weight files that transformers would load: the one file, else the shards of the index."""
+    single_file, index = folder / WEIGHTS[0], folder / INDEX
+    if single_file.is_file() or not index.is_file():
+        return [single_file] if single_file.is_file() else []
+    index_json = read_json(index)
+    shards = index_json.get("weight_map") if isinstance(index_json, dict) else None
+    if not isinstance(shards, dict):
+        raise DataError(f"{index}: expected an object with a weight_map")
+    files = [folder / str(name) for name in sorted(set(shards.values()))]
+    missing = next((p.name for p in files if not p.is_file()), None)
+    if missing is not None:
+        raise DataError(f"{index}: names the shard {missing}, which is not in the folder")
+    return [index, *files]
+
+
+@lru_cache(maxsize=256)
+def _digest_cached(path: str, size: int, mtime: int) -> str:  # noqa: ARG001 - part of the cache's key
+    return digest_file(Path(path))
+
+
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_TOLD = re.compile(r"([\d.]+) ([MG]) parameters")
+_UNITS = {"M": 10**6, "G": 10**9}
+_HEADER = 100 << 20  # bytes; the greatest header that safetensors accepts
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """Facts about a model that a plan shows without loading it."""
+
+    parameters: int | None
+    here: bool
+    gated: bool | None
+    """Whether the hub restricts access to it (gated); None if the hub could not be asked."""
+    get: str
+    """The command that fetches it; empty where it is here or a folder."""
+    memory: int | None
+    """Bytes of the weights in the wanted precision; activations and caches come on top."""
+
+
+@lru_cache
+def describe_model_size(path: str, folder: Path | None, revision: str | None, dtype: str) -> ModelSize:
+    """Return a model's size from its weights' header, else from the hub, else from `conf/model`."""
+    weights = folder
+    if folder is None:
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = (try_to_load_from_cache(path, name, revision=revision) for name in WEIGHTS)
+        weights = next((Path(file).parent for file in cached if isinstance(file, str)), None)
+    header = _count_in_folder(weights) if weights is not None else None
+    here = header is not None
+    parameters, gated = header, None
+    if folder is None and not here:
+        parameters, gated = _ask_hub(path, revision) if not is_offline() else (None, None)
+        stated, is_gated = _read_config_comment(path)
+        parameters = parameters or stated
+        gated = is_gated if gated is None else gated
+    pin = f" --revision {revision}" if revision else ""
+    get = f"hf download {path}{pin}" if folder is None and not here else ""
+    memory = parameters * _BYTES[dtype] if parameters else None
+    return ModelSize(parameters, here, gated, get, memory)
+
+
+def _count_in_folder(folder: Path) -> int | None:
+    index = folder / INDEX
+    if (folder / WEIGHTS[0]).is_file():
+        return _count_parameters(folder / WEIGHTS[0])
+    if not index.is_file():
+        return None
+    shards = sorted(set(read_json(index).get("weight_map", {}).values()))
+    counts = [_count_parameters(folder / name) for name in shards if (folder / name).is_file()]
+    return sum(counts) if len(counts) == len(shards) else None
+
+
+def _count_parameters(path: Path) -> int:
+    """Count the numbers of a safetensors file by its header: a length in 8 bytes, then JSON of names and shapes."""
+    with path.open("rb") as handle:
+        length = int.from_bytes(handle.read(8), "little")
+        if length > _HEADER:
+            return 0
+        header = json.loads(handle.read(length))
+    return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
+
+
+def _ask_hub(path: str, revision: str | None) -> tuple[int | None, bool | None]:
+    from huggingface_hub import HfApi
+
+    try:
+        info = HfApi().model_info(path, revision=revision, timeout=5)
+    except Exception:
+        return None, None
+    total = getattr(info.safetensors, "total", None)
+    return (int(total) if total else None), bool(info.gated)
+
+
+@lru_cache
+def _read_config_comment(path: str) -> tuple[int | None, bool | None]:
+    """Return parameters and gate as the comment of an option of `conf/model` has them."""
+    for name in list_bundled_choices("model"):
+        text = read_full_yaml("model", name)
+        if f"path: {path}\n" in text:
+            size = _TOLD.search(text)
+            return (int(float(size[1]) * _UNITS[size[2]]) if size else None), "gated on the hub" in text or None
+    return None, None

@@ -1,1 +1,0 @@
-"""Find, check and load the files of a model."""
