@@ -23,7 +23,7 @@ class DescendingLogits:
     """Log of the full row's sum of exponentials, shape (n, 1), float64."""
     p: Tensor
     """Softmax over the full row at these positions, shape (n, k), float64."""
-    above: Tensor
+    mass_before: Tensor
     """Mass strictly before each position, shape (n, k + 1), float64; starts with 0."""
     logits: Tensor
     """The full rows in token order, shape (n, V), float32."""
@@ -45,7 +45,7 @@ class DescendingLogits:
         return self.log_z - self.z
 
     @cached_property
-    def squares_above(self) -> Tensor:
+    def squares_before(self) -> Tensor:
         """Sum of p squared strictly before each position, shape (n, k + 1)."""
         return sum_before(self.p * self.p)
 
@@ -61,7 +61,7 @@ class DescendingLogits:
     def collision(self) -> Tensor:
         """Sum of the squares of the full softmax, shape (n, 1), float64: the chance that two draws agree."""
         if self.complete:
-            return self.squares_above[:, -1:]
+            return self.squares_before[:, -1:]
         return (2 * (self.logits.double() - self.log_z)).exp_().sum(-1, keepdim=True)
 
     def lowest(self) -> Tensor:
@@ -87,7 +87,7 @@ class DescendingLogits:
 
     def mass(self, position: Tensor) -> Tensor:
         """Mass strictly before `position` (n,), shape (n,)."""
-        return self.above.gather(1, position.clamp(max=self.z.shape[1])[:, None]).squeeze(1)
+        return self.mass_before.gather(1, position.clamp(max=self.z.shape[1])[:, None]).squeeze(1)
 
 
 @dataclass(slots=True)

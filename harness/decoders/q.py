@@ -31,11 +31,11 @@ class RenormalizedQ:
     hi: Tensor
     weights: Tensor
     """Unnormalized Q, shape (n, k), right inside [lo, hi) only."""
-    before: Tensor
+    weight_before: Tensor
     """Sum of weights strictly before each position, shape (n, w + 1)."""
     total: Tensor
     """Sum of weights over [lo, hi), shape (n,)."""
-    undecided: Tensor
+    needs_whole_row: Tensor
     """True where the head is too short for this row's Q, shape (n,)."""
     whole: bool
     """True where Q goes on beyond the head and sums to 1 over the whole row."""
@@ -43,17 +43,17 @@ class RenormalizedQ:
     """First position of the largest weight, shape (n,)."""
 
     def draw(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Return positions (n,) of the inverse CDF at u (n,) in [0, 1), and which rows the head does not reach."""
+        """Return positions (n,) of the inverse CDF at u (n,) in [0, 1), and the rows that leave the head."""
         import torch
 
-        start = self.before.gather(1, self.lo[:, None]).squeeze(1)
+        start = self.weight_before.gather(1, self.lo[:, None]).squeeze(1)
         target = start + u * self.total
-        position = torch.searchsorted(self.before, target[:, None].contiguous(), right=True).squeeze(1) - 1
-        beyond = self.undecided
+        position = torch.searchsorted(self.weight_before, target[:, None].contiguous(), right=True).squeeze(1) - 1
+        outside_head = self.needs_whole_row
         if self.whole:
-            beyond = (target >= self.before[:, -1]) & (not self.view.complete)
+            outside_head = (target >= self.weight_before[:, -1]) & (not self.view.complete)
         last = self.hi.clamp(max=self.weights.shape[1]) - 1
-        return torch.minimum(torch.maximum(position, self.lo), last), beyond
+        return torch.minimum(torch.maximum(position, self.lo), last), outside_head
 
     def log_prob(self, position: Tensor) -> Tensor:
         """Natural log of Q at positions (n,) inside [lo, hi)."""
@@ -69,8 +69,8 @@ def truncate_and_renormalize(decoder: QDecoder, ranked: DescendingLogits) -> Ren
     lo = torch.zeros(rows, dtype=torch.int64, device=ranked.z.device) if cut.lo is None else cut.lo
     whole = cut.hi is None and cut.lo is None
     hi = torch.full_like(lo, ranked.vocab_size) if cut.hi is None else cut.hi
-    undecided = (hi >= k) & (not ranked.complete)
-    weights, before = ranked.p, ranked.above
+    needs_whole_row = (hi >= k) & (not ranked.complete)
+    weights, before = ranked.p, ranked.mass_before
     temperature, first = decoder.temperature_and_order()
     if cut.weights is not None:
         weights, before = cut.weights, sum_before(cut.weights)
@@ -82,7 +82,8 @@ def truncate_and_renormalize(decoder: QDecoder, ranked: DescendingLogits) -> Ren
     if whole and not ranked.complete:
         total = torch.ones_like(total)
     lo = lo.clamp(max=k - 1)
-    return RenormalizedQ(ranked, lo, hi, weights, before, total, undecided, whole, lo if cut.peak is None else cut.peak)
+    peak = lo if cut.peak is None else cut.peak
+    return RenormalizedQ(ranked, lo, hi, weights, before, total, needs_whole_row, whole, peak)
 
 
 def apply_temperature(decoder: QDecoder, logits: Tensor) -> Tensor:
@@ -131,19 +132,18 @@ def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) ->
     """Draw a few rows: from the head, and from the whole row where that does not decide."""
     hot = apply_temperature(decoder, logits)
     q = truncate_and_renormalize(decoder, sort_logits(hot, decoder.head, state))
-    position, beyond = q.draw(u)
+    position, outside_head = q.draw(u)
     value, rank = read_value_and_rank(q.view.z, position)
     log_q = q.log_prob(position)
-    if not q.view.complete and bool(beyond.any()):
-        rows = beyond.nonzero().squeeze(1)
-        every = len(rows) == len(hot)
-        part = hot if every else hot[rows]
+    if not q.view.complete and bool(outside_head.any()):
+        open_rows = outside_head.nonzero().squeeze(1)
+        part = hot if len(open_rows) == len(hot) else hot[open_rows]
         full = truncate_and_renormalize(
-            decoder, sort_logits(part, None, None if state is None else state[rows], log_z=q.view.log_z[rows])
+            decoder, sort_logits(part, None, None if state is None else state[open_rows], log_z=q.view.log_z[open_rows])
         )
-        at, _ = full.draw(u[rows])
-        value[rows], rank[rows] = read_value_and_rank(full.view.z, at)
-        log_q[rows] = full.log_prob(at)
+        at, _ = full.draw(u[open_rows])
+        value[open_rows], rank[open_rows] = read_value_and_rank(full.view.z, at)
+        log_q[open_rows] = full.log_prob(at)
     token = find_nth_equal(hot, value, rank)
     surprise = None if state is None else (q.view.log_z.squeeze(1) - value)
     return token, log_q, decoder.next_state(state, surprise)

@@ -10,12 +10,11 @@ import numpy as np
 
 from openended.harness.core import F64, I64
 from openended.harness.decoders.base import QDecoder
+from openended.harness.decoders.descending_logits import DescendingLogits, find_argmax, sort_logits, take_largest
+from openended.harness.decoders.q import RenormalizedQ, find_nth_equal, read_value_and_rank, truncate_and_renormalize
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from openended.harness.decoders.descending_logits import DescendingLogits
-    from openended.harness.decoders.q import RenormalizedQ
 
 
 class QStatistics(NamedTuple):
@@ -85,16 +84,12 @@ class LogitChunk:
 
     def argmax(self) -> Tensor:
         """Return the most probable token of each position, computed once."""
-        from openended.harness.decoders.descending_logits import find_argmax
-
         if self.best is None:
             self.best = find_argmax(self.logits)
         return self.best
 
     def sort_at(self, temperature: float, head: int) -> DescendingLogits:
         """Return the rows at a temperature in descending order."""
-        from openended.harness.decoders.descending_logits import sort_logits, take_largest
-
         if (temperature, head) not in self.sorted_at:
             if self.ordered is None or self.ordered.shape[1] < head:
                 self.ordered = take_largest(self.logits, head)
@@ -139,15 +134,12 @@ def _read_untruncated(temperature: float, chunk: LogitChunk) -> QStatistics:
 
 def _read_truncated(decoder: QDecoder, ranked: DescendingLogits, chunk: LogitChunk) -> QStatistics:
     """Compute the statistics of a truncated Q; sort whole rows where the head does not determine it."""
-    from openended.harness.decoders.descending_logits import sort_logits
-    from openended.harness.decoders.q import truncate_and_renormalize
-
     q = truncate_and_renormalize(decoder, ranked)
     statistics = _read_statistics(q, ranked, chunk.gold, shared=ranked.complete)
     best = chunk.argmax()
     argmax = _find_q_argmax(q, ranked, best)
     if not ranked.complete:
-        open_rows = (q.undecided | (q.whole & (q.hi > ranked.z.shape[1]))).nonzero().squeeze(1)
+        open_rows = (q.needs_whole_row | (q.whole & (q.hi > ranked.z.shape[1]))).nonzero().squeeze(1)
         if len(open_rows):
             state = None if ranked.state is None else ranked.state[open_rows]
             full = sort_logits(ranked.logits[open_rows], None, state)
@@ -173,15 +165,16 @@ def _read_statistics(
     gold_prob = torch.where(inside, weight / q.total, 0.0)
     end = q.hi.clamp(max=width)
     if shared and q.weights is ranked.p:
-        squares = ranked.squares_above
+        squares = ranked.squares_before
         squares_sum = (squares.gather(1, end[:, None]) - squares.gather(1, q.lo[:, None])).squeeze(1)
     else:
         parts = [row[a:b] for row, a, b in zip(q.weights, q.lo.tolist(), end.tolist(), strict=True)]
         squares_sum = torch.stack([part.dot(part) for part in parts])
     support = end - q.lo
     first, last = q.lo[:, None], end[:, None]
-    hollow = q.before.gather(1, last) == q.before.gather(1, last - 1)  # a token without a share, at either end
-    if bool((hollow | (q.before.gather(1, first) == q.before.gather(1, first + 1))).any()):
+    sums = q.weight_before
+    hollow = sums.gather(1, last) == sums.gather(1, last - 1)  # a token without a share, at either end
+    if bool((hollow | (sums.gather(1, first) == sums.gather(1, first + 1))).any()):
         support = torch.minimum(support, (q.weights > 0).sum(-1))
     return gold_prob, squares_sum / q.total**2, support
 
@@ -204,8 +197,6 @@ def _find_rank(ranked: DescendingLogits, gold: Tensor) -> Tensor:
 
 def _find_q_argmax(q: RenormalizedQ, ranked: DescendingLogits, best: Tensor) -> Tensor:
     """Arg max of Q: the best token, but for rules that may leave it out or lower it."""
-    from openended.harness.decoders.q import find_nth_equal, read_value_and_rank
-
     argmax = best.clone()
     moved = (q.peak > 0).nonzero().squeeze(1)
     if len(moved):

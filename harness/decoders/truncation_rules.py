@@ -39,7 +39,7 @@ def nucleus(ranked: DescendingLogits, p: float) -> Truncation:
     if p >= 1:
         return Truncation(None, None)
     limit = torch.full_like(ranked.log_z, p)
-    return Truncation(None, torch.searchsorted(ranked.above, limit).squeeze(-1).clamp_(1, ranked.z.shape[1]))
+    return Truncation(None, torch.searchsorted(ranked.mass_before, limit).squeeze(-1).clamp_(1, ranked.z.shape[1]))
 
 
 def min_p(ranked: DescendingLogits, p: float) -> Truncation:
@@ -123,12 +123,12 @@ def xtc(ranked: DescendingLogits, threshold: float, probability: float, temperat
 
     reached = ranked.count_within(torch.full_like(ranked.log_z, -math.log(threshold)))
     gone = (reached - 1).clamp_min(0)[:, None]
-    p, above = ranked.p, ranked.above
+    p, mass_before = ranked.p, ranked.mass_before
     if temperature != 1:
         p = (ranked.z / temperature - (ranked.logits.double() / temperature).logsumexp(-1, keepdim=True)).exp_()
-        above = sum_before(p)
+        mass_before = sum_before(p)
     cut = p * (1 - probability)
-    left = cut + p * (probability / (1 - above.gather(1, gone)))
+    left = cut + p * (probability / (1 - mass_before.gather(1, gone)))
     weights = torch.where(torch.arange(p.shape[1], device=p.device) < gone, cut, left)
     raised = weights.gather(1, gone) > weights[:, :1]
     return Truncation(None, None, weights, gone.where(raised, 0).squeeze(1))

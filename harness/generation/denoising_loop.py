@@ -45,43 +45,24 @@ _LANE, _GUMBEL_LANE = "denoise", "denoise-gumbel"
 class Denoiser(Protocol):
     """A model that proposes a token for every position from all others."""
 
-    @property
-    def device(self) -> torch.device:
-        """Device of ids and logits."""
-        ...
-
-    @property
-    def vocab_size(self) -> int:
-        """Size of the logits."""
-        ...
-
-    @property
-    def mask_id(self) -> int:
-        """The mask token; -1 for models without one."""
-        ...
-
-    @property
-    def context_length(self) -> int | None:
-        """Number of positions; None if unlimited."""
-        ...
-
-    @property
-    def eos_ids(self) -> tuple[int, ...]:
-        """Ids of the end-of-text tokens."""
-        ...
-
-    @property
-    def block_size(self) -> int | None:
-        """Tokens of a block, if the model reads the blocks up to the present one alone."""
-        ...
+    device: torch.device
+    """Device of ids and logits."""
+    vocab_size: int
+    """Size of the logits."""
+    mask_id: int
+    """The mask token; -1 for models without one."""
+    context_length: int | None
+    """Number of positions; None if unlimited."""
+    eos_ids: tuple[int, ...]
+    """Ids of the end-of-text tokens."""
+    block_size: int | None
+    """Tokens of a block, if the model reads the blocks up to the present one alone."""
 
     def denoise(self, ids: Tensor, noise_level: float) -> Tensor:
         """Return the logits (B, L, V) of token ids (B, L); `noise_level` is -log alpha."""
-        ...
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         """Return the text that `ids` add after `prompt`."""
-        ...
 
 
 class Canvas:

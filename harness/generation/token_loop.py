@@ -107,7 +107,6 @@ class ContinuationDecoder(Protocol):
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         """Return the text that `ids` add after `prompt`."""
-        ...
 
 
 def build_generation(
@@ -158,6 +157,7 @@ class _QChooser(TokenChooser):
         import torch
 
         scores, n, lengths = logits[0], len(slots), slots.lengths
+        # A decoder that draws nothing has one column of uniforms, which is read at every step and not used.
         at = torch.from_numpy(np.minimum(slots.steps, self._uniforms.shape[1] - 1)).to(scores.device)
         u = self._uniforms[:n].gather(1, at[:, None]).squeeze(1)
         q_state = None if self._state is None else self._state[:n]

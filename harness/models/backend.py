@@ -100,37 +100,28 @@ class Backend(Protocol):
     @property
     def tokenizer(self) -> Tokenizer | None:
         """The tokenizer of the rows' ids; None where the model reads text."""
-        ...
 
     @property
     def device(self) -> Any:  # noqa: ANN401 - torch's, or a stand-in for a remote device
         """Device for the record; its `type` is `cpu` where the batch size changes digits."""
-        ...
 
     def provenance(self) -> dict[str, Any]:
         """Return facts about the backend for the manifests of artifacts; `notes` are shown under tables."""
-        ...
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; `emit` gets each finished row once, in any order."""
-        ...
 
     def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
         """Return -log p of the continuations' tokens in nats, float64, under the full softmax, and ranks if needed."""
-        ...
 
     def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
         """Sketch the gradient of each text's mean token loss, shape (texts, size)."""
-        ...
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Compute the statistics of each decoder's Q on the continuations."""
-        ...
 
     def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
         """Embed the texts: maximum length → vectors, for each length that the embedder lists."""
-        ...
 
     def embed_and_score(self, request: EmbeddingRequest, advance: Advance | None = None) -> tuple[TextVectors, Ragged]:
         """Embed the texts and score their tokens in one pass, where this model is the embedder's too."""
-        ...

@@ -80,15 +80,8 @@ class ChatTemplate:
 
         try:
             text = str(self.inner.apply_chat_template(messages, tokenize=False, **options))
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            RecursionError,
-            TemplateError,
-            TypeError,
-            ValueError,
-        ) as err:
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TemplateError, TypeError,
+                ValueError) as err:  # fmt: skip
             raise DataError(
                 f"model {self.name}: its chat template does not take the prompt ({shorten_error(err)})"
             ) from err

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
 
-from openended.harness.core import REQUIRED, DataError, Json, Spec, build, option, ranged
+from openended.harness.core import REQUIRED, DataError, Json, Spec, load_members, option, ranged
 from openended.harness.models.files import digest_files, list_sentence_files
 from openended.harness.models.forward import Pooling
 from openended.harness.models.spec import ModelSpec
 
-_VLLM_SPEC = "openended.harness.backends.vllm.backend.VllmSpec"
 _LAYER_COUNTS = ("num_hidden_layers", "n_layer", "num_layers")
 
 
@@ -56,7 +55,7 @@ class EmbedderSpec(Spec):
     def model_spec(self) -> ModelSpec:
         model = ModelSpec(path=self.path, label=self.label, revision=self.revision, dtype=self.dtype)
         if self.backend == "vllm":
-            return cast("ModelSpec", build("model", {"_target_": _VLLM_SPEC, **vars(model)}, "embedder"))
+            return cast("ModelSpec", load_members("model")["vllm"](**vars(model)))
         return model
 
     @property

@@ -54,11 +54,9 @@ class Stepper(Protocol):
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[Tensor]:
         """Run prompts in rows; return the hidden states at all positions of each prompt."""
-        ...
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
         """Run one more token in each row; return the hidden states."""
-        ...
 
     def logits(self, hidden: Tensor) -> Tensor: ...
 

@@ -336,9 +336,6 @@ def _find_rewrites(part: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401 - JSON
 def _list_strings(rewrite: Mapping[str, Any]) -> list[str]:
     """Return the texts that a rewriting step looks for and writes."""
     pattern = rewrite.get("pattern")
-    values = [
-        *(pattern.values() if isinstance(pattern, Mapping) else ()),
-        rewrite.get("content"),
-        rewrite.get("prepend"),
-    ]
+    patterns = pattern.values() if isinstance(pattern, Mapping) else ()
+    values = [*patterns, rewrite.get("content"), rewrite.get("prepend")]
     return [value for value in values if isinstance(value, str)]

@@ -189,15 +189,10 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     tokenizer = load_tokenizer(spec)
     check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))
     return LanguageModel(
-        model=model,
-        tokenizer=tokenizer,
-        device=target,
-        dtype=getattr(torch, spec.dtype),
-        eos_ids=find_eos_ids(spec, tokenizer),
-        vocab_size=int(model.get_output_embeddings().weight.shape[0]),
-        context_length=spec.context_length(),
-        spec=spec,
-    )
+        model=model, tokenizer=tokenizer, device=target, dtype=getattr(torch, spec.dtype),
+        eos_ids=find_eos_ids(spec, tokenizer), vocab_size=int(model.get_output_embeddings().weight.shape[0]),
+        context_length=spec.context_length(), spec=spec,
+    )  # fmt: skip
 
 
 def _read_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401 - a transformers model
@@ -213,16 +208,11 @@ def _read_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa
         config._attn_implementation = kernels  # overrides config.json
         with hide_loading_report():
             model, info = AutoModelForCausalLM.from_pretrained(
-                source,
-                config=config,
-                dtype=getattr(torch, spec.dtype),
-                use_safetensors=True,
-                attn_implementation=kernels,
-                device_map=device_map,
+                source, config=config, dtype=getattr(torch, spec.dtype), use_safetensors=True,
+                attn_implementation=kernels, device_map=device_map,
                 ignore_mismatched_sizes=True,  # they are refused below, by name
-                output_loading_info=True,
-                **where,
-            )
+                output_loading_info=True, **where,
+            )  # fmt: skip
     except Exception as err:
         kind = str(spec.config().get("model_type"))
         if "model type" in str(err) and kind in str(err):
@@ -292,12 +282,6 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     tokenizer = load_tokenizer(spec)
     check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))
     return LanguageModel(
-        model=model,
-        tokenizer=tokenizer,
-        device=torch.device(device),
-        dtype=dtype,
-        eos_ids=tokenizer.eos_ids,
-        vocab_size=int(model.config.vocab_size),
-        context_length=min(limits, default=None),
-        spec=spec,
-    )
+        model=model, tokenizer=tokenizer, device=torch.device(device), dtype=dtype, eos_ids=tokenizer.eos_ids,
+        vocab_size=int(model.config.vocab_size), context_length=min(limits, default=None), spec=spec,
+    )  # fmt: skip

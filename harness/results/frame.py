@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ARRAYS = "arrays.safetensors"
 FIXED = tuple(
     "run experiment system model_title decoder_title setting metric key title value sd low high primary status reason "
-    "n_human n_model signature family direction target resampling artefact".split()
+    "n_human n_model signature family direction target resampling artifact".split()
 )
 """Columns of the frame that are not axes, in the order of the exported files."""
 
@@ -68,15 +68,15 @@ class Results:
         what = "1 run with a damaged record" if len(names) == 1 else f"{len(names)} runs with damaged records"
         return (f"Left out: {what} ({some}); the same command writes them again.",)
 
-    def arrays(self, at: int, artefact: str | None) -> Mapping[str, Any]:
+    def arrays(self, at: int, artifact: str | None) -> Mapping[str, Any]:
         """Load the arrays that a metric stored (`arrays/<name>`, `per_example/<name>`); empty if they are missing."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
         store = self.runs[at].store
-        key = f"{store}/{artefact}"
+        key = f"{store}/{artifact}"
         if key not in self._arrays:
-            path = locate_verified_file(store, artefact, ARRAYS, self.damaged)
+            path = locate_verified_file(store, artifact, ARRAYS, self.damaged)
             try:
                 self._arrays[key] = load_file(path) if path is not None else {}
             except (OSError, SafetensorError) as err:
@@ -153,7 +153,7 @@ def _iterate_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, An
     setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
     shared = {
         **{name: getattr(result, name) for name in ("system", "metric", "status", "n_human", "n_model", "signature")},
-        **{name: getattr(result, name) for name in ("family", "resampling", "artefact")},
+        **{name: getattr(result, name) for name in ("family", "resampling", "artifact")},
         **{f"{r}_title": (run.titles[r] or str(axes.get(r) or "")) if is_model else "" for r in ("model", "decoder")},
         INTERNAL: at,
         "run": run.name,

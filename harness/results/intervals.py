@@ -30,8 +30,8 @@ def find_interval(results: Results, item: SystemValue) -> Interval | None:
     """Return the interval of a value over examples: the recorded one for one seed, else that of the mean over seeds."""
     identity = (item.system, item.metric, item.signature)
     rows = []
-    for at, artefact in item.sources:
-        candidates = (row for row in results.runs[at].results if row.artefact == artefact)
+    for at, artifact in item.sources:
+        candidates = (row for row in results.runs[at].results if row.artifact == artifact)
         rows += [row for row in candidates if (row.system, row.metric, row.signature) == identity][:1]
     if len(rows) == 1:
         interval = rows[0].intervals.get(item.key)

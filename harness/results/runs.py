@@ -178,29 +178,29 @@ def describe_reused_artifacts(record: RunRecord) -> tuple[str, ...]:
 
 
 def locate_verified_file(
-    store: Path | None, artefact: str | None, name: str, damaged: MutableMapping[str, str]
+    store: Path | None, artifact: str | None, name: str, damaged: MutableMapping[str, str]
 ) -> Path | None:
     """Return the path of an artifact's file after verifying its bytes; None if it is missing or damaged.
 
     Args:
         store: Root of the store; None if a run has none.
-        artefact: `stage/ab/key`.
+        artifact: `stage/ab/key`.
         name: File name.
         damaged: Collects artifact → what is wrong with it; each is logged once.
     """
-    if store is None or not artefact:
+    if store is None or not artifact:
         return None
-    parts = Path(artefact).parts
-    if len(parts) != 3 or ".." in parts or Path(artefact).is_absolute():
-        damaged.setdefault(artefact, "not a path inside the store")
+    parts = Path(artifact).parts
+    if len(parts) != 3 or ".." in parts or Path(artifact).is_absolute():
+        damaged.setdefault(artifact, "not a path inside the store")
         return None
-    folder = store / artefact
-    if not os.path.lexists(folder) or artefact in damaged:
+    folder = store / artifact
+    if not os.path.lexists(folder) or artifact in damaged:
         return None
     try:
         read_entry(folder, only=name)
     except HarnessError as err:
-        damaged[artefact] = str(err)
+        damaged[artifact] = str(err)
         log.warning("%s is damaged (%s): skipped; rerun the run that wrote it to compute it again", folder, err)
         return None
     return folder / name
@@ -208,7 +208,7 @@ def locate_verified_file(
 
 def _check_artifact(record: Path, store: Path | None, row: ResultRow, damaged: MutableMapping[str, str]) -> None:
     """Check that a record's row agrees with its artifact, which is verified only if the two differ."""
-    if store is None or not row.artefact or not (path := store / row.artefact / RESULT).is_file():
+    if store is None or not row.artifact or not (path := store / row.artifact / RESULT).is_file():
         return
     recorded = row.to_json()
     try:
@@ -216,6 +216,6 @@ def _check_artifact(record: Path, store: Path | None, row: ResultRow, damaged: M
     except DataError:
         stored = None
     wrong = [n for n, value in stored.items() if recorded.get(n, value) != value] if isinstance(stored, dict) else None
-    if wrong != [] and locate_verified_file(store, row.artefact, RESULT, damaged) is not None and wrong:
-        differ = f"its {wrong[0]} differ from those of its artifact {row.artefact}"
+    if wrong != [] and locate_verified_file(store, row.artifact, RESULT, damaged) is not None and wrong:
+        differ = f"its {wrong[0]} differ from those of its artifact {row.artifact}"
         raise DataError(f"{record}: {row.metric} of {row.system}: {differ}")

@@ -102,7 +102,7 @@ def _fold(rows: Sequence[Mapping[Any, Any]], axes: Mapping[str, str]) -> SystemV
         axes=axes,
         titles=(first["model_title"], first["decoder_title"]),
         values=dict(zip(seeds, values, strict=True)),
-        sources=tuple((int(r[INTERNAL]), r["artefact"]) for r in rows),
+        sources=tuple((int(r[INTERNAL]), r["artifact"]) for r in rows),
         target=first["target"] if math.isfinite(first["target"]) else None,
         error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
         ends=(low, high) if len(rows) == 1 and varies else None,

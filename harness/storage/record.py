@@ -32,7 +32,7 @@ from openended.harness.storage.store import check_entry_name
 RECORD = "record.json"
 EXPLAIN = "explain.jsonl"  # in a run folder: the texts behind the scores
 GRID = "grid.json"  # in a grid folder: name, report and number of jobs
-SCHEMA = 3  # 2 had no digest
+SCHEMA = 3
 DIGEST = "digest"
 
 
@@ -74,13 +74,13 @@ class ResultRow:
     """Least and greatest value that the metric can have."""
     resampling: str = "none"
     """Which interval over examples is valid: `bootstrap`, `subsample` or `none`."""
-    artefact: str | None = None
+    artifact: str | None = None
     """Store entry (`stage/ab/key`) of its arrays; None if nothing was computed."""
     intervals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name of a value → `low`, `high`, `std_error`, `level`, `method`, `replicates` of its interval over examples."""
 
     @classmethod
-    def from_result(cls, system: str, metric: Metric, result: MetricResult, artefact: str | None) -> ResultRow:
+    def from_result(cls, system: str, metric: Metric, result: MetricResult, artifact: str | None) -> ResultRow:
         """Build the row of a metric's result."""
         r, m = result, metric
         return cls(
@@ -88,7 +88,7 @@ class ResultRow:
             sd=dict(r.sd), n_human=r.n_human, n_model=r.n_model, status=r.status, notes=tuple(r.notes),
             family=m.family, direction=m.direction, directions={n: m.best_of(n) for n in r.values},
             targets={n: m.targets[n] for n in r.values if n in m.targets}, titles=dict(m.titles),
-            bounds=m.bounds, resampling=m.resampling, artefact=artefact,
+            bounds=m.bounds, resampling=m.resampling, artifact=artifact,
             intervals={n: dict(i) for n, i in r.intervals.items()},
         )  # fmt: skip
 
@@ -120,8 +120,8 @@ class ResultRow:
         if len(bounds) != 2:
             raise DataError(f"{where}: bounds: expected two numbers, got {len(bounds)}")
         least, most = bounds
-        if row["artefact"] is not None:
-            check_entry_name(row["artefact"], f"{where}: artefact")
+        if row["artifact"] is not None:
+            check_entry_name(row["artifact"], f"{where}: artifact")
         row["bounds"] = (-math.inf if math.isnan(least) else least, math.inf if math.isnan(most) else most)
         return cls(**row)
 
@@ -228,7 +228,6 @@ def mark_record(value: Any, mark: Mapping[str, Json], where: str) -> dict[str, J
     return {**marked, DIGEST: digest(marked)}
 
 
-_LATER = ("intervals",)  # fields that older records of this schema may lack
 _UNWRITTEN = ("targets",)  # fields that are stored inside another field
 _NEAREST = "nearest "
 
@@ -256,9 +255,9 @@ def _read(cls: type[ResultRow | RunRecord], value: object, where: str) -> dict[s
         if name not in hints:
             raise DataError(f"{where}: not a run record: no field {name!r}{suggest(str(name), hints)}")
     for name in hints:
-        if name not in value and name not in _LATER:
+        if name not in value:
             raise DataError(f"{where}: not a run record: field {name!r} is missing")
-    return {name: _coerce(value[name], hint, f"{where}: {name}") for name, hint in hints.items() if name in value}
+    return {name: _coerce(value[name], hint, f"{where}: {name}") for name, hint in hints.items()}
 
 
 def _coerce(value: object, hint: Any, where: str) -> Any:  # noqa: ANN401 - of the type of the hint

@@ -37,18 +37,12 @@ def make_row_schema() -> pa.Schema:
     import pyarrow as pa
 
     ids = pa.large_list(pa.field("item", pa.int32(), nullable=False))
-    return pa.schema(
-        [
-            ("example_id", pa.string()),
-            ("sample", pa.int32()),
-            ("prompt", pa.string()),
-            ("prompt_ids", ids),
-            ("text", pa.string()),
-            ("token_ids", ids),
-            ("stop", pa.string()),
-            ("log_prob", pa.float64()),
-        ]
-    )
+    text = pa.string()
+    columns = {
+        "example_id": text, "sample": pa.int32(), "prompt": text, "prompt_ids": ids, "text": text, "token_ids": ids,
+        "stop": text, "log_prob": pa.float64(),
+    }  # fmt: skip
+    return pa.schema(list(columns.items()))
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> int:

@@ -123,7 +123,7 @@ def test_what_is_teacher_forced_reads_the_same_ids(tmp_path: Path, model: str, s
 
 
 def test_the_scorer_reads_the_plain_prompt(tmp_path: Path, model: str, session: Session) -> None:
-    """The human row is the very same artefact: nothing of it was made again."""
+    """The human row is the very same artifact: nothing of it was made again."""
     runs = [run(settings(tmp_path, model, w), session).folder for w in ("seed=0", "model.chat_template=true")]
     plain, chat = (read_json(folder / "record.json") for folder in runs)
     rows = [next(r for r in record["results"] if r["system"] == "human") for record in (plain, chat)]

@@ -109,7 +109,7 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
         m for text in said for m in re.findall(r"^(?:\[.*?\] )?(.*?) +computed  ([0-9a-f]{8})", text, re.MULTILINE)
     )
     assert made
-    assert set(made.values()) == {1}, "no artefact is made twice"
+    assert set(made.values()) == {1}, "no artifact is made twice"
     again = in_a_process(*words, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "4 of 4 done" in again.stderr

@@ -66,7 +66,7 @@ def find_named_entries(runs: Path) -> dict[str, set[str]]:
     for path in sorted(runs.glob(f"*/*/{RECORD}")):
         record = read_record(path)
         inputs = {entry for name, entry in record.inputs.items() if name != "task"}
-        entries[path.parent.parent.name] |= inputs | {row.artefact for row in record.results if row.artefact}
+        entries[path.parent.parent.name] |= inputs | {row.artifact for row in record.results if row.artifact}
     return dict(entries)
 
 

@@ -107,7 +107,7 @@ def _cut(decoder: QDecoder, logs: F64, log_z: float, vocab_size: int) -> tuple[i
     elif isinstance(decoder, Nucleus):
         decided = float(truncated.view.p.sum()) >= decoder.p
     else:
-        decided = not bool(truncated.undecided)
+        decided = not bool(truncated.needs_whole_row)
     weights = truncated.weights[0, :hi].numpy()
     return hi, weights / weights.sum(), decided
 

@@ -146,18 +146,12 @@ class ServerSpec(BackendSpec):
         """Return what can change a text and is known without asking a server; never an address."""
         tokenizer = self.tokenizer_spec()
         return {
-            "backend": self.name,
-            "served": self.path,
-            "revision": self.revision,
-            "server": self.server,
-            "dialect": self.dialect,
-            "sampler": self.server_dialect.sampler,
+            "backend": self.name, "served": self.path, "revision": self.revision, "server": self.server,
+            "dialect": self.dialect, "sampler": self.server_dialect.sampler,
             "tokenizer": tokenizer_digest(tokenizer) if tokenizer is not None else None,
-            "text": self.prompts_as_text,
-            "chat": [self.chat, self.instruction],
-            "seeded": self.seeded,
+            "text": self.prompts_as_text, "chat": [self.chat, self.instruction], "seeded": self.seeded,
             "probe": self.probe,
-        }
+        }  # fmt: skip
 
     def fetch_info(self) -> ServerInfo | None:
         """Return what the server reports about itself if it answers quickly; requested once per process."""

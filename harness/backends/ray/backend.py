@@ -191,11 +191,9 @@ class WorkerPool(Protocol):
     @property
     def count(self) -> int:
         """Number of workers if all are alive."""
-        ...
 
     def map(self, task: str, chunks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
         """Run `task` on each chunk's arguments; yield (number of the chunk, answer) as they finish."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -122,15 +122,10 @@ class VllmSpec(ModelSpec):
     def identity(self) -> dict[str, Json]:
         """Return what identifies the model and what can change a logit: vLLM's version and how it computes."""
         return {
-            **self.tokenizer_spec().identity(),
-            "backend": self.name,
-            "version": find_version(),
-            "quantization": self.quantization,
-            "tensor_parallel_size": self.tensor_parallel_size,
-            "max_model_len": self.max_model_len,
-            "enforce_eager": self.enforce_eager,
-            "engine": dict(self.engine),
-        }
+            **self.tokenizer_spec().identity(), "backend": self.name, "version": find_version(),
+            "quantization": self.quantization, "tensor_parallel_size": self.tensor_parallel_size,
+            "max_model_len": self.max_model_len, "enforce_eager": self.enforce_eager, "engine": dict(self.engine),
+        }  # fmt: skip
 
     def context_length(self) -> int | None:
         lengths = [n for n in (super().context_length(), self.max_model_len) if n is not None]

@@ -59,12 +59,9 @@ class SameLengthRunner(CacheRunner):
             layer.used = start
         with torch.inference_mode():
             out = self._body(
-                input_ids=ids,
-                past_key_values=self._cache,
-                use_cache=self._cache is not None,
-                cache_position=at,
+                input_ids=ids, past_key_values=self._cache, use_cache=self._cache is not None, cache_position=at,
                 position_ids=at.expand(len(ids), t),
-            )
+            )  # fmt: skip
         hidden: Tensor = out.last_hidden_state
         return hidden[:n]
 

@@ -37,9 +37,9 @@ def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, Tex
         values["nll"] = TextValue("surprise (nats a token)", "match_human", mean)
     for at in source.runs:
         for row in source.results.runs[at].results:
-            if row.system != source.role or row.artefact is None:
+            if row.system != source.role or row.artifact is None:
                 continue
-            for name, array in source.results.arrays(at, row.artefact).items():
+            for name, array in source.results.arrays(at, row.artifact).items():
                 key = name.removeprefix(BEFORE)
                 full_name = f"{row.metric}.{key}"
                 if name != key and full_name not in values and np.shape(array) == (n,):

@@ -84,7 +84,7 @@ def edge_rows(decoder: Any, rows: torch.Tensor) -> torch.Tensor:
     p = softmax(hot)
     ranked = sort_logits(hot, None)
     if isinstance(decoder, Nucleus):
-        return near_boundary(ranked.above, decoder.p)
+        return near_boundary(ranked.mass_before, decoder.p)
     if isinstance(decoder, Typical):
         deviation = (ranked.surprisal - ranked.entropy).abs().sort(-1)
         cumulative = ranked.p.gather(1, deviation.indices).cumsum(-1)

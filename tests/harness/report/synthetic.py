@@ -69,7 +69,7 @@ def result(system: str, metric: str, values: Mapping[str, float | None], **more:
         "system": system, "metric": metric, "signature": f"{metric}|v:1{more.pop('options', '')}|n:{n}/{n}|{facts}",
         "primary": next(iter(values), metric), "values": dict(values), "sd": {}, "n_human": n, "n_model": n, "status": "ok",
         "notes": [], "family": "text", "direction": "match_human", "directions": {}, "titles": TITLES, "bounds": [0, None],
-        "resampling": "bootstrap", "artefact": None,
+        "resampling": "bootstrap", "artifact": None, "intervals": {},
     } | more  # fmt: skip
 
 
@@ -93,15 +93,15 @@ def results_of(
                family="two_sample", direction="higher", resampling="subsample", sd={"mauve": 0.004}),
         result("ceiling", "mauve", {"mauve": 0.957, "mauve_star": 0.95}, n=n, facts=embedder, options=mauve_options,
                family="two_sample", direction="higher"),
-        result("model", "gen_ppl", {"gen_ppl": ppl, "entropy": entropy}, n=n, family="scored", artefact="gen_ppl"),
+        result("model", "gen_ppl", {"gen_ppl": ppl, "entropy": entropy}, n=n, family="scored", artifact="gen_ppl"),
         result("human", "gen_ppl", {"gen_ppl": HUMAN["gen_ppl"], "entropy": HUMAN["entropy"] + 0.2 * np.log(length / 96)},
-               n=n, family="scored", artefact="gen_ppl-human"),
-        result("model", "repetition", {"loop_rate": loop, "seq_rep_4": loop / 2}, n=n, artefact="repetition"),
-        result("human", "repetition", {"loop_rate": HUMAN["loop_rate"], "seq_rep_4": 0.01}, n=n, artefact="repetition-human"),
+               n=n, family="scored", artifact="gen_ppl-human"),
+        result("model", "repetition", {"loop_rate": loop, "seq_rep_4": loop / 2}, n=n, artifact="repetition"),
+        result("human", "repetition", {"loop_rate": HUMAN["loop_rate"], "seq_rep_4": 0.01}, n=n, artifact="repetition-human"),
         result("model", "distinct_n", {"distinct_4": 0.98 - loop / 2, "distinct_1": 0.2}, n=n),
         result("human", "distinct_n", {"distinct_4": HUMAN["distinct_4"], "distinct_1": 0.21}, n=n),
-        result("model", "zipf", {"zipf": 0.95 + 0.3 * loop}, n=n, artefact="zipf"),
-        result("human", "zipf", {"zipf": HUMAN["zipf"]}, n=n, artefact="zipf-human"),
+        result("model", "zipf", {"zipf": 0.95 + 0.3 * loop}, n=n, artifact="zipf"),
+        result("human", "zipf", {"zipf": HUMAN["zipf"]}, n=n, artifact="zipf-human"),
         result("model", "knn_precision_recall", {"precision": 0.95 - 0.1 * made["entropy"] / 4 + 0.01 * noise * _noise(decoder, seed, "x"),
                "recall": 0.2 * made["entropy"] - 0.1 + 0.02 * noise * _noise(decoder, seed, "y"), "density": 0.8, "coverage": 0.7},
                n=n, facts=embedder, options=pr_options, family="two_sample", direction="higher"),
@@ -127,9 +127,9 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
     inputs: dict[str, str] = dict(made.pop("inputs", {}))
     if arrays:
         for line in lines:
-            line["artefact"] = write_arrays(folder / "store", key, line)
+            line["artifact"] = write_arrays(folder / "store", key, line)
     elif not inputs:
-        lines = [line | {"artefact": None} for line in lines]
+        lines = [line | {"artifact": None} for line in lines]
     if texts:
         inputs = write_texts(folder / "store", key, decoder)
     stamp = created[:19].replace("-", "").replace(":", "")
@@ -152,7 +152,7 @@ def seal_record(run: Path, record: Mapping[str, Any]) -> None:
 
 
 def write_arrays(store: Path, key: str, line: Mapping[str, Any]) -> str | None:
-    """Write the arrays that figures and tests read; returns the artefact's path in the store."""
+    """Write the arrays that figures and tests read; returns the artifact's path in the store."""
     from safetensors.numpy import save_file
 
     rng = np.random.default_rng(int(hashlib.sha256(f"{key}{line['metric']}".encode()).hexdigest()[:8], 16))

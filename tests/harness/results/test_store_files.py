@@ -72,7 +72,7 @@ def rows(runs: Path) -> str:
 def changed(record: Path, *, sealed: bool) -> None:
     """Let a record say another number: a slip of the disk, or somebody who knows how it is sealed."""
     told = json.loads(record.read_text())
-    next(r for r in told["results"] if r["artefact"] and r["system"] == "model")["values"]["loop_rate"] = 0.5
+    next(r for r in told["results"] if r["artifact"] and r["system"] == "model")["values"]["loop_rate"] = 0.5
     stated = told.pop("digest")
     if sealed:
         seal_record(record.parent, told)
@@ -86,8 +86,8 @@ def test_a_record_that_says_another_number_is_left_out_and_said(sealed, runs, ca
     record = next(runs.glob("runs/*/*/record.json"))
     told = json.loads(record.read_text())
     for row in told["results"]:
-        if row["artefact"]:  # the made-up entries hold arrays alone
-            folder = runs / "store" / row["artefact"]
+        if row["artifact"]:  # the made-up entries hold arrays alone
+            folder = runs / "store" / row["artifact"]
             kept = ("metric", "signature", "primary", "values", "sd", "n_human", "n_model", "status", "notes")
             (folder / "result.json").write_text(json.dumps({name: row[name] for name in kept}))
             seal(folder)
@@ -101,10 +101,10 @@ def test_a_record_that_says_another_number_is_left_out_and_said(sealed, runs, ca
     assert caplog.text.count("\n") == 1
 
 
-def test_a_damaged_artefact_does_not_take_its_run_along(runs, caplog):
+def test_a_damaged_artifact_does_not_take_its_run_along(runs, caplog):
     record = next(runs.glob("runs/*/*/record.json"))
-    row = next(r for r in json.loads(record.read_text())["results"] if r["artefact"])
-    folder = runs / "store" / row["artefact"]
+    row = next(r for r in json.loads(record.read_text())["results"] if r["artifact"])
+    folder = runs / "store" / row["artifact"]
     (folder / "result.json").write_text("{}")
     seal(folder)
     (folder / "result.json").write_text('{"values": {}}')

@@ -23,7 +23,7 @@ from openended.metrics.distinct_n import DistinctN
 ROW = ResultRow(
     system="model", metric="m", signature="m|v:1", primary="m", values={"m": 0.5, "other": math.nan}, sd={"m": 0.1},
     n_human=3, n_model=4, status="ok", notes=("small",), family="text", direction="higher",
-    directions={"other": "none"}, titles={"m": "M"}, bounds=(0.0, math.inf), resampling="none", artefact="measure/ab/c",
+    directions={"other": "none"}, titles={"m": "M"}, bounds=(0.0, math.inf), resampling="none", artifact="measure/ab/c",
 )  # fmt: skip
 RECORDED = RunRecord(
     created="2026-01-02T03:04:05+00:00", spec={"model": {"title": "A"}, "seed": None}, axes={"decoder": "greedy"},
@@ -92,7 +92,7 @@ def test_a_target_is_a_number_in_memory_and_stands_in_the_direction_in_the_file(
         (told(inputs={"task": 3}), "inputs.task: expected a string, got int"),
         (told(inputs={"generate:x": "../../home/.ssh"}), r"inputs\.generate:x: expected a store entry `stage/ab/key`"),
         (told(inputs={"generate:x": "/etc/a/b"}), "expected a store entry"),
-        (told(**row(artefact="measure/../../x")), "artefact: expected a store entry"),
+        (told(**row(artifact="measure/../../x")), "artifact: expected a store entry"),
         (told(notes="x"), "notes: expected a list, got str"),
         (told(results={}), "results: expected a list, got dict"),
         (told(created=None), "created: expected a string, got null"),

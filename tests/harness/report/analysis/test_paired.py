@@ -41,16 +41,16 @@ def stored(folder, name, values, direction="higher", kind="halves"):
     told = made.interval(mean)
     interval = {k: getattr(told, k) for k in ("low", "high", "std_error", "level", "method", "replicates")}
     return result("human" if name.startswith("human") else "model", "m", {"m": mean}, direction=direction,
-                  artefact=place, intervals={"m": interval}, n=120)  # fmt: skip
+                  artifact=place, intervals={"m": interval}, n=120)  # fmt: skip
 
 
 def written(folder, systems, monkeypatch, direction="higher", kind="halves", human=None):
-    """Write a run a system; the artefact stays as it is."""
+    """Write a run a system; the artifact stays as it is."""
     for number, (decoder, values) in enumerate(systems.items()):
         lines = [stored(folder, f"{decoder}{number}", values, direction, kind)]
         if human is not None:
             lines.append(stored(folder, f"human{number}", human, direction, kind))
-        monkeypatch.setattr("tests.harness.report.synthetic.write_arrays", lambda store, key, line: line["artefact"])
+        monkeypatch.setattr("tests.harness.report.synthetic.write_arrays", lambda store, key, line: line["artifact"])
         write_run(folder, decoder, 0, results=lines, arrays=True)
     return read_results([folder])
 
@@ -82,7 +82,7 @@ def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path, monkeypatch):
 def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path, monkeypatch):
     """The fair comparison scores a setting on the seeds that did not choose it, after its mean over all was read."""
     rng = np.random.default_rng(5)
-    monkeypatch.setattr("tests.harness.report.synthetic.write_arrays", lambda store, key, line: line["artefact"])
+    monkeypatch.setattr("tests.harness.report.synthetic.write_arrays", lambda store, key, line: line["artifact"])
     values = [rng.normal(size=120) for _ in range(2)]
     for seed, own in enumerate(values):
         write_run(tmp_path, "ancestral", seed, results=[stored(tmp_path, f"ancestral{seed}", own)], arrays=True)

@@ -141,7 +141,7 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
         line = result("model", "mauve", made.values, direction="higher", family="two_sample")
         folder = write_run(tmp_path, "nucleus", seed, results=[line | {"signature": made.signature, "sd": made.sd}])
         record = json.loads((folder / "record.json").read_text())
-        record["results"][0]["artefact"] = name
+        record["results"][0]["artifact"] = name
         seal_record(folder, {k: v for k, v in record.items() if k != "digest"})
     results = read_results([tmp_path])
     panel = draw(curves.divergence_curves, results)["divergence"].axes[0]

@@ -110,7 +110,7 @@ def _scored(system: str, metric: str, value: float, made: Mapping[str, Any], sto
     (store / name).mkdir(parents=True, exist_ok=True)
     save_file({"per_example/gen_ppl": 100.0 - np.arange(made["n"])}, store / name / "arrays.safetensors")
     seal(store / name)
-    return result(system, metric, {metric: value, "entropy": 4 + value / 100}, family="scored", artefact=name)
+    return result(system, metric, {metric: value, "entropy": 4 + value / 100}, family="scored", artifact=name)
 
 
 def _explain(run: Path, signature: str) -> None:

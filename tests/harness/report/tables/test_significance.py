@@ -148,11 +148,11 @@ def test_a_run_of_several_samples_is_compared_prompt_by_prompt(tmp_path):
             save_file(held, tmp_path / "store" / name / "arrays.safetensors")
             seal(tmp_path / "store" / name)
             lines.append(result(system, "gen_ppl", made.values, direction="match_human", family="scored")
-                         | {"signature": made.signature, "artefact": name})  # fmt: skip
+                         | {"signature": made.signature, "artifact": name})  # fmt: skip
         folder = write_run(tmp_path, decoder, 0, results=lines, axes={"samples": 4})
         record = json.loads((folder / "record.json").read_text())
         for line, kept in zip(record["results"], lines, strict=True):
-            line["artefact"] = kept["artefact"]
+            line["artifact"] = kept["artifact"]
         seal_record(folder, {k: v for k, v in record.items() if k != "digest"})
     results = read_results([tmp_path])
     differences, _ = build_significance_tables(results, "nucleus p=0.95")
