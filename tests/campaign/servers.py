@@ -10,7 +10,11 @@ from typing import Any
 
 import httpx
 
-from openended.harness.backends.openai import backend as backend_module, client as client_module, identity
+from openended.harness.backends.openai import (
+    backend as backend_module,
+    client as client_module,
+    session as session_module,
+)
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core.errors import HarnessError
@@ -130,7 +134,7 @@ def hostile_servers(world: World, count: int, draw: random.Random) -> Tally:
     """Try servers that send wrong values or bytes, or never end a reply."""
     tally = Tally("hostile model servers")
     client_module.FIRST_PAUSE = backend_module.FIRST_PAUSE = 0.01
-    client_module.MAX_REPLY, identity._PLAN_TIMEOUT = 1 << 20, 0.3
+    client_module.MAX_REPLY, session_module._PLAN_TIMEOUT = 1 << 20, 0.3
     for number in range(count):
         with tally.one(f"case {number}"):
             try_server(number, draw)

@@ -19,7 +19,7 @@ from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy
 from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import compute_q_statistics
-from openended.harness.models import piecewise_tokenization as _pieces
+from openended.harness.models import tokenizer as _pieces
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.score import compute_token_nll, embed_and_score
 from openended.harness.models.spec import ModelSpec, list_bundled_models

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from openended.harness.backends.openai import backend as backend_module, client as module, identity
+from openended.harness.backends.openai import backend as backend_module, client as module, session
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.client import Body, Client, clean_line, read_body, read_key
 from openended.harness.backends.openai.spec import ServerSpec
@@ -178,10 +178,10 @@ def test_an_endpoint_that_returns_is_asked_for_its_identity_again():
 
 def test_a_plan_asks_once_and_does_without_an_answer():
     with served(Fake(context=77)) as urls:
-        info = identity.fetch_info_for_plan(tuple(urls), None, "vllm", ID)
+        info = session.fetch_info_for_plan(tuple(urls), None, "vllm", ID)
     assert info is not None
     assert (info.title, info.context, info.models) == ("vllm 0.33.0", 77, (ID,))
-    assert identity.fetch_info_for_plan(("http://127.0.0.1:9",), None, "vllm", ID) is None
+    assert session.fetch_info_for_plan(("http://127.0.0.1:9",), None, "vllm", ID) is None
 
 
 # Servers that refuse connections.
@@ -273,10 +273,10 @@ def test_a_reply_is_bounded(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ENDLESS | TOO_LARGE)
 def test_a_plan_does_not_wait_for_a_sick_server(name, monkeypatch):
-    monkeypatch.setattr(identity, "_PLAN_TIMEOUT", 0.3)
+    monkeypatch.setattr(session, "_PLAN_TIMEOUT", 0.3)
     start = time.monotonic()
     with listening((ENDLESS | TOO_LARGE)[name]) as address:
-        info = identity.fetch_info_for_plan((address,), None, "vllm", ID)
+        info = session.fetch_info_for_plan((address,), None, "vllm", ID)
     assert info is None or info.version is None
     assert time.monotonic() - start < 5
 

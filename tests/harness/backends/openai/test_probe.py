@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.backends.openai import binomial
+from openended.harness.backends.openai import probe as probe_module
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.dialects import CompletionRequest, Token
 from openended.harness.backends.openai.probe import BEGINNINGS, UNSEEN_PENALTIES, Probe, ProbeReport
@@ -126,13 +126,13 @@ def test_two_hundred_probes_of_an_honest_server_raise_no_alarm():
 
 def test_the_rate_of_false_alarms_is_at_most_what_is_stated(monkeypatch):
     """At a rate that can be counted: twenty tests of one probe, together 5 %."""
-    monkeypatch.setattr(binomial, "FALSE_ALARMS", 0.05)
-    monkeypatch.setattr(binomial, "TESTS", 20)
-    monkeypatch.setattr(binomial, "NOISE", 0.0)
+    monkeypatch.setattr(probe_module, "FALSE_ALARMS", 0.05)
+    monkeypatch.setattr(probe_module, "TESTS", 20)
+    monkeypatch.setattr(probe_module, "NOISE", 0.0)
     rng = np.random.default_rng(0)
     q = np.sort(rng.dirichlet(np.full(200, 0.3)))[::-1]
     alarms = sum(
-        binomial.find_worst_mismatch(range(20), q[:20], np.searchsorted(np.cumsum(q), rng.random(512)).tolist())
+        probe_module.find_worst_mismatch(range(20), q[:20], np.searchsorted(np.cumsum(q), rng.random(512)).tolist())
         is not None
         for _ in range(400)
     )
