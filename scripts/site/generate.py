@@ -103,10 +103,11 @@ def read_title(path: Path) -> str:
 
 def main() -> None:
     """Write all pages."""
-    listed_elsewhere = {"index", "benchmarks", "reading", "reference", "glossary"}
+    listed_elsewhere = {"index", "using", "benchmarks", "reading", "reference", "glossary"}
     guides = [p for p in sorted(DOCS.glob("*.md")) if p.stem not in listed_elsewhere]
     nav = [
         "* [openended](index.md)",
+        "* [Usage](using.md)",
         "* Tutorials",
         *(f"    * [{read_title(DOCS / 'tutorials' / f'{t}.md')}](tutorials/{t}.md)" for t in TUTORIALS),
         "* [How to read these numbers](reading.md)",
@@ -123,6 +124,7 @@ def main() -> None:
         rows = "\n".join(f"| [{name}]({name}.md) | {list_choices(group)[name]} |" for name in classes)
         write(f"{group}s/index.md", f"# {heading}\n\n| name | |\n| --- | --- |\n{rows}\n")
         nav += [f"* [{heading}]({group}s/index.md)", *(f"    * [{name}]({group}s/{name}.md)" for name in classes)]
+    write("site.css", (ROOT / "scripts/site/site.css").read_text(encoding="utf-8"))
     write("published.md", format_published_values())
     for name in ("changelog", "contributing", "security"):
         write(f"{name}.md", rewrite_links((ROOT / f"{name.upper()}.md").read_text(encoding="utf-8")))

@@ -72,7 +72,9 @@ def _compare_best(results: Results, values: Sequence[SystemValue], part: Sequenc
     sentence = f"{names[best]} has {words} {first.title}, {format_number(values[best].mean)}"
     clauses = [f"ahead of {_join_names(ahead)}"] if ahead else []
     clauses += [f"not told apart from {_join_names(tied)}"] if tied else []
-    clauses += [f"{verdict.decides} would decide it"] if verdict is not None and verdict.decides else []
+    if verdict is not None and verdict.decides:  # the verdict is sure once the smallest difference is
+        rivals = "every other system" if len(others) > 1 else names[others[0]]
+        clauses += [f"{verdict.decides} would tell {names[best]} from {rivals}"]
     hint = " (intervals=200 would test it)" if any(error is None for error in errors) else ""
     clauses += [f"not tested against {_join_names(untested)}{hint}"] if untested else []
     return f"{sentence}: {'; '.join(clauses)}."

@@ -23,6 +23,13 @@ MAX_TEXTS = 500  # of a source, for the frequency of words
 TYPICAL_WORDS = 3
 MAX_SHARE = 0.15  # share of all texts; a word that occurs in more of them is typical of none
 QUOTED_WORDS = 8
+FUNCTION_WORDS = frozenset(
+    "about after all also and any are because been before being between both but can could did does done each for "
+    "from had has have her here him his how into its just may more most must not now off one only onto other our out "
+    "over own same she should some such than that the their them then there these they this those through too two "
+    "under until upon use used very was were what when where which while who whom why will with without would you "
+    "your".split()
+)
 _WORD = re.compile(r"[^\W\d_]{3,}")
 Positions = Mapping[str, int]
 
@@ -76,13 +83,16 @@ def _read_groups(source: TextSource, positions: Positions) -> list[dict[str, Any
 
 def _make_group(source: TextSource, metric: str, signature: str) -> dict[str, Any]:
     fields = parse_signature(signature)
-    rows = (row for at in source.runs for row in source.results.runs[at].results)
-    row = next((r for r in rows if (r.system, r.metric, r.signature) == (source.role, metric, signature)), None)
+    rows = [row for at in source.runs for row in source.results.runs[at].results if row.metric == metric]
+    row = next((r for r in rows if (r.system, r.signature) == (source.role, signature)), None)
     value = row.values.get(row.primary, math.nan) if row is not None else math.nan
+    ceilings = [r.values.get(r.primary, math.nan) for r in rows if r.system == "ceiling"]
+    ceiling = next(filter(math.isfinite, ceilings), None)
     return {
         "system": source.system, "side": source.side, "seed": source.seed, "metric": metric,
         "options": {name: fields[name] for name in OPTIONS if fields.get(name)},
-        "value": value if math.isfinite(value) else None, "summary": "", "cells": [], "missed": {}, "ratio": {},
+        "value": value if math.isfinite(value) else None, "ceiling": ceiling, "summary": "",
+        "cells": [], "missed": {}, "ratio": {},
     }  # fmt: skip
 
 
@@ -127,7 +137,7 @@ def _describe_groups(
             cell["words"] = find_typical_words(central, counts, total)
         if group["cells"]:
             quote = quote_first("model", find_worst_cell(group["cells"])["model_texts"])
-            group["summary"] = summarize_cells(source.system, group["value"], group["cells"], quote)
+            group["summary"] = summarize_cells(source.system, group["value"], group["ceiling"], group["cells"], quote)
         elif group["missed"]:
             quotes = {side: quote_first(side, missed["texts"]) for side, missed in group["missed"].items()}
             group["summary"] = summarize_missed(source.system, group["missed"], quotes)
@@ -153,8 +163,8 @@ def _name_groups(groups: Sequence[dict[str, Any]]) -> None:
 
 
 def find_words(text: str) -> set[str]:
-    """Return the distinct words of a text in lower case, without numbers and short words."""
-    return set(_WORD.findall(text.lower()))
+    """Return the distinct words of a text in lower case, without numbers, short words and English function words."""
+    return set(_WORD.findall(text.lower())) - FUNCTION_WORDS
 
 
 def count_words(texts: Sequence[str]) -> Counter[str]:
@@ -185,15 +195,20 @@ def find_worst_cell(cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return max(cells, key=lambda cell: (cell["model"] > cell["human"], abs(cell["model"] - cell["human"])))
 
 
-def summarize_cells(system: str, value: float | None, cells: Sequence[Mapping[str, Any]], quote: str) -> str:
-    """Say what MAUVE loses and which cell shows most of it; `quote` is the beginning of a text of that cell."""
+def summarize_cells(
+    system: str, value: float | None, ceiling: float | None, cells: Sequence[Mapping[str, Any]], quote: str
+) -> str:
+    """Say how far MAUVE is below the human ceiling and which cell shows most of it; `quote` begins a text of it."""
     cell = find_worst_cell(cells)
-    loses = f"{system} loses {1 - value:.2f} (MAUVE {value:.2f})" if value is not None else system
+    start = system if value is None else f"{system} has MAUVE {value:.2f}"
+    if value is not None and ceiling is not None:
+        below = f", {ceiling - value:.2f} below the human ceiling" if ceiling > value else ", at the human ceiling"
+        start += f"{below} of {ceiling:.2f}"
     human, model = (f"{100 * cell[side]:.0f} %" for side in SIDES)
     if cell["model"] > cell["human"]:
         example = f", for example {quote}" if quote else ""
-        return f"{loses}: {model} of its texts fall into a cell with {human} of the human text{example}."
-    return f"{loses}: only {model} of its texts fall into a cell with {human} of the human text."
+        return f"{start}: {model} of its texts fall into a cell with {human} of the human text{example}."
+    return f"{start}: only {model} of its texts fall into a cell with {human} of the human text."
 
 
 def summarize_missed(system: str, missed: Mapping[str, Mapping[str, Any]], quotes: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-// A virtual list: blocks of examples are drawn near the window and emptied when they leave it.
+// A virtual list: blocks of examples are drawn near the window and emptied when they leave it; the first stays for print.
 
 const BLOCK = 8;
 const MARGIN = "1500px";
@@ -23,6 +23,7 @@ class LongList {
     for (const block of blocks) block.style.minHeight = `${this.height}px`;
     this.container.replaceChildren(...blocks);
     for (const block of blocks) this.watcher.observe(block);
+    if (blocks.length) this.fill(blocks[0]);
   }
 
   async fill(block) {
@@ -38,7 +39,7 @@ class LongList {
   }
 
   empty(block) {
-    if (!block.firstChild || block.contains(document.activeElement)) return;
+    if (!block.firstChild || block === this.container.firstChild || block.contains(document.activeElement)) return;
     block.style.minHeight = `${block.offsetHeight}px`;
     block.filling = null;
     block.replaceChildren();

@@ -26,7 +26,7 @@ def test_a_clear_lead_and_a_tie_are_told_apart(tmp_path):
     sentence = write_headline(results)
     assert sentence.startswith("nucleus has the highest MAUVE, 0.910: ahead of greedy by 0.710 ± 0.0")
     assert "not told apart from ancestral (difference 0.005 ± 0." in sentence
-    assert sentence.endswith(" would decide it.")
+    assert sentence.endswith(" would tell nucleus from every other system.")
 
 
 def test_systems_without_known_error_are_not_called_worse(tmp_path):

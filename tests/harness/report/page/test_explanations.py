@@ -18,14 +18,18 @@ CELLS = [{"human": 0.30, "model": 0.05, "cell": 1}, {"human": 0.02, "model": 0.1
 
 def test_the_cell_that_the_model_overfills_explains_the_loss():
     assert find_worst_cell(CELLS) is CELLS[1]
-    assert summarize_cells("greedy", 0.89, CELLS, "“The method is…”") == (
-        "greedy loses 0.11 (MAUVE 0.89): 11 % of its texts fall into a cell with 2 % of the human text, for example "
-        "“The method is…”."
+    assert summarize_cells("greedy", 0.89, 0.95, CELLS, "“The method is…”") == (
+        "greedy has MAUVE 0.89, 0.06 below the human ceiling of 0.95: 11 % of its texts fall into a cell with 2 % of the "
+        "human text, for example “The method is…”."
     )
+    assert summarize_cells("greedy", 0.96, 0.95, CELLS, "").startswith(
+        "greedy has MAUVE 0.96, at the human ceiling of 0.95:"
+    )
+    assert summarize_cells("greedy", 0.89, None, CELLS, "").startswith("greedy has MAUVE 0.89: 11 %")
 
 
 def test_a_cell_that_the_model_misses_is_said_otherwise():
-    assert summarize_cells("greedy", None, CELLS[:1], "") == (
+    assert summarize_cells("greedy", None, None, CELLS[:1], "") == (
         "greedy: only 5 % of its texts fall into a cell with 30 % of the human text."
     )
 
@@ -44,6 +48,7 @@ def test_typical_words_are_frequent_in_the_cell_and_rare_elsewhere():
     # Of 100 texts 100 have "the": too many. "tensor": 3 log(100 / 3) = 10.5; "input": 2 log(100 / 12) = 4.2.
     assert find_typical_words(texts, counts, 100) == ["tensor", "input"]
     assert find_typical_words([], counts, 100) == []
+    assert find_typical_words(["which cat", "which cat"], counts, 100) == ["cat"]  # function words say nothing
 
 
 def test_a_quote_is_the_beginning():
