@@ -27,7 +27,7 @@ from openended.harness.core import (
     metric,
 )
 from openended.metrics._ngrams.sequences import pack_rows
-from openended.metrics.families import ReplicatesByName
+from openended.metrics.families import COUNTED_BY, ReplicatesByName
 
 
 def length_statistics(sequences: object) -> dict[str, float]:
@@ -67,12 +67,11 @@ class Length(Metric):
     }  # fmt: skip
 
     unit: Unit = "tokens"
-    """`tokens`: ids under the scorer's tokenizer; `words`: split at white space (Su et al. 2022)."""
+    """`tokens`: ids under the scorer's tokenizer; `words`: split at white space (Su et al. 2022); `chars`."""
     scope: Scope = "continuation"
 
     def needs(self) -> tuple[Need, ...]:
-        by = "scorer" if self.unit == "tokens" else "words"
-        return Need("tokens", by=by, scope=self.scope), Need("stops")
+        return Need("tokens", by=COUNTED_BY[self.unit], scope=self.scope), Need("stops")
 
     def compute(self, features: Features) -> MetricResult:
         tokens, stops = self.needs()

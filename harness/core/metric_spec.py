@@ -27,7 +27,7 @@ NeedKind = Literal[
     "next_token", "judgments", "corpus",
 ]  # fmt: skip
 Scope = Literal["continuation", "prompt_and_continuation"]
-Unit = Literal["tokens", "words"]
+Unit = Literal["tokens", "words", "chars"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Need:
 
     kind: NeedKind
     by: str = ""
-    """What computes it: a role of the config (`scorer`, `embedder`, `decoder`, `model`), `words` (whitespace) or `rows`
-    (the token ids that are stored with the texts, whatever tokenizer they are of)."""
+    """What computes it: a role of the config (`scorer`, `embedder`, `decoder`, `model`), `words` (whitespace), `chars`
+    (characters) or `rows` (the token ids that are stored with the texts, whatever tokenizer they are of)."""
     scope: Scope = "continuation"
     options: tuple[tuple[str, str | int | float | bool | None], ...] = ()
     """Further options of the feature (for example `(("bos", False),)`), sorted by name."""

@@ -165,7 +165,7 @@ class Featurizer:
                 raise UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
             return FeatureHandle(tokenizer, partial(self.passes.end_tokens, spec))
         if spec is None:
-            return FeatureHandle(rows, partial(self.passes.words, source, need.scope))
+            return FeatureHandle(rows, partial(self.passes.words, source, need.scope, need.by == "chars"))
         options = ScoringOptions.from_need(need)
         if tokenizer is not None and source.tokenizer == tokenizer and not options.tokenizes_again:
             return FeatureHandle(rows, partial(load_row_tokens, source, need.scope))
@@ -179,8 +179,8 @@ class Featurizer:
         return FeatureHandle.from_entry(self.builder.build(artifact, write), load_ragged)
 
     def _find_counter(self, need: Need) -> ModelSpec | None:
-        """Return the model whose tokenizer counts tokens; None for whitespace words."""
-        if need.by == "words":
+        """Return the model whose tokenizer counts tokens; None for whitespace words and characters."""
+        if need.by in ("words", "chars"):
             return None
         return self.settings.counter if need.by == "scorer" else self._choose_model(need).tokenizer_spec()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 # A human side with this many times the scorer's validation perplexity is of another domain.
 _FAR = 2.0
 _CARD = re.compile(r"validation perplexity[\s|:]*(\d+(?:\.\d+)?)")
+# Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese.
+_SPACELESS = re.compile(r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
+_SPACELESS_SHARE = 0.3  # of a text's characters
+_SAMPLED_TEXTS = 200
 _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
 _LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
 
@@ -41,7 +46,7 @@ def list_notes(texts: RunTexts) -> list[str]:
         notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
     if texts.model_rows.entry is not None:
         notes += texts.model_rows.entry.meta.get("notes", ())
-    notes += filter(None, [_compare_lengths(texts)])
+    notes += filter(None, [_compare_lengths(texts), _warn_of_words_without_spaces(texts)])
     sizes = [len(RowFile(rows.path)) for rows in (texts.human_rows, texts.model_rows) if rows.entry is not None]
     if not settings.task.paired and len(set(sizes)) > 1:
         notes.append(f"{sizes[1]} texts beside {sizes[0]} human ones: where the number matters, compare equal ones")
@@ -96,6 +101,28 @@ def _compare_lengths(texts: RunTexts) -> str:
         f"median length {model:g} beside {human:g} of the human texts: most metrics see the length too; cut both "
         "sides alike (max_new_tokens)"
     )
+
+
+def _warn_of_words_without_spaces(texts: RunTexts) -> str:
+    """Warn that whitespace words are counted in texts of a script without spaces; empty for others."""
+    by_words = {
+        metric.name
+        for metric in texts.settings.metrics
+        for need in metric.needs()
+        if need.kind == "tokens" and (need.by == "words" or (need.by == "scorer" and texts.settings.counter is None))
+    }
+    if texts.model_rows.entry is None or not by_words:
+        return ""
+    sample = list(islice(RowFile(texts.model_rows.path).each("text"), _SAMPLED_TEXTS))
+    count = sum(len(_SPACELESS.findall(text)) > _SPACELESS_SHARE * len(text) for text in sample)
+    if not count:
+        return ""
+    warning = (
+        f"{count} of the first {len(sample)} texts are in a script without spaces between words, and words are split "
+        f"at white space: set metric.NAME.unit=chars for {', '.join(sorted(by_words))}"
+    )
+    texts.featurizer.builder.session.warn_once(warning)
+    return warning
 
 
 def _find_median_length(rows: RowFile) -> float:

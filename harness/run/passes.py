@@ -108,9 +108,10 @@ class ModelPasses:
         self.runtime = runtime
         self.session = session
 
-    def words(self, source: TextRows, scope: Scope) -> Ragged:
-        """Return ids of whitespace words."""
-        return number_words(_iterate_texts(source, scope))
+    def words(self, source: TextRows, scope: Scope, chars: bool) -> Ragged:
+        """Return ids of whitespace words, or of characters other than white space."""
+        texts = _iterate_texts(source, scope)
+        return number_words(map(" ".join, texts) if chars else texts)
 
     def tokens(self, spec: ModelSpec, source: TextRows, options: ScoringOptions) -> Ragged:
         """Return token ids under a model's tokenizer."""

@@ -20,6 +20,7 @@ from openended.metrics.families.samples_per_prompt import (
 )
 from openended.metrics.families.teacher_forced import TeacherForced as TeacherForced, probabilities as probabilities
 from openended.metrics.families.text import (
+    COUNTED_BY as COUNTED_BY,
     Corpus as Corpus,
     TextMetric as TextMetric,
     corpus_of as corpus_of,

@@ -30,6 +30,7 @@ from openended.metrics._ngrams.index import NgramIndex
 from openended.metrics._ngrams.sequences import join_rows, pack_rows, select_rows, trim_rows
 
 K = TypeVar("K", int, str)
+COUNTED_BY: Mapping[Unit, str] = {"tokens": "scorer", "words": "words", "chars": "chars"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,13 +68,14 @@ class TextMetric(Metric):
     sides: ClassVar[Literal["one", "two", "human"]] = "one"
 
     unit: Unit = "tokens"
-    """`tokens`: ids under the scorer's tokenizer, as in the papers (GPT-2 ids); `words`: split at white space."""
+    """`tokens`: ids under the scorer's tokenizer, as in the papers (GPT-2 ids); `words`: split at white space;
+    `chars`: characters other than white space, for scripts that put no spaces between words."""
     scope: Scope = "continuation"
     fixed_tokens: int | None = ranged(None, "[1, inf)", "null or a positive integer")
     """Compare at one length: texts are cut to this many tokens, shorter ones are left out and counted in the notes."""
 
     def needs(self) -> tuple[Need, ...]:
-        return (Need("tokens", by="scorer" if self.unit == "tokens" else "words", scope=self.scope),)
+        return (Need("tokens", by=COUNTED_BY[self.unit], scope=self.scope),)
 
     def corpus(self, features: Features) -> Corpus:
         """Return the texts of the system under test and their n-grams, shared by all metrics of a run."""

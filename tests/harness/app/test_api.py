@@ -85,6 +85,16 @@ def test_a_result_is_a_short_line_a_table_a_frame_and_a_report(result, tmp_path)
     assert isinstance(result, Evaluation)
 
 
+def test_texts_without_spaces_are_counted_by_characters_or_warned_of(caplog):
+    texts = ["我们在家", "他们在家 里", "我们"]
+    # Characters: 4, 5 and 2, of which 我 们 在 家 他 里 differ.
+    assert oe.measure("distinct_n", model_texts=texts, unit="chars").values["distinct_1"] == 6 / 11
+    assert "script without spaces" not in caplog.text
+    assert oe.measure("length", model_texts=texts, unit="words").values["length"] == 4 / 3
+    assert "3 of the first 3 texts are in a script without spaces" in caplog.text
+    assert "metric.NAME.unit=chars for length" in caplog.text
+
+
 def test_a_metric_measures_texts(tmp_path):
     found = oe.measure("zipf", model_texts=NUCLEUS, unit="words", outputs_dir=tmp_path)
     assert found.values["zipf"] == pytest.approx(zipf_coefficient([t.split() for t in NUCLEUS]), rel=1e-12)
