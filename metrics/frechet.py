@@ -150,7 +150,7 @@ def _prepare_sides(
 
 def _compute_distance(human: Floats, model: Floats, shrinkage: Shrinkage) -> float:
     """Return the distance of prepared sides."""
-    a, b = gaussian(human, shrinkage), gaussian(model, shrinkage)
+    a, b = _fit_gaussian(human, shrinkage), _fit_gaussian(model, shrinkage)
     gap = a.mean - b.mean
     spread = a.trace + b.trace - 2 * cross_root_trace(a, b)
     # Rounding of equal covariances leaves about 1e-13 of the trace on either side of 0.
@@ -180,7 +180,7 @@ class Gaussian:
     """Shape (d, n)."""
 
 
-def gaussian(rows: Floats, shrinkage: Shrinkage) -> Gaussian:
+def _fit_gaussian(rows: Floats, shrinkage: Shrinkage) -> Gaussian:
     """Fit a Gaussian with divisor n - 1, float64."""
     n, dim = rows.shape
     if shrinkage == "none" and n <= dim:

@@ -211,10 +211,10 @@ def test_edges():
 def test_ledoit_wolf_of_gaussians_agrees_with_scikit_learn():
     from sklearn.covariance import ledoit_wolf as other
 
-    from openended.metrics.frechet import gaussian
+    from openended.metrics.frechet import _fit_gaussian
 
     rows = normal(15, 10) @ normal(10, 10, 1)
-    lower = np.tril(gaussian(rows, "ledoit_wolf").lower)
+    lower = np.tril(_fit_gaussian(rows, "ledoit_wolf").lower)
     np.testing.assert_allclose(lower * 14 / 15, np.tril(other(rows)[0]), rtol=1e-9, atol=1e-12)
 
 
