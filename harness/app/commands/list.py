@@ -1,13 +1,22 @@
-"""`openended list [metrics|decoders|tasks|models|experiments|…]`: all options and what they are."""
+"""`openended list [metrics|decoders|tasks|models|experiments|papers|…]`: all options and what they are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import resources
+from typing import Any
 
 from openended.harness.app.commands import run
 from openended.harness.core import GROUPS, SpecError, list_choices, print_line, suggest
 
-_ARGUMENTS = {"group": {"nargs": "?", "help": f"one of {', '.join(GROUPS)}; default: all"}}
+_WORDS = (*GROUPS, "papers")
+_ARGUMENTS = {"group": {"nargs": "?", "help": f"one of {', '.join(_WORDS)}; default: all"}}
+STATES = {
+    "whole": "as published",
+    "bundled": "bundled data only",
+    "files": "as published with your files",
+    "none": "nothing to measure",
+}
 
 
 def main(words: Sequence[str]) -> int:
@@ -16,6 +25,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def _list(group: str | None) -> None:
+    if group in ("paper", "papers"):
+        _list_papers()
+        return
     for name in [parse_group(group)] if group else GROUPS:
         if not group:
             print_line(f"{name}")
@@ -30,4 +42,31 @@ def parse_group(word: str) -> str:
     for group in GROUPS:
         if word in (group, f"{group}s"):
             return group
-    raise SpecError(f"no group {word!r}{suggest(word, GROUPS)}")
+    raise SpecError(f"no group {word!r}{suggest(word, _WORDS)}")
+
+
+def read_papers() -> dict[str, Any]:
+    """Return paper → title and items: what each table and figure shows, its experiment, its state and what it needs."""
+    import yaml
+
+    text = (resources.files("openended.harness") / "reference" / "papers.yaml").read_text(encoding="utf-8")
+    papers: dict[str, Any] = yaml.safe_load(text)
+    return papers
+
+
+def describe_state(item: dict[str, str]) -> str:
+    """Say how far an item can be reproduced, and what it needs."""
+    return ": ".join(filter(None, (STATES[item["state"]], item.get("needs", ""))))
+
+
+def _list_papers() -> None:
+    papers = read_papers()
+    every = [item for paper in papers.values() for item in paper["items"]]
+    wide = [max(len(item.get(name, "")) for item in every) for name in ("item", "experiment", "shows")]
+    for name, paper in papers.items():
+        print_line(f"{name}  {paper['title']}")
+        for item in paper["items"]:
+            words = (item["item"], item.get("experiment", "–"), item["shows"])
+            columns = "  ".join(f"{word:{width}}" for word, width in zip(words, wide, strict=True))
+            print_line(f"  {columns}  {describe_state(item)}")
+    print_line("openended experiment=NAME runs one as published, experiment=NAME using=docs on bundled data")

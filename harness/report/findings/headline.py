@@ -7,16 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.report.findings.checks import Verdict, format_number, join_components, select_main_setting
-from openended.harness.report.findings.uncertainty import (
-    DRAWS,
-    LEVEL,
-    Errors,
-    check_with_uncertainty,
-    draw_errors,
-    shift_values,
-)
-from openended.harness.report.tables.agreement import orient_value
+from openended.harness.report.findings.checks import format_number, join_components, select_main_setting
+from openended.harness.report.findings.uncertainty import LEVEL, Errors, Outcome, Sample, check_with_uncertainty
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import Layout, Results, SystemValue, group_by_data, group_systems
 
@@ -27,47 +19,52 @@ MAX_NAMED = 3  # systems named in one list
 def write_headline(results: Results) -> str:
     """Return the sentence, with 95 % margins of the differences; empty if there are not two systems to compare."""
     parts = group_by_data([item for item in results.values if math.isfinite(item.mean)])
+    errors = Errors(results)
     for task, part in parts.items():
         directions = {(i.metric, i.key): i.direction for i in part if i.system == "model"}
         pairs = [p for p in select_pairs(part, Layout(companions=False)) if directions.get(p, "none") != "none"]
         ranks = {metric: rank for rank, metric in enumerate(HEADLINES)}
         for pair in sorted(pairs, key=lambda pair: ranks.get(pair[0], len(ranks))):
-            values = [v for v in select_main_setting(part, pair) if math.isfinite(orient_value(v, part))]
+            sample = Sample(part, errors)
+            values = [v for v in select_main_setting(part, pair) if math.isfinite(sample.orient(v)[0])]
             if len(values) > 1:
-                sentence = _compare_best(results, values, part)
+                sentence = _compare_best(values, part, errors)
                 return f"On {task}, {sentence}" if len(parts) > 1 else sentence
     return ""
 
 
-def _compare_best(results: Results, values: Sequence[SystemValue], part: Sequence[SystemValue]) -> str:
+def _compare_best(values: Sequence[SystemValue], part: Sequence[SystemValue], errors: Errors) -> str:
     """Compare the best value with all others."""
     first = values[0]
-    items = [*values, *(i for i in part if i.system != "model" and (i.metric, i.key) == (first.metric, first.key))]
-    errors = draw_errors(results, items)
-    best = max(range(len(values)), key=lambda at: orient_value(values[at], items))
+    items = [*values, *(i for i in part if i.system != "model" and i.pair == first.pair)]
+    sample = Sample(items, errors)
+    oriented = [sample.orient(value) for value in values]
+    best = max(range(len(values)), key=lambda at: oriented[at][0])
     others = [at for at in range(len(values)) if at != best]
 
-    def check(moved: Sequence[SystemValue]) -> Verdict | None:
-        if len(moved) < len(items):  # values without variation are left out: their differences have no test
+    def check(moved: Sample) -> Outcome | None:
+        if len(moved.items) < len(items):  # values without variation are left out: their differences have no test
             return None
-        oriented = [orient_value(value, moved) for value in moved[: len(values)]]
-        return join_components("", [oriented[best] > oriented[at] for at in others])
+        numbers = [moved.orient(value) for value in values]
+        return join_components("", [numbers[best] > numbers[at] for at in others])
 
     verdict = check_with_uncertainty(check, items, errors)
     doubts = verdict.doubts if verdict is not None else ()
-    margins = _compute_margins(items, errors, len(values), best)
+    drawn = [errors.of(value) for value in values]
     system_names = {tuple(system.items[0].axes.items()): system.name for system in group_systems(part)}
     names = [system_names[tuple(value.axes.items())] for value in values]
     ahead, tied, untested = [], [], []
     for index, at in enumerate(others):
-        gap = abs(orient_value(values[best], items) - orient_value(values[at], items))
-        margin = f"{format_number(gap)} ± {format_number(margins[at])}"
-        if len(doubts) <= index or not math.isfinite(margins[at]):
-            untested.append((gap, names[at]))
+        differences = oriented[best] - oriented[at]
+        low, high = np.quantile(differences[1:], (LEVEL / 2, 1 - LEVEL / 2))
+        margin = f"{format_number(abs(differences[0]))} ± {format_number((high - low) / 2)}"
+        known = [error for error in (drawn[best], drawn[at]) if error is not None]
+        if len(doubts) <= index or len(known) < 2 or not np.stack(known).any():
+            untested.append((abs(differences[0]), names[at]))
         elif doubts[index] <= LEVEL / 2:
-            ahead.append((gap, f"{names[at]} by {margin}"))
+            ahead.append((abs(differences[0]), f"{names[at]} by {margin}"))
         else:
-            tied.append((gap, f"{names[at]} (difference {margin})"))
+            tied.append((abs(differences[0]), f"{names[at]} (difference {margin})"))
     words = {"higher": "the highest", "lower": "the lowest"}.get(first.direction, "the best")
     sentence = f"{names[best]} has {words} {first.title}, {format_number(values[best].mean)}"
     clauses = [f"ahead of {_join_names(ahead)}"] if ahead else []
@@ -75,24 +72,9 @@ def _compare_best(results: Results, values: Sequence[SystemValue], part: Sequenc
     if verdict is not None and verdict.decides:  # the verdict is sure once the smallest difference is
         rivals = "every other system" if len(others) > 1 else names[others[0]]
         clauses += [f"{verdict.decides} would tell {names[best]} from {rivals}"]
-    hint = " (intervals=200 would test it)" if any(error is None for error in errors) else ""
+    hint = " (intervals=200 would test it)" if any(errors.of(item) is None for item in items) else ""
     clauses += [f"not tested against {_join_names(untested)}{hint}"] if untested else []
     return f"{sentence}: {'; '.join(clauses)}."
-
-
-def _compute_margins(items: Sequence[SystemValue], errors: Errors, count: int, best: int) -> list[float]:
-    """Return half the width of the 95 % interval of each system's difference from the best; NaN if it is unknown."""
-    margins = [math.nan] * count
-    best_errors = errors[best]
-    if best_errors is None:
-        return margins
-    draws = [shift_values(items, errors, draw) for draw in range(DRAWS)]
-    oriented = np.array([[orient_value(value, moved) for value in moved[:count]] for moved in draws])
-    for at, error in enumerate(errors[:count]):
-        if at != best and error is not None and (error.any() or best_errors.any()):
-            low, high = np.quantile(oriented[:, best] - oriented[:, at], (LEVEL / 2, 1 - LEVEL / 2))
-            margins[at] = float(high - low) / 2
-    return margins
 
 
 def _join_names(entries: Sequence[tuple[float, str]]) -> str:

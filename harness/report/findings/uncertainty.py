@@ -16,37 +16,80 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.core import F64, Replicates, make_random_stream, parse_signature
-from openended.harness.report.findings.checks import Check, Verdict
-from openended.harness.results import Results, SystemValue, load_replicates
+from openended.harness.results import Pair, Results, SystemValue, find_human_value, load_replicates, select_values
 
 DRAWS = 199
 LEVEL = 0.05  # share of sure verdicts about two equal systems
 MULTIPLES = (2, 4, 8, 16, 32, 64, 128, 256)  # of n that are tried
 
-Errors = Sequence[F64 | None]
-"""Of every value, shape (DRAWS,); None if the size of its error is unknown."""
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Outcome of the check of one claim."""
+
+    measured: str
+    outcomes: tuple[bool, ...]
+    """Whether each component holds; the claim holds if all do."""
+    sure: bool | None = None
+    """Whether other texts would give the same verdict; None if no value has an error estimate."""
+    decides: str = ""
+    """Number of texts that would make the verdict sure if it is not."""
+    doubts: tuple[float, ...] = ()
+    """Share of simulated draws in which each component comes out differently."""
+    varies: bool = True
+    """Whether all values that it uses vary between replicates; without variation there is no verdict."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim holds."""
+        return all(self.outcomes)
+
+    @property
+    def words(self) -> str:
+        """Verdict shown in the table."""
+        if not self.varies:
+            return "no variation seen"
+        if self.sure is False:
+            return "undecided"
+        return "holds" if self.holds else "does not hold"
+
+    @property
+    def measured_text(self) -> str:
+        """What was measured, and how many texts would decide an undecided claim."""
+        return f"{self.measured} ({self.decides} would decide it)" if self.decides else self.measured
 
 
-def draw_errors(results: Results, items: Sequence[SystemValue]) -> list[F64 | None]:
-    """Draw errors of every value, shape (DRAWS,); None if the size of its error is unknown."""
-    errors: list[F64 | None] = []
-    for item in items:
-        replicates = load_replicates(results, item)
+class Errors:
+    """Simulated errors of values, drawn when a check first asks for them."""
+
+    def __init__(self, results: Results | None) -> None:
+        self._results = results
+        self._draws: dict[int, F64 | None] = {}
+
+    def of(self, item: SystemValue) -> F64 | None:
+        """Return the errors of a value, shape (DRAWS,); None if their size is unknown."""
+        key = id(item)
+        if key not in self._draws:
+            self._draws[key] = self._draw(item)
+        return self._draws[key]
+
+    def _draw(self, item: SystemValue) -> F64 | None:
+        replicates = load_replicates(self._results, item) if self._results is not None else None
         if replicates is not None:
-            errors.append(draw_replicate_errors(replicates))
-        elif item.seeds > 1 and item.sd > 0:
-            names = (item.system, item.metric, item.key, item.signature, *item.axes.values())
-            normal = make_random_stream(0, "verdict", *names).standard_normal(DRAWS)
-            errors.append(normal * _draw_t_scale(item.seeds - 1, *names) * (item.sd / math.sqrt(item.seeds)))
-        else:
-            errors.append(None)
-    return errors
+            return draw_replicate_errors(replicates)
+        if not (item.seeds > 1 and item.sd > 0):
+            return None
+        names = (item.system, item.metric, item.key, item.signature, *item.axes.values())
+        normal = make_random_stream(0, "verdict", *names).standard_normal(DRAWS)
+        return normal * _draw_t_scale(item.seeds - 1, *names) * (item.sd / math.sqrt(item.seeds))
 
 
 def draw_replicate_errors(replicates: Replicates) -> F64 | None:
@@ -67,38 +110,79 @@ def _draw_t_scale(freedom: float, *names: str) -> F64:
     return scale
 
 
-def shift_values(items: Sequence[SystemValue], errors: Errors, draw: int, scale: float = 1.0) -> list[SystemValue]:
-    """Return the values with the errors of one draw."""
-    return [
-        item if error is None else replace(item, mean=item.mean + scale * float(error[draw]))
-        for item, error in zip(items, errors, strict=True)
-    ]
+class Sample:
+    """Values with simulated errors: row 0 of every mean is as measured, the other rows are draws."""
+
+    def __init__(self, items: Sequence[SystemValue], errors: Errors, scale: float = 1.0) -> None:
+        self.items = items
+        self._humans = [item for item in items if item.system == "human"]
+        self.read: dict[int, SystemValue] = {}
+        """The values whose means were asked for."""
+        self._errors, self._scale = errors, scale
+
+    def select(self, pair: Pair) -> list[SystemValue]:
+        """Return the values of all systems."""
+        return select_values(self.items, *pair)
+
+    def means(self, item: SystemValue) -> F64:
+        """Return the mean of a value in every draw, shape (1 + DRAWS,)."""
+        self.read[id(item)] = item
+        error = self._errors.of(item)
+        return np.concatenate([[item.mean], item.mean + (np.zeros(DRAWS) if error is None else self._scale * error)])
+
+    def find_human(self, item: SystemValue) -> F64 | None:
+        """Return the human value that a system's value is compared with in every draw; None if there is none."""
+        human = find_human_value(self._humans, item)
+        return self.means(human) if human is not None else None
+
+    def orient(self, item: SystemValue) -> F64:
+        """Return a value oriented so that larger is better, shape (1 + DRAWS,); NaN if its target is unknown."""
+        if item.target is not None:
+            return -np.abs(self.means(item) - item.target)
+        if item.direction == "match_human":
+            human = self.find_human(item)
+            return -np.abs(self.means(item) - (math.nan if human is None else human))
+        return -self.means(item) if item.direction == "lower" else self.means(item)
+
+
+Outcome: TypeAlias = tuple[str, NDArray[np.bool_]]
+"""What was measured, and whether each component holds in every draw, shape (1 + DRAWS, components)."""
+Check = Callable[[Sample], Outcome | None]
 
 
 def check_with_uncertainty(check: Check, items: Sequence[SystemValue], errors: Errors) -> Verdict | None:
     """Return the verdict of a check, whether it is sure, and how many texts would make it sure."""
-    verdict = check(items)
-    if verdict is None or all(e is None for e in errors):
+    sample = Sample(items, errors)
+    outcome = check(sample)
+    if outcome is None:
+        return None
+    verdict = Verdict(outcome[0], tuple(outcome[1][0].tolist()))
+    drawn = {key: errors.of(item) for key, item in sample.read.items()}
+    if all(error is None for error in drawn.values()):
         return verdict
-    varying = [item for item, error in zip(items, errors, strict=True) if error is None or error.any()]
-    if len(varying) < len(items):
-        other = check(varying)
-        if other is None or other.measured != verdict.measured:
+    fixed = {key for key, error in drawn.items() if error is not None and not error.any()}
+    if fixed:
+        other = check(Sample([item for item in items if id(item) not in fixed], errors))
+        if other is None or other[0] != verdict.measured:
             return replace(verdict, varies=False)
 
-    def add_doubts(verdict: Verdict, times: int) -> Verdict:
+    def add_doubts(times: int) -> Verdict:
         """Add the doubts that so many times the texts would leave."""
-        return replace(verdict, doubts=_measure_doubts(check, items, errors, 1 / math.sqrt(times), verdict.outcomes))
+        moved = check(Sample(items, errors, 1 / math.sqrt(times))) if times > 1 else outcome
+        holds = moved[1] if moved is not None else outcome[1]
+        counts = 1 + (holds[1:] != holds[0]).sum(axis=0)
+        return replace(verdict, doubts=tuple((counts / (DRAWS + 1)).tolist()))
 
-    verdict = add_doubts(verdict, 1)
+    verdict = add_doubts(1)
     if is_sure(verdict):
         return replace(verdict, sure=True)
-    at = bisect_left(MULTIPLES, True, key=lambda times: is_sure(add_doubts(verdict, times)))
+    at = bisect_left(MULTIPLES, True, key=lambda times: is_sure(add_doubts(times)))
     if at == len(MULTIPLES):
         return replace(verdict, sure=False, decides=f"more than {MULTIPLES[-1]} times the n")
     counts = [parse_signature(i.signature).get("n", "").partition("/")[0] for i in items if i.system == "model"]
     n = min((int(c) for c in counts if c.isdigit()), default=0)
-    decides = f"about n = {_round_to_two_digits(MULTIPLES[at] * n)}" if n else f"{MULTIPLES[at]} times the n"
+    step = 10 ** max(len(str(MULTIPLES[at] * n)) - 2, 0)  # two digits
+    decides = f"about n = {round(MULTIPLES[at] * n / step) * step}" if n else f"{MULTIPLES[at]} times the n"
     return replace(verdict, sure=False, decides=decides)
 
 
@@ -110,18 +194,13 @@ def is_sure(verdict: Verdict) -> bool:
     return min(failed_p_values) * len(verdict.doubts) <= LEVEL / 2
 
 
-def _measure_doubts(
-    check: Check, items: Sequence[SystemValue], errors: Errors, scale: float, outcomes: tuple[bool, ...]
-) -> tuple[float, ...]:
-    """Return for every component the share of draws in which it comes out differently."""
-    counts = np.ones(len(outcomes))
-    for draw in range(DRAWS):
-        other = check(shift_values(items, errors, draw, scale))
-        is_comparable = other is not None and len(other.outcomes) == len(outcomes)
-        counts += np.not_equal(other.outcomes, outcomes) if other is not None and is_comparable else 1
-    return tuple((counts / (DRAWS + 1)).tolist())
-
-
-def _round_to_two_digits(n: int) -> int:
-    step: int = 10 ** max(len(str(n)) - 2, 0)
-    return int(round(n / step) * step)
+def combine_tasks(verdicts: Mapping[str, Verdict]) -> Verdict:
+    """Combine the verdicts of several tasks; the claim holds if all do, and one sure failure decides it."""
+    every = list(verdicts.values())
+    text = "; ".join(f"{task}: {verdict.measured_text}" for task, verdict in verdicts.items())
+    doubts = tuple(doubt for verdict in every for doubt in verdict.doubts or [1.0] * len(verdict.outcomes))
+    joint = Verdict(text, tuple(holds for verdict in every for holds in verdict.outcomes), doubts=doubts)
+    if not joint.holds and is_sure(joint):
+        return replace(joint, sure=True)
+    sure = None if all(v.sure is None for v in every) else all(v.sure is not False for v in every) and joint.holds
+    return replace(joint, sure=sure, varies=all(v.varies for v in every))

@@ -11,8 +11,8 @@ from safetensors.numpy import save_file
 
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.analysis.paired import compute_equality_p_value, compute_sign_flip_p, pair_tests
-from openended.harness.report.findings.checks import Verdict
-from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_errors
+from openended.harness.report.findings.checks import join_components
+from openended.harness.report.findings.uncertainty import Errors, check_with_uncertainty
 from openended.harness.report.tables.significance import UNSURE, build_significance_tables
 from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results.frame import read_results
@@ -146,18 +146,17 @@ def test_a_verdict_says_how_sure_it_is(tmp_path, monkeypatch, shift, words):
     results = written(tmp_path, made, monkeypatch)
     items = results.values
 
-    def higher(found):
-        values = {i.axes["decoder"]: i.mean for i in found if i.system == "model"}
-        return Verdict("m", values["nucleus"] > values["greedy"])
+    def higher(sample):
+        means = {i.axes["decoder"]: sample.means(i) for i in sample.items if i.system == "model"}
+        return join_components("m", [means["nucleus"] > means["greedy"]])
 
-    errors = draw_errors(results, items)
-    verdict = check_with_uncertainty(higher, items, errors)
+    verdict = check_with_uncertainty(higher, items, Errors(results))
     assert verdict.words == words
     assert bool(verdict.decides) == (words == "undecided")
     if verdict.decides:
         # a difference of 0.004 with an error of about 0.3 / sqrt(120) = 0.027 at n = 120: 1.65 errors at (0.045 / 0.004)^2
         assert "n = " in verdict.decides or "256 times" in verdict.decides
-    assert check_with_uncertainty(higher, items, [None] * len(items)).sure is None
+    assert check_with_uncertainty(higher, items, Errors(None)).sure is None
     assert load_replicates(results, items[0]).draws.shape == (2, 100)
 
 

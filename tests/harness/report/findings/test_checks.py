@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from openended.harness.report.findings.checks import (
-    GEN_PPL,
     MAUVE,
     check_decoders,
+    compare,
     format_number,
     iterate_by_decoder,
     parse_size,
 )
-from openended.harness.report.findings.claims import CLAIMS
+from openended.harness.report.findings.claims import load_claims
+from openended.harness.report.findings.uncertainty import Errors, Sample
 from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
@@ -22,22 +24,31 @@ def items(folder, decoders, **more):
         lines = [result("model", "mauve", {"mauve": mauve}, direction="higher")]
         lines += [result("model", "gen_ppl", {"gen_ppl": ppl}), result("human", "gen_ppl", {"gen_ppl": 30.0})]
         write_run(folder, decoder, 0, results=lines, **more)
-    return read_results([folder]).values
+    return Sample(read_results([folder]).values, Errors(None))
 
 
 def test_gaps_are_distances_to_the_human_value(tmp_path):
     found = items(tmp_path, [("greedy", 0.1, 8.0), ("nucleus", 0.9, 31.0)])
-    verdict = check_decoders(
-        GEN_PPL, ("nucleus", "greedy"), lambda n, g: (n, g) == pytest.approx((1.0, 22.0)), gaps=True
-    )(found)
-    assert verdict is not None
-    assert verdict.holds
+    text, holds = check_decoders(found, [("gen_ppl", "gen_ppl")], ("nucleus", "greedy"), "nucleus < greedy", gaps=True)
+    assert text == "|gap| nucleus p=0.95 1.000, greedy 22.0"
+    assert holds.all()
+
+
+@pytest.mark.parametrize(
+    ("relation", "holds"),
+    [("greedy << ancestral < nucleus", True), ("greedy > ancestral", False), ("greedy << greedy", False),
+     ("ancestral ~ nucleus > greedy", True), ("greedy ~ ancestral", False)],
+)  # fmt: skip
+def test_relations_compare_neighbors(relation, holds):
+    numbers = {"greedy": np.array([0.1]), "ancestral": np.array([0.8]), "nucleus": np.array([0.9])}
+    assert compare(numbers, relation).tolist() == [holds]
 
 
 def test_claims_are_told_apart_and_say_what_they_need():
-    assert len({claim.text for claim in CLAIMS}) == len(CLAIMS)
-    assert all(claim.source and claim.needs for claim in CLAIMS)
-    assert all(claim.check([]) is None for claim in CLAIMS), "no runs, no verdict"
+    claims = load_claims()
+    assert len({claim.claim for claim in claims}) == len(claims)
+    assert all(claim.source and claim.needs for claim in claims)
+    assert all(claim.check(Sample([], Errors(None))) is None for claim in claims), "no runs, no verdict"
 
 
 def mauve(value, **more):
@@ -48,8 +59,9 @@ def test_a_decoder_stands_with_its_best_parameters(tmp_path):
     write_run(tmp_path, "greedy", 0, results=mauve(0.1))
     for p, value in ((0.5, 0.3), (0.9, 0.8)):
         write_run(tmp_path, "nucleus", 0, results=mauve(value), axes={"decoder.p": p})
-    (found,) = iterate_by_decoder(read_results([tmp_path]).values, MAUVE, ("greedy", "nucleus"))
-    assert (found["greedy"].mean, found["nucleus"].mean) == (0.1, 0.8)
+    sample = Sample(read_results([tmp_path]).values, Errors(None))
+    (found,) = iterate_by_decoder(sample, MAUVE, ("greedy", "nucleus"))
+    assert [items[at[0]].mean for items, at in found] == [0.1, 0.8]
 
 
 @pytest.mark.parametrize(("model", "place"), [("docs-s", 1), ("gpt2_large", 7), ("gpt2", None)])

@@ -9,9 +9,14 @@ import pytest
 
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.analysis.paired import compute_sign_flip_p, correct_by_holm
-from openended.harness.report.findings.checks import Verdict
-from openended.harness.report.findings.claims import combine_tasks
-from openended.harness.report.findings.uncertainty import check_with_uncertainty, draw_replicate_errors
+from openended.harness.report.findings.checks import join_components
+from openended.harness.report.findings.uncertainty import (
+    Errors,
+    Verdict,
+    check_with_uncertainty,
+    combine_tasks,
+    draw_replicate_errors,
+)
 from openended.harness.report.tables.fair_comparison import find_front, tally_wins
 from openended.harness.results.values import SystemValue
 
@@ -32,19 +37,25 @@ def replicates_of(rows: np.ndarray, kind: str) -> Replicates:
     return Replicates(np.stack([m @ rows / m.sum(axis=1) for m in (inside, ~inside)]))
 
 
-def each_is_higher(items):
+def each_is_higher(sample):
     """The second of every pair is higher than the first: one component a pair."""
+    items = sample.items
     if len(items) % 2:
         return None
-    higher = tuple(b.mean > a.mean for a, b in zip(items[::2], items[1::2], strict=True))
-    return Verdict(str(higher), all(higher), components=higher)
+    higher = [sample.means(b) > sample.means(a) for a, b in zip(items[::2], items[1::2], strict=True)]
+    return join_components(str([bool(holds[0]) for holds in higher]), higher)
+
+
+class DrawnErrors(Errors):
+    def __init__(self, items, kinds):
+        super().__init__(None)
+        self._draws = {id(item): draw_replicate_errors(rows) for item, rows in zip(items, kinds, strict=True)}
 
 
 def verdict_of(systems: list[np.ndarray], kind: str) -> Verdict:
     items = [value(float(rows.mean())) for rows in systems]
-    verdict = check_with_uncertainty(
-        each_is_higher, items, [draw_replicate_errors(replicates_of(r, kind)) for r in systems]
-    )
+    errors = DrawnErrors(items, [replicates_of(rows, kind) for rows in systems])
+    verdict = check_with_uncertainty(each_is_higher, items, errors)
     assert verdict is not None
     return verdict
 
@@ -84,11 +95,11 @@ def test_a_large_difference_is_sure_either_way():
 
 def test_tasks_are_combined_with_a_correction_for_their_number():
     def failed(doubt: float) -> Verdict:
-        return Verdict("m", False, sure=doubt <= 0.025, doubts=(doubt,))
+        return Verdict("m", (False,), sure=doubt <= 0.025, doubts=(doubt,))
 
     assert combine_tasks({"a": failed(0.005), "b": failed(0.9)}).sure
     assert combine_tasks({"a": failed(0.02), "b": failed(0.9)}).words == "undecided"
-    assert combine_tasks(dict.fromkeys("abc", Verdict("m", True, sure=True, doubts=(0.02,)))).words == "holds"
+    assert combine_tasks(dict.fromkeys("abc", Verdict("m", (True,), sure=True, doubts=(0.02,)))).words == "holds"
 
 
 def test_replicates_without_variation_give_no_verdict():
