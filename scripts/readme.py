@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Update the generated blocks of README.md and docs/reference.md: names, tables and the quick start's table.
+"""Update the generated blocks of README.md and docs: names, tables and the quick start's table.
 
 A block is the text between `<!-- NAME -->` and `<!-- /NAME -->`. `--check` changes nothing and exits with 1 if one is
 stale.
@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from openended.harness.app.commands.list import describe_state, read_papers  # noqa: E402
 from openended.harness.core.metric_spec import Metric  # noqa: E402
 from openended.harness.core.registry import load_members  # noqa: E402
 from openended.harness.decoders.base import SamplingDecoder  # noqa: E402
@@ -75,6 +76,23 @@ def format_names() -> str:
     return "\n".join(rows)
 
 
+def format_papers() -> str:
+    """Format one table per paper: what each table and figure shows, its experiment, and what it needs."""
+    blocks = []
+    for paper in read_papers().values():
+        rows = [
+            (
+                item["item"],
+                item["shows"],
+                f"`{item['experiment']}`" if "experiment" in item else "–",
+                describe_state(item),
+            )
+            for item in paper["items"]
+        ]
+        blocks.append(f"## {paper['title']}\n\n{format_table(('item', 'shows', 'experiment', 'runs'), rows)}")
+    return "\n\n".join(blocks)
+
+
 def extract_table(report: str) -> str:
     """Return the table of a report with its legend and footnotes, without notes and signatures."""
     lines = [line for line in report.splitlines() if line.startswith(("|", "↑", "↓", "≈", "→", "Bold", "<sup>"))]
@@ -85,6 +103,7 @@ def extract_table(report: str) -> str:
 BLOCKS = {
     "README.md": {"NAMES": format_names},
     "docs/reference.md": {"METRICS": format_metrics, "DECODERS": format_decoders, "TASKS": format_tasks},
+    "docs/papers.md": {"PAPERS": format_papers},
 }
 
 

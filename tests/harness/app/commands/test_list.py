@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openended.harness.app.commands.describe import describe_option, main as describe
-from openended.harness.app.commands.list import main
+from openended.harness.app.commands.list import STATES, main, read_papers
 from openended.harness.core.catalogue import GROUPS, extract_summary, list_choices
 
 
@@ -48,3 +48,17 @@ def test_everything_can_be_described(group):
 def test_what_is_in_two_groups_is_one_line(capsys):
     assert describe(["none"]) == 2
     assert "type scorer/none or embedder/none" in capsys.readouterr().err
+
+
+def test_the_papers_list_names_every_experiment_of_a_paper_and_no_other(capsys):
+    items = [item for paper in read_papers().values() for item in paper["items"]]
+    listed = {item["experiment"] for item in items if "experiment" in item}
+    experiments = set(list_choices("experiment"))
+    assert listed <= experiments
+    assert {name for name in experiments if name.startswith(("mauve_", "pr_", "huse_"))} <= listed
+    assert all((item["state"] == "none") == ("experiment" not in item) for item in items)
+    assert all(item["state"] in STATES and (item["state"] != "files") <= ("needs" not in item) for item in items)
+    assert main(["papers"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:3] == ["Table", "3", "mauve_table3"] for line in lines)
+    assert len(lines) == len(items) + len(read_papers()) + 1
