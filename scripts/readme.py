@@ -80,15 +80,8 @@ def format_papers() -> str:
     """Format one table per paper: what each table and figure shows, its experiment, and what it needs."""
     blocks = []
     for paper in read_papers().values():
-        rows = [
-            (
-                item["item"],
-                item["shows"],
-                f"`{item['experiment']}`" if "experiment" in item else "–",
-                describe_state(item),
-            )
-            for item in paper["items"]
-        ]
+        names = [f"`{item['experiment']}`" if "experiment" in item else "–" for item in paper["items"]]
+        rows = [(i["item"], i["shows"], name, describe_state(i)) for i, name in zip(paper["items"], names, strict=True)]
         blocks.append(f"## {paper['title']}\n\n{format_table(('item', 'shows', 'experiment', 'runs'), rows)}")
     return "\n\n".join(blocks)
 
