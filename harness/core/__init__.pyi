@@ -45,6 +45,7 @@ from .io import (
     digest_file as digest_file,
     open_for_replacement as open_for_replacement,
     open_text as open_text,
+    parse_json as parse_json,
     read_csv as read_csv,
     read_json as read_json,
     read_jsonl as read_jsonl,

@@ -211,17 +211,22 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
     Raises:
         DataError: If it is missing, not a regular file, too large or not JSON.
     """
+    check_regular_file(path)
+    with describe_read_errors(path), path.open("rb") as handle:
+        data = handle.read(MAX_JSON + 1)
+    if len(data) > MAX_JSON:
+        raise DataError(f"{path}: expected a JSON file of at most {MAX_JSON >> 20} MiB, got a larger one")
+    return parse_json(data, str(path))
+
+
+def parse_json(data: bytes, where: str) -> Any:  # noqa: ANN401
+    """Parse JSON in UTF-8; a key that appears twice in one object is refused, by an error that names `where`."""
     try:
-        check_regular_file(path)
-        with describe_read_errors(path), path.open("rb") as handle:
-            data = handle.read(MAX_JSON + 1)
-        if len(data) > MAX_JSON:
-            raise DataError(f"{path}: expected a JSON file of at most {MAX_JSON >> 20} MiB, got a larger one")
         return json.loads(data.decode("utf-8"), object_pairs_hook=_build_unique_dict)
     except RecursionError as err:
-        raise DataError(f"{path}: JSON nested too deeply") from err
+        raise DataError(f"{where}: JSON nested too deeply") from err
     except ValueError as err:  # not JSON, not UTF-8, or an integer with thousands of digits
-        raise DataError(f"{path}: not JSON ({err})") from err
+        raise DataError(f"{where}: not JSON ({err})") from err
 
 
 def _build_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import DataError, read_json, suggest, temporary_files
+from openended.harness.results.runs import find_records, read_run
 from openended.harness.storage import GRID
 
 RUNS, GRIDS = "runs", "grids"
@@ -29,6 +30,8 @@ class GridFolder:
     """Name of a temporary file of the command's process."""
     titles: tuple[str, ...] = ()
     """Title of each job."""
+    imported: str = ""
+    """Archive that it was imported from; its layouts apply to imported runs only."""
 
     @property
     def has_ended(self) -> bool:
@@ -39,7 +42,7 @@ class GridFolder:
 
     def is_resumed_by(self, other: GridFolder) -> bool:
         """Return true if another grid is the same command, typed again after this one."""
-        same = (self.command, self.titles) == (other.command, other.titles)
+        same = (self.command, self.titles, self.imported) == (other.command, other.titles, other.imported)
         return bool(self.command) and same and self.folder.name < other.folder.name
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -47,14 +50,20 @@ class GridFolder:
         return list(filter(None, map(_read_object, sorted((self.folder / "jobs").glob("*.json")))))
 
     def runs(self) -> list[Path]:
-        """Return the folders of its finished runs without duplicates, even if the outputs folder was moved."""
+        """Return the folders of its finished runs below `runs`, each once, even if the outputs folder was moved."""
         outputs = next((p.parent for p in self.folder.resolve().parents if p.name == GRIDS), None)
         folders: dict[Path, None] = {}
         for run in (Path(str(job["folder"])) for job in self.jobs() if job.get("folder")):
-            below = next((run.relative_to(parent.parent) for parent in run.parents if parent.name == RUNS), run)
-            moved = outputs / below if outputs is not None else run
-            folders[moved if moved.is_dir() else run] = None
-        return list(folders)
+            parent = next((parent for parent in run.parents if parent.name == RUNS), None)
+            if parent is not None and ".." not in run.parts:
+                folders[run if outputs is None else outputs / RUNS / run.relative_to(parent)] = None
+        return [folder for folder in folders if folder.is_dir()]
+
+    def find_layout(self, name: str, runs: Sequence[Path]) -> Mapping[str, Any] | None:
+        """Return the layout options of a report on these runs; an imported grid's apply to imported runs only."""
+        if name not in self.reports or (self.imported and not all(read_run(r).imported for r in find_records(runs)[0])):
+            return None
+        return self.reports[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +92,19 @@ def read_grid(folder: Path) -> GridFolder | None:
     if not facts:
         return None
     reports, titles = facts.get("reports"), facts.get("titles")
-    texts = {name: str(facts.get(name) or "") for name in ("name", "command", "process")}
+    texts = {name: str(facts.get(name) or "") for name in ("name", "command", "process", "imported")}
     return GridFolder(
         folder, texts["name"] or folder.name, int(facts.get("total") or 0),
         reports if isinstance(reports, dict) else {}, texts["command"], texts["process"],
-        tuple(map(str, titles)) if isinstance(titles, list) else (),
+        tuple(map(str, titles)) if isinstance(titles, list) else (), texts["imported"],
     )  # fmt: skip
 
 
 def read_grids(outputs: Path) -> list[GridFolder]:
-    """Read the grids under `outputs`, oldest first."""
+    """Read the grids under `outputs`: imported ones, then those of this machine, each kind oldest first."""
     folders = [p.parent for depth in ("*", "*/*") for p in (outputs / GRIDS).glob(f"{depth}/{GRID}")]
-    grids = [read_grid(folder) for folder in sorted(folders, key=lambda p: p.name)]
-    return [grid for grid in grids if grid is not None]
+    grids = [grid for folder in folders if (grid := read_grid(folder)) is not None]
+    return sorted(grids, key=lambda grid: (not grid.imported, grid.folder.name))
 
 
 def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest:
@@ -129,10 +138,10 @@ def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, An
     if grid is not None:  # the runs of a grid over a series carry the names of its experiments
         if not (runs := grid.runs()):
             raise DataError(f"{grid.folder}: no job of this grid has finished")
-        return runs, grid.reports.get(grid.name)
+        return runs, grid.find_layout(grid.name, runs)
     path = path if path.exists() else outputs / RUNS / word
     runs_folder = path.resolve().parent
     if runs_folder.name != RUNS:
         return [path], None
     name, last_first = path.resolve().name, reversed(read_grids(runs_folder.parent))
-    return [path], next((g.reports[name] for g in last_first if name in g.reports), None)
+    return [path], next(filter(None, (grid.find_layout(name, [path]) for grid in last_first)), None)

@@ -7,12 +7,12 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from openended.harness.core import DataError, HarnessError, make_shareable, read_json
-from openended.harness.storage import RECORD, STAGES, ResultRow, RunRecord, read_entry, read_record
+from openended.harness.storage import ITSELF, RECORD, STAGES, ResultRow, RunRecord, read_entry, read_record
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,8 @@ class Run:
     """Caveats about its texts."""
     imported_stages: tuple[str, ...] = ()
     """Stages whose artifacts were imported, not computed here."""
+    imported: Mapping[str, Any] = field(default_factory=dict)
+    """The mark of a record that was imported (`archive`, `trusted`); empty for a run of this machine."""
     command: tuple[str, ...] = ()
     """Arguments of the command line that started it."""
 
@@ -107,7 +109,8 @@ def read_run(path: Path) -> Run:
         if not isinstance(part, Mapping):
             raise DataError(f"{path}: spec.{role}: expected an object, got {part!r:.40}")
         titles[role] = str(part.get("title") or "")
-    imported = (name for name, other in record.provenance.items() if _get_mapping(other).get("imported"))
+    imported = [name for name, other in record.provenance.items() if _get_mapping(other).get("imported")]
+    stages = (name.partition(":")[0] for name in imported if name != ITSELF)
     is_slurm_job = record.command and record.command[0].endswith("submitit/core/_submit.py")
     return Run(
         folder=folder,
@@ -123,7 +126,8 @@ def read_run(path: Path) -> Run:
         inputs=record.inputs,
         results=record.results,
         notes=(*record.notes, *describe_reused_artifacts(record)),
-        imported_stages=tuple(dict.fromkeys(name.partition(":")[0] for name in imported)),
+        imported_stages=tuple(dict.fromkeys(stages)),
+        imported=_get_mapping(_get_mapping(record.provenance.get(ITSELF)).get("imported")),
         command=("openended", *record.overrides) if is_slurm_job else tuple(record.command),
     )
 
@@ -144,9 +148,11 @@ def _unify_model_paths(runs: Sequence[Run]) -> list[Run]:
                 yield axis, (role, str(run.axes[f"{role}.digest"]))
 
     paths: dict[tuple[str, str], str] = {}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: bool(run.imported)):
         for axis, key in list_paths(run):
-            paths[key] = min(paths.get(key, run.axes[axis]), run.axes[axis])
+            paths[key] = (
+                paths[key] if run.imported and key in paths else min(paths.get(key, run.axes[axis]), run.axes[axis])
+            )
     return [replace(run, axes={**run.axes, **{axis: paths[key] for axis, key in list_paths(run)}}) for run in runs]
 
 

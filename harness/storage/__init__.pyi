@@ -14,6 +14,7 @@ from .provenance import (
 from .record import (
     EXPLAIN as EXPLAIN,
     GRID as GRID,
+    ITSELF as ITSELF,
     RECORD as RECORD,
     ResultRow as ResultRow,
     RunRecord as RunRecord,

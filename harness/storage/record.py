@@ -34,6 +34,7 @@ EXPLAIN = "explain.jsonl"  # in a run folder: the texts behind the scores
 GRID = "grid.json"  # in a grid folder: name, report and number of jobs
 SCHEMA = 3
 DIGEST = "digest"
+ITSELF = "record"  # in `provenance`: the record itself, which was imported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,14 +217,17 @@ def save_record(folder: Path, record: RunRecord) -> None:
 
 
 def mark_record(value: Any, mark: Mapping[str, Json], where: str) -> dict[str, Json]:  # noqa: ANN401
-    """Return the JSON of an imported record with the mark in the provenance of every input, sealed again.
+    """Return the JSON of an imported record with the mark in its provenance, its own and every input's, sealed again.
 
     Raises:
-        DataError: If it is not a sound record.
+        DataError: If it is not a sound record that names its inputs.
     """
     record, fields = _unseal(value, where)
     inputs = [name for name in record.inputs if name != "task"]
-    provenance = {name: {**dict(record.provenance.get(name) or {}), "imported": dict(mark)} for name in inputs}
+    if not inputs:
+        raise DataError(f"{where}: names no store entry as an input; expected the record of a finished run")
+    marked_names = (ITSELF, *inputs)
+    provenance = {name: {**dict(record.provenance.get(name) or {}), "imported": dict(mark)} for name in marked_names}
     marked = {**fields, "provenance": {**record.provenance, **provenance}}
     return {**marked, DIGEST: digest(marked)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shutil
@@ -20,14 +19,16 @@ from openended.harness.core import (
     HarnessError,
     check_regular_file,
     open_for_replacement,
+    parse_json,
     print_line,
     write_json,
 )
-from openended.harness.storage import ENTRY_NAME, MANIFEST, PARTIAL, RECORD, mark_manifest, mark_record
+from openended.harness.storage import ENTRY_NAME, GRID, MANIFEST, PARTIAL, RECORD, mark_manifest, mark_record
 
 FOLDERS = ("runs", "reports", "grids", "store")
 MAX_FILES = 1_000_000
-_LAST = frozenset({MANIFEST, RECORD, "grid.json"})  # written last, so that an interrupted import looks unfinished
+_MARKED = frozenset({("store", MANIFEST), ("runs", RECORD), ("grids", GRID)})
+_LAST = frozenset(name for _, name in _MARKED)  # written last, so that an interrupted import looks unfinished
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError)
 
@@ -62,7 +63,7 @@ def _import(args: argparse.Namespace) -> None:
 def unpack(archive: zipfile.ZipFile, outputs: Path, name: str, *, trust: bool) -> tuple[list[PurePosixPath], int]:
     """Unpack the files that do not exist yet; return their names and the number of existing files.
 
-    Store entries and records are marked as imported from the archive `name`.
+    Store entries, records and grids are marked as imported from the archive `name`.
     """
     members = [member for member in archive.infolist() if not member.is_dir()]
     _check_sizes(members, outputs)
@@ -102,7 +103,9 @@ def _check_member(member: zipfile.ZipInfo, outputs: Path) -> None:
     is_link = (member.external_attr >> 16) & 0o170000 not in (0, 0o100000)
     is_odd = any(part.startswith(".") or part.endswith(PARTIAL) for part in parts) or re.search(r"[\\\x00-\x1f]", name)
     in_entry = len(parts) == 5 and ENTRY_NAME.fullmatch("/".join(parts[1:4]))
-    if is_link or is_odd or len(parts) < 2 or parts[0] not in FOLDERS or (parts[0] == "store" and not in_entry):
+    is_marked = len(parts) > 1 and (parts[-1] not in _LAST or _is_marked(member))  # each of these has its folder
+    is_known = is_marked and name == "/".join(parts) and (in_entry if parts[0] == "store" else parts[0] in FOLDERS)
+    if is_link or is_odd or not is_known:
         raise DataError(f"{name!r}: expected files under {', '.join(FOLDERS)}; was it made by openended export?")
     if member.flag_bits & 0x1:
         raise DataError(f"{name!r}: the archive is encrypted; decrypt it first")
@@ -117,20 +120,19 @@ def _check_member(member: zipfile.ZipInfo, outputs: Path) -> None:
 
 def _is_marked(member: zipfile.ZipInfo) -> bool:
     parts = PurePosixPath(member.filename).parts
-    return (parts[0] == "store" and parts[-1] == MANIFEST) or (parts[0] == "runs" and parts[-1] == RECORD)
+    return (parts[0], parts[-1]) in _MARKED
 
 
 def _mark(archive: zipfile.ZipFile, member: zipfile.ZipInfo, mark: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest or record, marked as imported."""
+    """Return a manifest, record or grid file, marked as imported."""
     if member.file_size > MAX_JSON:
         raise DataError(f"{member.filename!r}: expected at most {MAX_JSON >> 20} MiB, got {member.file_size:,} bytes")
-    try:
-        value = json.loads(archive.read(member).decode("utf-8"))
-    except RecursionError as err:
-        raise DataError(f"{member.filename!r}: JSON nested too deeply") from err
-    except ValueError as err:
-        raise DataError(f"{member.filename!r}: not JSON ({err})") from err
+    value = parse_json(archive.read(member), repr(member.filename))
     parts = PurePosixPath(member.filename).parts
+    if parts[-1] == GRID:
+        if not isinstance(value, dict):
+            raise DataError(f"{member.filename!r}: expected a JSON object")
+        return {**value, "imported": str(mark["archive"])}
     if parts[-1] == RECORD:
         return mark_record(value, mark, repr(member.filename))
     return mark_manifest(value, mark, "/".join(parts[1:4]), repr(member.filename))

@@ -45,6 +45,20 @@ def test_a_grid_has_its_own_runs(outputs, tmp_path):
     assert all(path.is_dir() for path in read_grids(moved)[0].runs())
 
 
+def test_an_imported_grid_lays_out_no_runs_of_this_machine_and_reads_runs_below_runs_alone(outputs, tmp_path):
+    write_run(tmp_path / "elsewhere", "greedy", 0)
+    outside = next((tmp_path / "elsewhere").rglob("record.json")).parent
+    grid = outputs / "grids/mine/20270101T000000"
+    mark = {"imported": "a.zip", "total": 1}
+    write_json(grid / "grid.json", {"name": "mine", "reports": {"mine": {"title": "Theirs"}}, **mark})
+    write_json(grid / "jobs/00000.json", {"folder": str(outputs / "runs/.." / "../elsewhere")})
+    write_json(grid / "jobs/00001.json", {"folder": str(outside)})
+    assert resolve_report_request(["mine"], outputs).options == OPTIONS
+    assert resolve_report_request([str(outputs / "runs//mine")], outputs).options == OPTIONS
+    with pytest.raises(DataError, match="no job of this grid has finished"):
+        resolve_report_request([str(grid)], outputs)
+
+
 def test_a_word_that_is_nothing_names_what_there_is(outputs):
     with pytest.raises(DataError, match="no run folder or run name 'mone'; did you mean 'mine'"):
         resolve_report_request(["mone"], outputs)

@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 
 from openended.harness.core.errors import DataError
+from openended.harness.core.io import write_json
 from openended.harness.results.axes import format_axis_value
 from openended.harness.results.frame import FIXED, build_frame, filter_results, list_rows, read_results, write_frame
 from openended.harness.results.runs import describe_reused_artifacts, serialize_axes
 from openended.harness.results.systems import find_varying_axes, label_system, label_systems
 from openended.harness.results.values import INTERNAL
 from openended.harness.storage.provenance import compare_environments
-from openended.harness.storage.record import RunRecord
+from openended.harness.storage.record import RunRecord, mark_record
 from tests.harness.report.synthetic import result, write_run
 
 
@@ -66,6 +67,35 @@ def test_the_newest_run_of_a_system_and_of_a_human_side_counts(tmp_path, runs, r
     frame = results.frame[results.frame["key"] == "m"]
     assert sorted(zip(frame["system"], frame["value"], strict=True)) == rows
     assert results.superseded == superseded
+
+
+@pytest.mark.parametrize(
+    ("seed", "trusted", "rows"),
+    [
+        (0, False, [(1.0, "")]),  # the run of this machine counts, whatever the date of the imported one
+        (0, True, [(1.0, "")]),
+        (1, False, [(1.0, "")]),  # a seed more would change the mean of this machine's system
+        (1, True, [(1.0, ""), (9.0, "imported from a.zip, not computed here")]),
+    ],
+)
+def test_an_imported_run_never_supersedes_one_of_this_machine(tmp_path, seed, trusted, rows):
+    write(tmp_path, value=1.0)
+    other = write(
+        tmp_path,
+        seed=seed,
+        value=9.0,
+        human=7.0,
+        created="2099-01-01T00:00:00+00:00",
+        inputs={"measure:m": "measure/ab/c"},
+    )
+    record = other / "record.json"
+    mark = {"archive": "a.zip", "trusted": trusted}
+    write_json(record, mark_record(json.loads(record.read_text()), mark, "record"))
+    frame = read_results([tmp_path]).frame
+    frame = frame[frame["key"] == "m"]
+    models = frame[frame["system"] == "model"]
+    assert list(zip(models["value"], models["reason"], strict=True)) == rows
+    assert frame[frame["system"] == "human"]["value"].tolist() == [5.0]
 
 
 def test_a_run_under_two_experiments_and_a_human_side_count_once(tmp_path):

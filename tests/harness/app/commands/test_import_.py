@@ -11,6 +11,7 @@ import pytest
 
 from openended.harness.core import digest
 from openended.harness.storage import MANIFEST, Recipe, Store, read_entry
+from tests.harness.report.synthetic import write_run
 
 import_ = importlib.import_module("openended.harness.app.commands.import_")
 KEY = "ab" + "0" * 62
@@ -37,7 +38,7 @@ def refuse(path, capsys):
     [
         "../runs/a/b", "/etc/passwd", "runs/../../a", "elsewhere/a", "runs", "runs/.locks/a", "runs/a/.hidden",
         f"{ENTRY}.partial/part-0.arrow", "store/measure/ab/short/x", f"store/measure/cd/{KEY}/x", f"{ENTRY}/deeper/x",
-        f"store/.locks/{KEY}/a/b", "runs/a\\b", "runs/a\nb/c", "reports/\x1b[31m/x",
+        f"store/.locks/{KEY}/a/b", "grids/a/b/record.json", "runs//a/record.json", "runs/a/grid.json", "runs/a\\b", "runs/a\nb/c", "reports/\x1b[31m/x",
     ],
 )  # fmt: skip
 def test_a_name_that_no_export_writes_unpacks_nothing(name, tmp_path, monkeypatch, capsys):
@@ -103,6 +104,9 @@ def test_a_manifest_or_record_that_is_not_sound_unpacks_nothing(tmp_path, monkey
     ):  # fmt: skip
         assert message in refuse(pack(tmp_path / "a.zip", {f"{ENTRY}/{MANIFEST}": value, "reports/a": "x"}), capsys)
     assert "not a run record" in refuse(pack(tmp_path / "a.zip", {"runs/a/b/record.json": "{}"}), capsys)
+    record = write_run(tmp_path, "greedy", 0) / "record.json"
+    line = refuse(pack(tmp_path / "a.zip", {"runs/a/b/record.json": record.read_text()}), capsys)
+    assert "names no store entry as an input" in line
     assert not (tmp_path / "outputs").exists()
 
 
