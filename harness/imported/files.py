@@ -16,10 +16,11 @@ All but Parquet may be packed (`.gz`). The files of a folder are read in the ord
 from __future__ import annotations
 
 import json
+import logging
 import re
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,19 @@ from openended.harness.core import (
     read_csv,
     read_json,
     require_package,
+    shorten_error,
     suggest,
 )
-from openended.harness.imported.framework_outputs import Records, open_json_lines, open_output_document
-from openended.harness.imported.inspect_logs import INSPECT_LOG, read_inspect_archive
+from openended.harness.imported.framework_outputs import (
+    ReadSummary,
+    Records,
+    open_json_lines,
+    open_output_document,
+    read_inspect_archive,
+)
+from openended.harness.models import limit_memory
+
+log = logging.getLogger(__name__)
 
 KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".txt")
 JSON_FIELDS = ("generated_seqs", "text_samples")
@@ -48,6 +58,7 @@ HUMAN_TEXTS = ("human", "human_text", "reference", *TEXTS)
 IDS = ("id", "example_id")
 _NO_TEXTS = {*IDS, "prompt", "model", "system", "decoder", "split", "source", "stop", "finish_reason"}
 _NPZ_FIELD = "samples"
+_ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
 _SEPARATOR = re.compile(r"\s*(={10,}|-{10,})\s*")
 _HUB_ADDRESS = re.compile(
     r"hf://(?:datasets/)?(?P<repo>[\w][\w.-]*/[\w][\w.-]*?)(?:@(?P<revision>[^/@]+))?/(?P<file>[^/].*)"
@@ -95,18 +106,27 @@ def digest_files(path: Path) -> str:
     return digest([[p.name, digest_file(p)] for p in files]) if path.is_dir() else digest_file(path)
 
 
-def read_records(path: Path) -> Iterator[TextRecord]:
-    """Yield the records of a file or folder.
+def read_records(path: Path, summary: ReadSummary | None = None) -> Iterator[TextRecord]:
+    """Yield the records of a file or folder; what is left out of them is counted in `summary`, and logged at the end.
 
     Raises:
         DataError: If a file cannot be read; names file and line.
     """
-    count = 0
+    count, summary = 0, summary or ReadSummary()
     for file in list_files(path):
-        records = _read_whole_text(file) if path.is_dir() and detect_kind(file) == ".txt" else open_records(file)[1]
+        whole = path.is_dir() and detect_kind(file) == ".txt"
+        records = _read_whole_text(file) if whole else open_records(file, summary)[1]
         for number, cells in records:
             yield TextRecord(f"{file}:{number}", count, cells)
             count += 1
+    if summary.dropped:
+        _log_once(f"{path}: {summary.line()}")
+
+
+@lru_cache(maxsize=256)
+def _log_once(line: str) -> None:
+    """Log a line; a file is read several times, and the line says the same each time."""
+    log.warning("%s", line)
 
 
 def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, option: str) -> str:
@@ -174,7 +194,7 @@ def download_if_on_hub(path: str) -> str:
         raise DataError(f"{path}: cannot be downloaded ({type(err).__name__}: {format_error(err)})") from err
 
 
-def open_records(file: Path) -> tuple[str | None, Records]:
+def open_records(file: Path, summary: ReadSummary) -> tuple[str | None, Records]:
     """Return the records of a file, and the title of its format if it is one of a paper or of another framework."""
     kind = detect_kind(file)
     if kind in (".csv", ".tsv"):
@@ -187,8 +207,8 @@ def open_records(file: Path) -> tuple[str | None, Records]:
     if file.suffix == ".npz":
         return f"NPZ, token ids under {_NPZ_FIELD!r}", _read_npz(file)
     if file.suffix == ".eval":
-        return INSPECT_LOG, read_inspect_archive(file)
-    return (_open_document(file) if file.suffix == ".json" else None) or open_json_lines(file)
+        return read_inspect_archive(file, summary)
+    return (_open_document(file, summary) if file.suffix == ".json" else None) or open_json_lines(file, summary)
 
 
 def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
@@ -230,13 +250,21 @@ def _read_parquet(file: Path) -> Records:
 
     try:
         number = 0
-        with pq.ParquetFile(file) as table:
-            for batch in table.iter_batches():
-                for row in batch.to_pylist():
+        with pq.ParquetFile(file, pre_buffer=False) as table:
+            batches = table.iter_batches(batch_size=_ROWS_AT_ONCE, use_threads=False)
+            while True:
+                with limit_memory(_DECODED):  # a value that is stored once may come in every row
+                    batch = next(batches, None)
+                    rows = batch.to_pylist() if batch is not None else []
+                if batch is None:
+                    return
+                for row in rows:
                     number += 1
                     yield number, row
-    except (pa.ArrowException, OSError) as err:
-        raise DataError(f"{file}: not a readable Parquet file ({err})") from err
+    except MemoryError as err:
+        raise DataError(f"{file}: {_ROWS_AT_ONCE} rows after row {number} take more than {_DECODED >> 30} GiB") from err
+    except (pa.ArrowException, OSError, ValueError) as err:
+        raise DataError(f"{file}: not a readable Parquet file ({shorten_error(err)})") from err
 
 
 def _read_npz(path: Path) -> Records:
@@ -244,13 +272,15 @@ def _read_npz(path: Path) -> Records:
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with limit_memory(_DECODED), np.load(path, allow_pickle=False) as arrays:
             if _NPZ_FIELD not in arrays.files:
                 names = ", ".join(arrays.files)
                 raise DataError(f"{path}: expected an array {_NPZ_FIELD!r} of token ids, got {names or 'nothing'}")
             samples = arrays[_NPZ_FIELD]
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile) as err:
-        raise DataError(f"{path}: not a readable .npz of plain numbers ({err})") from err
+    except DataError:
+        raise
+    except Exception as err:  # a damaged archive raises anything
+        raise DataError(f"{path}: not a readable .npz of plain numbers ({shorten_error(err)})") from err
     if samples.ndim != 2 or samples.dtype.kind not in "iu":
         raise DataError(
             f"{path}: {_NPZ_FIELD!r}: expected whole numbers of shape (texts, tokens), got {samples.dtype} "
@@ -260,7 +290,7 @@ def _read_npz(path: Path) -> Records:
         yield number, {IDS_FIELD: row.tolist()}
 
 
-def _open_document(file: Path) -> tuple[str, Records] | None:
+def _open_document(file: Path, summary: ReadSummary) -> tuple[str, Records] | None:
     """Return title and records of a file that is one JSON value; None if it is something else (JSON lines, say)."""
     with open_text(file) as handle:
         try:
@@ -277,7 +307,7 @@ def _open_document(file: Path) -> tuple[str, Records] | None:
         raise
     field = next((name for name in JSON_FIELDS if isinstance(content, dict) and name in content), None)
     if field is None:
-        return open_output_document(content, file)
+        return open_output_document(content, file, summary)
     texts = content[field]
     if not isinstance(texts, list) or not texts:
         raise DataError(f"{file}: field {field!r}: expected a list of texts, got {texts!r:.40}")

@@ -3,114 +3,136 @@
 | file | recognized by | texts | prompt, human text |
 | --- | --- | --- | --- |
 | lm-evaluation-harness, `samples_*.jsonl` | `arguments`, `resps` | every response | `arg_0`, `target` |
-| Inspect, `.eval` or `.json` log | see `inspect_logs` | the output of every sample and epoch | `input`, `target` |
+| Inspect, `.eval` or `.json` log | `eval`, `samples` | the output of every sample and epoch | `input`, `target` |
 | AlpacaEval, `.json` list | `instruction`, `output` | `output` | `instruction` |
 | Arena-Hard and MT-Bench answers, JSON lines | `question_id`, `choices` | every turn of every choice | |
 | Arena-Hard 2 answers, JSON lines | `uid`, `messages` | every answer of the assistant | the message before |
 | batch output of OpenAI and vLLM, JSON lines | `custom_id`, `response` | every choice | |
 
 A record keeps its own fields (`--field` may name one) and gets `text`, `id`, and, where there are some, `prompt`,
-`human`, `sample` and `stop`. A failed request is an error that names file, line and reason; none is left out silently.
+`human`, `sample` and `stop`. Each format declares the fields that every record has, with their types. What cannot be
+scored is refused by an error that names file, line and reason: failed, filtered and unfinished requests, records
+without a text, two different texts of one id, texts of two models. What is left out is counted in a `ReadSummary`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, read_jsonl
-from openended.harness.imported.inspect_logs import INSPECT_LOG, is_inspect_json, read_inspect_json
+from openended.harness.core import DataError, check_regular_file, parse_json, read_jsonl, shorten_error
 
 Cells = Mapping[str, Any]
 Records = Iterator[tuple[int, Cells]]
 """(line number, fields) of each record."""
-Reader = Callable[[Cells, str], Iterator[dict[str, Any]]]
-"""Takes a record and its file and line; yields the fields to add, for every text."""
 
-_ALPACA_EVAL = "AlpacaEval outputs"
-_LM_EVAL = "lm-evaluation-harness samples"
-_ANSWERS = "MT-Bench or Arena-Hard answers"
-_MESSAGES = "Arena-Hard 2 answers"
-_BATCH = "batch output (OpenAI, vLLM)"
-OUTPUT_TITLES = frozenset({INSPECT_LOG, _ALPACA_EVAL, _LM_EVAL, _ANSWERS, _MESSAGES, _BATCH})
 _FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
-_STOPS = {"stop": "eos", "length": "length"}
+_STOPS = {"stop": "eos", "length": "length", "max_tokens": "length", "model_length": "length"}
 _KINDS: Mapping[type[Any], str] = {str: "a text", list: "a list", dict: "an object", int: "a whole number"}
+_ID = (str, int)
+_READ = ("id", "sample", "prompt", "human", "text", "stop")  # of a sample, which has a megabyte with its events
+_HEADER = "header.json"  # of an archive of Inspect
+_MAX_MEMBER = 256 << 20  # bytes; a sample with many events has a megabyte
 
 
-def open_output_document(content: Any, path: Path) -> tuple[str, Records] | None:  # noqa: ANN401 - JSON
-    """Return title and records of a JSON file that holds all of them (AlpacaEval, Inspect); None for other files."""
-    if is_inspect_json(content):
-        return INSPECT_LOG, read_inspect_json(content, path)
-    match content:
-        case [{"instruction": _, "output": _}, *_]:
-            return _ALPACA_EVAL, _read_alpaca_eval(content, path)
-    return None
+@dataclass(slots=True)
+class ReadSummary:
+    """What became of the records of a file, other than texts that were read."""
+
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Reason → number of records left out."""
+    truncated: int = 0
+    """Texts that the framework cut at a length limit."""
+    texts: int = 0
+
+    def line(self) -> str:
+        """Return one line with all counts; empty where every record is a whole text."""
+        parts = [f"left out: {count} ({reason})" for reason, count in sorted(self.dropped.items())]
+        parts += [f"cut at the framework's length limit: {self.truncated}"] if self.truncated else []
+        return "; ".join([f"texts read: {self.texts}", *parts]) if parts else ""
 
 
-def open_json_lines(path: Path) -> tuple[str | None, Records]:
-    """Return title and records of JSON lines; records of formats that are none of this module are yielded as they are.
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """What the records of a format hold, and how texts are read from them."""
 
-    Of an lm-evaluation-harness task with several filters, whose file repeats every document, the first one's are read.
-    """
-    rows = read_jsonl(path, unwrap=True)
-    first = next(rows, None)
-    if first is None:
-        return None, rows
-    rows = chain([first], rows)
-    match first[1]:
-        case {"arguments": dict() | None, "resps": list()}:
-            return _LM_EVAL, _convert(rows, _read_lm_eval, path, first[1].get("filter"))
-        case {"question_id": str() | int(), "choices": [{"turns": _}, *_]}:
-            return _ANSWERS, _convert(rows, _read_answers, path, first[1].get("filter"))
-        case {"uid": str() | int(), "messages": list()}:
-            return _MESSAGES, _convert(rows, _read_messages, path, first[1].get("filter"))
-        case {"custom_id": str() | int(), "response": dict() | None}:
-            return _BATCH, _convert(rows, _read_batch, path, first[1].get("filter"))
-    return None, rows
+    title: str
+    read: Callable[[Cells, str], Iterable[dict[str, Any]]]
+    """(record, file and line) → fields to add, for every text."""
+    fields: Mapping[str, tuple[type[Any], ...]]
+    """Path of a field that every record has → its types."""
+    model: str = ""
+    """Path of the name of the model that wrote a text; a file holds the texts of one."""
 
-
-def _convert(rows: Records, read_texts: Reader, path: Path, filter_name: object) -> Records:
-    for number, row in rows:
-        if row.get("filter") == filter_name:
-            for fields in read_texts(row, f"{path}:{number}"):
+    def convert(self, rows: Iterable[tuple[int, str, Any]], summary: ReadSummary) -> Records:
+        """Yield a record per text of (line, file and line, record), each checked."""
+        texts: dict[Any, int] = {}
+        models: set[str] = set()
+        chosen_filter: list[Any] = []  # of lm-evaluation-harness: a file repeats every document for each filter
+        for number, where, row in rows:
+            if not isinstance(row, dict):
+                raise DataError(f"{where}: expected an object, got {_describe(row)}")
+            chosen_filter = chosen_filter or [row.get("filter")]
+            if row.get("filter") != chosen_filter[0]:
+                summary.dropped[f"rows of another filter than {chosen_filter[0]!r}"] += 1
+                continue
+            for path, kinds in self.fields.items():
+                _get(row, path, kinds, where)
+            models |= {str(model)} if (model := _find(row, self.model)) else set()
+            if len(models) > 1:
+                names = " and ".join(sorted(models))
+                raise DataError(f"{where}: texts of several models ({names:.120}) in one file; give each a file")
+            is_empty = True
+            for fields in self.read(row, where):
+                is_empty = False
+                key = (fields.get("id") or fields.get("prompt"), fields.get("sample"), "id" in fields or fields["text"])
+                if key in texts and texts[key] != hash(fields["text"]):
+                    raise DataError(f"{where}: duplicate id: a second, different text for {key[0]!r:.80}")
+                if key in texts:
+                    summary.dropped["duplicates"] += 1
+                    continue
+                texts[key] = hash(fields["text"])
+                summary.texts += 1
+                summary.truncated += fields.get("stop") == "length"
                 yield number, {**row, **fields}
-
-
-def _read_alpaca_eval(content: Sequence[Any], path: Path) -> Records:
-    wrong = next((i for i, row in enumerate(content, start=1) if not isinstance(row, dict)), None)
-    if wrong is not None:
-        raise DataError(f"{path}:{wrong}: expected an object with 'instruction' and 'output'")
-    for number, row in enumerate(content, start=1):
-        where = f"{path}:{number}"
-        yield number, {**row, "text": _get(row, "output", str, where), "prompt": _get(row, "instruction", str, where)}
+            if is_empty:
+                raise DataError(f"{where}: holds no text")
 
 
 def _read_lm_eval(row: Cells, where: str) -> Iterator[dict[str, Any]]:
-    responses = _get(row, "resps", list, where)
-    texts = [text for response in responses for text in (response if isinstance(response, list) else [response])]
+    texts = [text for response in row["resps"] for text in (response if isinstance(response, list) else [response])]
     if not texts or not all(isinstance(text, str) for text in texts):
         raise DataError(
-            f"{where}: field 'resps': expected generated texts, got {responses!r:.60}; only tasks with "
+            f"{where}: field 'resps': expected generated texts, got {row['resps']!r:.60}; only tasks with "
             "output_type generate_until have some"
         )
-    fields: dict[str, Any] = {"id": str(_get(row, "doc_id", int, where))}
-    match row["arguments"]:
+    fields: dict[str, Any] = {"id": str(row["doc_id"])}
+    match row.get("arguments"):
         case {"gen_args_0": {"arg_0": str() as prompt}}:
             fields["prompt"] = prompt
     if isinstance(row.get("target"), str):
         fields["human"] = row["target"]
-    for sample, text in enumerate(texts):
-        yield {**fields, "text": text, "sample": sample}
+    return ({**fields, "text": text, "sample": sample} for sample, text in enumerate(texts))
+
+
+def _read_alpaca_eval(row: Cells, where: str) -> Iterator[dict[str, Any]]:
+    del where
+    yield {"text": row["output"], "prompt": row["instruction"]}
 
 
 def _read_answers(row: Cells, where: str) -> Iterator[dict[str, Any]]:
     """Answers of MT-Bench (turns are texts) and of Arena-Hard (turns are objects with `content`)."""
     question = row["question_id"]
-    for sample, choice in enumerate(_get(row, "choices", list, where)):
-        turns = _get({"choices": choice}, "choices.turns", list, where)
+    for sample, choice in enumerate(row["choices"]):
+        turns = _get({"choices": choice}, "choices.turns", (list,), where)
+        if not turns:
+            raise DataError(f"{where}: question {question!r} has no turns")
         for number, turn in enumerate(turns, start=1):
             text = turn.get("content") if isinstance(turn, dict) else turn
             text = _check_answer(text, f"turn {number} of question {question!r}", where)
@@ -119,7 +141,7 @@ def _read_answers(row: Cells, where: str) -> Iterator[dict[str, Any]]:
 
 def _read_messages(row: Cells, where: str) -> Iterator[dict[str, Any]]:
     """Answers of Arena-Hard 2: messages with roles; an answer is a text or an object with `answer`."""
-    messages = _get(row, "messages", list, where)
+    messages = row["messages"]
     answers = [i for i, m in enumerate(messages) if isinstance(m, dict) and m.get("role") == "assistant"]
     if not answers:
         raise DataError(f"{where}: field 'messages': expected an answer with the role 'assistant', got none")
@@ -144,46 +166,208 @@ def _check_answer(text: Any, what: str, where: str) -> str:  # noqa: ANN401
 
 def _read_batch(row: Cells, where: str) -> Iterator[dict[str, Any]]:
     """One request of a batch: a chat completion, a completion, or an answer of the Responses API."""
-    name, response = row["custom_id"], row["response"]
+    name, response = row["custom_id"], row.get("response")
     status = response.get("status_code") if isinstance(response, dict) else None
     if row.get("error") or status != 200:
-        reason = _describe_error(row, response)
+        error = row.get("error") or _find(row, "response.body.error")
+        message = error.get("message") if isinstance(error, dict) else error
+        told = f"status {status}" if isinstance(response, dict) else "no response"
+        reason = f"{told}: {message!s:.120}" if message else told
         raise DataError(f"{where}: request {name!r} failed ({reason}); send it again, or delete its line")
-    body = _get(row, "response.body", dict, where)
+    body = _get(row, "response.body", (dict,), where)
     if "output" in body:
-        items = [item for item in _get(body, "output", list, where) if isinstance(item, dict)]
-        parts = [part for item in items for part in item.get("content") or [] if isinstance(part, dict)]
-        texts = [p["text"] for p in parts if p.get("type") == "output_text" and isinstance(p.get("text"), str)]
-        if not texts:
-            raise DataError(f"{where}: request {name!r}: its output holds no text (status: {body.get('status')})")
-        yield {"id": str(name), "text": "".join(texts)}
+        yield {"id": str(name), **_read_response(name, body, where)}
         return
-    for sample, choice in enumerate(_get(body, "choices", list, where)):
-        message = _get({"choices": choice}, "choices", dict, where).get("message")
+    for sample, choice in enumerate(_get(body, "choices", (list,), where)):
+        message = _get({"choices": choice}, "choices", (dict,), where).get("message")
         text = message.get("content") if isinstance(message, dict) else choice.get("text")
         reason = choice.get("finish_reason")
         if not isinstance(text, str):
             raise DataError(f"{where}: request {name!r} has no text (finish_reason: {reason}), got {_describe(text)}")
-        stop = {"stop": _STOPS[reason]} if reason in _STOPS else {}
-        yield {"id": str(name), "text": text, "sample": sample, **stop}
+        yield {"id": str(name), "text": text, "sample": sample, **_read_stop(reason, f"{where}: request {name!r}")}
 
 
-def _describe_error(row: Cells, response: Any) -> str:  # noqa: ANN401
-    """Return why a request of a batch failed, as far as its record says."""
-    body = response.get("body") if isinstance(response, dict) else None
-    error = row.get("error") or (body.get("error") if isinstance(body, dict) else None)
-    message = error.get("message") if isinstance(error, dict) else error
-    status = f"status {response.get('status_code')}" if isinstance(response, dict) else "no response"
-    return f"{status}: {message!s:.120}" if message else status
+def _read_response(name: object, body: Cells, where: str) -> dict[str, Any]:
+    """Read an answer of the Responses API; a text cut at its length limit has the status `incomplete`."""
+    items = [item for item in _get(body, "output", (list,), where) if isinstance(item, dict)]
+    contents = [item.get("content") for item in items]
+    parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, dict)]
+    texts = [p["text"] for p in parts if p.get("type") == "output_text" and isinstance(p.get("text"), str)]
+    status, reason = body.get("status"), _find(body, "incomplete_details.reason")
+    if not texts:
+        raise DataError(f"{where}: request {name!r}: its output holds no text (status: {status})")
+    if status not in (None, "completed") and reason != "max_output_tokens":
+        raise DataError(f"{where}: request {name!r} has the status {status!r:.40} ({reason!s:.40}); send it again")
+    return {"text": "".join(texts), **({"stop": "length"} if reason == "max_output_tokens" else {})}
 
 
-def _get(row: Cells, path: str, kind: type[Any], where: str) -> Any:  # noqa: ANN401
-    """Return the value under a path of names; refuse another type than `kind`."""
-    value: Any = row
+def _read_inspect(sample: Cells, where: str) -> Iterator[dict[str, Any]]:
+    name, error = sample["id"], sample.get("error")
+    if error:
+        message = error.get("message") if isinstance(error, dict) else error
+        raise DataError(f"{where}: sample {name!r} failed ({message!s:.120}); finish it: inspect eval-retry")
+    choices, text = sample["output"].get("choices"), sample["output"].get("completion")
+    if not isinstance(choices, list) or not choices or not isinstance(text, str):
+        raise DataError(f"{where}: sample {name!r} has no output")
+    epoch = 1 if sample.get("epoch") is None else _get(sample, "epoch", (int,), where)
+    fields: dict[str, Any] = {"id": str(name), "sample": epoch - 1, "text": text}
+    match sample.get("input"):  # a text or one message; a conversation has no single prompt
+        case (str() as prompt) | [{"content": str() as prompt}]:
+            fields["prompt"] = prompt
+    match sample.get("target"):
+        case (str() as target) | [str() as target] if target:
+            fields["human"] = target
+    reason = choices[0].get("stop_reason") if isinstance(choices[0], dict) else None
+    yield fields | _read_stop(None if reason == "unknown" else reason, f"{where}: sample {name!r}")
+
+
+def _read_stop(reason: object, where: str) -> dict[str, str]:
+    """Return why a text ended, if known; refuse one that is not what the model wrote."""
+    if reason is None:
+        return {}
+    if not isinstance(reason, str) or reason not in _STOPS:
+        raise DataError(f"{where}: it ended with {reason!r:.60}; expected {', '.join(_STOPS)}: make it again")
+    return {"stop": _STOPS[reason]}
+
+
+_INSPECT = OutputFormat("Inspect log", _read_inspect, {"id": _ID, "output": (dict,)})
+_ALPACA_EVAL = OutputFormat(
+    "AlpacaEval outputs", _read_alpaca_eval, {"instruction": (str,), "output": (str,)}, "generator"
+)
+_LM_EVAL = OutputFormat(
+    "lm-evaluation-harness samples", _read_lm_eval,
+    {"doc_id": (int,), "arguments": (dict, type(None)), "resps": (list,)},
+)  # fmt: skip
+_ANSWERS = OutputFormat(
+    "MT-Bench or Arena-Hard answers", _read_answers, {"question_id": _ID, "choices": (list,)}, "model_id"
+)
+_MESSAGES = OutputFormat("Arena-Hard 2 answers", _read_messages, {"uid": _ID, "messages": (list,)}, "model")
+_BATCH = OutputFormat(
+    "batch output (OpenAI, vLLM)", _read_batch, {"custom_id": _ID, "response": (dict, type(None))},
+    "response.body.model",
+)  # fmt: skip
+OUTPUT_TITLES = frozenset(form.title for form in (_INSPECT, _ALPACA_EVAL, _LM_EVAL, _ANSWERS, _MESSAGES, _BATCH))
+
+
+def open_output_document(content: Any, path: Path, summary: ReadSummary) -> tuple[str, Records] | None:  # noqa: ANN401
+    """Return title and records of a JSON file that holds all of them (AlpacaEval, Inspect); None for other files."""
+    match content:
+        case {"eval": dict(), "samples": samples}:
+            rows = samples if isinstance(samples, list) else []
+            numbered = ((i, f"{path}, sample {i}", sample) for i, sample in enumerate(rows, start=1))
+            return _INSPECT.title, _read_samples(content, numbered, path, summary)
+        case [{"instruction": _, "output": _}, *_]:
+            lines = ((i, f"{path}:{i}", row) for i, row in enumerate(content, start=1))
+            return _ALPACA_EVAL.title, _ALPACA_EVAL.convert(lines, summary)
+    return None
+
+
+def open_json_lines(path: Path, summary: ReadSummary) -> tuple[str | None, Records]:
+    """Return title and records of JSON lines; records of formats that are none of this module are yielded as they are.
+
+    Of an lm-evaluation-harness task with several filters, whose file repeats every document, the first one's are read.
+    """
+    rows = read_jsonl(path, unwrap=True)
+    first = next(rows, None)
+    if first is None:
+        return None, rows
+    rows = chain([first], rows)
+    match first[1]:
+        case {"arguments": dict() | None, "resps": list()}:
+            form = _LM_EVAL
+        case {"question_id": str() | int(), "choices": [{"turns": _}, *_]}:
+            form = _ANSWERS
+        case {"uid": str() | int(), "messages": list()}:
+            form = _MESSAGES
+        case {"custom_id": str() | int(), "response": dict() | None}:
+            form = _BATCH
+        case _:
+            return None, rows
+    return form.title, form.convert(((number, f"{path}:{number}", row) for number, row in rows), summary)
+
+
+def read_inspect_archive(path: Path, summary: ReadSummary) -> tuple[str, Records]:
+    """Return the samples of an `.eval` archive in the order of its data set, epoch by epoch.
+
+    Older archives are packed with deflate, newer ones with Zstandard, which Python's `zipfile` reads with the package
+    `zipfile-zstd`, a dependency of Inspect.
+    """
+    return _INSPECT.title, _read_archive(path, summary)
+
+
+def _read_archive(path: Path, summary: ReadSummary) -> Records:
+    with suppress(ImportError):
+        import zipfile_zstd  # noqa: F401 - adds Zstandard to `zipfile`
+    check_regular_file(path)
+    try:
+        archive = zipfile.ZipFile(path)
+    except Exception as err:  # a damaged directory raises anything
+        raise DataError(f"{path}: not a readable Inspect log ({shorten_error(err)})") from err
+    with archive:
+        names = set(archive.namelist())
+        if _HEADER not in names:
+            raise DataError(f"{path}: no {_HEADER} in this archive; expected an Inspect log of a run that ended")
+        header = _read_member(archive, _HEADER, path)
+        ids = _find(header, "eval.dataset.sample_ids")
+        ranks = {str(name): rank for rank, name in enumerate(ids)} if isinstance(ids, list) else {}
+
+        def make_sort_key(name: str) -> tuple[int, int, str]:
+            identity, _, epoch = name.removeprefix("samples/").removesuffix(".json").rpartition("_epoch_")
+            number = int(identity) if identity.isdecimal() else 0
+            return int(epoch) if epoch.isdecimal() else 0, ranks.get(identity, len(ranks) + number), identity
+
+        members = sorted((n for n in names if n.startswith("samples/") and n.endswith(".json")), key=make_sort_key)
+        samples = ((i, f"{path}, {n}", _read_member(archive, n, path)) for i, n in enumerate(members, start=1))
+        yield from _read_samples(header, samples, path, summary)
+
+
+def _read_samples(header: Any, samples: Iterable[tuple[int, str, Any]], path: Path, summary: ReadSummary) -> Records:  # noqa: ANN401
+    """Yield the samples of a log; refuse one whose run was cut off, or that lacks samples."""
+    status = header.get("status") if isinstance(header, dict) else None
+    if status != "success":
+        raise DataError(f"{path}: its run has the status {status!r}, expected 'success'; finish it: inspect eval-retry")
+    number = 0
+    for number, cells in _INSPECT.convert(samples, summary):
+        yield number, {name: cells[name] for name in _READ if name in cells}
+    if not number:
+        raise DataError(f"{path}: this log holds no samples; run Inspect with its samples logged (--log-samples)")
+    ids, epochs = (_find(header, f"eval.{name}") for name in ("dataset.sample_ids", "config.epochs"))
+    total = _find(header, "results.total_samples")
+    if total is None and isinstance(ids, list):
+        total = len(ids) * (epochs if type(epochs) is int else 1)
+    if type(total) is int and number < total:
+        raise DataError(f"{path}: holds {number} of its {total} samples; finish it: inspect eval-retry")
+
+
+def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Any:  # noqa: ANN401
+    try:
+        with archive.open(name) as member:
+            data = member.read(_MAX_MEMBER + 1)
+    except NotImplementedError as err:
+        raise DataError(
+            f"{path}: packed with Zstandard, which Python cannot read alone; pip install zipfile-zstd (the extra "
+            "`inspect` has it), or convert the log: inspect log convert --to json"
+        ) from err
+    except Exception as err:  # the packers' own errors have no common base
+        raise DataError(f"{path}, {name}: cannot be read ({shorten_error(err)})") from err
+    if len(data) > _MAX_MEMBER:
+        raise DataError(f"{path}, {name}: expected at most {_MAX_MEMBER >> 20} MiB, got a larger sample")
+    return parse_json(data, f"{path}, {name}")
+
+
+def _find(row: Any, path: str) -> Any:  # noqa: ANN401 - JSON
+    """Return the value under a path of names; None where there is none."""
     for name in path.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise DataError(f"{where}: field {path!r}: expected {_KINDS[kind]}, got {_describe(value)}")
+        row = row.get(name) if isinstance(row, dict) else None
+    return row
+
+
+def _get(row: Cells, path: str, kinds: Sequence[type[Any]], where: str) -> Any:  # noqa: ANN401
+    """Return the value under a path of names; refuse other types than `kinds`."""
+    value = _find(row, path)
+    if not isinstance(value, tuple(kinds)) or isinstance(value, bool):
+        expected = " or ".join(_KINDS[kind] for kind in kinds if kind in _KINDS)
+        raise DataError(f"{where}: field {path!r}: expected {expected}, got {_describe(value)}")
     return value
 
 

@@ -36,6 +36,7 @@ from openended.harness.imported.files import (
     open_records,
     read_records,
 )
+from openended.harness.imported.framework_outputs import ReadSummary
 from openended.harness.models import limit_memory
 
 # Memory that reading may take: a list of small numbers takes 8 bytes for every 2 or 3 bytes of the file, but a few
@@ -105,12 +106,15 @@ class ImportedText:
     """False: the text answers no prompt."""
 
 
-def read_generations(path: Path, field: str | None = None) -> Iterator[ImportedText]:
+def read_generations(
+    path: Path, field: str | None = None, summary: ReadSummary | None = None
+) -> Iterator[ImportedText]:
     """Yield the texts of a file in its order; the format is detected from the file.
 
     Args:
         path: A file or a folder of them, see `files.list_files`; or a pickle of the MAUVE authors' archive.
         field: Field with the text; None: detected in the first record.
+        summary: Counts what is left out.
 
     Raises:
         DataError: If the file cannot be read or a record does not fit the format; names file and line.
@@ -119,7 +123,7 @@ def read_generations(path: Path, field: str | None = None) -> Iterator[ImportedT
     if member is not None or path.suffix in _PICKLES:
         yield from _read_mauve(archive, member)
         return
-    for record in read_records(path):
+    for record in read_records(path, summary):
         if field is None and not GROVER_FIELDS & set(record.cells):
             field = find_text_field(record.cells, TEXTS, record.where, "generations_field=")
         yield from _read_record(record.cells, field, record.where, record.line)
@@ -134,7 +138,7 @@ def recognize_format(path: Path) -> str | None:
     archive, member = split_member(path)
     if member is not None or archive.is_dir() or path.suffix in _PICKLES:
         return None
-    title, records = open_records(path)
+    title, records = open_records(path, ReadSummary())
     if title is None and IDS_FIELD in next(records, (0, {}))[1]:
         return f"JSON lines, texts with {IDS_FIELD!r}"
     return title

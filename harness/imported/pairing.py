@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from openended.harness.core import DataError, Generation, Stop, Tokenizer
-from openended.harness.imported.framework_outputs import OUTPUT_TITLES
+from openended.harness.imported.framework_outputs import OUTPUT_TITLES, ReadSummary
 from openended.harness.imported.generations import ImportedText, read_generations, recognize_format
 from openended.harness.models import cut_continuation, tokenize_continuation
 from openended.harness.storage import Row, RowFile
@@ -40,8 +40,9 @@ def import_rows(
     Raises:
         DataError: If an example has no text, or a text comes twice.
     """
-    texts = load_within_memory(read_generations(path, field), path)
-    return _pair_and_import(texts, path, prompts, tokenizer, max_new_tokens, recognize_format(path))
+    summary = ReadSummary()
+    texts = load_within_memory(read_generations(path, field, summary), path)
+    return _pair_and_import(texts, path, prompts, tokenizer, max_new_tokens, recognize_format(path), summary.line())
 
 
 def import_texts(
@@ -59,6 +60,7 @@ def _pair_and_import(
     tokenizer: Tokenizer | None,
     max_new_tokens: int | None,
     file_format: str | None,
+    left_out: str = "",
 ) -> ImportedRows:
     if not texts:
         raise DataError(f"{path}: holds no generation")
@@ -69,7 +71,7 @@ def _pair_and_import(
             notes.append(_PROMPTS_REMOVED)
     elif any(text.text is None for text in texts):
         raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
-    return ImportedRows(_sort_pairs(pairs), tokenizer, max_new_tokens, notes, file_format)
+    return ImportedRows(_sort_pairs(pairs), tokenizer, max_new_tokens, [*notes, *filter(None, [left_out])], file_format)
 
 
 def import_unpaired(
@@ -97,9 +99,9 @@ def import_unpaired(
         DataError: If the file has too few texts, or all are empty.
     """
     texts = _UnpairedTexts(path, name, tokenizer, count, field)
-    count_read, prompted, first = 0, True, ""
+    count_read, prompted, first, summary = 0, True, "", ReadSummary()
     any_text, any_continuation = False, False  # whether any text is not empty, with and without its prompt
-    for text in texts.read():
+    for text in texts.read(summary):
         count_read, first = count_read + 1, first or text.where
         prompted = prompted and bool(text.prompt) and (text.text or "").startswith(text.prompt or "")
         any_text = any_text or bool((text.text or "").strip())
@@ -113,7 +115,7 @@ def import_unpaired(
     texts = replace(texts, prompted=prompted)
     # Ids of equal length sort in file order.
     pairs = texts if len(name(count_read - 1)) == len(name(0)) else _sort_pairs(list(texts))
-    notes = [_PROMPTS_REMOVED] if prompted else []
+    notes = [_PROMPTS_REMOVED] * prompted + list(filter(None, [summary.line()]))
     return ImportedRows(pairs, tokenizer, max_new_tokens, notes, recognize_format(path))
 
 
@@ -129,8 +131,8 @@ class _UnpairedTexts:
     prompted: bool = False
     """Every text begins with its prompt."""
 
-    def read(self) -> Iterator[ImportedText]:
-        for text in islice(read_generations(self.path, self.field), self.count):
+    def read(self, summary: ReadSummary | None = None) -> Iterator[ImportedText]:
+        for text in islice(read_generations(self.path, self.field, summary), self.count):
             yield decode_text(text, self.tokenizer)
 
     def __iter__(self) -> Iterator[Pair]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import gzip
 import json
@@ -29,6 +30,7 @@ from openended.harness.imported import (
     recognize_format,
     split_member,
 )
+from openended.harness.imported.framework_outputs import ReadSummary
 from openended.harness.imported.generations import load_plain_pickle
 from tests.helpers import write_jsonl
 
@@ -257,6 +259,15 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("a.jsonl", [BATCH, EXPIRED], r"request 'request-1' failed \(no response: not executed in time\)"),
     ("a.jsonl", [BATCH, batch(None)], "a.jsonl:2: field 'response.body': expected an object, got null"),
     ("a.jsonl", [BATCH, batch({"data": [{"embedding": [0.5]}]})], "field 'choices': expected a list, got null or nothing"),
+    ("a.jsonl", [BATCH, {"response": {}}], r"a.jsonl:2: field 'custom_id': expected a text or a whole number, got null"),
+    ("a.jsonl", [BATCH, batch({"choices": []})], "a.jsonl:2: holds no text"),
+    ("a.jsonl", [BATCH, batch({"choices": [{"text": "B", "finish_reason": []}]})], r"request 'request-1': it ended with \[\]"),
+    ("a.jsonl", [batch({"choices": [{"text": "B", "finish_reason": "content_filter"}]})], "it ended with 'content_filter'"),
+    ("a.jsonl", [BATCH, batch({"choices": [{"text": "B"}]})], "a second, different text for 'request-1'"),
+    ("a.jsonl", [batch({**RESPONSES, "status": "incomplete"})], "request 'request-1' has the status 'incomplete'"),
+    ("a.jsonl", [MT_BENCH, {**MT_BENCH, "question_id": 82, "model_id": "n"}], "a.jsonl:2: texts of several models .m and n."),
+    ("a.jsonl", [MT_BENCH, {**MT_BENCH, "choices": [{"turns": []}]}], "a.jsonl:2: question 81 has no turns"),
+    ("a.eval", ([sample("a")], HEADER), "holds 1 of its 2 samples; finish it: inspect eval-retry"),
     ("a.jsonl", [BATCH, FILTERED], r"request 'request-1' has no text \(finish_reason: content_filter\)"),
     ("a.jsonl", [BATCH, batch({"output": [], "status": "failed"})], "holds no text .status: failed"),
     ("a.jsonl", [LM_EVAL, {**LM_EVAL, "resps": [[[-3.5, False]]]}], "'resps': expected generated texts, got .*generate_until"),
@@ -279,13 +290,80 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("a.txt", b"text\nf\xe9\n", r"a\.txt: cannot be read to its end"),
     ("a.eval", ([sample("a", error={"message": "no connection"})], HEADER), "sample 'a' failed .no connection.; finish it"),
     ("a.eval", ([sample("a", output={"choices": [], "completion": ""})], HEADER), "sample 'a' has no output"),
-    ("a.eval", ([sample("a", output=None)], HEADER), "expected a sample with an output"),
+    ("a.eval", ([sample("a", output=None)], HEADER), "field 'output': expected an object, got null"),
     ("a.eval", ([sample("a")], {**HEADER, "status": "cancelled"}), "has the status 'cancelled', expected 'success'"),
     ("a.eval", ([sample("a")], None), "no header.json in this archive"),
     ("a.eval", ([], HEADER), "this log holds no samples"),
     ("a.eval", b"hello", "not a readable Inspect log"),
     ("a.p", b"", "not a readable pickle"),
 ]  # fmt: skip
+
+
+LEFT_OUT: list[tuple[str, Any, str]] = [
+    ("a.jsonl", [LM_EVAL, {**LM_EVAL, "filter": "strict"}, {**LM_EVAL, "doc_id": 5}],
+     "texts read: 4; left out: 1 (rows of another filter than 'none')"),
+    ("a.jsonl", [BATCH, BATCH], "texts read: 1; left out: 1 (duplicates); cut at the framework's length limit: 1"),
+    ("a.jsonl", [MT_BENCH, ARENA_HARD, MT_BENCH], "texts read: 3; left out: 2 (duplicates)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "line"), LEFT_OUT)
+def test_one_line_says_what_is_left_out(tmp_path, caplog, name, content, line):
+    path = write(tmp_path / name, content)
+    summary = ReadSummary()
+    assert len(list(read_generations(path, summary=summary))) == summary.texts
+    assert summary.line() == line
+    assert f"{path}: {line}" in caplog.text
+
+
+def _nodes(value: Any) -> list[tuple[Any, Any]]:
+    """All (container, key) inside a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, part in items for place in ((value, key), *_nodes(part))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "record", [LM_EVAL, MT_BENCH, ARENA_HARD, ARENA_HARD_2, BATCH, batch(RESPONSES), ALPACA, "inspect"]
+)
+def test_no_surprise_in_a_foreign_log_is_silent(tmp_path, record):
+    """Each node of a later record is replaced or removed: it is refused in one line, read, or counted as left out."""
+    others = (None, [], {}, 5, -1.5, "x", True, [[]], {"a": []}, "\ud800", 10**30, ["x", {}])
+    is_log = record == "inspect"
+    first = {**HEADER, "samples": [sample("b"), sample("a")]} if is_log else record
+    for number, (container, _) in enumerate(_nodes(first)):
+        if container is first and is_log:  # without these it is another file
+            continue
+        for other in (..., *others):
+            changed = copy.deepcopy(first)
+            container, key = _nodes(changed)[number]
+            if other is ...:
+                del container[key]
+            else:
+                container[key] = other
+            rows = changed if is_log else [first, changed]
+            path = tmp_path / ("a.json" if is_log or record is ALPACA else "a.jsonl")
+            path.write_text(json.dumps(rows) if path.suffix == ".json" else "\n".join(map(json.dumps, rows)))
+            summary = ReadSummary()
+            try:
+                texts = list(read_generations(path, summary=summary))
+            except (DataError, SpecError) as err:
+                lines = str(err).splitlines()
+            else:
+                lines = [""]
+                assert len(texts) + sum(summary.dropped.values()) >= 2, (key, other)
+            assert len(lines) == 1
+
+
+def test_a_small_parquet_file_takes_no_gigabytes(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100, np.int32)), pa.array(["x" * (16 << 20)]))
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", dictionary_pagesize_limit=1 << 30)
+    assert (tmp_path / "a.parquet").stat().st_size < 1 << 20
+    with pytest.raises(DataError, match="64 rows after row 0 take more than 1 GiB"):
+        list(read_generations(tmp_path / "a.parquet"))
 
 
 @pytest.mark.parametrize(("name", "content", "message"), REFUSED)
