@@ -108,24 +108,35 @@ class Featurizer:
 
     def compute(self, requests: Sequence[tuple[TextRows, Sequence[Need]]], decoder: Decoder | None) -> None:
         """Compute or plan all needed features of each source; `decoder` is the resolved one whose Q is measured."""
+        if self.settings.vector_files:  # also where no metric asks for vectors
+            handles = [self._read_user_vectors(source) for source, _ in requests]
+            shapes = {handle.value.shape[1] for handle in handles if handle.content is not None}
+            if len(shapes) > 1:
+                raise DataError(
+                    f"features: vectors of {' and '.join(map(str, sorted(shapes)))} dimensions; expected one"
+                )
         missing: dict[object, dict[Need, TextRows]] = defaultdict(dict)
         for source, needs in requests:
             for need in needs:
-                if (source.identity, need) not in self._features:
-                    missing[source.identity].setdefault(need, source)
+                if (self._identify(source), need) not in self._features:
+                    missing[self._identify(source)].setdefault(need, source)
         for kinds in _STAGES:
             for needs_of in missing.values():
                 for need, source in needs_of.items():
                     kind = "own" if need.kind == "token_nll" and need.by == "model" else need.kind
-                    if kind in kinds and (source.identity, need) not in self._features:
+                    if kind in kinds and (self._identify(source), need) not in self._features:
                         try:
                             computed = self._compute_feature(source, need, tuple(needs_of), decoder)
                         except UndefinedMetric as err:
                             computed = {need: FeatureHandle(None, dict, str(err))}
-                        self._features |= {(source.identity, each): handle for each, handle in computed.items()}
+                        self._features |= {(self._identify(source), each): handle for each, handle in computed.items()}
+
+    def _identify(self, source: TextRows) -> object:
+        """Return what features are kept by: equal texts share them, but not vectors of the user's own."""
+        return (source.identity, source.role == "model") if self.settings.vector_files else source.identity
 
     def _get_feature(self, source: TextRows, need: Need) -> FeatureHandle:
-        feature = self._features[source.identity, need]
+        feature = self._features[self._identify(source), need]
         if feature.reason:
             raise UndefinedMetric(feature.reason)
         return feature
@@ -215,7 +226,7 @@ class Featurizer:
         spec, options = self._choose_model(need), ScoringOptions.from_need(need)
         vectors = Need("embeddings", by="embedder", scope=_WHOLE)
         embedder = self.settings.embedder if vectors in needs and not self.settings.vector_files else None
-        done = (source.identity, vectors) in self._features
+        done = (self._identify(source), vectors) in self._features
         if done or embedder is None or not options.is_plain or not self._can_share_pass(embedder, spec):
             embedder = None
         stages = {replace(need, kind="token_nll"): "score", replace(need, kind="token_rank"): "rank"}
@@ -332,6 +343,8 @@ def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDA
     # All texts of a file in its order: the vectors are then read from the disk as needed.
     selected = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
     vectors: NDArray[np.float32] = np.asarray(selected, dtype=np.float32)
+    if not (finite := np.isfinite(vectors).all(axis=1)).all():
+        raise DataError(f"features: {path}: NaN or infinity in row {int(rows[finite.argmin()])}, counted from 0")
     return vectors
 
 

@@ -303,13 +303,25 @@ def test_a_plan_says_which_vectors_are_missing(tmp_path, with_vectors):
         (np.zeros((6, 2)), "6 rows for 5 texts"),
         (np.zeros(5), r"expected floats of shape \(texts, dimensions\), got float64 \(5,\)"),
         (np.zeros((5, 2), dtype=int), "got int64"),
+        (np.array([[1.0, 2]] * 4 + [[np.nan, 0]]), "NaN or infinity in row 4, counted from 0"),
+        (np.zeros((5, 3)), "vectors of 2 and 3 dimensions"),
     ],
 )
-def test_vectors_with_another_number_of_rows_are_refused(tmp_path, with_vectors, array, message):
+@pytest.mark.parametrize("needs", [(VECTORS,), ()], ids=["asked for", "not asked for"])
+def test_vectors_that_do_not_fit_the_texts_are_refused(tmp_path, with_vectors, array, message, needs):
     np.save(tmp_path / "m.npy", array)
     texts = make_texts(with_vectors(), make_builder(tmp_path))
     with pytest.raises(DataError, match=message):
-        texts.featurizer.compute([(texts.model_rows, (VECTORS,))], None)
+        texts.featurizer.compute([(texts.human_rows, needs), (texts.model_rows, needs)], None)
+
+
+def test_equal_texts_keep_their_own_vectors(tmp_path, with_vectors):
+    write_jsonl(tmp_path / "m.jsonl", ({"text": f"h {i}"} for i in range(6)))
+    np.save(tmp_path / "m.npy", np.ones((6, 2)))
+    texts = make_texts(with_vectors(), make_builder(tmp_path))
+    rows = (texts.human_rows, texts.model_rows)
+    texts.featurizer.compute([(each, (VECTORS,)) for each in rows], None)
+    assert [texts.featurizer.value(each, VECTORS)[1].tolist() for each in rows] == [[2, 3], [1, 1]]
 
 
 def test_vectors_of_both_sides_or_none_and_only_with_loose_texts(with_vectors):
