@@ -109,7 +109,7 @@ def load_plugins(group: str) -> Mapping[str, tuple[str, type]]:
         package = point.dist.name if point.dist is not None else point.value
         try:
             loaded[point.name] = package, point.load()
-        except Exception as err:
+        except (Exception, SystemExit) as err:
             reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
             _broken[group, point.name] = f"{reason} (package {package})"
             log.warning("%s %s of %s was left out: %s", group, point.name, package, reason)

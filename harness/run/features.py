@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,7 @@ class Featurizer:
 
         def load() -> Side:
             values = {need: feature.value for need, feature in features.items()}
+            _lock_arrays(values.values())  # all metrics read the same arrays
             return Side(source.role, RowFile(source.path).ids, values)
 
         return self.builder.session.sides.get(key, load, lasting=source.role == HUMAN)
@@ -112,9 +113,7 @@ class Featurizer:
             handles = [self._read_user_vectors(source) for source, _ in requests]
             shapes = {handle.value.shape[1] for handle in handles if handle.content is not None}
             if len(shapes) > 1:
-                raise DataError(
-                    f"features: vectors of {' and '.join(map(str, sorted(shapes)))} dimensions; expected one"
-                )
+                raise DataError(f"features: vectors of {' and '.join(map(str, sorted(shapes)))} dimensions")
         missing: dict[object, dict[Need, TextRows]] = defaultdict(dict)
         for source, needs in requests:
             for need in needs:
@@ -309,6 +308,15 @@ class Featurizer:
             by_model = f"needs {need.kind} by the model: set model=…"
             raise UndefinedMetric(by_model if need.by in _BY_MODEL else format_hint("scorer"))
         return spec
+
+
+def _lock_arrays(values: Iterable[Any]) -> None:
+    """Make arrays read-only, those of `Ragged` and `NextToken` too."""
+    for value in values:
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+        elif is_dataclass(value) and not isinstance(value, type):
+            _lock_arrays(getattr(value, f.name) for f in fields(value))
 
 
 def format_hint(role: str) -> str:

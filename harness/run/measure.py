@@ -7,6 +7,7 @@ import math
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from openended.harness.core import (
     MetricResult,
     Need,
     Plan,
+    Side,
     UndefinedMetric,
     build_signature,
     canonicalize,
@@ -46,6 +48,8 @@ System = Literal["human", "model", "ceiling"]
 RESAMPLING_VERSION = 3  # increased when replicates are drawn differently; enters the keys of results that have any
 # From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
 MANY = 200_000
+_RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "sd": Mapping,
+                 "notes": tuple}  # fmt: skip
 _TOKEN_IDS = {
     "generated": "token ids as generated",
     "retokenized": "re-tokenized text",
@@ -109,12 +113,12 @@ class MetricRunner:
             try:
                 prepared = metric.prepare(features)
                 shared = {} if prepared is None else {"prepared": prepared}
-                result = metric.compute(features, **shared)
+                result = check_result(metric.compute(features, **shared))
             except UndefinedMetric as err:
                 result = _build_undefined_result(metric, facts, human, model, str(err))
             except HarnessError:
                 raise
-            except Exception as err:
+            except (Exception, SystemExit) as err:
                 reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
                 raise _MetricCodeError(f"failed with {reason}") from err
             result = add_intervals(metric, features, result, self.plan, shared)
@@ -172,8 +176,11 @@ class MetricRunner:
             judged = {n: metric.read(self._find_judgments(), columns) for n in metric.needs() if n.kind == "judgments"}
             human_side = replace(human_side, data={**human_side.data, **judged})
             model_side = replace(model_side, data={**model_side.data, **judged})
-        others = self.others if metric.reads_grid else ()
-        return Features(human_side, model_side, facts, tuple(self.sides.side(other, needs) for other in others))
+        others = [self.sides.side(other, needs) for other in self.others] if metric.reads_grid else []
+        if not type(metric).__module__.startswith("openended."):  # what a plug-in changes is seen by no other metric
+            copies = {id(side): _copy_side(side) for side in (human_side, model_side, *others)}
+            human_side, model_side, *others = (copies[id(side)] for side in (human_side, model_side, *others))
+        return Features(human_side, model_side, facts, tuple(others))
 
     def _find_judgments(self) -> Path:
         path = str(self.settings.judgments)  # there is one: see `check_judgments`
@@ -181,6 +188,31 @@ class MetricRunner:
             raise UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
         check_judgments_file(Path(path))
         return Path(path)
+
+
+def _copy_side(side: Side) -> Side:
+    """Return a side with its own lists; its arrays are read-only."""
+    return replace(side, data={need: list(v) if isinstance(v, list) else v for need, v in side.data.items()})
+
+
+def check_result(result: object) -> MetricResult:
+    """Return what a metric computed if it can be stored and shown; an error says what is wrong with it."""
+    if not isinstance(result, MetricResult):
+        raise TypeError(f"expected a MetricResult, got {type(result).__name__}")
+    for name, kind in _RESULT_TYPES.items():
+        if not isinstance(getattr(result, name), kind):
+            raise TypeError(f"{name}: expected {kind.__name__}, got {getattr(result, name)!r:.40}")
+    numbers = {f"{kind}.{name}": x for kind in ("values", "sd") for name, x in getattr(result, kind).items()}
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, Real) or math.isinf(number):
+            raise TypeError(f"{name}: expected a finite number or NaN, got {number!r:.40}")
+    if unknown := {*result.sd, *([result.primary] if result.values else [])} - set(result.values):
+        raise TypeError(f"{min(unknown)!r}: expected the name of a value, one of {', '.join(result.values)}")
+    for name, array in {**result.per_example, **result.arrays}.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+            got = getattr(array, "dtype", type(array).__name__)
+            raise TypeError(f"array {name}: expected numbers, got {got}")
+    return result
 
 
 def add_intervals(
@@ -194,8 +226,8 @@ def add_intervals(
     if not plan.has_enough_prompts(features.model.ids):
         return result
     try:
-        replicates = metric.replicates(features, result, plan, **(shared or {}))
-    except Exception as err:
+        replicates = dict(metric.replicates(features, result, plan, **(shared or {})))
+    except (Exception, SystemExit) as err:
         note = f"no interval: {type(err).__name__}: {shorten_error(err)}"
         log.warning("metric %s: %s", metric.name, note)
         log.debug("%s", "".join(traceback.format_exception(err)))

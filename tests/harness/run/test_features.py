@@ -322,6 +322,7 @@ def test_equal_texts_keep_their_own_vectors(tmp_path, with_vectors):
     rows = (texts.human_rows, texts.model_rows)
     texts.featurizer.compute([(each, (VECTORS,)) for each in rows], None)
     assert [texts.featurizer.value(each, VECTORS)[1].tolist() for each in rows] == [[2, 3], [1, 1]]
+    assert not texts.featurizer.side(rows[0], (VECTORS,)).embeddings(VECTORS).flags.writeable
 
 
 def test_vectors_of_both_sides_or_none_and_only_with_loose_texts(with_vectors):

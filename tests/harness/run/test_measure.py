@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from openended.harness.core.errors import DataError, UndefinedMetric
@@ -152,6 +154,38 @@ def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(start, caplog):
     assert "Traceback" in caplog.text
     mended = measure(probe())
     assert (mended.result.status, mended.result.values) == ("ok", {"probe": 4.0})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda _: None, "expected a MetricResult, got NoneType"),
+        (lambda r: replace(r, values={"probe": "4"}), "values.probe: expected a finite number or NaN, got '4'"),
+        (lambda r: replace(r, values={"probe": math.inf}), "values.probe: expected a finite number or NaN, got inf"),
+        (lambda r: replace(r, values={"other": 1.0}), "'probe': expected the name of a value, one of other"),
+        (lambda r: replace(r, sd={"x": 1.0}), "'x': expected the name of a value, one of probe"),
+        (lambda r: replace(r, notes="text"), "notes: expected tuple, got 'text'"),
+        (lambda r: replace(r, arrays={"x": np.array([{}])}), "array x: expected numbers, got object"),
+        (lambda _: sys.exit(0), "failed with SystemExit: 0"),
+    ],
+)  # fmt: skip
+def test_a_result_that_cannot_be_shown_is_a_failure(start, change, message):
+    _, measure = start()
+    got = measure(probe(compute=lambda self, features: change(Probe.compute(self, features))))
+    assert (got.result.status, got.artifact) == ("failed", None)
+    assert message in got.result.notes[0]
+
+
+def test_what_a_plugin_changes_is_seen_by_no_other_metric(start):
+    def count(self, features):
+        texts = features.model.texts(self.need)
+        number = len(texts)
+        texts.clear()
+        return self.result(features, "probe", {"probe": number})
+
+    _, measure = start()
+    for name in ("first", "second"):
+        assert measure(probe(name=name, compute=count)).result.values == {"probe": 4}
 
 
 def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(start):
