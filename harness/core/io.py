@@ -134,7 +134,7 @@ class _Unzipped(io.RawIOBase):
 
 @contextmanager
 def open_for_replacement(path: Path, mode: str = "w", *, sync: bool = True) -> Iterator[IO[Any]]:
-    """Open a temporary file that replaces `path` if the block ends without an error.
+    """Open a temporary file that replaces `path`, or what it links to, if the block ends without an error.
 
     The file's permissions follow the umask, so that a group may share a store. With `sync`, file and folder are flushed
     to disk; a caller that writes many files may pass false and flush once.
@@ -142,10 +142,12 @@ def open_for_replacement(path: Path, mode: str = "w", *, sync: bool = True) -> I
     Raises:
         StoreError: If `path` is something else than a file, or the folder cannot be created or written.
     """
-    temporary = path.with_name(temporary_files.create_temporary_name(f".{path.name[:100]}"))
+    is_device = path.absolute().parts[1:2] in (("dev",), ("proc",))  # a link there may lead to a file
     try:
-        if path.exists() and (kind := describe_kind(path)) != "file":
+        if path.exists() and (kind := "device" if is_device else describe_kind(path)) != "file":
             raise StoreError(f"cannot write {path}: expected a new or a regular file, got a {kind}")
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path
+        temporary = path.with_name(temporary_files.create_temporary_name(f".{path.name[:100]}"))
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary_files.delete_abandoned_once(path.parent)
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)

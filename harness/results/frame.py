@@ -154,7 +154,7 @@ def list_rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
 
 def _iterate_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any]]:
     is_model = result.system == "model"
-    imported = [f"imported from {run.imported.get('archive')}, not computed here"] if run.imported else []
+    imported = [f"imported from {run.imported.get('archive')}; not computed here"] if run.imported else []
     axes = {k: v for k, v in run.axes.items() if is_model or describes_human_side(k)}
     setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
     shared = {

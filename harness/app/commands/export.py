@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from openended.harness.app.commands.store import find_named_entries
@@ -28,7 +30,10 @@ def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
     parser = CommandParser(prog="openended export", description=__doc__, example="openended export p-sweep p-sweep.zip")
     parser.add_argument("name", help="of runs: name=…, experiment=…")
-    target = "a .zip, or with --format a folder (default: outputs/exports/NAME-FORMAT); one of this name is replaced"
+    target = (
+        "a .zip (-: standard output), or with --format a folder (default: outputs/exports/NAME-FORMAT); one of this name is "
+        "replaced"
+    )
     parser.add_argument("archive", type=Path, nargs="?", metavar="ARCHIVE|FOLDER", help=target)
     formats = "; ".join(f"{name}: {text}" for name, text in FORMATS.items())
     parser.add_argument("--format", metavar="FORMAT", help=f"results for other tools instead of an archive; {formats}")
@@ -52,6 +57,8 @@ def _export_format(args: argparse.Namespace) -> None:
     ):
         if value is not None and args.format != used_by:
             raise SpecError(f"{option} has no effect with --format {args.format}; leave it out")
+    if str(args.archive) == "-":
+        raise SpecError("-: standard output takes an archive, not the folder of --format; give a folder")
     request = resolve_report_request([args.name], args.outputs)
     folder = args.archive or args.outputs / "exports" / f"{request.name}-{args.format}"
     options = {"organization": args.organization} if args.organization else {}
@@ -69,8 +76,9 @@ def _export_archive(args: argparse.Namespace) -> None:
         if value is not None:
             raise SpecError(f"{option} has no effect on an archive; add --format or leave it out")
     files = dict.fromkeys(list_files(args.name, args.outputs, store=not args.no_store))
+    to_output = str(args.archive) == "-"
     with (
-        open_for_replacement(args.archive, "wb") as handle,
+        nullcontext(sys.stdout.buffer) if to_output else open_for_replacement(args.archive, "wb") as handle,
         zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
         for path in files:
@@ -78,6 +86,8 @@ def _export_archive(args: argparse.Namespace) -> None:
                 archive.write(path, path.relative_to(args.outputs))
             except FileNotFoundError as err:
                 raise StoreError(f"{path} disappeared during the export; is a grid running?") from err
+    if to_output:
+        return
     size = args.archive.stat().st_size / 1e6
     print_line(f"{args.archive}: {len(files):,} files, {size:,.1f} MB; openended import {args.archive.name}")
 

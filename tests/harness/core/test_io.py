@@ -86,6 +86,14 @@ def test_a_file_without_sync_is_written_too(tmp_path):
     assert (tmp_path / "a").read_text() == "text"
 
 
+def test_a_link_is_followed_and_kept(tmp_path):
+    (tmp_path / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "real.txt")
+    write_text(tmp_path / "link.txt", "new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "real.txt").read_text() == "new"
+
+
 def test_json_is_strict(tmp_path):
     write_json(tmp_path / "a.json", {"x": float("nan"), "y": np.float64(2), "z": (1,)})
     assert read_json(tmp_path / "a.json") == {"x": None, "y": 2.0, "z": [1]}

@@ -75,7 +75,7 @@ def test_the_newest_run_of_a_system_and_of_a_human_side_counts(tmp_path, runs, r
         (0, False, [(1.0, "")]),  # the run of this machine counts, whatever the date of the imported one
         (0, True, [(1.0, "")]),
         (1, False, [(1.0, "")]),  # a seed more would change the mean of this machine's system
-        (1, True, [(1.0, ""), (9.0, "imported from a.zip, not computed here")]),
+        (1, True, [(1.0, ""), (9.0, "imported from a.zip; not computed here")]),
     ],
 )
 def test_an_imported_run_never_supersedes_one_of_this_machine(tmp_path, seed, trusted, rows):
