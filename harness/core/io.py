@@ -142,7 +142,7 @@ def open_for_replacement(path: Path, mode: str = "w", *, sync: bool = True) -> I
     Raises:
         StoreError: If `path` is something else than a file, or the folder cannot be created or written.
     """
-    is_device = path.absolute().parts[1:2] in (("dev",), ("proc",))  # a link there may lead to a file
+    is_device = path.is_symlink() and path.absolute().parts[1:2] in (("dev",), ("proc",))  # may lead to a file
     try:
         if path.exists() and (kind := "device" if is_device else describe_kind(path)) != "file":
             raise StoreError(f"cannot write {path}: expected a new or a regular file, got a {kind}")

@@ -10,6 +10,7 @@ from openended.harness.models.files import digest_files, list_sentence_files
 from openended.harness.models.forward import Pooling
 from openended.harness.models.spec import ModelSpec
 
+_PICKLED = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 _LAYER_COUNTS = ("num_hidden_layers", "n_layer", "num_layers")
 
 
@@ -81,7 +82,11 @@ class EmbedderSpec(Spec):
             raise DataError(
                 f"embedder {self.path}: no modules.json in the folder (expected a sentence-transformers model)"
             )
-        return {"dtype": self.dtype, "files": digest_files(folder, list_sentence_files(folder))}
+        files = list_sentence_files(folder)
+        pickles = [p for p in files if p.suffix in _PICKLED and not p.with_name("model.safetensors").is_file()]
+        if pickles:
+            raise DataError(f"embedder {self.path}: {pickles[0].name}: pickled weights are not read; use safetensors")
+        return {"dtype": self.dtype, "files": digest_files(folder, files)}
 
     def check_options(self) -> None:
         if self.kind == "sentence":

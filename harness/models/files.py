@@ -97,15 +97,23 @@ def _list_weight_files(folder: Path) -> list[Path]:
     single_file, index = folder / WEIGHTS[0], folder / INDEX
     if single_file.is_file() or not index.is_file():
         return [single_file] if single_file.is_file() else []
-    index_json = read_json(index)
-    shards = index_json.get("weight_map") if isinstance(index_json, dict) else None
-    if not isinstance(shards, dict):
-        raise DataError(f"{index}: expected an object with a weight_map")
-    files = [folder / str(name) for name in sorted(set(shards.values()))]
+    files = [folder / name for name in list_shards(index)]
     missing = next((p.name for p in files if not p.is_file()), None)
     if missing is not None:
         raise DataError(f"{index}: names the shard {missing}, which is not in the folder")
     return [index, *files]
+
+
+def list_shards(index: Path) -> list[str]:
+    """Return the weight files that an index names; all must be safetensors, for transformers would unpickle others."""
+    content = read_json(index)
+    shards = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(shards, dict):
+        raise DataError(f"{index}: expected an object with a weight_map")
+    names = sorted({str(name) for name in shards.values()})
+    if wrong := [name for name in names if not re.fullmatch(r"[\w.-]+\.safetensors", name)]:
+        raise DataError(f"{index}: expected names of .safetensors files, got {wrong[0]!r:.80}; pickles are not read")
+    return names
 
 
 @lru_cache(maxsize=256)
@@ -162,7 +170,7 @@ def _count_in_folder(folder: Path) -> int | None:
         return _count_parameters(folder / WEIGHTS[0])
     if not index.is_file():
         return None
-    shards = sorted(set(read_json(index).get("weight_map", {}).values()))
+    shards = list_shards(index)
     counts = [_count_parameters(folder / name) for name in shards if (folder / name).is_file()]
     return sum(counts) if len(counts) == len(shards) else None
 

@@ -28,6 +28,7 @@ from openended.harness.core import (
 )
 from openended.harness.models.families import find_refusal
 from openended.harness.models.files import (
+    INDEX,
     TOKENIZERS,
     WEIGHTS,
     ModelSize,
@@ -35,6 +36,7 @@ from openended.harness.models.files import (
     digest_files,
     is_offline,
     list_model_files,
+    list_shards,
 )
 
 if TYPE_CHECKING:
@@ -306,6 +308,8 @@ class ModelSpec(BackendSpec):
         if folder is None:
             if is_offline() and (self.hub_file("config.json") is None or not self._has_hub_weights()):
                 raise UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
+            if index := self.hub_file(INDEX, optional=True):
+                list_shards(index)
             return
         if not folder.is_dir():
             raise DataError(f"model {self.path}: no such folder")
@@ -315,6 +319,8 @@ class ModelSpec(BackendSpec):
             advice = "; pickled weights (.bin) are not read: convert them with save_pretrained of transformers"
             pickled = advice if any(folder.glob("*.bin")) else ""
             raise DataError(f"model {self.path}: no weights in the folder (expected model.safetensors){pickled}")
+        if (folder / INDEX).is_file():
+            list_shards(folder / INDEX)
         if not any((folder / name).is_file() for name in TOKENIZERS):
             raise DataError(f"model {self.path}: no tokenizer in the folder (expected tokenizer.json)")
 

@@ -248,7 +248,10 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: A
     except ImportError as err:
         raise ExtraNotInstalled("sentence-transformers", "embedders") from err
     try:
-        encoder = SentenceTransformer(spec.path, revision=spec.revision, device=device, trust_remote_code=False)
+        encoder = SentenceTransformer(
+            spec.path, revision=spec.revision, device=device, trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+        )  # fmt: skip
     except Exception as err:
         raise DataError(f"embedder {spec.path}: cannot be loaded ({shorten_error(err)})") from err
     if spec.max_length is not None:

@@ -30,10 +30,7 @@ def main(words: Sequence[str]) -> int:
     """Run the command; returns one of `exit_codes`."""
     parser = CommandParser(prog="openended export", description=__doc__, example="openended export p-sweep p-sweep.zip")
     parser.add_argument("name", help="of runs: name=…, experiment=…")
-    target = (
-        "a .zip (-: standard output), or with --format a folder (default: outputs/exports/NAME-FORMAT); one of this name is "
-        "replaced"
-    )
+    target = "a .zip (-: standard output), or with --format a folder (default: outputs/exports/NAME-FORMAT); replaced"
     parser.add_argument("archive", type=Path, nargs="?", metavar="ARCHIVE|FOLDER", help=target)
     formats = "; ".join(f"{name}: {text}" for name, text in FORMATS.items())
     parser.add_argument("--format", metavar="FORMAT", help=f"results for other tools instead of an archive; {formats}")

@@ -58,7 +58,7 @@ OWN_OPTIONS = frozenset({
     "model", "tokenizer", "skip_tokenizer_init", "revision", "tokenizer_revision", "dtype", "quantization",
     "tensor_parallel_size", "gpu_memory_utilization", "max_model_len", "max_num_seqs", "enforce_eager",
     "logits_processors", "worker_extension_cls", "async_scheduling", "generation_config", "trust_remote_code",
-    "hf_overrides", "seed", "logprobs_mode", "runner", "convert", "pooler_config",
+    "hf_overrides", "load_format", "seed", "logprobs_mode", "runner", "convert", "pooler_config",
 })  # fmt: skip
 """Engine options that the harness sets itself."""
 _DRAFTS = ("spec", "num_speculative")

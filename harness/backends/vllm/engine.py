@@ -241,6 +241,7 @@ def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
         "skip_tokenizer_init": True, "dtype": spec.dtype, "quantization": spec.quantization,
         "tensor_parallel_size": spec.tensor_parallel_size, "gpu_memory_utilization": spec.gpu_memory_utilization,
         "enforce_eager": spec.enforce_eager, "generation_config": "vllm", "trust_remote_code": False,
+        "load_format": "safetensors",
         "worker_extension_cls": f"{_ADAPTER}.WorkerExtension", "async_scheduling": False,
         "disable_log_stats": True, "use_tqdm_on_load": False,
     }  # fmt: skip

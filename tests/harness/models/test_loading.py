@@ -139,7 +139,7 @@ def sharded(original: Path, tmp_path: Path) -> tuple[ModelSpec, Path]:
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     names = sorted(weights)
-    parts = {"one.part": names[::2], "two.part": names[1::2]}
+    parts = {"one.safetensors": names[::2], "two.safetensors": names[1::2]}
     for file, keys in parts.items():
         save_file({k: weights[k] for k in keys}, folder / file, {"format": "pt"})
     where = {k: file for file, keys in parts.items() for k in keys}
@@ -151,16 +151,16 @@ def sharded(original: Path, tmp_path: Path) -> tuple[ModelSpec, Path]:
 def test_shards_are_those_of_the_index_and_all_of_them_are_digested(original, tmp_path):
     spec, folder = sharded(original, tmp_path)
     before = spec.identity()["files"]
-    assert {"one.part", "two.part", "model.safetensors.index.json"} <= set(before)
-    weights = load_file(folder / "two.part")
-    save_file({k: v + 1 for k, v in weights.items()}, folder / "two.part", {"format": "pt"})
+    assert {"one.safetensors", "two.safetensors", "model.safetensors.index.json"} <= set(before)
+    weights = load_file(folder / "two.safetensors")
+    save_file({k: v + 1 for k, v in weights.items()}, folder / "two.safetensors", {"format": "pt"})
     assert spec.identity()["files"] != before
     index = folder / "model.safetensors.index.json"
     same = digest(spec.identity())
     index.write_text(index.read_text() + "\n")
     assert digest(spec.identity()) != same
-    (folder / "one.part").unlink()
-    with pytest.raises(DataError, match=r"names the shard one\.part, which is not in the folder"):
+    (folder / "one.safetensors").unlink()
+    with pytest.raises(DataError, match=r"names the shard one\.safetensors, which is not in the folder"):
         spec.identity()
 
 
@@ -197,7 +197,7 @@ UNREAD = {"README.md", "pytorch_model.bin", "training_args.json"}
 
 @pytest.fixture
 def listed_folder(tmp_path: Path) -> Path:
-    for name in (*TOKENIZER, *CONFIGS, *UNREAD, "chat_template.jinja", "a.part", "b.part", "c.part"):
+    for name in (*TOKENIZER, *CONFIGS, *UNREAD, "chat_template.jinja", "a.safetensors", "b.safetensors", "c.safetensors"):
         (tmp_path / name).write_text(name)
     return tmp_path
 
@@ -220,8 +220,8 @@ def test_the_template_counts_where_it_is_read(listed_folder: Path) -> None:
 
 
 def test_the_shards_are_those_of_the_index_and_the_one_file_comes_first(listed_folder: Path) -> None:
-    index(listed_folder, x="b.part", y="a.part", z="b.part")
-    assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | {INDEX, "a.part", "b.part"}
+    index(listed_folder, x="b.safetensors", y="a.safetensors", z="b.safetensors")
+    assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | {INDEX, "a.safetensors", "b.safetensors"}
     (listed_folder / "model.safetensors").write_text("w")
     assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | {"model.safetensors"}
 
@@ -229,11 +229,13 @@ def test_the_shards_are_those_of_the_index_and_the_one_file_comes_first(listed_f
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *((text, "expected an object with a weight_map") for text in ("[]", "{}", '{"weight_map": ["a.part"]}')),
+        *((text, "expected an object with a weight_map") for text in ("[]", "{}", '{"weight_map": ["a.safetensors"]}')),
         (
-            '{"weight_map": {"x": "a.part", "y": "lost.part"}}',
-            r"names the shard lost\.part, which is not in the folder",
+            '{"weight_map": {"x": "a.safetensors", "y": "lost.safetensors"}}',
+            r"names the shard lost\.safetensors, which is not in the folder",
         ),
+        ('{"weight_map": {"x": "pytorch_model.bin"}}', r"expected names of \.safetensors files, got 'pytorch_model\.bin'"),
+        ('{"weight_map": {"x": "../a.safetensors"}}', r"expected names of \.safetensors files, got '\.\./a\.safetensors'"),
     ],
 )
 def test_an_index_of_another_form_or_with_a_lost_shard_is_refused(listed_folder, text, message):

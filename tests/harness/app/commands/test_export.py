@@ -59,7 +59,7 @@ def test_a_dash_is_standard_output_and_a_device_is_refused(here, capsysbinary):
     assert export.main(["p-sweep", "-", "--no-store"]) == 0
     with zipfile.ZipFile(io.BytesIO(capsysbinary.readouterr().out)) as packed:
         assert any(name.endswith("record.json") for name in packed.namelist())
-    assert export.main(["p-sweep", "/dev/stdout", "--no-store"]) == 1
+    assert export.main(["p-sweep", "/dev/stdout", "--no-store"]) == 2
     assert b"cannot write /dev/stdout: expected a new or a regular file, got a device" in capsysbinary.readouterr().err
 
 

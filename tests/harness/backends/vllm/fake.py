@@ -77,6 +77,7 @@ class EngineArgs:
     enforce_eager: bool = False
     generation_config: str = "auto"
     trust_remote_code: bool = False
+    load_format: str = "auto"
     logits_processors: list[str] = field(default_factory=list)
     worker_extension_cls: str = ""
     async_scheduling: bool = True
