@@ -402,7 +402,8 @@ def test_notes_name_the_framework_and_say_nothing_about_token_ids(tmp_path):
     found, imported = take_unpaired(lines(tmp_path, [row]), TOKENIZER)
     assert [g.text for g in found] == ["A"]
     assert imported.id_source is None
-    assert imported.notes == ["format: batch output (OpenAI, vLLM)"]
+    cut = "texts read: 1; cut at the framework's length limit: 1"
+    assert imported.notes == [cut, "format: batch output (OpenAI, vLLM)"]
 
 
 def test_ids_of_a_continuation_or_of_prompt_and_continuation_are_found():
