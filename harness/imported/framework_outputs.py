@@ -171,8 +171,8 @@ def _read_batch(row: Cells, where: str) -> Iterator[dict[str, Any]]:
     if row.get("error") or status != 200:
         error = row.get("error") or _find(row, "response.body.error")
         message = error.get("message") if isinstance(error, dict) else error
-        told = f"status {status}" if isinstance(response, dict) else "no response"
-        reason = f"{told}: {message!s:.120}" if message else told
+        answer = f"status {status}" if isinstance(response, dict) else "no response"
+        reason = f"{answer}: {message!s:.120}" if message else answer
         raise DataError(f"{where}: request {name!r} failed ({reason}); send it again, or delete its line")
     body = _get(row, "response.body", (dict,), where)
     if "output" in body:

@@ -121,17 +121,17 @@ def list_rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
         return not runs[at].imported, runs[at].created, runs[at].folder.name
 
     newest: set[tuple[str, ...]] = set()
-    own: set[tuple[str, ...]] = set()
+    own_systems: set[tuple[str, ...]] = set()
     superseded: set[tuple[int, str]] = set()
     for at in sorted(range(len(runs)), key=get_rank, reverse=True):
         axes, mark = runs[at].axes, runs[at].imported
         setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
         for result in (r for r in runs[at].results if r.system == "model"):
             key, system = ((name, result.metric, result.signature) for name in (serialize_axes(axes), setting))
-            if key in newest or (mark and mark.get("trusted") is not True and system in own):
+            if key in newest or (mark and mark.get("trusted") is not True and system in own_systems):
                 superseded.add((at, result.metric))
             newest.add(key)
-            own |= set() if mark else {system}
+            own_systems |= set() if mark else {system}
     rows: list[dict[str, Any]] = []
     humans: dict[tuple[str, ...], list[tuple[int, ResultRow, str]]] = {}
     for at, run in enumerate(runs):
