@@ -197,7 +197,15 @@ UNREAD = {"README.md", "pytorch_model.bin", "training_args.json"}
 
 @pytest.fixture
 def listed_folder(tmp_path: Path) -> Path:
-    for name in (*TOKENIZER, *CONFIGS, *UNREAD, "chat_template.jinja", "a.safetensors", "b.safetensors", "c.safetensors"):
+    for name in (
+        *TOKENIZER,
+        *CONFIGS,
+        *UNREAD,
+        "chat_template.jinja",
+        "a.safetensors",
+        "b.safetensors",
+        "c.safetensors",
+    ):
         (tmp_path / name).write_text(name)
     return tmp_path
 
@@ -221,7 +229,11 @@ def test_the_template_counts_where_it_is_read(listed_folder: Path) -> None:
 
 def test_the_shards_are_those_of_the_index_and_the_one_file_comes_first(listed_folder: Path) -> None:
     index(listed_folder, x="b.safetensors", y="a.safetensors", z="b.safetensors")
-    assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | {INDEX, "a.safetensors", "b.safetensors"}
+    assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | {
+        INDEX,
+        "a.safetensors",
+        "b.safetensors",
+    }
     (listed_folder / "model.safetensors").write_text("w")
     assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | {"model.safetensors"}
 
@@ -234,8 +246,14 @@ def test_the_shards_are_those_of_the_index_and_the_one_file_comes_first(listed_f
             '{"weight_map": {"x": "a.safetensors", "y": "lost.safetensors"}}',
             r"names the shard lost\.safetensors, which is not in the folder",
         ),
-        ('{"weight_map": {"x": "pytorch_model.bin"}}', r"expected names of \.safetensors files, got 'pytorch_model\.bin'"),
-        ('{"weight_map": {"x": "../a.safetensors"}}', r"expected names of \.safetensors files, got '\.\./a\.safetensors'"),
+        (
+            '{"weight_map": {"x": "pytorch_model.bin"}}',
+            r"expected names of \.safetensors files, got 'pytorch_model\.bin'",
+        ),
+        (
+            '{"weight_map": {"x": "../a.safetensors"}}',
+            r"expected names of \.safetensors files, got '\.\./a\.safetensors'",
+        ),
     ],
 )
 def test_an_index_of_another_form_or_with_a_lost_shard_is_refused(listed_folder, text, message):
