@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 INTERNAL = "at"  # column with the index into `Results.runs`; not exported
 IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that agree in these differ only in the seed
 Pair = tuple[str, str]  # metric, key
-K, T = TypeVar("K"), TypeVar("T")
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,8 @@ class _LayerAttention:
         import torch
 
         batch = self.batch
+        rows: torch.Tensor | slice | list[int]
+        at: torch.Tensor | int
         if len(batch.groups) == 1:
             rows, at = batch.groups[0].index, batch.groups[0].length - 1
         else:

@@ -97,7 +97,7 @@ def format_interval(cell: Cell, digits: int) -> Cell:
 def _build_importance_table(searched: SearchResult) -> Table:
     totals: Counter[str] = Counter()
     for shares in searched.importance:
-        totals.update(shares)  # type: ignore[arg-type]
+        totals.update(shares)
     names = sorted(totals, key=lambda name: (-totals[name], name))
     columns = [
         (Column("", o.title, o.title, "none", 2), [Cell(shares[n]) if n in shares else BLANK for n in names])
