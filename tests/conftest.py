@@ -1,9 +1,8 @@
 """What holds for the whole suite: the order of its files, and signals that child processes must not inherit."""
 
-from __future__ import annotations
-
 import copy
 import logging
+import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add an option for the order: a test that depends on the tests before it is a defect."""
+    parser.addoption("--order-seed", type=int, help="shuffle the files, and the tests of each file, with this seed")
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark all but every n-th case of a test with `thin(n)` as `long`."""
     thin = item.get_closest_marker("thin")
@@ -37,8 +41,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files with tests marked `slow` first, then those with the most tests."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the files with tests marked `slow` first, then those with the most tests; or shuffle them."""
+    seed = config.getoption("--order-seed")
+    if seed is not None:
+        random.Random(seed).shuffle(items)
+        keys = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
+        items.sort(key=lambda item: keys[item.path])
+        return
     tests: dict[object, int] = {}
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     for item in items:

@@ -1,7 +1,6 @@
 """Small builders that several tests share."""
 
-from __future__ import annotations
-
+import ast
 import contextlib
 import functools
 import io
@@ -20,15 +19,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core.metric_spec import Features, Metric, Need, Side
-from openended.harness.core.types import Ragged
+from openended.harness.core import Features, Metric, Need, Ragged, Side
 from openended.harness.decoders.base import Decoder, GenerationRequest, Prompt, QDecoder
+from openended.harness.models import EmbedderSpec, ModelSpec
 from openended.harness.models.backend import EmbeddingRequest, QStatisticsRequest, ScoringRequest, TextVectors
-from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.score import embed_rows
-from openended.harness.models.spec import ModelSpec
+from openended.harness.run.settings import Settings, build_settings
 
 ROOT = Path(__file__).parents[1]
+
+
+@functools.cache
+def parse_file(path: Path) -> ast.Module:
+    """Parse a source file, once for all tests that check the source."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def ragged(rows: Sequence[Sequence[Any]], dtype: Any = np.int64) -> Ragged:
@@ -124,17 +128,19 @@ def exit_code(main: Callable[[], object], *words: str, draw: bool = False) -> in
     return 0
 
 
-def openended(*words: str, cwd: Path, verbose: bool = True, draw: bool = False) -> subprocess.CompletedProcess[str]:
+def openended(
+    *words: str, cwd: Path, verbose: bool = True, draw: bool = False, code: int | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command line in this process, from `cwd`: exit code, standard output and standard error.
 
-    Figures are made, but rendered only with `draw`.
+    Figures are made, but rendered only with `draw`. With `code`, any other exit code is a failure.
 
     A test that kills, interrupts or counts processes, or that asks what is imported, needs a process of its own.
     """
     from openended.harness.app.cli import main
 
     out, err = io.StringIO(), io.StringIO()
-    code = 0
+    left = 0
     with (
         as_a_process(("openended", *(["-v"] if verbose else []), *words), cwd),
         contextlib.nullcontext() if draw else undrawn_figures(),
@@ -146,8 +152,9 @@ def openended(*words: str, cwd: Path, verbose: bool = True, draw: bool = False) 
         except SystemExit as end:
             if isinstance(end.code, str):
                 print(end.code, file=err)
-            code = end.code if isinstance(end.code, int) else int(bool(end.code))
-    return subprocess.CompletedProcess(list(words), code, out.getvalue(), err.getvalue())
+            left = end.code if isinstance(end.code, int) else int(bool(end.code))
+    assert code in (None, left), err.getvalue()
+    return subprocess.CompletedProcess(list(words), left, out.getvalue(), err.getvalue())
 
 
 @contextlib.contextmanager
@@ -195,6 +202,11 @@ def config(*words: str) -> Mapping[str, Any]:
 
     node = OmegaConf.to_container(_make_composer()._compose_plain(words)[0], resolve=True)
     return MappingProxyType({**node, "experiment": "test"})
+
+
+def run_settings(*words: str) -> Settings:
+    """Return the settings of a run with these words."""
+    return build_settings(config(*words))
 
 
 @functools.cache

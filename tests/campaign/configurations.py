@@ -1,7 +1,5 @@
 """Hostile experiment files: composed as the command does, they run nothing, read no keys and end in a short time."""
 
-from __future__ import annotations
-
 import os
 import random
 import time
@@ -13,8 +11,7 @@ import yaml
 from openended.harness.app.hydra.command_line import CommandLine
 from openended.harness.app.hydra.compose import Composer
 from openended.harness.app.hydra.errors import translate_config_errors
-from openended.harness.core.errors import HarnessError
-from openended.harness.core.exit_codes import format_error
+from openended.harness.core import HarnessError, format_error
 from tests.campaign.fuzz import NASTY, OPTIONS
 from tests.campaign.world import Tally, World
 

@@ -5,8 +5,6 @@ JSON: how many were tried, how many were survived, and the first of those that w
 seed alone.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -23,10 +21,8 @@ from typing import Any
 
 from hydra import initialize_config_module
 
-from openended.harness.core import temporary_files
-from openended.harness.core.errors import HarnessError
-from openended.harness.run.pipeline import run
-from openended.harness.run.session import Session
+from openended.harness.core import HarnessError, temporary_files
+from openended.harness.run import Session, run
 from openended.harness.storage.store import Store
 from tests.campaign.configurations import hostile_configurations
 from tests.campaign.forged import forged_archives, forged_entries

@@ -1,7 +1,5 @@
 """Forged and sealed store entries, and forged archives: computed again or refused in one line, never believed."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io
@@ -12,8 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import read_json, write_json
-from openended.harness.core.signature import digest
+from openended.harness.core import digest, read_json, write_json
 from openended.harness.storage import MANIFEST
 from openended.harness.storage.store import EXAMPLE_FILES, STAGE_FACTS, write_manifest
 from tests.campaign.world import Tally, World

@@ -1,7 +1,5 @@
 """Fuzzed inputs: words of a command line, and files that the harness reads; an error of one line, never a traceback."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle
@@ -14,14 +12,11 @@ from typing import Any
 from openended.harness.app.hydra.command_line import CommandLine
 from openended.harness.app.hydra.compose import Composer
 from openended.harness.app.hydra.errors import translate_config_errors
-from openended.harness.core.errors import HarnessError
-from openended.harness.core.exit_codes import format_error
+from openended.harness.core import HarnessError, format_error
 from openended.harness.imported.generations import read_generations
 from openended.harness.models.spec import ModelSpec
-from openended.harness.run.pipeline import plan
-from openended.harness.run.session import Session
-from openended.harness.storage.record import RunRecord, read_record, save_record
-from openended.harness.storage.store import Store
+from openended.harness.run import Session, plan
+from openended.harness.storage import RunRecord, Store, read_record, save_record
 from openended.metrics.judgments import read_comparisons, read_judgments
 from openended.tasks.jsonl import JsonLines
 

@@ -1,7 +1,5 @@
 """Kills of whole grids, by every launcher."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Hostile raters and tampered databases: every case ends in an answer of the server or in an error of one line."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
@@ -10,8 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core.errors import HarnessError
-from openended.harness.core.exit_codes import format_error
+from openended.harness.core import HarnessError, format_error
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, group_files_by_study
 from openended.harness.rating.item_pool import AnswerRefused, ItemPool
 from openended.harness.rating.key import StudyKey

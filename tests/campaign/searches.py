@@ -1,7 +1,5 @@
 """Tampered files of Optuna's studies: values that the runs' records give again, or an error of one line."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3
@@ -12,8 +10,7 @@ from typing import Any
 from openended.harness.app.hydra.objectives import Objective
 from openended.harness.app.hydra.search_space import parse_space
 from openended.harness.app.hydra.study import SearchPlan, StudyRunner, describe_study_errors, reject_false_trials
-from openended.harness.core.errors import HarnessError
-from openended.harness.core.exit_codes import format_error
+from openended.harness.core import HarnessError, format_error
 from openended.harness.storage.record import ResultRow, RunRecord, save_record
 from tests.campaign.world import Tally, World
 

@@ -1,7 +1,5 @@
 """Hostile servers on loopback: replies with values of any kind, and connections that never end; one line, in bounded time."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random
@@ -17,9 +15,7 @@ from openended.harness.backends.openai import (
 )
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.core.errors import HarnessError
-from openended.harness.core.exit_codes import format_error
-from openended.harness.core.types import Generation
+from openended.harness.core import Generation, HarnessError, format_error
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Greedy
 from tests.campaign.world import Tally, World

@@ -1,7 +1,5 @@
 """The long campaign: every kind of fault, one process each; prints a table, leaves with 1 if anything was lost."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A short campaign of faults, most of it marked `long`; `bash scripts/campaign.sh` runs the long one and prints what was tried and survived."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What the faults are tried on, and what is kept of them."""
 
-from __future__ import annotations
-
 import csv
 import traceback
 from collections.abc import Iterator
@@ -14,9 +12,7 @@ from omegaconf import OmegaConf
 
 from openended.harness.core.io import read_json
 from openended.harness.report import build_report
-from openended.harness.run.pipeline import run
-from openended.harness.run.session import Session
-from openended.harness.run.settings import Settings, build_settings
+from openended.harness.run import Session, Settings, build_settings, run
 from openended.harness.storage.store import Store
 from tests.helpers import tiny_model, write_jsonl
 

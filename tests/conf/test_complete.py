@@ -1,7 +1,5 @@
 """The YAMLs of every group write out every option of their spec, with its default unless they are named variants."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 from pathlib import Path
@@ -10,9 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from openended.harness.core import canonicalize, load_members
 from openended.harness.core.catalogue import list_bundled_choices, read_full_yaml, resolve_metric_names
-from openended.harness.core.registry import load_members
-from openended.harness.core.signature import canonicalize
 from openended.harness.results.layout import Layout
 
 CONF = Path(__file__).parents[2] / "conf"

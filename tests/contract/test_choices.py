@@ -1,7 +1,5 @@
 """Every public function of metrics refuses a misspelt option and names the known ones."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

@@ -1,7 +1,5 @@
 """Identity over all registered specs: no option can change without a key, a signature or a system changing with it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -10,18 +8,12 @@ import pytest
 
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.backends.vllm.backend import VllmSpec
-from openended.harness.core.errors import SpecError
-from openended.harness.core.registry import load_members
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.signature import build_signature
-from openended.harness.core.spec import Spec
+from openended.harness.core import Runtime, Spec, SpecError, build_signature, load_members
 from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.transformers import ModelSpec
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.results.frame import read_results
-from openended.harness.results.layout import load_layout
-from openended.harness.results.systems import group_systems
+from openended.harness.results import group_systems, load_layout, read_results
 from openended.harness.run.facts import collect_axes
 from openended.harness.run.settings import Settings
 from openended.harness.storage.store import Recipe

@@ -1,7 +1,5 @@
 """The marker `thin(n)` leaves every n-th case in the daily run; the others are `long`."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """The commands that stand in the README and the documentation, and the folder in which the tests run them."""
 
-from __future__ import annotations
-
 import glob
 import json
 import re
@@ -102,15 +100,14 @@ def build_folder(folder: Path) -> Path:
     tiny_model(folder / "my-model", positions=256)
     tiny_masked_model(folder / "my-denoiser", positions=256)
     write_jsonl(folder / "gaps.jsonl", [{"prompt": "The cat ____ on the mat.", "human": "sat"}])
-    done = openended(*GRID, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    done = openended(
+    openended(*GRID, cwd=folder, code=0)
+    openended(
         *(w for w in GRID if not w.startswith(("-m", "seed=", "decoder="))),
         "decoder=nucleus",
         "decoder.p=0.5",
         cwd=folder,
+        code=0,
     )
-    assert done.returncode == 0, done.stderr  # a second setting of a decoder, for the layout `fair`
     (folder / "samples.json").write_text(json.dumps({"generated_seqs": [" a sample."] * 30}))
     runs = folder / "outputs" / "runs"
     for name in ("p-sweep", "study", "monday", "tuesday", "mauve_table3", "dlm_owt"):

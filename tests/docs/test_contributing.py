@@ -1,7 +1,5 @@
 """Follow CONTRIBUTING.md: its paths exist, and its rows for a metric, a decoder, a task and a backend work as written."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -16,8 +14,6 @@ PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 DIAGRAM = PAGE.split("```")[1]
 TOPS = ("conf", "docs", "harness", "hydra_plugins", "metrics", "openended", "scripts", "tasks", "tests")
 METRIC = '''"""Count of texts: how many texts a system has."""
-
-from __future__ import annotations
 
 from openended.harness.core import Features, MetricResult, Need, metric
 from openended.metrics.families import TextMetric

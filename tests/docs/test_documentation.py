@@ -1,7 +1,5 @@
 """Run the examples of the documentation and check the links between its pages."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re
@@ -9,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.core.catalogue import list_bundled_choices
-from openended.harness.core.registry import load_members
+from openended.harness.core import list_bundled_choices, load_members
 
 DOCS = Path(__file__).parents[2] / "docs"
 METRICS = sorted(set(load_members("metric")) & set(list_bundled_choices("metric")))

@@ -1,7 +1,5 @@
 """The paper: the sections and the length that the Journal of Open Source Software asks for, its figures and citations."""
 
-from __future__ import annotations
-
 import re
 
 from tests.helpers import ROOT

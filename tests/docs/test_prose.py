@@ -1,7 +1,5 @@
 """Check the prose of the documentation against a list of phrases that readers stumbled over."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A model with a chat template through the pipeline: it alone reads the template, in generating and teacher-forced."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path
@@ -9,21 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.io import read_json
-from openended.harness.core.metric_spec import Need, Side
+from openended.harness.core import DataError, Need, Side, SpecError, read_json
 from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.run import dataset as stages
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.session import Session
-from openended.harness.run.settings import build_settings
-from openended.harness.storage.rows import RowFile
-from openended.harness.storage.store import Store
-from tests.helpers import scoring, write_jsonl
+from openended.harness.storage import RowFile, Store
+from tests.helpers import run_settings, scoring, write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 TEMPLATE = (
@@ -64,11 +56,7 @@ def settings(folder: Path, model: str, *overrides: str) -> Any:
         "metric=[gen_ppl]",
     ]
     words = [*small, "model=folder", f"model.path={model}", "decoder=greedy", f"outputs_dir={folder / 'out'}"]
-    with initialize_config_module("openended.conf", version_base="1.3"):
-        cfg = compose("config", overrides=[*words, *overrides])
-    node = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(node, dict)
-    return build_settings({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+    return run_settings(*words, *overrides)
 
 
 def made_of(made: Any, session: Session) -> tuple[Any, ArtifactBuilder]:
@@ -83,9 +71,7 @@ def side_of(made: Any, source: TextRows, need: Need) -> Side:
 
 
 @pytest.mark.slow
-def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(
-    tmp_path: Path, model: str, session: Session
-) -> None:
+def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(tmp_path, model, session):
     plain, _ = made_of(settings(tmp_path, model), session)
     chat, _ = made_of(settings(tmp_path, model, "model.chat_template=true"), session)
     before, after = RowFile(plain.model_rows.path), RowFile(chat.model_rows.path)
@@ -135,9 +121,7 @@ def test_the_scorer_reads_the_plain_prompt(tmp_path: Path, model: str, session: 
     assert not any("chat template" in note for note in plain["notes"])
 
 
-def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(
-    tmp_path: Path, model: str, session: Session
-) -> None:
+def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(tmp_path, model, session):
     from openended.harness.models.score import compute_token_nll
 
     made = settings(tmp_path, model, "model.chat_template=true", "decoder=adversarial")

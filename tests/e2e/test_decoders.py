@@ -1,7 +1,5 @@
 """Every decoder in one grid, in the layout of the MAUVE paper's Table 3; and what no decoder may be asked for."""
 
-from __future__ import annotations
-
 import csv
 import json
 
@@ -17,8 +15,7 @@ NO_Q = {"adversarial", "beam", "beam_sample", "contrastive_search", "contrastive
 def test_the_experiment_decoders(tmp_path, texts):  # noqa: F811
     metrics = "metric=[mauve,gen_ppl,self_bleu,sparsemax_score,jensen_shannon,eps_ppl]"
     words = small(texts, "num_examples=16", "max_new_tokens=12", "min_new_tokens=12", metrics)
-    done = openended("-m", "experiment=decoders", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    openended("-m", "experiment=decoders", *words, cwd=tmp_path, code=0)
     records = [json.loads(p.read_text()) for p in (tmp_path / "outputs/runs/decoders").glob("*/record.json")]
     assert len(records) == 24
     for record in records:
@@ -40,6 +37,5 @@ def test_the_experiment_decoders(tmp_path, texts):  # noqa: F811
 def test_a_decoder_with_other_tokens_is_refused_before_a_model_loads(tmp_path, texts):  # noqa: F811
     other = tiny_model(tmp_path / "other")
     words = small(texts, "decoder=contrastive_decoding", f"decoder.amateur.path={other}", "plan_only=true")
-    done = openended(*words, cwd=tmp_path)
-    assert done.returncode == 2
+    done = openended(*words, cwd=tmp_path, code=2)
     assert "different tokenizers" in done.stderr

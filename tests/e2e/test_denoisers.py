@@ -1,7 +1,5 @@
 """A denoiser from the command line: prefixes, infilling, resuming, the record, and what is refused while planning."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the base dependencies alone can do: score, report and list; the rest names the extra that it needs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,25 +1,16 @@
 """A study of length: the texts are embedded once, at all the lengths that the embedder lists."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.io import read_json
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import list_bundled_models
-from openended.harness.models.transformers import LanguageModel
-from openended.harness.run.pipeline import run
-from openended.harness.run.session import Session
-from openended.harness.run.settings import build_settings
+from openended.harness.core import read_json
+from openended.harness.models import LanguageModel, list_bundled_models
+from openended.harness.run import Session, run
 from openended.harness.storage.store import Store
-from tests.helpers import write_jsonl
+from tests.helpers import run_settings, write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-m" not in list_bundled_models(), reason="the bundled model is not there")
 LENGTHS = (6, 12, 24)
@@ -43,11 +34,7 @@ def settings(folder: Path, *overrides: str) -> Any:
         "max_new_tokens=20",
         "metric=[frechet]",
     ]
-    with initialize_config_module("openended.conf", version_base="1.3"):
-        cfg = compose("config", overrides=[*words, "decoder=greedy", f"outputs_dir={folder / 'out'}", *overrides])
-    node = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(node, dict)
-    return build_settings({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+    return run_settings(*words, "decoder=greedy", f"outputs_dir={folder / 'out'}", *overrides)
 
 
 def vectors(store: Path, record: Any, system: str) -> np.ndarray[Any, Any]:
@@ -108,25 +95,3 @@ def test_the_order_of_the_sweep_changes_no_byte(tmp_path: Path) -> None:
         assert runs[0].num_computed > runs[1].num_computed
         made.append({str(p.relative_to(store)): p.read_bytes() for p in store.rglob("embeddings.npy")})
     assert made[0] == made[1]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"lengths": (8, 4), "max_length": 8}, "each longer than the one before"),
-        ({"lengths": (0, 4), "max_length": 4}, "each longer than the one before"),
-        ({"lengths": (4, 4), "max_length": 4}, "each longer than the one before"),
-        ({"lengths": (4, 8)}, r"max_length: expected one of embedder\.lengths"),
-        ({"lengths": (4, 8), "max_length": 6}, r"max_length: expected one of embedder\.lengths"),
-        ({"lengths": (4, 8), "max_length": 8, "kind": "sentence"}, "none for a sentence model"),
-    ],
-)
-def test_wrong_lengths(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        EmbedderSpec(path="bundled:docs-m", **options)
-
-
-def test_a_length_beyond_the_context_is_refused(tmp_path: Path) -> None:
-    made = settings(tmp_path, "embedder.lengths=[6,99999]", "embedder.max_length=6")
-    with pytest.raises(SpecError, match="at most the context"):
-        run(made, Session(Store(tmp_path / "store")))

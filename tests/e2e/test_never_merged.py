@@ -1,25 +1,17 @@
 """Two runs that differ in one thing that can move a text are two systems of a report, whatever their seeds."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
-from safetensors.torch import load_file, save_file
 
 from openended.harness.core.errors import SpecError
 from openended.harness.report.build import build_report
-from openended.harness.results.frame import read_results
-from openended.harness.results.systems import group_systems
-from openended.harness.run.pipeline import run
-from openended.harness.run.session import Session
-from openended.harness.run.settings import build_settings
+from openended.harness.results import group_systems, read_results
+from openended.harness.run import Session, run
 from openended.harness.storage.store import Store
-from tests.helpers import tiny_model, write_jsonl
+from tests.helpers import run_settings, tiny_model, write_jsonl
 
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while in the warm sun of the afternoon. "
 Pair = tuple[list[str], list[str]]
@@ -53,6 +45,8 @@ def dtypes(folder: Path) -> Pair:
 def model_folders(folder: Path) -> Pair:
     """Of one name, with other weights."""
     one, other = (tiny_model(folder / name / "tiny") for name in ("a", "b"))
+    from safetensors.torch import load_file, save_file
+
     weights = load_file(other / "model.safetensors")
     save_file({name: 3 * value for name, value in weights.items()}, other / "model.safetensors", {"format": "pt"})
     words = [*own(folder), "model=folder"]
@@ -76,11 +70,7 @@ def test_they_are_two_systems(pair: Any, tmp_path: Path) -> None:
     folders, values = [], []
     for seed, words in enumerate(pair(tmp_path)):
         small = ["decoder=nucleus", f"seed={seed}", "num_examples=4", "max_new_tokens=8", "metric=[distinct_n]"]
-        with initialize_config_module("openended.conf", version_base="1.3"):
-            cfg = compose("config", overrides=[*small, f"outputs_dir={tmp_path / 'out'}", *words])
-        node = OmegaConf.to_container(cfg, resolve=True)
-        assert isinstance(node, dict)
-        folders.append(run(build_settings({**{str(k): v for k, v in node.items()}, "experiment": "x"}), session).folder)
+        folders.append(run(run_settings(*small, f"outputs_dir={tmp_path / 'out'}", *words), session).folder)
     results = read_results(folders)
     assert (len(results.runs), results.superseded) == (2, 0)
     models = [item for item in results.values if item.system == "model" and item.key == "distinct_1"]

@@ -3,8 +3,6 @@
 Every environment here is fresh and sees the dependencies of this one, but not this one's own `openended`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Real published records, through the whole pipeline, have the values that were stored with them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -9,16 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
 from openended.harness.core.io import read_json
-from openended.harness.run.pipeline import run
-from openended.harness.run.session import Session
-from openended.harness.run.settings import build_settings
+from openended.harness.run import Session, run
 from openended.harness.storage.store import Store
 from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
+from tests.helpers import run_settings
 
 pytestmark = pytest.mark.reference
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
@@ -34,12 +29,7 @@ def needed(path: Path) -> Path:
 
 def record(folder: Path, *overrides: str) -> Any:
     words = ["scorer=none", "embedder=none", "max_new_tokens=null", f"outputs_dir={folder / 'out'}", *overrides]
-    with initialize_config_module("openended.conf", version_base="1.3"):
-        cfg = compose("config", overrides=words)
-    node = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(node, dict)
-    made = build_settings({**{str(k): v for k, v in node.items()}, "experiment": "test"})
-    return read_json(run(made, Session(Store(folder / "out" / "store"))).folder / "record.json")
+    return read_json(run(run_settings(*words), Session(Store(folder / "out" / "store"))).folder / "record.json")
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Whole runs from the command line: twice, killed, at several batch sizes, and with bad input."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -64,8 +62,7 @@ def rows_of(outputs: Path) -> list[tuple[str, int, str]]:
 def grid(tmp_path_factory, texts) -> tuple[Path, str]:
     """A folder with the outputs of a small grid, and what was printed."""
     where = tmp_path_factory.mktemp("grid")
-    done = openended("-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=where)
-    assert done.returncode == 0, done.stderr
+    done = openended("-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=where, code=0)
     return where, done.stdout
 
 
@@ -81,8 +78,7 @@ def test_second_run_computes_nothing_and_gives_the_same_bytes(grid, texts):
     where, said = grid
     before = files(where / "outputs", "reports/**/*", "store/**/*", "runs/**/*")
     assert len(list(where.glob("outputs/runs/*/*"))) == 3, "greedy has one run, whatever the seed"
-    second = openended("-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=where)
-    assert second.returncode == 0, second.stderr
+    second = openended("-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", *small(texts), cwd=where, code=0)
     assert " computed " not in second.stderr
     assert "loaded" not in second.stderr
     assert files(where / "outputs", "reports/**/*", "store/**/*", "runs/**/*") == before
@@ -90,8 +86,7 @@ def test_second_run_computes_nothing_and_gives_the_same_bytes(grid, texts):
 
 
 def test_other_metrics_do_not_generate_again(after_grid, texts):
-    again = openended(*small(texts, "metric=[distinct_n]", "metric.distinct_n.orders=[1,2]"), cwd=after_grid)
-    assert again.returncode == 0, again.stderr
+    again = openended(*small(texts, "metric=[distinct_n]", "metric.distinct_n.orders=[1,2]"), cwd=after_grid, code=0)
     made = [line.split()[0] for line in again.stderr.splitlines() if " computed " in line]
     assert set(made) == {"measure"}
 
@@ -108,10 +103,8 @@ def values_of(outputs: Path, metric: str) -> dict[str, float]:
 @pytest.mark.slow
 def test_jobs_of_one_process_do_not_mix_their_features(tmp_path, texts):
     words = small(texts, "num_examples=20", "metric=[sparsemax_score]")
-    together = openended("-m", "decoder=greedy,ancestral,top_k", *words, "outputs_dir=grid", cwd=tmp_path)
-    assert together.returncode == 0, together.stderr
-    alone = openended("decoder=ancestral", *words, "outputs_dir=alone", cwd=tmp_path)
-    assert alone.returncode == 0, alone.stderr
+    openended("-m", "decoder=greedy,ancestral,top_k", *words, "outputs_dir=grid", cwd=tmp_path, code=0)
+    openended("decoder=ancestral", *words, "outputs_dir=alone", cwd=tmp_path, code=0)
     found = values_of(tmp_path / "grid", "sparsemax_score")
     assert len(set(found.values())) == 3
     assert found["ancestral"] == values_of(tmp_path / "alone", "sparsemax_score")["ancestral"]
@@ -120,8 +113,7 @@ def test_jobs_of_one_process_do_not_mix_their_features(tmp_path, texts):
 @pytest.mark.slow
 def test_one_clustering_over_all_systems_of_a_grid(tmp_path, texts):
     words = small(texts, "num_examples=20", "metric=[mauve]", "metric.mauve.cluster_fit=joint")
-    done = openended("-m", "decoder=greedy,ancestral", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    openended("-m", "decoder=greedy,ancestral", *words, cwd=tmp_path, code=0)
     found = values_of(tmp_path / "outputs", "mauve")
     assert set(found) == {"greedy", "ancestral"}
     assert all(0 < value <= 1 for value in found.values())
@@ -137,8 +129,7 @@ def test_one_clustering_over_all_systems_of_a_grid(tmp_path, texts):
 def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
     rows = ["num_examples=24", "max_new_tokens=40", "runtime.batch_size=1", "runtime.flush_seconds=0"]
     words = small(texts, *rows, "metric=[distinct_n]")
-    calm = openended(*words, "outputs_dir=calm", cwd=tmp_path)
-    assert calm.returncode == 0, calm.stderr
+    openended(*words, "outputs_dir=calm", cwd=tmp_path, code=0)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "openended", *words, "outputs_dir=killed"]
 
@@ -150,8 +141,7 @@ def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
             time.sleep(0.01)
         run.send_signal(signal.SIGKILL)
     assert parts(), "it ended before it was killed"
-    again = openended(*words, "outputs_dir=killed", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    again = openended(*words, "outputs_dir=killed", cwd=tmp_path, code=0)
     assert "resuming after" in again.stderr
     generated = files(tmp_path / "calm", "store/generate/**/data.arrow")
     assert generated == files(tmp_path / "killed", "store/generate/**/data.arrow")
@@ -168,15 +158,13 @@ def test_texts_do_not_depend_on_the_batch_size(tmp_path, texts):
             texts, f"runtime.batch_size={size}", f"outputs_dir=b{size}", "metric=[distinct_n]", "decoder=ancestral",
             "num_examples=20",
         )  # fmt: skip
-        done = openended(*words, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        openended(*words, cwd=tmp_path, code=0)
         found.append(rows_of(tmp_path / f"b{size}"))
     assert found[0] == found[1] == found[2]
 
 
 def test_plan_loads_no_model_and_writes_nothing(tmp_path, texts):
-    done = openended(*small(texts, "plan_only=true"), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = openended(*small(texts, "plan_only=true"), cwd=tmp_path, code=0)
     assert "generate" in done.stdout
     assert "to compute" in done.stdout
     assert "loaded" not in done.stderr
@@ -246,8 +234,9 @@ def test_bad_input_is_one_line_and_exit_code_2(case, tmp_path, texts):
 
 @pytest.mark.slow
 def test_failed_jobs_are_told_at_the_end_and_do_not_stop_the_others(tmp_path, texts):
-    done = openended("-m", "decoder=nucleus", "decoder.p=0.9,7", *small(texts, "metric=[distinct_n]"), cwd=tmp_path)
-    assert done.returncode == 1
+    done = openended(
+        "-m", "decoder=nucleus", "decoder.p=0.9,7", *small(texts, "metric=[distinct_n]"), cwd=tmp_path, code=1
+    )
     assert "failed: decoder.p=7: nucleus.p: expected" in done.stderr
     assert "1 of 2 jobs failed" in done.stderr
     assert len(list(tmp_path.glob("outputs/runs/*/*"))) == 1

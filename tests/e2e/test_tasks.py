@@ -1,25 +1,17 @@
 """Every task from its file to a result, with the bundled model; the files are small and in the official formats."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.io import read_json
+from openended.harness.core import DataError, SpecError, read_json
 from openended.harness.models.spec import list_bundled_models
-from openended.harness.run.pipeline import plan, run
-from openended.harness.run.session import Session
-from openended.harness.run.settings import build_settings
-from openended.harness.storage.rows import RowFile
-from openended.harness.storage.store import Store
-from tests.helpers import write_jsonl
+from openended.harness.run import Session, plan, run
+from openended.harness.storage import RowFile, Store
+from tests.helpers import run_settings, write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while in the warm sun of the afternoon. "
@@ -85,11 +77,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
 
 def settings(folder: Path, *overrides: str) -> Any:
     small = ["num_examples=4", "max_new_tokens=4", "metric=[distinct_n]", f"outputs_dir={folder / 'out'}"]
-    with initialize_config_module("openended.conf", version_base="1.3"):
-        cfg = compose("config", overrides=[*small, *overrides])
-    node = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(node, dict)
-    return build_settings({**{str(k): v for k, v in node.items()}, "experiment": "test"})
+    return run_settings(*small, *overrides)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -1,7 +1,5 @@
 """Run `openended` as in an environment with the base dependencies alone: `python -m tests.e2e.without_extras WORDS`."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from importlib.machinery import ModuleSpec

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.helpers import ROOT, parse_file
+
 LAYERS = (
     {"core"},
     {"storage", "metrics", "decoders"},
@@ -36,7 +38,6 @@ HEAVY = (
 MAY_USE_HYDRA = ("harness.app.", "harness.report.cli")
 OWN = sorted(p for top in ("harness", "metrics", "tasks") for p in (ROOT / top).rglob("*.py"))
 FILES = OWN + sorted((ROOT / "scripts").rglob("*.py"))
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
 def module_name(path: Path) -> str:
@@ -76,7 +77,10 @@ def read_imports(path: Path, tree: ast.AST) -> Iterator[Import]:
             yield Import(path, node.lineno, name.removeprefix("openended."), node in for_types)
 
 
-IMPORTS = {module: list(read_imports(path, TREES[path])) for module, path in MODULES.items()}
+@cache
+def all_imports() -> dict[str, list[Import]]:
+    """Return the imports of each module."""
+    return {module: list(read_imports(path, parse_file(path))) for module, path in MODULES.items()}
 
 
 def layer_folder(module: str) -> str:
@@ -95,13 +99,15 @@ def fail_with(title: str, lines: list[object]) -> None:
 
 
 def list_imports(*prefixes: str) -> list[Import]:
-    return [imported for module, imports in IMPORTS.items() if module.startswith(prefixes) for imported in imports]
+    return [
+        imported for module, imports in all_imports().items() if module.startswith(prefixes) for imported in imports
+    ]
 
 
 def test_folders_import_only_from_layers_below():
     order = {folder: number for number, folders in enumerate(LAYERS) for folder in folders}
     bad: list[object] = []
-    for module, imports in IMPORTS.items():
+    for module, imports in all_imports().items():
         source = layer_folder(module)
         for imported in imports:
             target = layer_folder(imported.module) if imported.module in MODULES else source
@@ -119,7 +125,7 @@ def test_every_folder_has_a_layer():
 def describe_circles(name_of: Callable[[str], str], *, count_types: bool) -> list[object]:
     """List the circles between modules, or between what `name_of` groups them into, and the fewest imports of each."""
     edges: dict[str, dict[str, list[Import]]] = defaultdict(lambda: defaultdict(list))
-    for module, imports in IMPORTS.items():
+    for module, imports in all_imports().items():
         for imported in imports:
             counts = imported.module in MODULES and (count_types or not imported.for_types)
             if counts and name_of(imported.module) != name_of(module):
@@ -136,12 +142,10 @@ def describe_circles(name_of: Callable[[str], str], *, count_types: bool) -> lis
             return lines
 
 
-def test_no_module_imports_itself_by_way_of_others():
+def test_neither_modules_nor_folders_import_each_other_in_circles():
     """Modules of one folder may import each other for type hints."""
     fail_with("modules in a circle, and imports that close it", describe_circles(str, count_types=False))
 
-
-def test_no_folder_imports_itself_by_way_of_others():
     fail_with("folders in a circle, and imports that close it", describe_circles(folder_name, count_types=True))
 
 
@@ -149,7 +153,7 @@ def test_packages_are_imported_through_their_interface():
     """`from openended.harness.core import DataError`: moving a file inside a package changes only that package."""
     bad = [
         imported
-        for module, imports in IMPORTS.items()
+        for module, imports in all_imports().items()
         for imported in imports
         if imported.module.startswith("harness.")
         and layer_folder(imported.module) != layer_folder(module)
@@ -223,7 +227,10 @@ def test_metrics_and_tasks_import_no_model_and_no_configuration():
 def test_only_the_command_line_knows_hydra():
     """Elsewhere there are typed specs; type hints count too."""
     imports = [
-        imported for module, all_of in IMPORTS.items() if not module.startswith(MAY_USE_HYDRA) for imported in all_of
+        imported
+        for module, all_of in all_imports().items()
+        if not module.startswith(MAY_USE_HYDRA)
+        for imported in all_of
     ]
     fail_with(
         "imports of Hydra",
@@ -247,7 +254,7 @@ def test_a_file_is_called_what_it_does():
 def test_no_two_public_classes_share_a_name():
     homes = defaultdict(list)
     for module, path in MODULES.items():
-        for node in TREES[path].body:
+        for node in parse_file(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(module)
     shared = [f"{name}: {', '.join(modules)}" for name, modules in homes.items() if len(modules) > 1]

@@ -1,17 +1,15 @@
 """Check names: verbs for functions, nouns for things, one meaning per word."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.helpers import ROOT, parse_file
+
 FILES = sorted(
     p for top in ("harness", "metrics", "tasks", "scripts", "hydra_plugins") for p in (ROOT / top).rglob("*.py")
 )
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 # First word of a function, class or module → what to write instead. Participles, adverbs and prepositions name nothing.
 VAGUE_FIRST_WORDS = {
@@ -69,13 +67,17 @@ FRAMEWORK_NAMES = {"on_page_markdown"}  # names that a framework calls
 SAME_ROLE = {"__init__", "__main__", "base", "spec", "backend", "cli", "main", "build"}
 
 
+def parse_files() -> Iterator[tuple[Path, ast.Module]]:
+    return ((path, parse_file(path)) for path in FILES)
+
+
 def module_name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
 def definitions() -> Iterator[tuple[str, str]]:
     """Yield every function, method, class and module with its location."""
-    for path, tree in TREES.items():
+    for path, tree in parse_files():
         yield path.stem, module_name(path)
         for node in ast.walk(tree):
             is_definition = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
@@ -109,7 +111,7 @@ def test_functions_classes_and_modules_are_not_named_by_vague_words() -> None:
 
 def test_variables_say_what_a_thing_is() -> None:
     wrong = []
-    for path, tree in TREES.items():
+    for path, tree in parse_files():
         for node in ast.walk(tree):
             if isinstance(node, ast.arg) and node.arg in VAGUE_VARIABLES:
                 wrong.append((module_name(path), node.lineno, node.arg))
@@ -144,7 +146,7 @@ def test_no_two_modules_share_a_name_unless_they_play_the_same_role() -> None:
 
 def test_no_two_public_classes_differ_by_a_letter_or_an_ending() -> None:
     names = sorted(
-        {n.name for tree in TREES.values() for n in tree.body if isinstance(n, ast.ClassDef) and n.name[0] != "_"}
+        {n.name for _, tree in parse_files() for n in tree.body if isinstance(n, ast.ClassDef) and n.name[0] != "_"}
     )
     endings = ("s", "d", "ed", "ing", "er", "ment", "ner", "ning")
     close = [(a, b) for a, b in combinations(names, 2) if b.startswith(a) and b[len(a) :] in endings]

@@ -4,8 +4,6 @@ The cases are in `cases/*.txt`: `$ openended …`, then the line on standard err
 this process, in the folder that `world.py` builds.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

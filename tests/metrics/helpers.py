@@ -1,7 +1,5 @@
 """What tests of metrics share: random inputs, running a metric on them, and the published generations."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

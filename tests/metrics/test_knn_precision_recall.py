@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.metric_spec import Features, Side
+from openended.harness.core import Features, Side, SpecError, UndefinedMetric
 from openended.metrics._embeddings import neighbors
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall, knn_precision_recall
 from tests.helpers import features

@@ -1,7 +1,5 @@
 """The text statistics of the published generations have the values that were computed by other code."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

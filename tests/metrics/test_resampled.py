@@ -1,7 +1,5 @@
 """Draws of a metric are what the metric says of the drawn texts; influences are derivatives."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

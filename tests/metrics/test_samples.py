@@ -1,8 +1,6 @@
 """Metrics of several texts of one prompt: chamfer, distinct_k, ngram_diversity, prompt_similarity, remote_clique, rouge_l;
 and system_similarity."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st

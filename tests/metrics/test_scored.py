@@ -1,7 +1,5 @@
 """Metrics of a scorer's numbers: face, gen_ppl, kl_to_scorer, rank_histogram."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Metrics of the decoder's Q on human text: eps_ppl, jensen_shannon, ppl, rep_l, sparsemax_score."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

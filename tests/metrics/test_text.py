@@ -1,7 +1,5 @@
 """Text statistics: compression_ratio, distinct_n, entropy, length, novelty, overused_phrases, repetition, self_bleu, zipf."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import statistics

@@ -1,8 +1,6 @@
 """Metrics of two sets of vectors: clipped_density_coverage, copying, discriminator_accuracy, energy_distance, frechet,
 gradient_moment, kid, typicality; vendi; and how many texts they compare."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

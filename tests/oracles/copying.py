@@ -1,7 +1,5 @@
 """Slow, obvious versions of metrics of copying, spectra and overused phrases."""
 
-from __future__ import annotations
-
 import cmath
 import math
 from collections import Counter

@@ -1,9 +1,5 @@
 """Newer decoders straight from their definitions: one row of logits, plain NumPy and Python, no order shared, no head."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 import numpy as np
 
 from openended.harness.core.types import F64
@@ -53,16 +49,7 @@ def xtc(logits: F64, threshold: float, probability: float, temperature: float = 
     return (1 - probability) * q + probability * renormalized(q, left)
 
 
-def dry(
-    tokens: Sequence[int],
-    size: int,
-    *,
-    multiplier: float,
-    base: float,
-    allowed: int,
-    window: int,
-    breakers: Sequence[int],
-) -> F64:
+def dry(tokens, size, *, multiplier, base, allowed, window, breakers):
     """The penalty of every token of the vocabulary after `tokens`."""
     seen = list(tokens)[-window:] if window else list(tokens)
     longest = [0] * size

@@ -1,7 +1,5 @@
 """Samplers of diffusion models straight from their papers' formulas: plain Python, one position and one token at a time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Slow, obvious versions of the distances of two sets of texts."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Statistics of several texts a prompt, one pair after the other, straight from their definitions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from itertools import combinations

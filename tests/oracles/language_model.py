@@ -1,7 +1,5 @@
 """Slow re-derivations of the teacher-forced metrics, from whole distributions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Slow, obvious versions of the text statistics, written from their definitions."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence

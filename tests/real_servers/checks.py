@@ -1,24 +1,19 @@
 """Checks of real engines and servers: a table of results, and texts that part at a near tie."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from openended.harness.backends.vllm.rows import TextSampler, make_order, make_sampling_group
-from openended.harness.decoders.base import GenerationRequest, Prompt
+from openended.harness.decoders.base import Prompt
 
 NOISE, TRIALS = 1e-5, 512
 """How far logits are moved (the engine's depart from the reference's by 6e-6), and how often."""
 
 
-def is_near_tie(
-    reference: Any, request: GenerationRequest, prompt: Prompt, mine: list[int], expected: list[int]
-) -> bool:
+def is_near_tie(reference, request, prompt, mine, expected):
     """Say whether the reference draws the other token too when its logits are moved by float noise.
 
     Args:

@@ -3,8 +3,6 @@
 python -m tests.real_servers.engine [PROMPTS [NEW_TOKENS [NEW_TOKENS_ONE_AT_A_TIME]]]
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -19,14 +17,11 @@ import numpy as np
 
 from openended.harness.backends.transformers import load_backend
 from openended.harness.backends.vllm.backend import VllmBackend, VllmSpec, find_version
-from openended.harness.core.registry import load_members
-from openended.harness.core.types import Generation, Ragged
+from openended.harness.core import Generation, Ragged, load_members
 from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, MinP, Mirostat, Nucleus, TopK, Typical
+from openended.harness.models import EmbedderSpec, ModelSpec, Pooling
 from openended.harness.models.backend import EmbeddingRequest, QStatisticsRequest, ScoringRequest
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.forward import Pooling
-from openended.harness.models.spec import ModelSpec
 from openended.harness.storage.rows import Row, RowFile
 from tests.real_servers.checks import Table, is_near_tie
 
@@ -65,9 +60,7 @@ def generate(backend: Any, request: GenerationRequest) -> list[Generation]:
     return [texts[p.example_id, p.sample] for p in request.prompts]
 
 
-def compare_texts(
-    reference: Any, request: GenerationRequest, mine: list[Generation], expected: list[Generation]
-) -> tuple[str, bool]:
+def compare_texts(reference, request, mine, expected):
     """Count equal texts, and those that part at a near tie of the reference's own logits."""
 
     def read(text: Generation) -> list[int]:

@@ -3,8 +3,6 @@
 python llama_server.py FOLDER PORT
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

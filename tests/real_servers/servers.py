@@ -3,8 +3,6 @@
 python -m tests.real_servers.servers vllm|llama_cpp ENVIRONMENT
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -27,8 +25,7 @@ from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.dialects import DialectName
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.backends.transformers import load_backend
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import Generation, Ragged
+from openended.harness.core import DataError, Generation, Ragged
 from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, TopK
 from openended.harness.models.backend import QStatisticsRequest, ScoringRequest
@@ -173,9 +170,7 @@ def compare_statistics(port: int, local: Any, human: Ragged, prompts: Ragged) ->
     return f"greedy and top-k: {apart:.1e} apart at most", apart <= 1e-4
 
 
-def check_death(
-    dialect: DialectName, environment: Path, folder: Path, expected: Mapping[str, tuple[int, ...]]
-) -> tuple[str, bool]:
+def check_death(dialect, environment, folder, expected):
     """Kill a server in the middle of a run; what is finished stays, and the rest follows from its successor."""
     port, kept, message = find_free_port(), dict[str, tuple[int, ...]](), ""
     prompts = make_prompts()

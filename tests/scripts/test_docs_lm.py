@@ -8,43 +8,42 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoTokenizer
 
 from tests.helpers import ROOT
+from tests.lazy import LazyModule, torch
 
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from docs_lm import causal, masked
-from docs_lm.data import IGNORED, SIZES, Batch, Size, add_mask_token, encode
+causal, masked, data, transformers = map(
+    LazyModule, ("docs_lm.causal", "docs_lm.masked", "docs_lm.data", "transformers")
+)
 
 OPTIONS = Namespace(model="tiny", dropout=0.0)
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return add_mask_token(AutoTokenizer.from_pretrained(ROOT / "harness/assets/docs-m"))
+    return data.add_mask_token(transformers.AutoTokenizer.from_pretrained(ROOT / "harness/assets/docs-m"))
 
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
     torch.manual_seed(0)
-    SIZES["tiny"] = Size(32, 2, 4, 0, 0, 0.0, "", "masked")
+    data.SIZES["tiny"] = data.Size(32, 2, 4, 0, 0, 0.0, "", "masked")
     try:
         return masked.build_model(OPTIONS, tokenizer).eval()
     finally:
-        del SIZES["tiny"]
+        del data.SIZES["tiny"]
 
 
 def test_the_mask_token_is_the_only_addition(tokenizer):
-    shared = AutoTokenizer.from_pretrained(ROOT / "harness/assets/docs-m")
+    shared = transformers.AutoTokenizer.from_pretrained(ROOT / "harness/assets/docs-m")
     assert tokenizer.get_vocab() == shared.get_vocab() | {"[MASK]": 4096}
     text = "Return the mean of an array [MASK] along an axis."
     assert tokenizer.encode(text.replace("[MASK] ", "")) == shared.encode(text.replace("[MASK] ", ""))
     assert tokenizer.encode(text).count(tokenizer.mask_token_id) == 1
 
 
-@torch.inference_mode()
 def test_loss_is_the_bound_averaged_over_all_masks(model, tokenizer):
     """-log p(x) <= sum over k of the mean over subsets of size k of (1/k) sum of -log p(masked token | the others)."""
     ids, mask = torch.tensor([5, 900, 17, 2033]), tokenizer.mask_token_id
@@ -54,12 +53,14 @@ def test_loss_is_the_bound_averaged_over_all_masks(model, tokenizer):
         losses = []
         for subset in subsets:
             where = torch.tensor([i in subset for i in range(4)])
-            logits = model(input_ids=torch.where(where, mask, ids)[None]).logits[0, :, :mask]
+            with torch.inference_mode():
+                logits = model(input_ids=torch.where(where, mask, ids)[None]).logits[0, :, :mask]
             losses.append(-torch.log_softmax(logits, -1)[list(subset), ids[list(subset)]].sum().item())
-            batches.append(Batch(torch.where(where, mask, ids)[None], torch.where(where, ids, IGNORED)[None]))
+            batches.append(data.Batch(torch.where(where, mask, ids)[None], torch.where(where, ids, data.IGNORED)[None]))
         total += np.mean(losses) / k
     # compute_losses weights each token by L / k; a subset of size k is drawn with probability 1 / (4 * C(4, k)).
-    drawn = [masked.compute_losses(model, batch) for batch in batches]
+    with torch.inference_mode():
+        drawn = [masked.compute_losses(model, batch) for batch in batches]
     sizes = [len(losses.nll) for losses in drawn]
     shares = [1 / (4 * sizes.count(size)) for size in sizes]
     bound = sum(p * float((loss.nll * loss.weights).sum()) for p, loss in zip(shares, drawn, strict=True))
@@ -68,11 +69,11 @@ def test_loss_is_the_bound_averaged_over_all_masks(model, tokenizer):
 
 
 def test_masked_batches_cover_all_ratios_and_keep_the_text(tokenizer):
-    sequences = encode(tokenizer, ["Return the mean of an array along an axis."] * 400)
+    sequences = data.encode(tokenizer, ["Return the mean of an array along an axis."] * 400)
     stream = set(np.concatenate(sequences).tolist())
     shares, widths = [], set()
     for batch in masked.make_batches(sequences, 1024, np.random.default_rng(1), tokenizer):
-        hidden = batch.targets != IGNORED
+        hidden = batch.targets != data.IGNORED
         assert (batch.inputs[hidden] == tokenizer.mask_token_id).all()
         assert (batch.inputs[~hidden] != tokenizer.mask_token_id).all()
         assert set(torch.where(hidden, batch.targets, batch.inputs).unique().tolist()) <= stream
@@ -98,11 +99,11 @@ def test_heads_start_with_attention_to_their_neighbors(model):
 
 
 def test_causal_batches_hold_every_token_once(tokenizer):
-    sequences = encode(tokenizer, ["Open a file.", "Return the mean.", "Close it and return the number of bytes."])
+    sequences = data.encode(tokenizer, ["Open a file.", "Return the mean.", "Close it and return the number of bytes."])
     batches = list(causal.make_batches(sequences, 64, np.random.default_rng(0), tokenizer))
-    targets = sorted(int(t) for batch in batches for t in batch.targets[batch.targets != IGNORED])
+    targets = sorted(int(t) for batch in batches for t in batch.targets[batch.targets != data.IGNORED])
     assert targets == sorted(int(t) for sequence in sequences for t in sequence[1:])
     for batch in batches:
-        real = batch.targets[:, :-1] != IGNORED
-        assert torch.equal(batch.inputs[:, 1:][real & (batch.targets[:, 1:] != IGNORED)],
-                           batch.targets[:, :-1][real & (batch.targets[:, 1:] != IGNORED)])  # fmt: skip
+        real = batch.targets[:, :-1] != data.IGNORED
+        assert torch.equal(batch.inputs[:, 1:][real & (batch.targets[:, 1:] != data.IGNORED)],
+                           batch.targets[:, :-1][real & (batch.targets[:, 1:] != data.IGNORED)])  # fmt: skip

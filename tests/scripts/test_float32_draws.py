@@ -1,14 +1,11 @@
 """The law of a draw in float32 against the draws themselves, for each value that a rare token's noise can take."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from openended.harness.generation.denoising import draw_in_float32
 from scripts.float32_draws import GRID, compute_entropy, compute_float32_law
-
-torch = pytest.importorskip("torch")
+from tests.lazy import torch
 
 
 @pytest.mark.parametrize("q", [2e-8, 6e-8, 3e-7])

@@ -1,7 +1,5 @@
 """The files of packaging agree with pyproject.toml: versions, dependencies, extras, entry points and Pythons."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

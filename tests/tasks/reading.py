@@ -1,7 +1,5 @@
 """Read a task's examples and what it skipped."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 

@@ -65,12 +65,6 @@ def test_wrong_files(tmp_path, rows, message):
         read(AgNews(path=str(tmp_path / "none.csv")))
 
 
-@pytest.mark.parametrize("options", [{"topics": []}, {"topics": ["world", "world"]}, {"topics": ["weather"]}])
-def test_wrong_options(options):
-    with pytest.raises(SpecError):
-        AgNews(**options)
-
-
 def test_subset_is_precise_and_superset_recalls(tmp_path):
     """Meaning: with topics far apart in the embedding, precision and recall are the shares of topics."""
     task = AgNews(path=write(tmp_path, news(1200)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.errors import DataError
 from openended.tasks.biographies import Biographies
 from tests.helpers import write_jsonl
 from tests.tasks.reading import read, read_counted
@@ -64,11 +64,3 @@ def test_missing_file(tmp_path):
     with pytest.raises(DataError, match=r"not distributed .*set task\.path"):
         Biographies().fingerprint()
     assert Biographies().files()[0].url.startswith("https://")
-
-
-@pytest.mark.parametrize(
-    "options", [{"path": ""}, {"num_in_context": -1}, {"min_words": 400}, {"instruction": " "}, {"max_title_words": 0}]
-)
-def test_wrong_options(options):
-    with pytest.raises(SpecError, match=next(iter(options))):
-        Biographies(**{"path": "x", **options})

@@ -1,16 +1,11 @@
 """What the README's table says of a task: every fact is there, and its command composes into a run of that task."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest
-from hydra import compose, initialize_config_module
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import OmegaConf
 
 from openended.harness.core.registry import load_members
-from openended.harness.run.settings import build_settings
+from tests.helpers import run_settings
 
 TASKS = load_members("task")
 
@@ -24,6 +19,8 @@ def test_every_fact_is_there(name: str) -> None:
 @pytest.mark.thin(4)
 @pytest.mark.parametrize("name", TASKS)
 def test_the_command_is_a_run_of_the_task(name: str) -> None:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
     program, *words = shlex.split(TASKS[name].command)
     assert program == "openended"
     overrides = OverridesParser.create().parse_overrides([word for word in words if word != "-m"])
@@ -34,9 +31,4 @@ def test_the_command_is_a_run_of_the_task(name: str) -> None:
         f"{o.key_or_group}={next(iter(o.sweep_string_iterator()))}" if o in swept else str(o.input_line)
         for o in overrides
     ]
-    with initialize_config_module("openended.conf", version_base="1.3"):
-        config = compose("config", overrides=given)
-    plain = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(plain, dict)
-    settings = build_settings({**{str(k): v for k, v in plain.items()}, "experiment": "test"})
-    assert settings.task.name == name
+    assert run_settings(*given).task.name == name

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.errors import DataError
 from openended.tasks import _docstrings, docs
 from openended.tasks._docstrings import (
     DEFAULT_PACKAGES,
@@ -363,12 +363,6 @@ def test_the_tasks_fingerprint_is_cheap_and_moves_with_the_installed_versions(co
     monkeypatch.setattr(_docstrings, "DEFAULT_PACKAGES", ("no_such_package_here",))
     with pytest.raises(DataError, match="no_such_package_here is not installed"):
         Docs().fingerprint()
-
-
-@pytest.mark.parametrize("options", [{"prompt_length": 0}, {"min_words": 12}, {"split": "dev"}])
-def test_wrong_options(options):
-    with pytest.raises(SpecError, match=next(iter(options))):
-        Docs(**options)
 
 
 class Letters:

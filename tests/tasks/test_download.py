@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.io import read_json, write_json
+from openended.harness.core import DataError, SpecError, read_json, write_json
 from openended.tasks import download
 from openended.tasks.download import Remote, fetch, find_cache_root, verify
 

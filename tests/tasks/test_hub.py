@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.errors import DataError
 from openended.tasks.hub import Hub
 from tests.helpers import write_jsonl
 from tests.tasks.reading import read, read_counted
@@ -117,18 +117,3 @@ def test_a_hub_that_does_not_answer(tmp_path, answers):
     for message in (r"does not answer for it \(no route\)", r"names no commit; set task\.revision"):
         with pytest.raises(DataError, match=message):
             Hub(path="some/set", cache_dir=str(tmp_path)).fetch()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"path": " "},
-        {"text_field": None},
-        {"prompt_field": "q", "human_field": "a"},
-        {"prompt_length": 0},
-        {"max_length": 35},
-    ],
-)
-def test_wrong_options(options):
-    with pytest.raises(SpecError):
-        Hub(**{"path": "x/y", **options})

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import Example
+from openended.harness.core import DataError, Example
 from openended.tasks.texts import Texts
 from tests.tasks.reading import read
 

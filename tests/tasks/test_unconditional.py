@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.errors import DataError
 from openended.tasks import unconditional
 from openended.tasks._detokenize import detokenize_lm1b
 from openended.tasks.hub import Hub
@@ -120,20 +120,6 @@ def test_text8_is_cut_by_characters(tmp_path, monkeypatch):
     path.write_bytes(b"no archive")
     with pytest.raises(DataError, match=r"text8\.zip: not the archive"):
         read_texts(text="text8", path=str(path))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"text": "file"}, r"task\.path: expected a file of texts with task\.text=file"),
-        ({"text": "hub"}, "hub id, or a folder"),
-        ({"length": 2}, "length"),
-        ({"text": "lm1b", "split": "valid"}, "expected one of train, test of lm1b, got 'valid'"),
-    ],
-)
-def test_wrong_options(options, message):
-    with pytest.raises(SpecError, match=message):
-        Unconditional(**options)
 
 
 def test_a_sentence_of_lm1b_is_detokenized():

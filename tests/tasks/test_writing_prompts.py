@@ -4,7 +4,7 @@ import tarfile
 
 import pytest
 
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core.errors import DataError
 from openended.tasks._detokenize import detokenize, strip_tag
 from openended.tasks.writing_prompts import WritingPrompts
 from tests.tasks.reading import read, read_counted
@@ -138,9 +138,3 @@ def test_missing_and_broken_archives(tmp_path):
     assert task.needs_tokenizer()
     with pytest.raises(DataError, match=r"writingPrompts\.tar\.gz"):
         task.fingerprint()
-
-
-@pytest.mark.parametrize("options", [{"prompt_length": 0}, {"max_length": 50}, {"split": "val"}])
-def test_wrong_options(options):
-    with pytest.raises(SpecError, match=next(iter(options))):
-        WritingPrompts(**options)

@@ -1,7 +1,5 @@
 """From Python: texts in, numbers out, by the same runs."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

@@ -1,11 +1,10 @@
 """Fine-tuning from end to end on a tiny model: the loss falls, the folder loads, a kill costs little."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
 from collections import Counter
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,16 @@ import pytest
 import yaml
 
 from openended.harness.app import finetune as ft
-from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
-from openended.harness.core.io import read_json
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.transformers import load_model
+from openended.harness.core import DataError, ExtraNotInstalled, SpecError, read_json
+from openended.harness.models import ModelSpec, load_model
 from openended.tasks.docs import Docs
 from tests.helpers import exit_code
+from tests.lazy import torch
 
-pytest.importorskip("accelerate")
-torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+pytestmark = [
+    pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is not installed (extra `finetune`)"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
+]
 TEXT = "the cat sat on the mat and the dog sat on the log"
 
 
@@ -77,9 +76,7 @@ def spec(**options: Any) -> ft.FinetuneSpec:
 
 
 @pytest.mark.slow
-def test_the_command_makes_a_model_that_fits_the_texts(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_makes_a_model_that_fits_the_texts(tiny, tmp_path, monkeypatch):
     data = tmp_path / "train.jsonl"
     row = json.dumps({"prompt": "the cat sat", "human": TEXT.removeprefix("the cat sat")})
     data.write_text((row + "\n") * 300)
@@ -158,13 +155,7 @@ def test_without_accelerate(tiny: Path, tmp_path: Path, monkeypatch: pytest.Monk
         (["-m", "output=m", "seed=0,1"], "one model a command"),
     ],
 )
-def test_wrong_commands_are_one_line_and_code_2(
-    options: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+def test_wrong_commands_are_one_line_and_code_2(options, message, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert exit_code(ft.main, *options) == 2
     (said,) = capsys.readouterr().err.splitlines()

@@ -1,7 +1,5 @@
 """What `describe` and the documentation say was measured."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,49 +1,25 @@
 """The backend in this process: it does what the functions do, through the Protocol."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
 from openended.harness.backends.transformers import TransformersBackend
-from openended.harness.core.errors import SpecError
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.types import Generation
+from openended.harness.core import Generation, Runtime, SpecError
 from openended.harness.decoders.base import Prompt
-from openended.harness.decoders.sampling import Ancestral, Greedy
+from openended.harness.decoders.sampling import Greedy
 from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.generation.generate import generate_texts
-from openended.harness.models.backend import Backend
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import Ability, BackendSpec, ModelSpec
-from openended.harness.models.transformers import LanguageModel
+from openended.harness.models import Ability, BackendSpec, LanguageModel, ModelSpec
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
-from tests.helpers import embedding, generation, q_request, ragged, scoring, tiny_model
+from tests.helpers import generation, tiny_model
 
 
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory) -> ModelSpec:
     return ModelSpec(path=str(tiny_model(tmp_path_factory.mktemp("models") / "tiny")))
-
-
-def test_it_has_the_methods_of_a_backend(spec):
-    backend: Backend = spec.load()
-    assert isinstance(backend, TransformersBackend)
-    assert backend.provenance() == {}
-    rows = ragged([[5, 9], [7]]), ragged([[3, 4, 8], [2, 6]])
-    embedder = EmbedderSpec(path=spec.path, lengths=(2, 4), max_length=4)
-    nll = backend.score(scoring(*rows, batch_size=2))
-    vectors = backend.embed(embedding(*rows, embedder, batch_size=2))
-    both, losses = backend.embed_and_score(embedding(*rows, embedder, batch_size=2))
-    assert set(vectors) == {2, 4}
-    np.testing.assert_allclose(both.vectors, vectors[4].vectors, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(losses.values, nll.values, rtol=1e-5, atol=1e-6)
-    (stats,) = backend.q_statistics(q_request(*rows, [Ancestral()], batch_size=2))
-    np.testing.assert_allclose(-np.log(stats.gold_prob), nll.values, rtol=1e-5, atol=1e-5)
 
 
 def generated(backend: TransformersBackend, decoder: ContrastiveDecoding, **options: object) -> list[Generation]:

@@ -1,7 +1,5 @@
 """Command lines read by argparse: one line says what is wrong."""
 
-from __future__ import annotations
-
 import pytest
 
 from openended.harness.core.arguments import CommandParser, positive_int

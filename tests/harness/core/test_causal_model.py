@@ -1,10 +1,7 @@
 """A loaded language model has everything that the Protocol promises to decoders and generation."""
 
-from __future__ import annotations
-
 from openended.harness.core.causal_model import CausalModel, ModelInfo
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.transformers import LanguageModel
+from openended.harness.models import LanguageModel, ModelSpec
 
 
 def members(protocol: type) -> set[str]:

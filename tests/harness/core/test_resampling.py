@@ -1,7 +1,5 @@
 """Random streams, replicates, intervals and permutation tests against what is known of them in closed form."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -209,7 +207,7 @@ def test_p_values_are_uniform_where_both_sides_are_alike():
     assert np.mean(np.array(found) <= 0.05) == pytest.approx(0.05, abs=0.04)
 
 
-def test_streams_depend_on_names_alone_and_extend():
+def test_streams_depend_on_names_alone_extend_and_are_uniform():
     a = row_uniforms(0, "x", 0, 5)
     assert np.array_equal(a, row_uniforms(0, "x", 0, 9)[:5])
     assert not np.array_equal(a, row_uniforms(1, "x", 0, 5))
@@ -217,8 +215,6 @@ def test_streams_depend_on_names_alone_and_extend():
     assert not np.array_equal(a, row_uniforms(0, "x", 1, 5))
     assert derive_seed(0, "a", "b") != derive_seed(0, "ab")
 
-
-def test_uniforms_are_uniform():
     draws = np.concatenate([row_uniforms(7, str(i), 0, 8) for i in range(2000)])
     counts = np.histogram(draws, bins=20, range=(0, 1))[0]
     # 16,000 draws, 20 bins of 800: chi-square with 19 degrees of freedom is below 43.8 with probability 0.999.

@@ -1,7 +1,5 @@
 """Specs, the registry, names of options and signatures."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -93,19 +91,15 @@ def test_a_subclass_keeps_declared_rules_and_adds_its_own(options):
         Small()
 
 
-def test_construct_suggests_the_nearest_option():
+def test_a_name_is_held_by_one_class_and_unknown_ones_are_refused():
     with pytest.raises(SpecError, match="no option 'limt'; did you mean 'limit'"):
         construct(Toy, {"limt": 3}, "toy")
 
-
-def test_build_refuses_targets_that_are_not_registered():
     with pytest.raises(SpecError, match="is not a registered metric"):
         build("metric", {"_target_": "os.system"})
     with pytest.raises(SpecError, match="no module"):
         build("metric", {"_target_": "openended.metrics.nothing.Nothing"})
 
-
-def test_a_name_is_held_by_one_class():
     held = next(iter(load_members("metric").values()))
     with pytest.raises(SpecError, match="taken by"):
         metric(type("Other", (Metric,), {"name": held.name}))
@@ -158,19 +152,15 @@ def test_refuses(value, hint, message):
         coerce(value, hint, "x.y")
 
 
-def test_a_set_stands_for_its_metrics_each_once_and_sorted():
+def test_sets_nodes_and_unknown_names():
     assert resolve_metric_names(["text", "zipf", "mauve"]) == [
         "compression_ratio", "distinct_n", "entropy", "length", "mauve", "repetition", "self_bleu", "zipf",
     ]  # fmt: skip
     assert set(resolve_metric_names(["text", "two_sample"])) < set(resolve_metric_names(["all"]))
 
-
-def test_a_node_is_what_the_yaml_says():
     assert read_node("scorer", "docs-m")["path"] == "bundled:docs-m"
     assert read_node("scorer", "none") == {}
 
-
-def test_unknown_names_are_refused_with_the_nearest():
     with pytest.raises(SpecError, match="no metric 'tex'; did you mean 'text'"):
         resolve_metric_names(["tex"])
     with pytest.raises(SpecError, match="no scorer 'docs-k'; did you mean"):

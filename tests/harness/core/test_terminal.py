@@ -1,7 +1,5 @@
 """Where the output goes: a pipe that closes, a full disk, nothing at all, a terminal that must not be steered."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal
@@ -123,12 +121,10 @@ def test_expected_errors_are_one_line_and_an_exit_code(work, code, said, capsys)
     assert capsys.readouterr().err == said
 
 
-def test_what_nobody_foresaw_is_not_hidden():
+def test_the_first_line_of_an_error_is_short_and_no_fault_is_hidden():
     with pytest.raises(ZeroDivisionError):
         run_command("c", raising(ZeroDivisionError()), after_interrupt="")
 
-
-def test_the_first_line_of_an_error_is_short_and_never_empty():
     assert shorten_error(ValueError("\n one\ntwo")) == "one"
     assert shorten_error(KeyError()) == "KeyError"
     assert len(shorten_error(ValueError("x" * 999))) == 200

@@ -1,7 +1,5 @@
 """What may stand in a terminal, a CSV cell and a record."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from openended.harness.decoders.penalties import apply_penalties, apply_repetition_penalty
 from openended.harness.decoders.sampling import LARGEST, Dry, count_repeats
+from tests.lazy import torch
 from tests.oracles import decoders as oracle
 
 SIZE = 7
@@ -21,7 +21,7 @@ def taken(decoder: Dry, rows: list[list[int]]) -> torch.Tensor:
     return -apply_penalties(decoder, logits, history, torch.tensor([len(row) for row in rows]))
 
 
-def test_by_hand():
+def test_by_hand_with_breakers_and_a_window():
     # ... 1 2 3 | 1 2: 3 would go on with a repeat of two tokens, which costs 0.8; of three, 0.8 · 1.75.
     assert taken(Dry(), [[1, 2, 3, 1, 2]]).tolist()[0] == pytest.approx([0, 0, 0, 0.8, 0, 0, 0])
     assert taken(Dry(), [[5, 1, 2, 3, 5, 1, 2]]).tolist()[0] == pytest.approx([0, 0, 0, 1.4, 0, 0, 0])
@@ -30,8 +30,6 @@ def test_by_hand():
     assert not taken(Dry(), [[1]]).any()
     assert not taken(Dry(multiplier=0.0), [[1, 2, 3, 1, 2]]).any()
 
-
-def test_breakers_and_window():
     text = [5, 1, 2, 3, 5, 1, 2]
     assert taken(Dry(breakers=(5,)), [text])[0, 3] == pytest.approx(0.8)  # the stretch ends before 5
     assert not taken(Dry(breakers=(2,)), [text]).any()  # the text ends with a breaker

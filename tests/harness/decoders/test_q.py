@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings, strategies as st
 
 from openended.harness.decoders.descending_logits import sort_logits, take_largest
@@ -33,6 +32,7 @@ from openended.harness.decoders.sampling import (
     Typical,
     Xtc,
 )  # fmt: skip
+from tests.lazy import torch
 
 
 def warper(name: str, *args: Any) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -287,7 +287,7 @@ def test_common_random_numbers():
     assert (a == b).double().mean() > 0.75  # and mostly elsewhere
 
 
-def test_equal_logits_are_drawn_by_rank():
+def test_equal_logits_are_drawn_by_rank_and_large_rows_ordered_by_head():
     row = torch.zeros(1, 8).index_fill(1, torch.tensor([2]), -1.0)
     found = {
         int(draw_tokens(Ancestral(), row, torch.tensor([u], dtype=torch.float64))[0])
@@ -295,8 +295,6 @@ def test_equal_logits_are_drawn_by_rank():
     }
     assert found == set(range(8))
 
-
-def test_order_of_large_rows_by_head():
     rows = torch.randn(3, 9000, generator=torch.Generator().manual_seed(0))
     assert torch.equal(take_largest(rows, 50), rows.sort(-1, descending=True).values[:, :50])
     assert torch.equal(take_largest(rows, 9000), rows.sort(-1, descending=True).values)
@@ -311,15 +309,13 @@ def test_a_temperature_after_a_cut_that_cuts_nothing_counts(decoder):
         torch.testing.assert_close(q, softmax(scores / 0.5), rtol=1e-5, atol=1e-9)
 
 
-def test_the_hottest_temperature_is_uniform():
+def test_the_hottest_temperature_is_uniform_and_top_h_of_one_keeps_every_candidate():
     scores = torch.randn(1, 1000, generator=torch.Generator().manual_seed(0)) * 3
     u = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
     token, log_q, _ = draw_tokens(Temperature(temperature=1e6), scores.expand(1000, -1).contiguous(), u)
     assert token.unique().numel() == 1000
     assert (log_q + math.log(1000)).abs().max() < 1e-4
 
-
-def test_top_h_of_one_keeps_every_candidate():
     scores = torch.randn(500, 300, generator=torch.Generator().manual_seed(0)) * 3
     assert ((compute_dense_q(TopH(h=1.0, candidates=100), scores) > 0).sum(-1) == 100).all()
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-from openended.harness.decoders.base import QDecoder
-from openended.harness.decoders.q import compute_dense_q
-from openended.harness.decoders.q_statistics import LogitChunk, QTable, TextPosition, read_q
+from openended.harness.decoders import LogitChunk, QDecoder, QTable, TextPosition, compute_dense_q, read_q
 from openended.harness.decoders.sampling import (
     Ancestral,
     Entmax,
@@ -23,6 +20,7 @@ from openended.harness.decoders.sampling import (
     Typical,
     Xtc,
 )  # fmt: skip
+from tests.lazy import torch
 
 ROWS, SIZE = 40, 30
 DECODERS = [

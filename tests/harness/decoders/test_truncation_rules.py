@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import torch
 
 from openended.harness.decoders import truncation_rules as rules
 from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.decoders.descending_logits import DescendingLogits, Truncation, sort_logits
 from openended.harness.decoders.q import compute_dense_q, draw_tokens
 from openended.harness.decoders.sampling import MinK, PLess, Xtc
+from tests.lazy import torch
 from tests.oracles import decoders as oracle
 
 HALVES = [0.5, 0.25, 0.125, 0.0625, 0.0625]  # surprisals of 1, 2, 3, 4, 4 bits; entropy 1.875 bits
@@ -162,7 +162,7 @@ def test_p_less_keeps_fewer_where_it_is_colder():
     assert (compute_dense_q(PLess(), rows) > 0).sum() < (compute_dense_q(PLess(norm=True), rows) > 0).sum()
 
 
-def test_min_k_by_hand():
+def test_min_k_by_hand_and_at_any_temperature():
     flat = torch.tensor([[0.3, 0.2, 0.1, 0.0]])  # equal drops: the first counts most; 3 / 0.3 asks for all
     assert support(MinK(tau=0.0), flat) == [0]
     assert support(MinK(tau=0.7), flat) == [0, 1]
@@ -171,8 +171,6 @@ def test_min_k_by_hand():
     banned = torch.tensor([[5.0, 4.5, 4.0, 0.0, float("-inf")]])
     assert support(MinK(), banned) == [0, 1, 2], "a forbidden token is no cliff"
 
-
-def test_min_k_does_not_move_with_temperature():
     rows = torch.randn(50, 80, generator=torch.Generator().manual_seed(2)) * 3
     kept = [compute_dense_q(MinK(tau=20.0, temperature=t), rows) > 0 for t in (0.5, 1.0, 8.0)]
     assert (kept[0] == kept[1]).all()

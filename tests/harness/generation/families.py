@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import torch
-
 from openended.harness.models.transformers import LanguageModel
 from tests.harness.generation.models import wrap
+from tests.lazy import torch
 
 _SIZES = {
     "vocab_size": 300, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,

@@ -5,11 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import torch
-
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import TextTokenizer
-from openended.harness.models.transformers import LanguageModel
+from openended.harness.models import LanguageModel, ModelSpec, TextTokenizer
+from tests.lazy import torch
 
 
 class Letters:
@@ -36,9 +33,7 @@ def wrap(model: Any, *, eos_ids: tuple[int, ...] = (0,), context_length: int = 1
 
 
 @lru_cache
-def gpt2(
-    vocab_size: int = 300, width: int = 32, sharp: float = 20.0, eos_ids: tuple[int, ...] = (0,), seed: int = 0
-) -> LanguageModel:
+def gpt2(vocab_size=300, width=32, sharp=20.0, eos_ids=(0,), seed=0):
     from transformers import GPT2Config, GPT2LMHeadModel
 
     with torch.random.fork_rng():

@@ -12,7 +12,6 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from openended.harness.core.types import Generation
 from openended.harness.decoders.base import Prompt
@@ -23,6 +22,7 @@ from openended.harness.generation.contrastive import ContrastiveSearch
 from tests.harness.generation.families import FAMILIES, family
 from tests.harness.generation.models import prompt_rows
 from tests.harness.generation.test_generate import plain, texts
+from tests.lazy import torch
 
 FILE = Path(__file__).with_name("digests.json")
 DECODERS = [

@@ -1,7 +1,5 @@
 """Greedy and beam search against `generate`, family by family, prompts of many lengths in one batch."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

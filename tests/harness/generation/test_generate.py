@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.types import Generation
+from openended.harness.core import Generation, SpecError
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import (
     Ancestral,
@@ -35,6 +33,7 @@ from openended.harness.generation.contrastive import ContrastiveDecoding, Contra
 from openended.harness.generation.generate import generate_texts
 from tests.harness.generation.models import gpt2, llama, prompt_rows
 from tests.helpers import generation
+from tests.lazy import torch
 
 
 def prompts(n: int = 9, vocab_size: int = 300) -> list[Prompt]:
@@ -44,17 +43,7 @@ def prompts(n: int = 9, vocab_size: int = 300) -> list[Prompt]:
     return [*made, *(dataclasses.replace(p, sample=1) for p in made[:2])]
 
 
-def texts(
-    lm: Any,
-    decoder: Any,
-    rows: list[Prompt],
-    batch_size: int,
-    *,
-    limit: int = 12,
-    seed: int = 5,
-    least: int = 0,
-    companions: Any = None,
-) -> list[Generation]:
+def texts(lm, decoder, rows, batch_size, *, limit=12, seed=5, least=0, companions=None):
     out: list[Generation] = []
     counted: list[int] = []
     generate_texts(

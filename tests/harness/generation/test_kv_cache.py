@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
-from torch.nn.functional import scaled_dot_product_attention
 
 from openended.harness.generation.kv_cache.base import plan_prompt_pass, round_up_to_tiles, split_prompts
 from openended.harness.generation.kv_cache.buffers import KeyValues
@@ -13,6 +11,7 @@ from openended.harness.generation.kv_cache.gpt2 import SAFE, RowSplitter
 from openended.harness.generation.kv_cache.same_length import SameLengthRunner
 from tests.harness.generation.families import FAMILIES, family
 from tests.harness.generation.models import gpt2, prompt_rows
+from tests.lazy import torch
 
 LENGTHS = (6, 1, 9, 6, 17, 6, 2)
 
@@ -118,7 +117,7 @@ def test_once_keeps_nothing():
 PROMPTS = [(1, 2, 3), (4, 5, 6), (7, 8), (9,)]
 
 
-def test_prompts_of_one_length_are_one_group_and_the_rest_is_filled():
+def test_rows_are_grouped_by_length_filled_and_sliced():
     now = plan_prompt_pass([0, 1, 2, 5], PROMPTS, round_up_to_tiles(9, 4), torch.device("cpu"))
     assert now.ids[:9].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert now.positions[:9].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 0]
@@ -126,14 +125,10 @@ def test_prompts_of_one_length_are_one_group_and_the_rest_is_filled():
     assert [(g.rows, g.fed, g.length) for g in now.groups] == [((0, 1), 3, 3), ((2,), 2, 2), ((5,), 1, 1)]
     assert now.rows == [0, 1, 2, 5]
 
-
-def test_the_last_token_of_each_row_is_where_the_next_one_is_read():
     now = plan_prompt_pass([0, 1, 2, 5], PROMPTS, round_up_to_tiles(9, 4), torch.device("cpu"))
     assert now.ids[now.last(4)].tolist() == [3, 6, 8, 9]
     assert len(now.last(8)) == 8
 
-
-def test_rows_that_are_neighbors_are_a_slice():
     groups = plan_prompt_pass([2, 3, 7], [(1,), (2,), (3,)], 4, torch.device("cpu")).groups
     assert [g.index for g in groups] in ([slice(2, 4), slice(7, 8)], [[2, 3, 7]])
 
@@ -143,7 +138,7 @@ PROMPT_LENGTHS = (5, 5, 3, 1)
 
 def kernel(q, k, v, mask):
     causal = mask is None and q.shape[2] > 1
-    return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -161,7 +156,9 @@ def test_a_prompt_sees_its_own_positions_and_nothing_else(padded, window):
         seen = at[:, None] >= at
         if window is not None:
             seen &= at[:, None] - at < window
-        want = scaled_dot_product_attention(*(x[own].transpose(0, 1) for x in (q, k, v)), attn_mask=seen)
+        want = torch.nn.functional.scaled_dot_product_attention(
+            *(x[own].transpose(0, 1) for x in (q, k, v)), attn_mask=seen
+        )
         torch.testing.assert_close(made[own], want.transpose(0, 1).reshape(length, -1), atol=1e-6, rtol=1e-5)
         first += length
 
@@ -216,6 +213,6 @@ def test_large_parts_only_where_a_trial_gives_the_same_bits(monkeypatch):
     def split_sums(a, b):
         return real(a, b) + (1e-7 if len(a) > SAFE else 0)
 
-    monkeypatch.setattr(torch, "mm", split_sums)
+    monkeypatch.setattr("torch.mm", split_sums)
     assert max(RowSplitter().parts(1000, weight)) <= SAFE
     assert RowSplitter().parts(68, weight) == [36, 32]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import torch
 
 from openended.harness.decoders.base import GenerationRequest, Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
@@ -19,6 +18,7 @@ from tests.harness.generation.families import family
 from tests.harness.generation.models import prompt_rows
 from tests.harness.generation.test_generate import plain, texts
 from tests.helpers import generation
+from tests.lazy import torch
 
 
 def request(prompts: list[Prompt], batch_size: int) -> GenerationRequest:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import Ragged
-from openended.harness.decoders.penalties import apply_penalties
-from openended.harness.decoders.q import compute_dense_q
+from openended.harness.core import DataError, Ragged
+from openended.harness.decoders import apply_penalties, compute_dense_q
 from openended.harness.decoders.sampling import (
     Ancestral,
     Dry,
@@ -32,6 +29,7 @@ from openended.harness.decoders.sampling import (
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from tests.harness.generation.models import gpt2, llama, prompt_rows
 from tests.helpers import q_request
+from tests.lazy import torch
 
 DECODERS = [
     Greedy(), Ancestral(), Temperature(), TopK(k=5), Nucleus(p=0.9), Nucleus(p=0.9, temperature=0.7), MinP(),
@@ -126,7 +124,7 @@ def test_the_head_gives_what_whole_rows_give():
         assert (alone.support == one.support).all()
 
 
-def test_limits():
+def test_limits_of_the_context_and_no_rows():
     lm = gpt2()
     p = Ragged.from_rows(prompt_rows(3, 4, 300), np.int64)
     c = Ragged.from_rows(prompt_rows(3, 10, 300, seed=1), np.int64)
@@ -137,14 +135,10 @@ def test_limits():
     assert (full.support == 300).all()
     assert (greedy.argmax == full.argmax).all()
 
-
-def test_a_text_beyond_the_context_is_refused():
     lm = gpt2()
     p, c = Ragged.from_rows([(1, 2)], np.int64), Ragged.from_rows([tuple(range(1, 130))], np.int64)
     with pytest.raises(DataError, match="128 positions"):
         compute_q_statistics(lm, q_request(p, c, [Greedy()], batch_size=1))
 
-
-def test_no_rows():
     empty = Ragged.from_rows([], np.int64)
     assert len(compute_q_statistics(gpt2(), q_request(empty, empty, [Greedy()], batch_size=4))[0].gold_prob) == 0

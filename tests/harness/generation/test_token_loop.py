@@ -5,13 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-import torch
 
-from openended.harness.core.rng import row_uniforms
-from openended.harness.core.types import Generation
-from openended.harness.decoders.base import Prompt, QDecoder
-from openended.harness.decoders.penalties import apply_penalties
-from openended.harness.decoders.q import compute_dense_q
+from openended.harness.core import Generation, row_uniforms
+from openended.harness.decoders import Prompt, QDecoder, apply_penalties, compute_dense_q
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, Xtc
 from openended.harness.generation.token_loop import (
     TokenChooser,
@@ -23,16 +19,15 @@ from openended.harness.generation.token_loop import (
 from openended.harness.models.transformers import LanguageModel
 from tests.harness.generation.models import gpt2, prompt_rows
 from tests.helpers import generation
+from tests.lazy import torch
 
 
-def test_every_end_token_of_the_model_ends_a_text_in_any_shape():
+def test_every_end_token_ends_a_text_in_any_shape():
     tokens = torch.tensor([[0, 5, 7], [9, 0, 8]])
     expected = torch.tensor([[True, False, True], [False, True, False]])
     assert torch.equal(find_end_tokens((0, 7), tokens), expected)
     assert torch.equal(find_end_tokens((0, 7), tokens[0]), expected[0])
 
-
-def test_a_model_without_end_tokens_never_ends_a_text():
     assert not find_end_tokens((), torch.arange(12)).any()
 
 
@@ -52,7 +47,7 @@ class _Counting(TokenChooser):
         return -1.23456789
 
 
-def test_every_prompt_gets_a_place_and_ends_by_itself():
+def test_every_prompt_gets_a_place_and_ends_by_itself_or_at_the_length():
     lm = dataclasses.replace(gpt2(), eos_ids=(9,))
     prompts = [Prompt(f"t/{i}", 0, prompt_rows(1, 2 + i, 300, seed=i)[0]) for i in range(5)]
     out, counted, chooser = [], [], _Counting(9)
@@ -63,8 +58,6 @@ def test_every_prompt_gets_a_place_and_ends_by_itself():
     assert {(g.stop, g.log_prob) for g in out} == {("eos", -1.234568)}
     assert sum(counted) == 15
 
-
-def test_a_text_of_the_full_length_did_not_end():
     made = build_generation(gpt2(), Prompt("t/0", 1, (3,)), [4, 5], ended=False)
     assert (made.stop, made.sample, made.token_ids) == ("length", 1, (4, 5))
 

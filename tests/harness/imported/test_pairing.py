@@ -1,7 +1,5 @@
 """Imported texts as systems: the pairing with examples, texts without prompts, token ids and real texts."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json
@@ -18,8 +16,7 @@ from openended.harness.core import DataError, Generation
 from openended.harness.imported import generations, import_rows, import_unpaired, pairing
 from openended.harness.imported.generations import ImportedText, compute_fingerprint
 from openended.harness.imported.pairing import decode_text, find_ids, load_within_memory, measure_free_memory
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models import ModelSpec, load_tokenizer
 from openended.harness.storage.rows import Row, write_rows
 from tests.helpers import write_jsonl
 
@@ -332,14 +329,6 @@ def test_the_own_prompt_of_every_unpaired_text_is_removed(tmp_path):
     assert "every text began with its prompt, which was cut off" in imported.notes
     found, _ = take_unpaired(lines(tmp_path, [{"prompt": "P", "text": "P"}, {"text": ""}]))
     assert [g.text for g in found] == ["P", ""]
-
-
-@pytest.mark.parametrize(
-    "rows", [[{"text": ""}, {"text": " "}], [{"prompt": "P", "text": "P"}, {"prompt": "Q", "text": "Q "}]]
-)
-def test_a_file_of_empty_texts_is_refused(tmp_path, rows):
-    with pytest.raises(DataError, match="all 2 texts of the file are empty"):
-        take_unpaired(lines(tmp_path, rows))
 
 
 def test_rows_are_in_the_order_of_their_names_if_those_grow_longer(tmp_path):

@@ -1,7 +1,5 @@
 """Files of texts and the formats of papers and frameworks: what is read from each, and what is refused in one line."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import gzip
@@ -24,7 +22,6 @@ from openended.harness.imported import (
     OUTPUT_TITLES,
     TEXTS,
     choose_text_field,
-    compute_fingerprint,
     read_generations,
     read_records,
     recognize_format,
@@ -387,15 +384,6 @@ def test_an_archive_packed_with_zstandard_names_the_package(tmp_path, monkeypatc
         DataError, match="packed with Zstandard, which Python cannot read alone; pip install zipfile-zstd"
     ):
         list(read_generations(path))
-
-
-def test_missing_files(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
-        compute_fingerprint(tmp_path / "none.jsonl")
-    with pytest.raises(DataError, match="no file of texts in this folder"):
-        compute_fingerprint(tmp_path)
-    with pytest.raises(DataError, match="no such file"):
-        list(read_generations(tmp_path / "none.p"))
 
 
 def load(path: Path) -> Any:

@@ -1,7 +1,5 @@
 """Naive systems and damaged human texts: what their texts are, and that they depend on seed and example alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +21,7 @@ from openended.harness.imported.damage import (
     split_words,
 )
 from openended.harness.imported.naive import KINDS, NaiveSystem, NaiveTexts, parse_naive_system
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models import ModelSpec, load_tokenizer
 from openended.harness.storage.rows import Row
 
 TOKENIZER = load_tokenizer(ModelSpec(path="bundled:docs-s"))
@@ -69,7 +66,7 @@ def test_unigrams_are_the_most_frequent_tokens_by_their_frequency() -> None:
     assert 0.4 < ids.count(5) / len(ids) < 0.95
 
 
-def test_a_periodic_text_repeats_its_block_and_a_mirrored_one_its_half() -> None:
+def test_texts_are_mirrored_shuffled_copied_or_made_of_frequent_phrases() -> None:
     for text, length in zip(make("naive:periodic:4"), LENGTHS, strict=True):
         ids = list(text.token_ids)
         assert ids == [ids[i % 4] for i in range(length)]
@@ -77,8 +74,6 @@ def test_a_periodic_text_repeats_its_block_and_a_mirrored_one_its_half() -> None
         half = (length + 1) // 2
         assert text.token_ids[half:] == text.token_ids[: length - half]
 
-
-def test_phrases_are_the_most_frequent_sequences_of_five_tokens() -> None:
     shared = TOKENIZER.encode("The first sentence of a text.")
     for text in make("naive:phrases:1"):
         assert [text.token_ids[i] for i in range(5, 9)] == list(text.token_ids[:4])
@@ -86,8 +81,6 @@ def test_phrases_are_the_most_frequent_sequences_of_five_tokens() -> None:
     with pytest.raises(DataError, match="expected training texts of 5 tokens"):
         make("naive:phrases", training=["a b"])
 
-
-def test_copies_and_shuffled_sentences() -> None:
     copies = make("naive:memorizer")
     assert all(any(text.startswith(g.text) for text in TRAINING) for g in copies)
     assert len({g.text[:9] for g in copies}) > 1
@@ -96,14 +89,12 @@ def test_copies_and_shuffled_sentences() -> None:
     assert all(g.text.startswith(starts) for g in make("naive:shuffled"))
 
 
-def test_without_a_tokenizer_the_tokens_are_words() -> None:
+def test_without_a_tokenizer_the_tokens_are_words_and_prompts_are_kept() -> None:
     texts = NaiveTexts(NaiveSystem("memorizer", None), [[0, 1, 0]], 0, None, ["red", "blue"])
     rows = list(texts.rows(examples(), [3, 2, 1]))
     assert [r.generation.text for r in rows] == ["red blue red", "red blue", "red"]
     assert all(not r.generation.token_ids for r in rows)
 
-
-def test_prompts_are_kept() -> None:
     texts = NaiveTexts(NaiveSystem("unigram", 64), [[5, 6]], 0, TOKENIZER)
     assert {row.prompt for row in texts.rows(examples("A prompt"), LENGTHS)} == {"A prompt"}
 

@@ -1,7 +1,5 @@
 """Chat templates: where a prompt parts, what the model reads, what ends a turn, and what goes wrong."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -9,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core.errors import DataError
+from openended.harness.models import ModelSpec, list_bundled_models, load_model, load_tokenizer
 from openended.harness.models.chat import Turns, load_template, split_into_turns
-from openended.harness.models.spec import ModelSpec, list_bundled_models
-from openended.harness.models.tokenizer import load_tokenizer
-from openended.harness.models.transformers import load_model
 
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 PLAIN = (

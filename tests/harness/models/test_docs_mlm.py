@@ -1,7 +1,5 @@
 """The bundled masked model: its files, its predictions, its embeddings, and one draw from it."""
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -12,8 +10,7 @@ from openended.harness.backends.denoiser import DenoiserSpec, load_denoiser
 from openended.harness.core import DataError
 from openended.harness.decoders import GenerationRequest, Prompt
 from openended.harness.generation import Mdlm
-from openended.harness.models import ModelSpec, list_bundled_models, load_tokenizer
-from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models import EmbedderSpec, ModelSpec, list_bundled_models, load_tokenizer
 from openended.harness.models.transformers import load_embedder, load_model
 from tests.helpers import embed_one, ragged
 
@@ -75,12 +72,10 @@ def test_it_writes_around_what_is_given(lm):
     assert lm.mask_id not in written[0].token_ids
 
 
-def test_it_is_not_an_autoregressive_model():
+def test_it_is_bidirectional_and_its_card_states_the_bound():
     with pytest.raises(DataError, match="docs-mlm"):
         load_model(ModelSpec(path="bundled:docs-mlm"))
 
-
-def test_the_card_states_the_bound():
     card = (SPEC.folder / "README.md").read_text(encoding="utf-8")
     nats, perplexity = re.search(r"at most ([\d.]+) nats per token \(perplexity at most ([\d.]+)\)", card).groups()
     assert float(perplexity) == pytest.approx(math.exp(float(nats)), rel=1e-3)

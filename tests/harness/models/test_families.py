@@ -8,25 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import Generation
+from openended.harness.core import DataError, Generation
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy
+from openended.harness.generation import compute_q_statistics, generate_texts
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
-from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.kv_cache.choose import make_runner
 from openended.harness.generation.kv_cache.general import GeneralRunner
-from openended.harness.generation.teacher_forcing import compute_q_statistics
-from openended.harness.models import families
-from openended.harness.models.score import compute_token_nll
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.transformers import load_model
+from openended.harness.models import ModelSpec, compute_token_nll, families, load_model
 from tests.harness.generation.models import wrap
 from tests.harness.models.tiny_families import how, table, tiny_config, tiny_family
 from tests.helpers import generation, q_request, ragged, scoring, tiny_model
+from tests.lazy import torch
 
 REREAD = ["mamba", "mamba2", "rwkv", "openai-gpt", "recurrent_gemma", "jamba", "qwen3_next", "granitemoehybrid"]
 FIXED = ["gpt_neox", "opt", "mixtral", "bart", "llama4_text"]

@@ -1,7 +1,5 @@
 """Embeddings, token losses and gradients: hand values, an oracle that runs one text at a time, and the edges."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -10,8 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
-from openended.harness.core.types import Ragged
+from openended.harness.core import DataError, ExtraNotInstalled, Ragged, SpecError
 from openended.harness.models import embedder as f, score, tokenizer as tokenizers_
 from openended.harness.models.backend import GradientRequest, ScoringRequest
 from openended.harness.models.check_finite import check_finite, check_logits, describe_broken_weights
@@ -22,9 +19,7 @@ from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_embedder
 from tests.harness.generation.models import gpt2
 from tests.helpers import embed_one, embedding, ragged, scoring, tiny_model
-
-torch = pytest.importorskip("torch")
-
+from tests.lazy import torch
 
 VOCAB, CONTEXT = 97, 32
 
@@ -147,7 +142,7 @@ def test_nll_is_the_oracles(lm: Any, seed: int, include_prompt: bool, bos: bool,
         assert got[i] == pytest.approx(want, abs=1e-4)
 
 
-def test_nll_of_a_text_longer_than_the_context_scores_each_token_once(lm: Any) -> None:
+def test_nll_of_long_rows_and_of_nothing(lm: Any) -> None:
     prompts, texts = rows(3, 2, 5, 5), rows(4, 2, 80, 90)
     got = score.compute_token_nll(lm, scoring(prompts, texts, batch_size=3))
     assert got.lengths.tolist() == texts.lengths.tolist()
@@ -157,14 +152,10 @@ def test_nll_of_a_text_longer_than_the_context_scores_each_token_once(lm: Any) -
     assert got[0][27] == pytest.approx(oracle_nll(lm, ids[16:33], 16)[0], abs=1e-4)
     assert np.isfinite(got.values).all()
 
-
-def test_nll_with_a_prompt_longer_than_the_context(lm: Any) -> None:
     got = score.compute_token_nll(lm, scoring(rows(5, 1, 50, 50), rows(6, 1, 4, 4), batch_size=1))
     assert got.lengths.tolist() == [4]
     assert np.isfinite(got.values).all()
 
-
-def test_nll_of_nothing_is_nothing(lm: Any) -> None:
     empty = ragged([EMPTY, EMPTY])
     assert score.compute_token_nll(lm, scoring(empty, empty, batch_size=2)).lengths.tolist() == [0, 0]
     assert score.compute_token_nll(lm, scoring(empty, ragged([EMPTY, [3]]), batch_size=2)).lengths.tolist() == [0, 0]
@@ -173,8 +164,6 @@ def test_nll_of_nothing_is_nothing(lm: Any) -> None:
     ).lengths.tolist() == [0, 1]
     assert len(score.compute_token_nll(lm, scoring(ragged([]), ragged([]), batch_size=2))) == 0
 
-
-def test_rows_must_pair(lm: Any) -> None:
     with pytest.raises(ValueError, match="2 prompts, 1 continuations"):
         score.compute_token_nll(lm, scoring(ragged([[1], [2]]), ragged([[1]]), batch_size=1))
 
@@ -236,22 +225,18 @@ def test_one_pass_for_both_gives_the_same(lm: Any) -> None:
         score.embed_and_score(lm, embedding(prompts, texts, spec(kind="masked"), batch_size=3))
 
 
-def test_batch_size_changes_float_noise_alone_and_a_repeat_nothing(lm: Any) -> None:
+def test_batches_change_float_noise_alone_and_count_every_text(lm: Any) -> None:
     prompts, texts = rows(14, 9, 1, 4), rows(15, 9, 1, 20)
     first = embed_one(lm, spec(), prompts, texts, batch_size=9).vectors
     assert np.array_equal(first, embed_one(lm, spec(), prompts, texts, batch_size=9).vectors)
     for size in (1, 4):
         np.testing.assert_allclose(first, embed_one(lm, spec(), prompts, texts, batch_size=size).vectors, atol=1e-5)
 
-
-def test_a_text_without_a_token_is_the_start_token(lm: Any) -> None:
     vectors, truncated = embed_one(lm, spec(), ragged([EMPTY, [96]]), ragged([EMPTY, EMPTY]), batch_size=2)
     np.testing.assert_allclose(vectors[0], vectors[1], rtol=1e-5, atol=1e-6)
     assert truncated == 0
     assert embed_one(lm, spec(), ragged([]), ragged([]), batch_size=2).vectors.shape[0] == 0
 
-
-def test_progress_counts_every_text(lm: Any) -> None:
     done: list[int] = []
     embed_one(lm, spec(), rows(1, 7, 1, 2), rows(2, 7, 1, 9), batch_size=3, advance=done.append)
     assert done == [3, 3, 1]
@@ -420,20 +405,16 @@ def test_one_number_that_is_none_anywhere_is_seen(value, place):
         check_logits(logits, gpt2())
 
 
-def test_finite_logits_whose_sum_overflows_are_of_no_use_either():
+def test_rows_that_overflow_are_counted_and_a_smaller_dtype_is_named():
     with pytest.raises(DataError, match="not finite"):
         check_logits(torch.full((1, 8), 3e38), gpt2())
 
-
-def test_a_smaller_dtype_may_be_the_reason():
     lm = gpt2()
     half = replace(lm, spec=replace(lm.spec, dtype="float16"))
     assert (
         describe_broken_weights(half, "x") == "model gpt2: x in float16; its weights are broken, or try dtype=float32"
     )
 
-
-def test_the_rows_that_are_no_numbers_are_counted():
     values = np.zeros((5, 3), np.float32)
     check_finite(values, "vectors of x")
     check_finite(values[:0], "vectors of x")

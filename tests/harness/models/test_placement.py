@@ -1,33 +1,31 @@
 """Device maps: accelerate spreads a model; what is read from it is the same."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from openended.harness.core.errors import ExtraNotInstalled, SpecError
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.types import Generation, Ragged
+from openended.harness.core import ExtraNotInstalled, Generation, Ragged, Runtime, SpecError
 from openended.harness.decoders.base import Decoder, Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
+from openended.harness.generation import compute_q_statistics, generate_texts
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
-from openended.harness.generation.generate import generate_texts
-from openended.harness.generation.teacher_forcing import compute_q_statistics
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.score import embed_and_score
-from openended.harness.models.spec import ModelSpec, list_bundled_models
+from openended.harness.models import EmbedderSpec, ModelSpec, embed_and_score, list_bundled_models
 from openended.harness.models.transformers import LanguageModel, gather_outputs, has_many_devices, load_model
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.helpers import embedding, generation, q_request
+from tests.lazy import LazyModule
 
-pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
-accelerate = pytest.importorskip("accelerate")
+pytestmark = [
+    pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there"),
+    pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is not installed (extra `large`)"),
+]
+accelerate = LazyModule("accelerate")
 SPEC = ModelSpec(path="bundled:docs-s")
 
 

@@ -1,7 +1,5 @@
 """Tokenizers: begin tokens and continuations as a model would write them; texts read piece by piece."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -13,12 +11,10 @@ from hypothesis import example, given, strategies as st
 from tokenizers import Tokenizer
 
 from openended.harness.backends.transformers import TransformersBackend
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import Example, Generation, Ragged
+from openended.harness.core import DataError, Example, Generation, Ragged
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy
-from openended.harness.generation.generate import generate_texts
-from openended.harness.generation.teacher_forcing import compute_q_statistics
+from openended.harness.generation import compute_q_statistics, generate_texts
 from openended.harness.models import tokenizer as _pieces
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.score import compute_token_nll, embed_and_score

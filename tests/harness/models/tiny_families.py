@@ -3,8 +3,6 @@
 `python -m tests.harness.models.tiny_families` writes docs/families.md anew (two minutes).
 """
 
-from __future__ import annotations
-
 import logging
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A served study and a client of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from openended.harness.rating.item_pool import ItemPool

@@ -3,8 +3,6 @@
 python -m tests.harness.rating.kills 50
 """
 
-from __future__ import annotations
-
 import json
 import random
 import signal
@@ -94,9 +92,7 @@ def watched(link: str, seed: int, tally: Tally) -> None:
         tally.faults.append(f"{type(err).__name__}: {err}")
 
 
-def campaign(
-    folder: Path, *, kills: int, raters: int = 20, prompts: int = 200, seed: int = 0
-) -> tuple[Tally, Sequence]:
+def campaign(folder, *, kills, raters=20, prompts=200, seed=0):
     """Kill a server `kills` times; returns what was acknowledged, and the rows of the database."""
     study(folder, "mauve", prompts=prompts, items=prompts, raters=4, items_a_sheet=prompts)
     rng = random.Random(seed)

@@ -1,7 +1,5 @@
 """Small studies, without runs or models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

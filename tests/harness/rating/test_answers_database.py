@@ -1,7 +1,5 @@
 """Tampered databases and keys: an error of one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What raters send back: checked, told, and written as judgments that the metrics read."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

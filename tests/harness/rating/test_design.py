@@ -1,7 +1,5 @@
 """Who rates what: balanced, nothing twice, nothing that tells."""
 
-from __future__ import annotations
-
 import stat
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The form in a browser: what a rater clicks or types is what comes out, on a desk and on a phone."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """A judge: both orders, ties where they disagree, prompts and seeds kept, and never without its agreement with people."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -10,7 +8,6 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, write_judgments
@@ -190,6 +187,8 @@ def test_a_judge_that_says_nothing_is_told(paired, tmp_path):
 
 @pytest.mark.parametrize("linear", [False, True])
 def test_kappa_is_that_of_scikit_learn(linear):
+    from sklearn.metrics import cohen_kappa_score
+
     rng = np.random.default_rng(0)
     for _ in range(20):
         x, y = rng.integers(0, 4, (2, 30)).astype(float)

@@ -1,13 +1,10 @@
 """From finished runs to sheets: names as in the tables, texts cut and left out aloud."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
 
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.io import write_text
+from openended.harness.core import DataError, SpecError, write_text
 from openended.harness.rating.commands import COMMANDS, main
 from openended.harness.rating.key import read_key
 from openended.harness.rating.protocol import load_protocol

@@ -1,7 +1,5 @@
 """Protocols: the published wording, and own ones without code."""
 
-from __future__ import annotations
-
 import pytest
 
 from openended.harness.core.errors import SpecError
@@ -70,8 +68,3 @@ def test_wrong_options_are_told_in_a_line(tmp_path, change, said):
     path.write_text(OWN)
     with pytest.raises(SpecError, match=said):
         load_protocol(str(path), change)
-
-
-def test_an_unknown_name_says_which_there_are():
-    with pytest.raises(SpecError, match=r"no such protocol; did you mean 'mauve'.*or the path of a \.yaml"):
-        load_protocol("mauv")

@@ -1,7 +1,5 @@
 """The server: nothing without a token, nothing twice, nothing lost that was acknowledged."""
 
-from __future__ import annotations
-
 import sqlite3
 import stat
 import sys

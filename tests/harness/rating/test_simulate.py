@@ -1,12 +1,9 @@
 """Simulated raters: known strengths come out again, and intervals are as wide as was announced."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import HUMAN
+from openended.harness.core import HUMAN, DataError
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, list_judgment_columns, write_judgments
 from openended.harness.rating.commands import main
 from openended.harness.rating.forecast import Z95

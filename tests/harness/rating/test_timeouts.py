@@ -1,7 +1,5 @@
 """Slow, half-open and closed connections to the rating server."""
 
-from __future__ import annotations
-
 import socket
 import sqlite3
 import threading

@@ -1,7 +1,5 @@
 """`experiment=human_study_docs`: texts, sheets, answers, judgments and scores in one command, by raters that nobody is."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 
@@ -20,8 +18,7 @@ from tests.helpers import openended
 def test_the_whole_way_says_that_nobody_rated(tmp_path):
     words = ["-m", "experiment=human_study_docs", "metric=[huse,bradley_terry]", "num_examples=20", "max_new_tokens=8"]
     words += ["metric.huse.draws=25"]
-    done = openended(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    openended(*words, cwd=tmp_path, code=0)
     folder = next((tmp_path / "outputs" / "studies" / "human_study_docs").iterdir())
     for protocol in ("mauve", "typicality"):
         key = read_key(folder / protocol)
@@ -46,8 +43,7 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
     measure = MetricRunner(given, SimpleNamespace(builder=None), "task")
     with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all are there: add -m"):
         measure._find_judgments()
-    done = openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path, code=0)
 
 
 def test_systems_need_names(tmp_path):

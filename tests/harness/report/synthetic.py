@@ -3,18 +3,15 @@
 `stored(folder)` writes the small set that lies in tests/fixtures/report; a test holds the two together.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from openended.harness.core.io import to_json
-from openended.harness.core.signature import digest
+from openended.harness.core import digest, to_json
 from openended.harness.storage.record import SCHEMA
 from openended.harness.storage.store import write_manifest
 
@@ -73,9 +70,7 @@ def result(system: str, metric: str, values: Mapping[str, float | None], **more:
     } | more  # fmt: skip
 
 
-def results_of(
-    decoder: str, seed: int | None, *, length: int = 96, n: int = 500, strength: float = 1.0, **extra: Any
-) -> list[dict[str, Any]]:
+def results_of(decoder, seed, *, length=96, n=500, strength=1.0, **extra):
     """All results of one run: model, human side and ceiling."""
     made, noise = DECODERS[decoder], 0.0 if seed is None else 1.0
     quality = np.clip(
@@ -206,9 +201,7 @@ def write_texts(store: Path, key: str, decoder: str, count: int = 6) -> dict[str
     }
 
 
-def quickstart(
-    folder: Path, *, arrays: bool = True, texts: bool = True, decoders: Iterable[str] = tuple(DECODERS)
-) -> Path:
+def quickstart(folder, *, arrays=True, texts=True, decoders=tuple(DECODERS)):
     """Write a small grid: decoders × seeds; returns the folder of the runs."""
     for decoder in decoders:
         for seed in (0, 1, 2) if DECODERS[decoder]["stochastic"] else (None,):

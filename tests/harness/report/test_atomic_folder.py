@@ -1,7 +1,5 @@
 """A folder written anew takes the place of the old one."""
 
-from __future__ import annotations
-
 import pytest
 
 from openended.harness.core.errors import StoreError

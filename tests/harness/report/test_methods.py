@@ -1,7 +1,5 @@
 """The paragraph on evaluation names what the records hold and cites what it names."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,11 +1,8 @@
 """What a report is asked for, by name, by grid or by path, and the options it then has."""
 
-from __future__ import annotations
-
 import pytest
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import write_json
+from openended.harness.core import DataError, write_json
 from openended.harness.report.cli import main
 from openended.harness.results.grids import read_grid, read_grids, resolve_report_request
 from tests.harness.report.synthetic import result, write_run

@@ -1,7 +1,5 @@
 """Run folders become one row per value and one value per system: nothing twice, nothing lost silently."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

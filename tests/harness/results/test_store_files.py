@@ -1,7 +1,5 @@
 """Texts and arrays of the store are verified before a report reads them; a damaged one is passed over, aloud."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

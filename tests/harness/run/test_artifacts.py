@@ -1,7 +1,5 @@
 """Artifacts are named once, several can come of one pass; arrays and parts of a generation come back or are set aside."""
 
-from __future__ import annotations
-
 import logging
 import random
 from functools import partial
@@ -11,18 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core.errors import DataError, UnavailableFileError, UnavailableModelError
-from openended.harness.core.metric_spec import Side
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.types import Generation
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.model_cache import ModelCache
+from openended.harness.core import DataError, Generation, Runtime, Side, UnavailableFileError, UnavailableModelError
+from openended.harness.models import EmbedderSpec, ModelCache
 from openended.harness.run.array_files import load_array, save_array
 from openended.harness.run.artifacts import PlannedArtifact
 from openended.harness.run.part_files import PartFiles
 from openended.harness.run.session import _LASTING, SideCache
-from openended.harness.storage.rows import Row, RowFile, write_rows
-from openended.harness.storage.store import STAGES, Recipe
+from openended.harness.storage import STAGES, Recipe, Row, RowFile, write_rows
 from tests.harness.run.small import make_builder, open_session
 
 

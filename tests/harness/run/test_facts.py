@@ -1,21 +1,17 @@
 """Facts of the data that identify a number, made from the run's settings and its human side."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from openended.harness.core.registry import load_members
-from openended.harness.core.types import Generation
+from openended.harness.core import Generation, load_members
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.dataset import HUMAN_ROWS
 from openended.harness.run.facts import collect_axes, collect_facts
-from openended.harness.storage.rows import Row, write_rows
-from openended.harness.storage.store import Entry
+from openended.harness.storage import Entry, Row, write_rows
 from tests.contract.test_identity import COMMIT, settings
 
 

@@ -1,7 +1,5 @@
 """Features: the union of what all metrics need, one pass of each model over each source, and whose token ids it reads."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,21 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core.errors import DataError, SpecError, UndefinedMetric
-from openended.harness.core.metric_spec import Need
-from openended.harness.core.types import Generation, Ragged
+from openended.harness.core import DataError, Generation, Need, Ragged, SpecError, UndefinedMetric
 from openended.harness.decoders.sampling import Nucleus
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import tokenizer_digest
+from openended.harness.models import EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run.array_files import load_next_token, load_ragged, load_vectors
 from openended.harness.run.artifacts import Build, TextRows
 from openended.harness.run.dataset import CHAT
 from openended.harness.run.generate import DATA
 from openended.harness.run.passes import ModelPasses, ScoringOptions, load_row_tokens, load_texts
 from openended.harness.run.pipeline import make_texts, plan, run
-from openended.harness.storage.rows import Row, write_rows
-from openended.harness.storage.store import Entry
+from openended.harness.storage import Entry, Row, write_rows
 from tests.harness.run.small import ONE_MODEL, make_builder, open_session, settings
 from tests.helpers import q_request, ragged, write_jsonl
 

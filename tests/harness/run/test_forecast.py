@@ -1,20 +1,14 @@
 """Plans added up, where what jobs share counts once; and rates as the store's manifests tell them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from openended.harness.core.errors import DataError, UnavailableFileError, UnavailableModelError
-from openended.harness.core.io import write_json
-from openended.harness.core.signature import digest
+from openended.harness.core import DataError, UnavailableFileError, UnavailableModelError, digest, write_json
 from openended.harness.models.spec import ModelSpec
+from openended.harness.run import Outcome, Rates, forecast_plans, plan, read_rates
 from openended.harness.run.artifacts import PlannedArtifact
-from openended.harness.run.forecast import Rates, forecast_plans, read_rates
-from openended.harness.run.pipeline import plan
-from openended.harness.run.run_record import Outcome
 from tests.harness.run.small import open_session, settings
 
 SMALL, MODEL = ModelSpec(path="bundled:docs-s"), ModelSpec(path="bundled:docs-m")

@@ -1,7 +1,5 @@
 """One metric of one system: what it is given, what is kept of it, and what a mistake in its code may not do."""
 
-from __future__ import annotations
-
 import logging
 import math
 import re
@@ -14,14 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from openended.harness.core import Features, Metric, MetricResult, Need, digest_file, load_members
 from openended.harness.core.errors import DataError, UndefinedMetric
-from openended.harness.core.io import digest_file
-from openended.harness.core.metric_spec import Features, Metric, Need
-from openended.harness.core.registry import load_members
 from openended.harness.core.signature import OUT_OF_DOMAIN, parse_signature
-from openended.harness.core.types import MetricResult
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import tokenizer_digest
+from openended.harness.models import ModelSpec, tokenizer_digest
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.measure import MetricRunner, describe_token_ids, digest_judgments, list_text_needs
 from openended.harness.run.notes import compare_with_card, read_card_perplexity

@@ -1,7 +1,5 @@
 """What a run says of itself: counts, a plan that lists the same artifacts, its record, explanations, and judgments alone."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,13 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core.errors import DataError, UndefinedMetric
-from openended.harness.core.io import read_json
-from openended.harness.core.types import Generation, MetricResult
+from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json
+from openended.harness.run import plan, run, run_judgments, select_metrics_for_file
 from openended.harness.run.array_files import save_result
-from openended.harness.run.judgments import run_judgments, select_metrics_for_file
 from openended.harness.run.measure import SystemResult
-from openended.harness.run.pipeline import plan, run
 from openended.harness.run.run_record import write_explanations, write_record
 from openended.harness.storage import store as store_module
 from openended.harness.storage.record import EXPLAIN, read_record
@@ -192,8 +187,7 @@ def test_texts_are_compared_whole_and_few_of_them_are_a_warning(folder):
     long = " ".join(f"word{i}" for i in range(200))
     write_jsonl(folder / "one.jsonl", [{"text": long}])
     words = ["task=texts", "task.path=human.jsonl", "generations=one.jsonl", "metric=[length]", "scorer=none"]
-    done = openended(*words, cwd=folder, verbose=False)
-    assert done.returncode == 0, done.stderr
+    done = openended(*words, cwd=folder, verbose=False, code=0)
     assert "one.jsonl: 1 text beside 60 human texts: values of so few texts say little" in done.stderr
     assert "200" in done.stdout
     assert "whole texts" in done.stdout
@@ -234,11 +228,11 @@ def test_the_metrics_are_those_that_the_file_feeds(tmp_path):
 
 def test_arena_votes_need_two_words_and_empty_ones_are_counted(tmp_path):
     (tmp_path / "arena.csv").write_text(ARENA, encoding="utf-8")
-    done = openended("judgments=arena.csv", cwd=tmp_path)
-    assert done.returncode == 2
+    done = openended("judgments=arena.csv", cwd=tmp_path, code=2)
     assert "arena.csv:5: no outcome; metric=[bradley_terry] metric.bradley_terry.empty=skip" in done.stderr
-    done = openended("judgments=arena.csv", "metric=[bradley_terry]", "metric.bradley_terry.empty=skip", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = openended(
+        "judgments=arena.csv", "metric=[bradley_terry]", "metric.bradley_terry.empty=skip", cwd=tmp_path, code=0
+    )
     assert "3 comparisons of 2 players (x, y); 1 ties (half)" in done.stdout
     assert "1 without an outcome left out" in done.stdout
     assert "Preferred by people" in done.stdout
@@ -249,8 +243,7 @@ def test_arena_votes_need_two_words_and_empty_ones_are_counted(tmp_path):
 def test_columns_of_any_name_are_mapped_and_enter_the_signature(tmp_path):
     (tmp_path / "own.tsv").write_text("who\tother\tsays\nx\ty\t1\ny\tx\t1\nx\ty\t2\n")
     words = "judgment_columns={system_a: who, system_b: other, outcome: says}"
-    done = openended("judgments=own.tsv", words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = openended("judgments=own.tsv", words, cwd=tmp_path, code=0)
     assert "3 comparisons of 2 players (x, y)" in done.stdout
     assert "columns:outcome=says+system_a=who+system_b=other" in done.stdout.replace("\n", "").replace(" ", "")
     done = openended("judgments=own.tsv", words.replace("says", "said"), cwd=tmp_path)
@@ -259,8 +252,7 @@ def test_columns_of_any_name_are_mapped_and_enter_the_signature(tmp_path):
 
 @pytest.mark.slow
 def test_the_interval_of_huse_stands_in_the_table(tmp_path):
-    done = openended("judgments=bundled:example_ratings.csv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = openended("judgments=bundled:example_ratings.csv", cwd=tmp_path, code=0)
     row = next(line for line in done.stdout.splitlines() if line.strip().startswith("rated"))
     assert row.count("[") == 1
     assert "HUSE (low)" not in done.stdout

@@ -1,7 +1,5 @@
 """Both sides of a run: the human side and its ceiling, texts that are generated, and texts that are imported."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -11,13 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.signature import parse_signature
-from openended.harness.core.types import Ragged
+from openended.harness.core import DataError, Ragged, SpecError, parse_signature
 from openended.harness.decoders.base import GenerationRequest, Prompt
 from openended.harness.decoders.sampling import Temperature
-from openended.harness.models.backend import ScoringRequest
-from openended.harness.models.spec import ModelSpec
+from openended.harness.models import ModelSpec, ScoringRequest
 from openended.harness.report.build import build_report
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
@@ -32,8 +27,7 @@ from openended.harness.run.import_texts import (
 from openended.harness.run.notes import compute_perplexity
 from openended.harness.run.pipeline import RunTexts, make_texts, plan, run
 from openended.harness.run.settings import Settings
-from openended.harness.storage.record import RunRecord, read_record
-from openended.harness.storage.rows import RowFile
+from openended.harness.storage import RowFile, RunRecord, read_record
 from tests.harness.run.small import make_builder, open_session, settings
 from tests.helpers import copy_without, ragged, tiny_model, write_jsonl
 

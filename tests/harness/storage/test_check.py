@@ -1,7 +1,5 @@
 """`store check` finds every damage and changes nothing; `gc` takes what nobody needs and nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -9,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.core import temporary_files
-from openended.harness.core.errors import DataError
-from openended.harness.storage.check import check_store, collect_garbage
-from openended.harness.storage.store import MANIFEST, Recipe, Store
+from openended.harness.core import DataError, temporary_files
+from openended.harness.storage import MANIFEST, Recipe, Store, check_store, collect_garbage
 
 
 def entry(root: Path, version: int):
@@ -96,8 +92,3 @@ def test_gc_with_runs_takes_the_entries_that_no_record_names(tmp_path):
     with pytest.raises(DataError, match="nothing was deleted"):
         collect_garbage(store, runs=runs, days=0, delete=True)
     assert kept.path.exists()
-
-
-def test_no_store_is_one_line(tmp_path):
-    with pytest.raises(DataError, match="no store"):
-        check_store(tmp_path / "none")

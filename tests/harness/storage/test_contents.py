@@ -1,7 +1,5 @@
 """An entry whose digests agree but whose files cannot be read is computed again."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

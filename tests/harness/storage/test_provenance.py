@@ -1,14 +1,10 @@
 """Where a number came from is said of the harness, not of the place it was started in."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import platform
 import subprocess
 
-from openended.harness.core.types import Json
-from openended.harness.storage import provenance
-from openended.harness.storage.provenance import describe_hardware, list_package_versions, read_git_state
+from openended.harness.storage import list_package_versions, provenance, read_git_state
 
 
 def test_versions_are_those_that_are_installed():
@@ -28,9 +24,3 @@ def test_the_commit_is_the_harnesss_own(tmp_path, monkeypatch):
 def test_outside_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
     assert read_git_state() == {"commit": None, "dirty": None}
-
-
-def test_hardware_is_plain_json():
-    facts: dict[str, Json] = describe_hardware()
-    assert facts["machine"] == platform.machine()
-    assert isinstance(facts["cores"], int)

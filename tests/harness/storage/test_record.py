@@ -1,7 +1,5 @@
 """The record of a run: written and read by the same classes, and told in one line where it is damaged."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
@@ -12,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import write_json
-from openended.harness.core.metric_spec import Metric
-from openended.harness.core.types import MetricResult
+from openended.harness.core import DataError, Metric, MetricResult, write_json
 from openended.harness.storage.record import RECORD, ResultRow, RunRecord, read_record, save_record
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
 from openended.metrics.distinct_n import DistinctN

@@ -1,7 +1,5 @@
 """Rows that are written in another order than they came in: the bytes of writing them so at once, a few at a time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from openended.harness.core import signature
-from openended.harness.core.types import Example, Generation, Ragged
-from openended.harness.storage import rows
-from openended.harness.storage.rows import Row, RowFile, join_ragged, write_examples, write_in_order, write_rows
+from openended.harness.core import Example, Generation, Ragged, signature
+from openended.harness.storage import Row, RowFile, join_ragged, rows, write_examples, write_in_order, write_rows
 
 
 @pytest.fixture(autouse=True)

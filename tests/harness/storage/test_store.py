@@ -1,7 +1,5 @@
 """The store: keys, verification, interruption, two processes at one entry."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing as mp
 import os
@@ -13,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core import DataError, StoreError, temporary_files, write_text
-from openended.harness.storage.folders import check_writable
-from openended.harness.storage.store import MANIFEST, Recipe, Store, read_entry
+from openended.harness.storage import MANIFEST, Recipe, Store, check_writable, read_entry
 
 
 def recipe(**change) -> Recipe:

@@ -9,8 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.metric_spec import Features, Side
+from openended.harness.core import Features, Side, SpecError, UndefinedMetric
 from openended.metrics._mauve.density_ratio import RatioSettings, log_ratios
 from openended.metrics._mauve.scores import Ratios, mauve_of_ratios
 from openended.metrics.correlation import rank_correlation

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from openended.harness.core.errors import SpecError, UndefinedMetric
-from openended.harness.core.rng import make_random_stream
+from openended.harness.core import SpecError, UndefinedMetric, make_random_stream
 from openended.metrics._mauve import lattice
 from openended.metrics._mauve.drmm import fit_mixture
 from openended.metrics._mauve.kmeans import kmeans, nearest, residual_cells, residual_kmeans

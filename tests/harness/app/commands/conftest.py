@@ -1,7 +1,5 @@
 """One small grid that the tests of the commands share."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers import openended
@@ -14,8 +12,7 @@ GRID = ("-m", "name=p-sweep", "decoder=greedy,nucleus", "seed=0,1", "num_example
 def made(tmp_path_factory):
     """A folder with the outputs of a grid, and what the grid said."""
     where = tmp_path_factory.mktemp("commands")
-    done = openended(*GRID, cwd=where)
-    assert done.returncode == 0, done.stderr
+    done = openended(*GRID, cwd=where, code=0)
     return where, done
 
 

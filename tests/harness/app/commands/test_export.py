@@ -1,7 +1,5 @@
 """A name packed, unpacked elsewhere, and reported there."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import zipfile

@@ -1,7 +1,5 @@
 """Archives that `openended export` did not write are refused in one line, and nothing of them is unpacked."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

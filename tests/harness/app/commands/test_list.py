@@ -1,12 +1,10 @@
 """Lists of what can be chosen, and what each is."""
 
-from __future__ import annotations
-
 import pytest
 
 from openended.harness.app.commands.describe import describe_option, main as describe
 from openended.harness.app.commands.list import STATES, main, read_papers
-from openended.harness.core.catalogue import GROUPS, extract_summary, list_choices
+from openended.harness.core.catalogue import GROUPS, list_choices
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -24,13 +22,6 @@ def test_a_list_in_the_plural(capsys):
     assert "  quickstart " in capsys.readouterr().out
 
 
-def test_a_sentence_ends_at_its_full_stop():
-    assert extract_summary("# @package _global_\n# One (A et al. 2020),\n# MAUVE Fig. 8. Two.\na: 1") == (
-        "One (A et al. 2020), MAUVE Fig. 8"
-    )
-    assert extract_summary("a: 1") == ""
-
-
 def test_a_metric_has_formula_options_and_sources(capsys):
     assert describe(["mauve"]) == 0
     said = capsys.readouterr().out
@@ -43,11 +34,6 @@ def test_a_metric_has_formula_options_and_sources(capsys):
 def test_everything_can_be_described(group):
     for name in list_choices(group):
         assert describe_option(f"{group}/{name}").startswith(group)
-
-
-def test_what_is_in_two_groups_is_one_line(capsys):
-    assert describe(["none"]) == 2
-    assert "type scorer/none or embedder/none" in capsys.readouterr().err
 
 
 def test_the_papers_list_names_every_experiment_of_a_paper_and_no_other(capsys):

@@ -3,8 +3,6 @@
 The endpoint is a fake: it takes the calls of huggingface_hub and keeps the files. No test reaches the Hub.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """`openended score`: files in, one table."""
 
-from __future__ import annotations
-
 import gzip
 import json
 
@@ -27,8 +25,7 @@ def folder(tmp_path):
 
 def test_three_systems_in_one_table_and_the_fields_are_said(folder):
     words = ("greedy.jsonl", "nucleus", "packed.jsonl.gz", "--human", "human.jsonl", "--name", "mine")
-    done = openended("score", *words, "--metrics", "zipf,self_bleu", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = openended("score", *words, "--metrics", "zipf,self_bleu", cwd=folder, code=0)
     assert "human      human.jsonl, field 'story' (guessed)" in done.stderr
     assert "greedy     greedy.jsonl, field 'generated_text' (guessed)" in done.stderr
     (table,) = (folder / "outputs/reports/mine/tables").glob("*.md")
@@ -39,8 +36,7 @@ def test_three_systems_in_one_table_and_the_fields_are_said(folder):
 
 
 def test_without_a_judge_there_is_no_cut_and_only_what_needs_none(folder):
-    done = openended("score", "greedy.jsonl", "--human", "human.jsonl", "--name", "mine", "-q", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    openended("score", "greedy.jsonl", "--human", "human.jsonl", "--name", "mine", "-q", cwd=folder, code=0)
     (record,) = (folder / "outputs/runs/mine").glob("*/record.json")
     found = json.loads(record.read_text())
     assert {row["metric"] for row in found["results"]} == {
@@ -54,12 +50,10 @@ def test_own_vectors(folder):
     for name, n in (("h", len(HUMAN)), ("g", len(GREEDY))):
         np.save(folder / f"{name}.npy", np.random.default_rng(n).normal(size=(n, 4)))
     words = ("greedy.jsonl", "--human", "human.jsonl", "--metrics", "frechet,kid", "--features", "g.npy")
-    done = openended("score", *words, "--human-features", "h.npy", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = openended("score", *words, "--human-features", "h.npy", cwd=folder, code=0)
     assert "Fréchet" in done.stdout
     assert "–" not in [cell for line in done.stdout.splitlines() if line.startswith(" greedy") for cell in line.split()]
-    done = openended("score", *words, cwd=folder)
-    assert done.returncode == 2
+    done = openended("score", *words, cwd=folder, code=2)
     assert "--human-features beside them" in done.stderr
 
 

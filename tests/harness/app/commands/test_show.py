@@ -1,7 +1,5 @@
 """A run as its record tells it."""
 
-from __future__ import annotations
-
 import pytest
 
 from openended.harness.app.commands.show import find_run, main

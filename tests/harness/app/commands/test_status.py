@@ -1,7 +1,5 @@
 """How grids stand."""
 
-from __future__ import annotations
-
 from openended.harness.app.commands.status import format_grid, main
 from openended.harness.app.hydra.grid_state import mark_interrupted
 from openended.harness.core.io import write_json

@@ -1,7 +1,5 @@
 """What the store holds."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest
@@ -58,8 +56,3 @@ def test_what_no_run_names_goes_when_it_is_asked_for(own, capsys):
     assert measure_entries(own / "store") == before, "without --unnamed what is sound stays"
     assert main(["gc", "--unnamed", "--days", "0"]) == 0
     assert set(before) - set(measure_entries(own / "store")) == set(said[:-1]) != set()
-
-
-def test_no_store_is_one_line(tmp_path, capsys):
-    assert main(["--outputs", str(tmp_path)]) == 2
-    assert "no store at" in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """`openended stress`: the grid, its table, `stress.csv`, the heat map, and errors of one line."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest
@@ -15,15 +13,13 @@ from openended.harness.results import load_layout, read_results
 from tests.helpers import openended, write_jsonl
 
 
-def test_default_grid_has_every_damage_at_every_strength():
+def test_the_grid_has_every_damage_at_every_strength_and_options_of_the_user_win():
     *options, systems = make_grid(["task=docs"])
     assert options[0] == "-m"
     assert {"name=stress", "report=stress", "task=docs"} < set(options)
     assert len(systems.split(",")) == 1 + len(list_damages()) * len(STRENGTHS)
     assert systems.startswith("generations=damage:none,damage:truncation:10,")
 
-
-def test_options_of_the_user_win():
     grid = make_grid(
         ["damage=[negation,longer]", "strength=5", "metric=[mauve]", "name=mine", "embedder=docs-m,docs-mean"]
     )
@@ -49,8 +45,7 @@ def folder(tmp_path_factory):
     text = " the crew of a small ship waits in the harbor until the wind turns and the captain returns"
     rows = [{"prompt": f"On day {i}", "human": " ".join(text.split(" ")[: 10 + i % 7])} for i in range(60)]
     write_jsonl(where / "human.jsonl", rows)
-    done = openended("stress", *WORDS, cwd=where)
-    assert done.returncode == 0, done.stderr
+    openended("stress", *WORDS, cwd=where, code=0)
     return where
 
 
@@ -74,6 +69,5 @@ def test_csv_and_table(folder):
 
 
 def test_the_same_command_finds_everything(folder):
-    again = openended("stress", *WORDS, "plan_only=true", cwd=folder)
-    assert again.returncode == 0
+    again = openended("stress", *WORDS, "plan_only=true", cwd=folder, code=0)
     assert " 0 to compute now" in again.stdout + again.stderr

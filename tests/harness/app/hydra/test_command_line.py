@@ -1,13 +1,11 @@
 """A command line as it is read, and what is printed in place of what cannot be read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from openended.harness.app.hydra.command_line import parse_command_line
-from openended.harness.app.hydra.experiments import apply_using, join_name, sections, split_name
+from openended.harness.app.hydra.experiments import apply_using
 from tests.helpers import openended
 
 
@@ -71,11 +69,3 @@ def test_hydra_prints_a_configuration_and_completions(tmp_path, monkeypatch):
 )
 def test_a_section_is_an_experiment_of_its_own(typed, composed):
     assert apply_using(typed) == composed
-
-
-def test_names_of_sections():
-    assert sections("zipf") == ("docs",)
-    assert sections("quickstart") == sections("nothing") == ()
-    assert split_name("zipf_docs") == ("zipf", "docs")
-    assert split_name("human_study_docs") == ("human_study_docs", "")
-    assert join_name("zipf_docs", "paper") == join_name("zipf", None) == "zipf"

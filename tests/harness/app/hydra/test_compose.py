@@ -1,7 +1,5 @@
 """Configurations: typed settings of every option and experiment, and files of somebody else that are kept in bounds."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -13,8 +11,7 @@ from openended.harness.app.hydra import config_loader
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer, choose_name
 from openended.harness.app.hydra.grid import compose_series, list_jobs
-from openended.harness.core import SpecError
-from openended.harness.core.catalogue import is_shared
+from openended.harness.core import SpecError, is_shared
 from tests.helpers import ROOT, openended
 
 CONF = ROOT / "conf"
@@ -139,23 +136,6 @@ def test_a_section_is_composed_after_its_experiment_and_is_no_option_of_it(compo
     axes = {"decoder": "adversarial,greedy,ancestral,nucleus", "model": "docs-m", "seed": "0,1"}
     assert composer.compose_experiment(["experiment=mauve_table3_docs"]).sweeper["params"] == axes
     assert docs.metric == paper.metric
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["num_examples=0"], "num_examples: expected 1 or more, or all, got 0"),
-        (["min_new_tokens=65"], "min_new_tokens: expected 0 .* to max_new_tokens, got 65"),
-        (["num_examples=many"], "num_examples: expected int or all, got 'many'"),
-        (["+seeed=1"], "no option 'seeed'; did you mean 'seed'"),
-        (["~model"], "model: expected a value when the harness generates, got None"),
-        (["report.rows=3"], "report"),
-        (["tracker=wandb", "tracker.mode=live"], "mode"),
-    ],
-)
-def test_mistakes_are_named(composer, change, message):
-    with pytest.raises(SpecError, match=message):
-        composer.compose_job(change)
 
 
 def test_texts_on_docs_are_as_long_as_the_human_ones(composer):
@@ -296,8 +276,7 @@ def test_what_is_trusted_is_done(tmp_path, monkeypatch):
     node = {**LOG, "handlers": {"x": {"class": "logging.FileHandler", "filename": "PROOF"}}}
     words = experiment(tmp_path, {"hydra": {"job_logging": node}, "model": {"label": "${oc.env:OPENENDED_LABEL}"}})
     monkeypatch.setenv("OPENENDED_LABEL", "mine")
-    done = openended("--trust-config", *words, "plan_only=true", "num_examples=2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = openended("--trust-config", *words, "plan_only=true", "num_examples=2", cwd=tmp_path, code=0)
     assert (tmp_path / "proof").exists()
     assert "mine" in done.stdout
 
@@ -350,8 +329,7 @@ def test_a_pipe_is_no_configuration(tmp_path):
     path = tmp_path / "theirs" / "experiment" / "x.yaml"
     path.unlink()
     os.mkfifo(path)
-    done = openended(*words, "plan_only=true", cwd=tmp_path)
-    assert done.returncode == 2
+    done = openended(*words, "plan_only=true", cwd=tmp_path, code=2)
     assert re.search("named pipe|no experiment 'x'", done.stderr)  # newer releases of Hydra see no file there
 
 

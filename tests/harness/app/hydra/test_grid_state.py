@@ -1,7 +1,5 @@
 """The state of a grid: its facts, the files of its jobs, the time left, and the reports of a series."""
 
-from __future__ import annotations
-
 import multiprocessing as mp
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Launchers around their engines: jobs cut into parts, jobs that are lost, workers that end with their parent."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal
@@ -56,13 +54,6 @@ def test_neighbours_stay_together_in_parts_as_even_as_can_be(jobs, processes, si
     parts = [list(part) for part in split_into_neighbors(list(range(jobs)), processes)]  # type: ignore[arg-type]
     assert [len(part) for part in parts] == sizes
     assert [one for part in parts for one in part] == list(range(jobs))
-
-
-def test_after_a_kill_those_that_ran_are_tried_alone_and_those_that_waited_go_on(tmp_path):
-    done, ran, waits = job(tmp_path, 0, "done"), job(tmp_path, 1, "running"), job(tmp_path, 2)
-    assert launchers._split_after_kill([done, ran, waits]) == ([waits], [ran])
-    # Killed before it could say that it runs: then it may be any of those that wait.
-    assert launchers._split_after_kill([done, waits]) == ([], [waits])
 
 
 def test_joblib_tries_a_killed_job_once_more_and_then_loses_it(tmp_path, monkeypatch, caplog):
@@ -317,13 +308,6 @@ def test_a_worker_ends_with_its_parent(kind):
         parent.kill()
         _, alive = psutil.wait_procs(below, timeout=30)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
-
-
-def test_another_machines_process_is_nobodys_parent():
-    before = len(launchers._watched)
-    launchers.end_with_parent(launchers.ParentProcess("00000000-00000000", 1, 1))
-    launchers.end_with_parent(identify_process())
-    assert len(launchers._watched) == before
 
 
 RUN = """

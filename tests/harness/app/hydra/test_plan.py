@@ -1,7 +1,5 @@
 """A plan of a whole grid: one table, and the same for programs."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

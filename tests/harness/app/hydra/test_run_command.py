@@ -1,7 +1,5 @@
 """Runs and grids in this process: exit codes, one line per error, one line per job; the end of a grid."""
 
-from __future__ import annotations
-
 import json
 import logging
 
@@ -120,17 +118,6 @@ def test_verbose_shows_ours_and_not_the_libraries(tmp_path):
         LogOptions(node, verbose=True, quiet=False).apply()
         assert logging.getLogger("openended.harness.run.artifacts").isEnabledFor(logging.INFO)
         assert not logging.getLogger("urllib3").isEnabledFor(logging.INFO)
-
-
-def test_failed_jobs_are_told_with_their_reasons(caplog):
-    rows = [
-        {"job": "a", "state": "done"},
-        {"job": "b", "state": "running"},
-        {"job": "c", "state": "failed", "error": "e"},
-    ]
-    assert show_failed(rows) == 2
-    assert [r.getMessage() for r in caplog.records][:2] == ["running: b: it did not finish", "failed: c: e"]
-    assert show_failed(rows[:1]) == 0
 
 
 def test_jobs_that_failed_alike_are_one_line(caplog):

@@ -29,8 +29,7 @@ def undrawn(monkeypatch):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("search")
-    done = openended(*SEARCH, "confirm_seeds=[5,6]", cwd=folder, draw=True)
-    assert done.returncode == 0, done.stderr
+    done = openended(*SEARCH, "confirm_seeds=[5,6]", cwd=folder, draw=True, code=0)
     return folder, done
 
 
@@ -65,8 +64,7 @@ def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn
         patch.setattr(Search, "_report_setting", die)
         assert openended(*SEARCH, cwd=tmp_path).returncode == 130
     monkeypatch.setattr(temporary_files, "is_in_use", lambda path: False)
-    again = openended(*SEARCH, cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    again = openended(*SEARCH, cwd=tmp_path, code=0)
     assert "going on with 1 trials that an interrupted search left" in again.stderr
     one, other = (read_search(only_grid(folder)) for folder in (whole[0], tmp_path))
     assert [(t.setting, t.values) for t in one.trials] == [(t.setting, t.values) for t in other.trials]
@@ -76,8 +74,7 @@ def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn
 @pytest.mark.long
 def test_small_sizes_come_first_and_most_settings_end_there(whole, undrawn, tmp_path):
     words = [*SEARCH, "rungs=[3]", "trials=5", "reduction=2", f"outputs_dir={whole[0]}/outputs", "name=s"]
-    done = openended(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = openended(*words, cwd=tmp_path, code=0)
     found = read_search(only_grid(whole[0]))
     assert len(found.trials) == 5
     states = {t.number: t.state for t in found.trials}
@@ -95,8 +92,7 @@ def test_several_objectives_have_a_front_and_seeds_an_interval(undrawn, tmp_path
     assert done.returncode == 2, "seen before anything ran"
     assert "nucleus.p" in done.stderr
     words = [w.replace(",7", "") for w in words]
-    done = openended(*words, "sampler=grid", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = openended(*words, "sampler=grid", cwd=tmp_path, code=0)
     found = read_search(only_grid(tmp_path))
     assert [set(t.seeds) for t in found.trials] == [{"0", "1"}] * 2
     for trial in found.trials:
@@ -107,14 +103,12 @@ def test_several_objectives_have_a_front_and_seeds_an_interval(undrawn, tmp_path
 
 def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    done = openended(*SEARCH, cwd=tmp_path)
-    assert done.returncode == 2
+    done = openended(*SEARCH, cwd=tmp_path, code=2)
     assert done.stderr == "openended: optuna is not installed; pip install 'openended[search]'\n"
 
 
 def test_a_plan_says_what_a_search_would_take_and_writes_nothing(whole, tmp_path):
-    done = openended(*SEARCH, "plan_only=json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = openended(*SEARCH, "plan_only=json", cwd=tmp_path, code=0)
     assert json.loads(done.stdout)["jobs"] == 4
     assert not (tmp_path / "outputs").exists()
     again = openended(*SEARCH, "trials=6", "plan_only=true", cwd=whole[0])

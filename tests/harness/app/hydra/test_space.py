@@ -1,7 +1,7 @@
 import optuna
 import pytest
 
-from openended.harness.app.hydra.search_space import Space, add_integer_hint, check_choice, parse_space
+from openended.harness.app.hydra.search_space import Space, parse_space
 from openended.harness.core.errors import SpecError
 
 EACH = {"nucleus": {"p": "interval(0.5,1)", "temperature": 0.9}, "top_k": {"k": "tag(log,int(interval(2,500)))"}}
@@ -57,15 +57,13 @@ def test_each_choice_has_its_own_parameters():
     assert space.seeds == ("0", "1")
 
 
-def test_corners_have_every_word_and_both_ends():
+def test_corners_have_both_ends_and_a_grid_has_every_setting_once():
     corners = list(parse_space({}, EACH, ["decoder=nucleus,top_k", "num_examples=10,20"]).corners())
     seen = {(k, v) for one in corners for k, v in one.items()}
     assert {("decoder.p", "0.5"), ("decoder.p", "1.0"), ("decoder.k", "2"), ("decoder.k", "500")} <= seen
     assert {("decoder", "nucleus"), ("decoder", "top_k"), ("num_examples", "10"), ("num_examples", "20")} <= seen
     assert all(("decoder.p" in one) == (one["decoder"] == "nucleus") for one in corners)
 
-
-def test_every_setting_of_a_grid_is_there_once():
     space = parse_space({}, {"nucleus": {"p": "range(0.5,1,0.25)"}}, ["decoder=nucleus,ancestral", "samples=1,2"])
     found = space.list_settings()
     assert len(found) == 2 * (2 + 1)
@@ -96,11 +94,3 @@ def test_what_is_no_space_is_told_in_one_line(spaces, words, said):
     with pytest.raises(SpecError, match=said) as told:
         parse_space({}, spaces, words)
     assert "\n" not in str(told.value)
-
-
-def test_hints_say_what_to_type():
-    (parameter,) = parse_space({}, {}, ["decoder.k=interval(2,50)"]).parameters
-    assert "int(interval(2,50))" in add_integer_hint("top_k.k: expected int, got 2.0", [parameter])
-    assert add_integer_hint("nucleus.p: wrong", [parameter]) == "nucleus.p: wrong"
-    with pytest.raises(SpecError, match=r"sampler: no 'tp'; did you mean 'tpe'\?"):
-        check_choice("tp", ["tpe", "grid"], "sampler")

@@ -8,8 +8,7 @@ import pytest
 from openended.harness.app.hydra.objectives import Objective
 from openended.harness.app.hydra.search_space import parse_space
 from openended.harness.app.hydra.study import SearchPlan, StudyRunner, count_finished
-from openended.harness.core import temporary_files
-from openended.harness.core.errors import SpecError, StoreError
+from openended.harness.core import SpecError, StoreError, temporary_files
 
 SPACE = parse_space(
     {},

@@ -1,7 +1,5 @@
 """The values of a search are those of its runs' records, whatever the file of the study holds."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """A metric of another framework's texts: numbers by name, and NaN with one line of error instead of an exception."""
 
-from __future__ import annotations
-
 import logging
 import math
 

@@ -1,7 +1,5 @@
 """A server on the bundled docs-s with the semantics of vLLM, and one fault at a time that a test switches on."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses
@@ -20,8 +18,7 @@ from starlette.routing import Route
 
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.transformers import LanguageModel, load_model
+from openended.harness.models import LanguageModel, ModelSpec, load_model
 
 ID = "docs-s"
 KEY = "fake-key-4711abcdefgh0815"
@@ -168,9 +165,7 @@ class Fake:
             out["logprobs"] = {"tokens": [f"token_id:{i}" for i in made], "top_logprobs": lists}
         return out
 
-    def known(
-        self, ids: list[int], body: dict[str, Any], step: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def known(self, ids, body, step):
         """Logits, those after penalties and temperature, and the CDF that is drawn from; kept for the next draws."""
         early = step < body.get("min_tokens", 0)
         key = (tuple(ids), early, *(body.get(name) for name in _SAMPLING))
@@ -182,9 +177,7 @@ class Fake:
             self._verified[key] = raw, sampled, None if q is None else np.cumsum(q)
         return self._verified[key]
 
-    def distribution(
-        self, raw: np.ndarray, seen: list[int], body: dict[str, Any], step: int
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+    def distribution(self, raw, seen, body, step):
         """penalties → temperature → min_p → top_k → top_p, as vLLM orders them; None: greedy."""
         fault, z = self.fault, raw.copy()
         penalty = fault.penalty if fault.penalty != 1 else body.get("repetition_penalty", 1.0)

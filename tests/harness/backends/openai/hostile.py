@@ -1,7 +1,5 @@
 """Small raw servers on loopback that misbehave: they never end a reply, send bombs, or answer with given bytes."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Requests over real sockets: overloads, deaths, outages and hostile replies; and never a key in a message."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -15,9 +13,7 @@ from openended.harness.backends.openai import backend as backend_module, client 
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.client import Body, Client, clean_line, read_body, read_key
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.core import REDACTED
-from openended.harness.core.errors import DataError
-from openended.harness.core.types import Generation
+from openended.harness.core import REDACTED, DataError, Generation
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Greedy
 from tests.harness.backends.openai.fake import ID, KEY, Fake, Fault, served, within
@@ -40,9 +36,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(backend_module, "FIRST_PAUSE", 0.01)
 
 
-def write(
-    *addresses: str, transport: Any = None, prompts: list[Prompt] = PROMPTS, emit: Any = None, **options: Any
-) -> dict[str, tuple[int, ...]]:
+def write(*addresses, transport=None, prompts=PROMPTS, emit=None, **options):
     """Greedy texts of prompts, three tokens each."""
     chosen = {"endpoints": tuple(addresses or ["http://fake"]), "tokenizer": f"bundled:{ID}", "probe": False} | options
     texts: list[Generation] = []
@@ -80,13 +74,11 @@ def test_an_overload_is_waited_for_and_a_lost_reply_asked_for_again(right, fault
     assert len(fake.bodies) == len(PROMPTS) + fault.get("fail", 0) + fault.get("busy", 0) + fault.get("hang", 0)
 
 
-def test_a_date_and_a_long_pause_in_retry_after():
+def test_retries_wait_as_long_as_told_and_end_with_what_to_do():
     write(transport=within(Fake(Fault(busy=1, retry_after="Wed, 21 Oct 2015 07:28:00 GMT"))))
     with pytest.raises(DataError, match=r"429: overloaded \(wait 7200 s\); finished texts are kept"):
         write(transport=within(Fake(Fault(busy=1, retry_after="7200"))))
 
-
-def test_retries_end_with_what_to_do():
     with pytest.raises(DataError, match=r"answers 500: overloaded; finished texts are kept; repeat the command to"):
         write(transport=within(Fake(Fault(fail=99))), retries=2)
     with pytest.raises(TypeError, match="not open"):
@@ -332,12 +324,10 @@ def test_a_wrong_reply_names_endpoint_and_field(body, message):
     assert "http://fake" in str(caught.value)
 
 
-def test_an_odd_charset_changes_nothing():
+def test_a_body_has_a_bound_and_its_charset_changes_nothing():
     for charset in ("application/json; charset=utf-7", "text/plain; charset=nonsense", ""):
         assert write_one(answering(json.dumps(GOOD).encode(), charset)) == (10, 11, 12)
 
-
-def test_the_bound_of_a_body_and_its_coding():
     def read(reply: httpx.Response) -> str:
         return asyncio.run(read_body(reply, None, 1000)).text
 

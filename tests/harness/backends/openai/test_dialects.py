@@ -1,7 +1,5 @@
 """What servers are sent and how their replies are read, in each dialect's words."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -37,8 +35,7 @@ from openended.harness.decoders.sampling import (
 )
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models import ModelSpec, load_tokenizer
 
 ASK = CompletionRequest(ids=(5, 6), text="of a", max_tokens=9, seed=2**62 + 7)
 NEUTRALS = {

@@ -1,7 +1,5 @@
 """Every fault of a server is found, and it is said by which check; an honest one is never suspected."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +13,6 @@ from openended.harness.backends.openai.dialects import CompletionRequest, Token
 from openended.harness.backends.openai.probe import BEGINNINGS, UNSEEN_PENALTIES, Probe, ProbeReport
 from openended.harness.backends.openai.session import ServerSession
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.decoders.base import Decoder
 from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, Temperature, TopK
 from tests.harness.backends.openai.fake import ID, Fake, Fault, within
 
@@ -37,14 +34,7 @@ class Direct(ServerSession):
         return [int(i) for i in np.minimum(found, len(below) - 1)]
 
 
-def probe(
-    fake: Fake,
-    decoder: Decoder | None,
-    work: Callable[[Probe], Any] | None = None,
-    *,
-    direct: bool = True,
-    **options: Any,
-) -> ProbeReport:
+def probe(fake, decoder, work=None, *, direct=True, **options):
     """Probe a fake server; `work` in place of all checks."""
     backend = ServerBackend(spec_of(**options), transport=within(fake))
     kind = Direct if direct else ServerSession
@@ -139,15 +129,13 @@ def test_the_rate_of_false_alarms_is_at_most_what_is_stated(monkeypatch):
     assert alarms <= 0.05 * 400
 
 
-def test_draws_without_ids_and_without_copies_are_told_by_listings():
+def test_draws_without_ids_are_told_by_listings():
     for fault in (Fault(no_ids=True), Fault(no_copies=True), Fault(most_copies=4)):
         fake = Fake(fault)
         report = probe(fake, Ancestral(), both, direct=False)
         assert report.faults == []
         assert report.passed == ["hidden"]
 
-
-def test_hidden_parameters_of_a_server_that_allows_few_draws_a_request_are_noticed():
     (said,) = probe(Fake(Fault(most_copies=4, top_k=5)), Ancestral(), both, direct=False).faults
     assert "with neutral parameters" in said
 

@@ -1,7 +1,5 @@
 """Workers without Ray: one in this process, who takes the chunks last first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A model in many workers gives the same bytes as one here, whatever the chunks: texts, scores, vectors, statistics of Q."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
@@ -20,15 +18,10 @@ from openended.harness.backends.ray.backend import (
     sort_for_batching,
 )
 from openended.harness.backends.transformers import TransformersBackend
-from openended.harness.core.errors import DataError
-from openended.harness.core.runtime import Runtime
-from openended.harness.core.types import NextToken, Ragged
-from openended.harness.decoders.base import Prompt
-from openended.harness.decoders.sampling import Nucleus
+from openended.harness.core import DataError, NextToken, Ragged, Runtime
+from openended.harness.decoders import Nucleus, Prompt
 from openended.harness.generation.contrastive import ContrastiveDecoding
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.forward import ForwardRow
-from openended.harness.models.spec import ModelSpec, list_bundled_models
+from openended.harness.models import EmbedderSpec, ForwardRow, ModelSpec, list_bundled_models
 from openended.harness.models.transformers import load_embedder
 from tests.harness.backends.ray.here import Here
 from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring, tiny_model

@@ -1,7 +1,5 @@
 """Ray's actors: the same bytes as one process, whoever does the work and whoever dies meanwhile."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal
@@ -9,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,22 +15,19 @@ import pytest
 from openended.harness.backends.ray import cluster as engine
 from openended.harness.backends.ray.backend import load_ray_backend
 from openended.harness.backends.ray.cluster import Cluster, allocate_resources, warn_if_full
-from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
-from openended.harness.core.exit_codes import Terminated
-from openended.harness.core.runtime import Runtime
-from openended.harness.decoders.base import Prompt
-from openended.harness.decoders.sampling import Nucleus
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import list_bundled_models
+from openended.harness.core import DataError, ExtraNotInstalled, Runtime, SpecError, Terminated
+from openended.harness.decoders import Nucleus, Prompt
+from openended.harness.models import EmbedderSpec, list_bundled_models
+from openended.harness.run import Session, run
 from openended.harness.run.part_files import PartFiles
-from openended.harness.run.pipeline import run
-from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
 from tests.helpers import ROOT, embedding, generation, q_request, ragged
 
-pytest.importorskip("ray", reason="Ray is not installed (extra `ray`)")
-pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra `ray`)"),
+    pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there"),
+]
 WORDS = (*ONE_MODEL, "decoder=ancestral", "metric=[gen_ppl,frechet,sparsemax_score]", "runtime.progress=false",
          "runtime.device=cpu", "runtime.threads=1", "runtime.batch_size=2")  # fmt: skip
 SPREAD = (*WORDS, "runtime.engine=ray", "runtime.workers=3")

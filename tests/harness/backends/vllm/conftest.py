@@ -1,7 +1,5 @@
 """The reference backend, and the stand-in for vLLM with the same model."""
 
-from __future__ import annotations
-
 import pytest
 
 from openended.harness.backends.transformers import load_backend

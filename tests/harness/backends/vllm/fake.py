@@ -13,9 +13,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from openended.harness.models.transformers import LanguageModel
+from tests.lazy import torch
 
 ADAPTER = "openended.harness.backends.vllm._adapter"
 

@@ -1,7 +1,5 @@
 """The backend on a stand-in for vLLM that preempts, moves and swaps at random: everything equals the reference."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 
@@ -11,14 +9,10 @@ import pytest
 from openended.harness.backends.vllm import backend as backend_module
 from openended.harness.backends.vllm.backend import VllmBackend, VllmSpec, load_vllm
 from openended.harness.backends.vllm.engine import PoolingEngine, build_engine_options
-from openended.harness.core.errors import DataError, ExtraNotInstalled, SpecError
-from openended.harness.core.registry import load_members
-from openended.harness.core.types import Generation, Ragged
+from openended.harness.core import DataError, ExtraNotInstalled, Generation, Ragged, SpecError, load_members
 from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Greedy, Mirostat, Nucleus, TopK
-from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.transformers import load_model
+from openended.harness.models import EmbedderSpec, ModelSpec, load_model
 from tests.harness.backends.vllm.fake import fake_vllm
 from tests.harness.generation.models import prompt_rows
 from tests.helpers import embedding, generation, q_request, ragged, scoring
@@ -232,23 +226,6 @@ def test_an_embedder_has_vllms_identity_and_needs_the_package(monkeypatch):
         spec.check_options()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"engine": {"speculative_config": {}}}, "speculative decoding is refused"),
-        ({"engine": {"spec_method": "ngram"}}, "speculative decoding is refused"),
-        ({"engine": {"dtype": "float16"}}, "model.dtype"),
-        ({"engine": {"seed": 3}}, "fixed"),
-        ({"gpu_memory_utilization": 1.5}, r"a number in \(0, 1\]"),
-        ({"max_num_seqs": 0}, "1 or more"),
-        ({"check_texts": -1}, "0 .off. or more"),
-    ],
-)
-def test_options_out_of_range_are_one_line(options, message):
-    with pytest.raises(SpecError, match=message):
-        VllmSpec(path=PATH, **options)
-
-
 def test_what_can_move_a_logit_is_in_the_identity(monkeypatch):
     base = VllmSpec(path=PATH)
     for change in ({"quantization": "fp8"}, {"tensor_parallel_size": 2}, {"engine": {"block_size": 32}}):
@@ -273,8 +250,3 @@ def test_without_vllm_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ExtraNotInstalled, match=r"openended\[vllm\]"):
         VllmSpec(path=PATH).check_ready()
-
-
-def test_specs_can_be_keys_of_a_plan():
-    assert len({VllmSpec(path=PATH), VllmSpec(path=PATH, engine={"block_size": 32}), VllmSpec(path=PATH)}) == 2
-    assert VllmSpec(path=PATH).title == "docs-s (vLLM)"

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from openended.harness.backends.vllm.rows import (
     FIRST_SLOTS,
@@ -23,15 +22,14 @@ from openended.harness.backends.vllm.rows import (
     make_order,
     make_sampling_group,
 )
-from openended.harness.core.registry import build, load_members
-from openended.harness.core.types import Generation, Ragged
+from openended.harness.core import Generation, Ragged, build, load_members
 from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, Typical, Xtc
-from openended.harness.generation.generate import generate_texts
-from openended.harness.generation.teacher_forcing import compute_q_statistics
+from openended.harness.generation import compute_q_statistics, generate_texts
 from tests.harness.backends.vllm.fake import BatchUpdate, MoveDirectionality, SamplingParams, compute_logits, fake_vllm
 from tests.harness.generation.models import gpt2, prompt_rows
 from tests.helpers import generation, q_request
+from tests.lazy import torch
 
 LENGTH, LEAST = 9, 3
 EOS = (0, 5)

@@ -42,13 +42,11 @@ def test_the_closed_form_is_the_mean_over_all_subsets(settings):
         assert compute_weights(settings, count).sum() == pytest.approx(1)
 
 
-def test_equal_settings_share_their_chances():
+def test_chances_are_shared_and_more_settings_are_never_worse():
     # the best two of three are equal: of one drawn 0, 4 or 8; of two drawn always one of the pair: 4 or 8
     assert compute_expected_best([0.0, 4.0, 8.0], 2, [1.0, 2.0, 2.0]) == pytest.approx(6)
     assert compute_expected_best([0.0, 4.0, 8.0], 1, [1.0, 2.0, 2.0]) == pytest.approx(4)
 
-
-def test_one_is_the_mean_and_all_the_best_and_more_is_never_worse():
     scores = [0.3, 0.9, 0.1, 0.5]
     found = [compute_expected_best(scores, n) for n in (1, 2, 3, 4)]
     assert found[0] == pytest.approx(0.45)
@@ -73,7 +71,7 @@ def test_noise_alone_is_no_advantage_on_fresh_seeds():
     assert 0.94 <= statistics.mean(covered) <= 1
 
 
-def test_what_is_to_be_low_and_what_is_to_be_near():
+def test_directions_and_seeds_of_the_best():
     values = [{"0": 10.0, "1": 12.0}, {"0": 30.0, "1": 28.0}]
     low = compute_curve("x", values, cost=LOWER)
     assert (low.seen, low.fresh) == ((20.0, 11.0), (20.0, 11.0))
@@ -81,8 +79,6 @@ def test_what_is_to_be_low_and_what_is_to_be_near():
     assert near.seen == ((16 + 2) / 2, 2.0)
     assert near.fresh == pytest.approx(((17 + 15 + 3 + 1) / 4, 2.0))
 
-
-def test_one_seed_has_no_fresh_one():
     made = compute_curve("x", [{"0": 1.0}, {"0": 3.0}], cost=HIGHER)
     assert made.seen == (2.0, 3.0)
     assert all(math.isnan(v) for v in (*made.fresh, *made.half))

@@ -1,7 +1,5 @@
 """What a metric detects, from values with known errors."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,14 +16,12 @@ def make_curve(values, error=1.0):
     return DamageCurve("mauve", "mauve", "MAUVE", "docs-m/last", "truncation", points[0], tuple(detected))
 
 
-def test_detected_at_the_root_of_both_errors():
+def test_detected_at_the_root_of_both_errors_of_which_one_may_be_nothing():
     """Errors 1 and 1: 1.96 * sqrt(2) = 2.772."""
     assert make_curve({0: 0.0, 10: 2.77, 30: 2.78, 100: 9.0}).smallest == 30
     assert make_curve({0: 0.0, 10: -2.78}).smallest == 10
     assert make_curve({0: 0.0, 10: 2.0}).smallest is None
 
-
-def test_a_value_without_variation_counts_as_exact():
     assert differs(DamagedValue(0, 0.0, 1.0, None, None), DamagedValue(9, 1.97, math.nan, None, None))
     assert not differs(DamagedValue(0, 0.0, 1.0, None, None), DamagedValue(9, 1.95, math.nan, None, None))
 

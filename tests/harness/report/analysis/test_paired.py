@@ -1,7 +1,5 @@
 """Paired tests of all pairs: from draws of one seed, from examples, and near the human value."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -15,9 +13,7 @@ from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.uncertainty import Errors, check_with_uncertainty
 from openended.harness.report.tables.significance import UNSURE, build_significance_tables
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.results.frame import read_results
-from openended.harness.results.intervals import find_interval, load_replicates
-from openended.harness.results.layout import Layout
+from openended.harness.results import Layout, find_interval, load_replicates, read_results
 from tests.harness.report.synthetic import result, seal, write_run
 
 PROMPTS = [f"p/{i:03d}" for i in range(120)]

@@ -1,7 +1,5 @@
 """Each figure is drawn from the stored set of runs, twice to the same bytes, and not at all without data."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
@@ -158,14 +156,6 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
     _, spread = table.text(cell, table.columns[0])
     assert re.fullmatch(r"± 0\.\d+ \(0\.\d+\)", spread), "both sources of spread are shown"
     assert "metric's own std" in table.legend()[0]
-
-
-@pytest.mark.slow
-def test_everything_that_the_runs_have_data_for_is_drawn_at_once(tmp_path):
-    results = read_results([FIXTURE], {"experiment": "decoders", "num_examples": "500", "max_new_tokens": "96"})
-    names = {path.name for path in draw_all(results, tmp_path)}
-    assert names >= {"divergence.png", "divergence.pdf", "metrics.png", "zipf.png", "precision_recall.png"}
-    assert names == {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_subset_keeps_the_styles_of_the_whole(tmp_path):

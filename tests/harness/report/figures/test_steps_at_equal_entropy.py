@@ -1,7 +1,5 @@
 """Samplers at several numbers of steps and temperatures have a frontier for each number of steps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -54,7 +52,7 @@ def test_one_frontier_for_each_number_of_steps(results):
     assert printed == pytest.approx([gen_ppl(steps, HUMAN_ENTROPY) for steps in (None, *STEPS)], rel=1e-6)
 
 
-def test_points_are_at_the_human_entropy(results):
+def test_points_are_at_the_human_entropy_and_steps_alone_stay_points(results):
     with apply_style():
         (axes,) = steps_at_equal_entropy(results, SystemStyles([]))["steps"].axes
     curve = axes.containers[0].lines[0]
@@ -63,8 +61,6 @@ def test_points_are_at_the_human_entropy(results):
     levels = [line.get_ydata()[0] for line in axes.lines if len(set(line.get_ydata())) == 1]
     assert levels == pytest.approx([gen_ppl(None, HUMAN_ENTROPY), 40.0], rel=1e-6)
 
-
-def test_steps_alone_stay_operating_points(results):
     masked = filter_results(results, {"model": "masked", "decoder.temperature": "1.0|1"})
     (entry,) = find_frontiers(masked, masked.values)
     assert (entry.steps, len(entry.points)) == (None, 3)

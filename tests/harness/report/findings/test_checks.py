@@ -1,18 +1,9 @@
 """The kinds of check that claims are made of, and which values they read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from openended.harness.report.findings.checks import (
-    MAUVE,
-    check_decoders,
-    compare,
-    format_number,
-    iterate_by_decoder,
-    parse_size,
-)
+from openended.harness.report.findings.checks import MAUVE, check_decoders, compare, iterate_by_decoder, parse_size
 from openended.harness.report.findings.claims import load_claims
 from openended.harness.report.findings.uncertainty import Errors, Sample
 from openended.harness.results.frame import read_results
@@ -67,7 +58,3 @@ def test_a_decoder_stands_with_its_best_parameters(tmp_path):
 @pytest.mark.parametrize(("model", "place"), [("docs-s", 1), ("gpt2_large", 7), ("gpt2", None)])
 def test_size_is_the_last_word_of_a_models_name(model, place):
     assert parse_size(model) == place
-
-
-def test_numbers_have_the_decimals_of_a_finding():
-    assert (format_number(0.12345), format_number(-1.5), format_number(31.04)) == ("0.123", "-1.500", "31.0")

@@ -1,7 +1,5 @@
 """The sentence at the top of a report names the best system and says how sure that is."""
 
-from __future__ import annotations
-
 import pytest
 
 from openended.harness.report.findings import headline

@@ -1,7 +1,5 @@
 """Simulated grids of equal systems: how often verdicts, Holm's correction and counts call them different."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -84,7 +82,7 @@ def test_many_equal_pairs_get_a_sure_verdict_in_at_most_five_percent_of_grids():
     assert sure / worlds <= 0.07
 
 
-def test_a_large_difference_is_sure_either_way():
+def test_verdicts_of_a_large_difference_of_several_tasks_and_without_variation():
     rng = np.random.default_rng(3)
     low, high = rng.normal(size=60), rng.normal(size=60) + 3
     assert (verdict_of([low, high], "bootstrap").words, verdict_of([high, low], "bootstrap").words) == (
@@ -92,8 +90,6 @@ def test_a_large_difference_is_sure_either_way():
         "does not hold",
     )
 
-
-def test_tasks_are_combined_with_a_correction_for_their_number():
     def failed(doubt: float) -> Verdict:
         return Verdict("m", (False,), sure=doubt <= 0.025, doubts=(doubt,))
 
@@ -101,8 +97,6 @@ def test_tasks_are_combined_with_a_correction_for_their_number():
     assert combine_tasks({"a": failed(0.02), "b": failed(0.9)}).words == "undecided"
     assert combine_tasks(dict.fromkeys("abc", Verdict("m", (True,), sure=True, doubts=(0.02,)))).words == "holds"
 
-
-def test_replicates_without_variation_give_no_verdict():
     rng = np.random.default_rng(4)
     verdict = verdict_of([np.zeros(60), rng.normal(size=60) + 3], "bootstrap")
     assert verdict.words == "no variation seen"

@@ -1,7 +1,5 @@
 """The papers' claims on made-up runs: yes, no, and not measured."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -9,8 +7,7 @@ import pytest
 
 from openended.harness.report.build import make_tables
 from openended.harness.report.findings.claims import build_findings_tables
-from openended.harness.results.frame import read_results
-from openended.harness.results.layout import load_layout
+from openended.harness.results import load_layout, read_results
 from tests.harness.report.synthetic import result, write_run
 
 

@@ -1,7 +1,5 @@
 """What the tests of the page in a browser share."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

@@ -1,7 +1,5 @@
 """A report in a real browser; what it complains of and asks for fails a test."""
 
-from __future__ import annotations
-
 import pytest
 
 from openended.harness.report import build_report

@@ -1,7 +1,5 @@
 """A small report with everything that a page can show: two systems, seeds, samples, scores, vectors, hostile texts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -70,9 +68,7 @@ def make_report(folder: Path, *, seeds: Sequence[int] = (0, 1), count: int = COU
     return folder / "runs"
 
 
-def _source(
-    store: Path, stage: str, system: str, seed: int, count: int, samples: int, tokenizer: Tokenizer
-) -> Mapping[str, Any]:
+def _source(store, stage, system, seed, count, samples, tokenizer):
     key = f"{system}{seed}".encode().hex()[:16].ljust(16, "0")
     name = f"{stage}/{key[:2]}/{key}"
     (store / name).mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,5 @@
 """The page in a real browser: every control, hostile texts, keys, links, both sizes; no request, no error, no fault of access."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a reader sees first, at every width, and what an address restores."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -75,11 +73,6 @@ def test_the_navigation_stays_in_view_and_names_the_part(page):
     assert page.locator("nav").bounding_box()["y"] == pytest.approx(0, abs=1)
     page.locator("nav a", has_text="Result").click()
     page.wait_for_function("() => document.querySelector('nav a[aria-current]').textContent === 'Result'")
-
-
-def test_numbers_look_clickable(page):
-    style = page.locator("td button.value > :is(b, span)").first.evaluate("e => getComputedStyle(e).textDecorationLine")
-    assert style == "underline"
 
 
 def test_the_filters_fold_on_a_phone_only(page):
@@ -159,10 +152,3 @@ def test_a_system_has_one_color_in_figures_tables_and_texts(page):
     series = page.locator("g[data-series^='nucleus']").evaluate_all("all => all.map(e => e.dataset.color)")
     assert set(series) == set(colors)
     assert len(set(colors)) == 1
-
-
-def test_curves_are_told_apart_by_dash(page):
-    lines = page.locator("g[data-series]").evaluate_all(
-        "all => Object.fromEntries(all.filter(e => e.dataset.line).map(e => [e.dataset.series.split(' ')[0], e.dataset.line]))"
-    )
-    assert len(lines) == len(set(lines.values()))

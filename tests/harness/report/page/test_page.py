@@ -1,7 +1,5 @@
 """The page is one file that needs nothing else, and shows text as text."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -11,8 +9,7 @@ from openended.harness.report.build import make_tables
 from openended.harness.report.page.captions import find_caption
 from openended.harness.report.page.page import list_settings, write_page
 from openended.harness.report.page.sources import collect_page_texts
-from openended.harness.results.frame import read_results
-from openended.harness.results.layout import Layout
+from openended.harness.results import Layout, read_results
 from tests.harness.report.synthetic import seal_record, write_run
 
 EVIL = "<script>alert(1)</script>"

@@ -1,7 +1,5 @@
 """What the page knows of single texts: numbers, tokens, reasons, stories; and how it is cut into parts."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -19,8 +17,7 @@ from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.report.page.text_values import compute_text_values, find_nearest_human_texts, read_token_nll
 from openended.harness.report.page.tokens import DIGITS, TokenEnds, encode_tokens, load_token_ends
 from openended.harness.report.tables.formats.latex import to_latex
-from openended.harness.results.frame import read_results
-from openended.harness.results.layout import Layout
+from openended.harness.results import Layout, read_results
 from tests.harness.report.page.made import COUNT, HOSTILE, TOKENIZER, make_report, text_of
 
 

@@ -1,7 +1,5 @@
 """The table of Bradley-Terry scores: all players, every criterion, standard errors, from a run on judgments alone."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -21,8 +19,7 @@ def test_the_table_holds_the_scores_and_their_errors(tmp_path, criterion):
     tail = f",{criterion}" if criterion else ""
     lines = [f"i{n},{a},{b},a{tail}" for (a, b), times in WINS.items() for n in range(times)]
     (tmp_path / "pairs.csv").write_text("\n".join([head, *lines]) + "\n")
-    done = openended("judgments=pairs.csv", "metric=[bradley_terry]", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = openended("judgments=pairs.csv", "metric=[bradley_terry]", cwd=tmp_path, code=0)
     assert done.stdout.lstrip().startswith("Preferred by people (pairs.csv) · Judgments pairs.csv@")
     for text in ("rated", "examples"):
         assert text not in done.stdout.split("report  ")[0]

@@ -1,16 +1,12 @@
 """Tables about metrics: correlation with people, across embedders and options, over seeds."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 
-from openended.harness.core import list_bundled_choices
-from openended.harness.core.errors import DataError
+from openended.harness.core import DataError, list_bundled_choices
 from openended.harness.report.build import make_tables
-from openended.harness.results.frame import read_results
-from openended.harness.results.layout import Layout, load_layout
+from openended.harness.results import Layout, load_layout, read_results
 from tests.harness.report.synthetic import quickstart, result, write_run
 
 DECODERS = ("greedy", "ancestral", "nucleus", "top_k")

@@ -32,16 +32,12 @@ def test_the_best_by_direction(direction, human, options, best):
     assert find_best({"a": 0.1, "b": 0.5, "c": 0.9}, direction, human, **options) == best
 
 
-def test_cells_that_print_the_same_number_are_best_together():
+def test_equal_missing_and_single_values():
     assert find_best({"a": 0.901, "b": 0.904, "c": 0.89}, "higher") == {"a", "b"}
 
-
-def test_a_missing_value_does_not_compete():
     assert find_best({"a": math.nan, "b": 0.1}, "higher") == {"b"}
     assert find_best({"a": math.nan, "b": math.nan}, "higher") == set()
 
-
-def test_a_single_cell_is_not_marked():
     assert find_best({"a": 0.5}, "higher") == set()
 
 
@@ -58,19 +54,15 @@ def mark(cells, compare=None, direction="higher", human=math.nan, signature=""):
     return column.bold, {name for name, cell in zip(cells, marked, strict=True) if cell.best}
 
 
-def test_all_that_a_test_does_not_separate_from_the_best_is_marked():
+def test_tests_decide_then_intervals_then_the_printed_value():
     p_values = {0.1: 0.001, 0.5: 0.2}
     assert mark(CELLS, lambda cell, _: p_values[cell.value]) == ("tests", {"b", "c"})
     # Holm: of two p-values the smaller one is doubled.
     assert mark(CELLS, lambda cell, _: {0.1: 0.03, 0.5: 0.04}[cell.value]) == ("tests", {"a", "b", "c"})
 
-
-def test_without_tests_intervals_decide_and_without_intervals_the_printed_value():
     assert mark(CELLS, lambda *_: math.nan) == ("intervals", {"b", "c"})
     assert mark({name: Cell(cell.value) for name, cell in CELLS.items()}, lambda *_: math.nan) == ("printed", {"c"})
 
-
-def test_intervals_of_distances_to_the_human_value():
     # Distances to 0.5: 0.35 to 0.45, 0 to 0.1, and 0 to 0.2.
     assert mark(CELLS, direction="match_human", human=0.5) == ("intervals", {"b", "c"})
 

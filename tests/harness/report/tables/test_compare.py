@@ -1,7 +1,5 @@
 """Published numbers beside ours."""
 
-from __future__ import annotations
-
 import csv
 from importlib import resources
 

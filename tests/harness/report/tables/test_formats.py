@@ -1,7 +1,5 @@
 """The same table as Markdown, LaTeX, CSV and in the terminal; nothing in a name can break it."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -204,7 +202,7 @@ def test_pieces_fit_and_are_about_as_wide(widths, label, width, sizes):
     assert [i for p in parts for i in p] == list(range(len(widths)))
 
 
-def test_latex_splits_seventeen_columns_at_a_readable_size():
+def test_latex_splits_columns_and_rows_that_no_page_holds():
     text = to_latex(wide(17, rows=20))
     tabulars = re.findall(r"\\begin\{tabular\}\{(l.*?)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
     assert len(tabulars) > 2
@@ -215,8 +213,6 @@ def test_latex_splits_seventeen_columns_at_a_readable_size():
     assert text.count(r"\begin{table*}") == text.count(r"\end{table*}")
     assert len(re.findall("tabular}", to_latex(replace(wide(17), tex_width=2000.0)))) == 2
 
-
-def test_latex_puts_no_more_rows_into_a_float_than_a_page_holds():
     text = to_latex(wide(2, rows=120))
     floats = text.split(r"\begin{table*}")[1:]
     assert len(floats) == 3

@@ -1,7 +1,5 @@
 """Intervals next to values: those that a metric states, and Student's over seeds."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import replace

@@ -1,14 +1,11 @@
 """What a table says of the runs behind it, read from their records alone."""
 
-from __future__ import annotations
-
 import json
 
 from openended.harness.report.build import build_report
 from openended.harness.report.tables.run_summary import summarize_sources
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.results.frame import read_results
-from openended.harness.results.layout import Layout
+from openended.harness.results import Layout, read_results
 from tests.harness.report.synthetic import seal_record, write_run
 
 

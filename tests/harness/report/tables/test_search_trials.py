@@ -3,8 +3,7 @@
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.report.figures.search_panels import search_figures
-from openended.harness.report.tables.search_trials import build_search_tables
+from openended.harness.report import build_search_tables, search_figures
 from openended.harness.results.search_results import (
     SearchObjective,
     SearchResult,

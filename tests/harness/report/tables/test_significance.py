@@ -1,7 +1,5 @@
 """Paired tests and their correction."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -10,28 +8,23 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from safetensors.numpy import save_file
 
-from openended.harness.core.errors import SpecError
-from openended.harness.core.metric_spec import Features, Side
-from openended.harness.core.types import Ragged
+from openended.harness.core import Features, Ragged, Side, SpecError
 from openended.harness.report.analysis.paired import by_prompt, compute_sign_flip_p, correct_by_holm
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.significance import UNTESTED, build_significance_tables
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.results.frame import read_results
-from openended.harness.results.layout import Layout
+from openended.harness.results import Layout, read_results
 from openended.metrics.gen_ppl import GenPPL
 from tests.harness.report.synthetic import result, seal, seal_record, write_run
 
 
-def test_sign_flips_counted_by_hand():
+def test_p_values_of_sign_flips():
     # signs of (1, 2, 3): |sum| = 6 for two of eight patterns, (+++) and (---)
     assert compute_sign_flip_p(np.array([1.0, 2.0, 3.0])) == pytest.approx(2 / 8)
     # (1, 2, -3): the sum is 0, every pattern reaches it
     assert compute_sign_flip_p(np.array([1.0, 2.0, -3.0])) == 1.0
     assert compute_sign_flip_p(np.zeros(5)) == 1.0
 
-
-def test_random_signs_come_near_the_exact_p_value():
     rng = np.random.default_rng(0)
     values = rng.normal(0.4, 1, 14)
     exact = compute_sign_flip_p(values)
@@ -39,8 +32,6 @@ def test_random_signs_come_near_the_exact_p_value():
     drawn = compute_sign_flip_p(np.concatenate([values, [1e-15]]))
     assert drawn == pytest.approx(exact, abs=0.025)
 
-
-def test_an_effect_is_seen_and_none_is_not():
     rng = np.random.default_rng(1)
     noise = rng.normal(0, 1, 400)
     assert compute_sign_flip_p(noise + 0.5) < 0.001
@@ -62,11 +53,9 @@ def test_holm_is_the_definition(p_values):
     assert [c for _, c in sorted(zip(p_values, got, strict=True))] == sorted(got)
 
 
-def test_what_has_no_p_value_does_not_count_for_the_correction():
+def test_stars_and_values_without_a_p_value():
     assert correct_by_holm({"a": 0.01, "b": np.nan, "c": 0.04}) == {"a": 0.02, "c": 0.04}
 
-
-def test_stars():
     assert [stars(p) for p in (0.2, 0.05, 0.049, 0.009, 0.0009)] == ["", "", "*", "**", "***"]
 
 
@@ -121,8 +110,6 @@ def test_samples_of_a_prompt_are_one_observation():
     assert rejected(4, grouped=True) == pytest.approx(0.05, abs=0.045)
     assert rejected(4, grouped=False) > 0.2, "text by text, the test calls noise of the prompts a difference"
 
-
-def test_the_mean_by_prompt_is_the_mean_of_all_texts():
     values, prompts = np.array([1.0, 3.0, 5.0, 7.0]), np.array([0, 0, 0, 1])
     assert by_prompt(values, prompts).tolist() == [4.5, 3.5]  # (1 + 3 + 5) * 2 / 4, 7 * 2 / 4
     assert by_prompt(values, np.array([0, 0, 1, 1])).tolist() == [2.0, 6.0]

@@ -1,19 +1,14 @@
 """What stands in a table of values: numbers, best ones, dashes, notes, the human side, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
 
 import pytest
 
-from openended.harness.core import list_bundled_choices
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.signature import OUT_OF_DOMAIN, describe_out_of_domain
+from openended.harness.core import OUT_OF_DOMAIN, DataError, SpecError, describe_out_of_domain
 from openended.harness.report import build_report
 from openended.harness.report.tables.formats.latex import to_latex
-from openended.harness.report.tables.selection import make_slug, select_pairs, split_results
 from openended.harness.report.tables.systems import (
     NOT_COMPARABLE,
     build_ceiling_cell,
@@ -24,9 +19,7 @@ from openended.harness.report.tables.systems import (
     mark_incomparable,
 )
 from openended.harness.report.tables.table import Column
-from openended.harness.results import find_human_value, group_systems
-from openended.harness.results.frame import read_results
-from openended.harness.results.layout import Layout, build_layout, load_layout
+from openended.harness.results import Layout, build_layout, load_layout, read_results
 from tests.harness.report.synthetic import result, seal_record, write_run
 
 
@@ -179,11 +172,6 @@ def test_a_layout_whose_metrics_nobody_measured_is_an_error(tmp_path):
         table(tmp_path, metrics=("huse",))
 
 
-@pytest.mark.parametrize("name", list_bundled_choices("report"))
-def test_every_layout_that_ships_loads(name):
-    assert load_layout(name).title
-
-
 def test_layouts_are_checked(tmp_path):
     with pytest.raises(SpecError, match=r"no layout 'decoder'; did you mean 'decoders'\?"):
         load_layout("decoder")
@@ -238,35 +226,6 @@ def test_an_interval_without_variation_is_replaced_by_a_note(tmp_path):
     constant, varying = (row.cells[0] for row in table(tmp_path, intervals=True).rows)
     assert (constant.interval, constant.note.startswith("No variation seen")) == (None, True)
     assert (varying.interval, varying.note) == ((0.4, 0.6), "")
-
-
-def test_perplexity_never_stands_without_entropy_nor_a_column_without_values(tmp_path):
-    lines = [
-        result("model", "mauve", {"mauve": 0.1, "js": 0.2}),
-        result("model", "gen_ppl", {"gen_ppl": 30.0, "entropy": 3.0}),
-    ]
-    write_run(tmp_path, "greedy", 0, results=lines)
-    items = read_results([tmp_path]).values
-    assert select_pairs(items, Layout(metrics=("gen_ppl",))) == [("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy")]
-    assert select_pairs(items, Layout(metrics=("mauve.js", "kid"))) == [("mauve", "js")]
-
-
-def test_the_human_side_stands_in_every_part(tmp_path):
-    for decoder in ("greedy", "nucleus"):
-        write(tmp_path, decoder, {"m": 1.0}, human={"m": 2.0})
-    results = read_results([tmp_path])
-    parts = split_results(results, Layout(split=("decoder",)), "t")
-    expected = [("t-greedy", {"decoder": "greedy"}), ("t-nucleus", {"decoder": "nucleus"})]
-    assert [(part.stem, part.where) for part in parts] == expected
-    assert all(any(i.system == "human" for i in part.items) for part in parts)
-    systems = group_systems(results.values)
-    assert [s.items[0].axes["decoder"] for s in systems] == ["greedy", "nucleus"]
-    assert find_human_value(results.values, systems[1].value("m", "m")).mean == 2.0
-    assert systems[0].value("kid", "kid") is None
-
-
-def test_a_slug_fits_a_file_name():
-    assert (make_slug("a/b c"), make_slug("p=0.9"), make_slug("")) == ("a_b_c", "p=0.9", "none")
 
 
 # Remarks and warnings -------------------------------------------------------------------------------------------------

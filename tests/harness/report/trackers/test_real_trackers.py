@@ -1,7 +1,5 @@
 """The real packages: what was logged is read back with their own readers; nothing leaves this machine."""
 
-from __future__ import annotations
-
 import base64
 
 import pandas as pd

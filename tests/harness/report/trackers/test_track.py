@@ -1,7 +1,5 @@
 """Finished runs go to a tracker once; a tracker that fails is one warning and costs no run."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

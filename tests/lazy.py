@@ -1,0 +1,25 @@
+"""Modules that take seconds to import, imported when a test first uses them: collecting the tests needs none of them."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+
+class LazyModule(ModuleType):
+    """A module whose first attribute imports it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest asks every name of a test module whether it is a fixture
+            raise AttributeError(name)
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+if TYPE_CHECKING:
+    import torch as torch
+
+    from scripts import sampler_worlds as sampler_worlds
+else:
+    torch = LazyModule("torch")
+    sampler_worlds = LazyModule("scripts.sampler_worlds")
