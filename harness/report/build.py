@@ -121,7 +121,7 @@ def build_report(
 
     def write_rest(folder: Path) -> list[Path]:
         """Write figures, frame and page; return the files in this order."""
-        from openended.harness.report.figures.draw import draw_all
+        from openended.harness.report.figures.draw import draw_or_keep
         from openended.harness.report.page.page import write_page
         from openended.harness.report.tables.detected_damage import write_stress_csv
         from openended.harness.results import write_frame
@@ -130,7 +130,9 @@ def build_report(
         figure_paths: list[Path] = []
         if figures and "leaderboard" not in kinds:
             fair = next((loaded for _, loaded in layouts if loaded.kind == "fair"), None)
-            figure_paths = draw_all(results, folder / "figures", traces=traces, fair=fair, kinds=kinds)
+            figure_paths = draw_or_keep(
+                results, folder / "figures", earlier=Path(out_dir) / "figures", traces=traces, fair=fair, kinds=kinds
+            )
         written = [*figure_paths, *write_frame(results, folder)]
         written += [write_stress_csv(results, folder)] if "stress" in kinds else []
         if page:

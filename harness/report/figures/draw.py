@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from openended.harness.core import HarnessError, digest_bytes, digest_file, parse_json, write_text
 from openended.harness.report.figures.best_of_n_curves import best_of_n
 from openended.harness.report.figures.curves import divergence_curves, rank_frequency
 from openended.harness.report.figures.drawing import SystemStyles, apply_style, save
@@ -34,6 +37,41 @@ FIGURES: list[Callable[[Results, SystemStyles], Mapping[str, Figure]]] = [
 ]
 FIGURES_OF_KIND = {"frontier": [generative_frontier, steps_at_equal_entropy], "stress": [damage_heat_map]}
 """Kind of a layout → its own figures."""
+
+
+DRAWN = ".drawn.json"
+"""In the folder of figures: what they were drawn from, their digests and their content as plain data."""
+
+
+def draw_or_keep(
+    results: Results,
+    folder: Path,
+    *,
+    earlier: Path,
+    traces: dict[str, Any],
+    fair: Layout | None = None,
+    kinds: Collection[str] = (),
+) -> list[Path]:
+    """Draw every figure as `draw_all`, or copy those of `earlier` if they were drawn from the same values by this code.
+
+    Figures that were changed or removed since are drawn again.
+    """
+    code = [digest_file(path) for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
+    drawn_from = [(r.axes, r.titles, r.inputs, r.results) for r in results.runs]
+    key = digest_bytes(repr((code, drawn_from, results.values, fair, sorted(kinds))).encode())
+    try:
+        drawn = parse_json((earlier / DRAWN).read_bytes(), DRAWN)
+        if drawn["key"] == key and all(digest_file(earlier / name) == d for name, d in drawn["files"].items()):
+            shutil.copytree(earlier, folder)
+            traces.update(drawn["traces"])
+            return [folder / name for name in drawn["files"]]
+    except (OSError, HarnessError, ValueError, KeyError, TypeError):
+        pass  # there are none, or they are not what they were
+    paths = draw_all(results, folder, traces=traces, fair=fair, kinds=kinds)
+    if paths and not results.damaged:
+        files = {path.name: digest_file(path) for path in paths}
+        write_text(folder / DRAWN, json.dumps({"key": key, "files": files, "traces": traces}))
+    return paths
 
 
 def draw_all(

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from safetensors.numpy import save_file
 
 from openended.harness.core import Features, Side
 from openended.harness.report.figures import curves, panels, scatter, sweep_curves
-from openended.harness.report.figures.draw import draw_all
+from openended.harness.report.figures.draw import draw_all, draw_or_keep
 from openended.harness.report.figures.drawing import (
     COLORS,
     COLUMN,
@@ -244,6 +245,23 @@ def test_the_lines_of_equal_huse_are_named_outside_the_axes():
     boxes = [text.get_window_extent() for text in panel.texts]
     assert len(boxes) == 5
     assert all(box.x0 >= panel.get_window_extent().x1 for box in boxes)
+
+
+def test_figures_are_drawn_again_only_if_their_values_or_files_changed(tmp_path, monkeypatch):
+    module = "openended.harness.report.figures.draw"
+    results = read_results([FIXTURE], {"experiment": "p", "num_examples": "500"})
+    monkeypatch.setattr(f"{module}.FIGURES", [scatter.precision_recall])
+    first, again, more = {}, {}, {}
+    paths = draw_or_keep(results, tmp_path / "a", earlier=tmp_path / "none", traces=first)
+    monkeypatch.setattr(f"{module}.draw_all", lambda *_, **__: pytest.fail("drawn again"))
+    kept = draw_or_keep(results, tmp_path / "b", earlier=tmp_path / "a", traces=again)
+    assert [p.read_bytes() for p in kept] == [p.read_bytes() for p in paths]
+    assert again == first != {}
+    kept[0].write_bytes(b"changed by hand")
+    monkeypatch.setattr(f"{module}.draw_all", lambda *_, **__: [])
+    assert draw_or_keep(results, tmp_path / "c", earlier=tmp_path / "b", traces=more) == []
+    fewer = replace(results, runs=results.runs[:1])
+    assert draw_or_keep(fewer, tmp_path / "d", earlier=tmp_path / "a", traces=more) == []
 
 
 @pytest.mark.slow
