@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from openended import metrics as metrics
-    from openended.harness.app.api import evaluate as evaluate, measure as measure
-    from openended.harness.app.evaluation import Evaluation as Evaluation
+    from openended.harness.app.api import Evaluation as Evaluation, evaluate as evaluate, measure as measure
 
 _HERE = os.path.dirname(__file__)
 if not os.path.isdir(os.path.join(_HERE, "harness")):
@@ -28,19 +27,13 @@ if not os.path.isdir(os.path.join(_HERE, "harness")):
 __version__ = "0.2.0"
 __all__ = ["Evaluation", "__version__", "evaluate", "measure", "metrics"]
 
-_HOMES = {
-    "Evaluation": "openended.harness.app.evaluation",
-    "evaluate": "openended.harness.app.api",
-    "measure": "openended.harness.app.api",
-}
-
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's own
     # Only when asked for: `import openended` alone must stay light.
     if name == "metrics":
         return import_module("openended.metrics")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in ("Evaluation", "evaluate", "measure"):
+        return getattr(import_module("openended.harness.app.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -11,23 +11,24 @@ Texts are lists, or files and folders (see `imported.files`). All results are ke
 
 from __future__ import annotations
 
+import io
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.app.evaluation import Evaluation
 from openended.harness.core import (
     Metric,
     MetricResult,
-    Runtime,
     SpecError,
+    Status,
     build,
     construct,
     digest,
@@ -40,13 +41,106 @@ from openended.harness.core import (
     write_text,
 )
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
-from openended.harness.run import Session, Settings, read_preset
+from openended.harness.run import Session, build_settings, read_preset
+from openended.harness.storage import ResultRow, RunRecord, read_record
 from openended.tasks.texts import Texts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from openended.harness.report import Report, Table
 
 TextsOf = str | Path | Sequence[str]
 """The texts themselves, or the path of a file or folder of them."""
 VectorsOf = str | Path | NDArray[Any]
 """A row a text, or the path of a `.npy` file of them."""
+# One table even if numbers of texts differ; a note shows where they differ from the human side.
+TOGETHER: Mapping[str, Any] = {"differing": "refuse", "allow": ("n",)}
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """The scores of some systems against human texts."""
+
+    folders: tuple[Path, ...]
+    """Run folders, one a system; each holds `record.json`."""
+    systems: tuple[str, ...]
+    """Their names, in the same order."""
+    failed: tuple[str, ...] = ()
+    """Metrics whose code raised, and what it said."""
+
+    def __repr__(self) -> str:
+        names = list(dict.fromkeys(row.metric for record in self.records.values() for row in record.results))
+        broken = f"; {len(self.failed)} failed" if self.failed else ""
+        systems = f"{len(self.systems)} system{'s' if len(self.systems) != 1 else ''} ({', '.join(self.systems)})"
+        return (
+            f"<Evaluation: {systems}, {len(names)} metric{'s' if len(names) != 1 else ''} ({', '.join(names)}){broken}>"
+        )
+
+    @cached_property
+    def records(self) -> Mapping[str, RunRecord]:
+        """System → its run's record."""
+        return {name: read_record(folder) for name, folder in zip(self.systems, self.folders, strict=True)}
+
+    @cached_property
+    def results(self) -> Mapping[str, Mapping[str, MetricResult]]:
+        """System → metric → result, without arrays; `human` is the human side by itself."""
+        out: dict[str, dict[str, MetricResult]] = {}
+        for name, record in self.records.items():
+            for row in record.results:
+                if row.system in ("model", "human"):
+                    out.setdefault(name if row.system == "model" else "human", {})[row.metric] = _convert_row(row)
+        return out
+
+    @property
+    def values(self) -> Mapping[str, Mapping[str, float]]:
+        """System → metric → its first value; NaN where it has none."""
+        return {
+            system: {name: result.values.get(result.primary, math.nan) for name, result in metrics.items()}
+            for system, metrics in self.results.items()
+        }
+
+    def table(self, **layout: Any) -> str:  # noqa: ANN401 - options of `Layout`
+        """Return the tables as text."""
+        from rich.console import Console
+
+        from openended.harness.report import WIDTH, print_table
+
+        out = io.StringIO()
+        console = Console(file=out, width=WIDTH)
+        for table in self._make_tables(layout):
+            print_table(table, console)
+            console.print()
+        return out.getvalue()
+
+    def to_pandas(self, *, all: bool = False) -> pd.DataFrame:  # noqa: A002 - what a reader tries first
+        """Return one row per value: system, metric, key, value and its 95 % interval (low, high)."""
+        from openended.harness.results import INTERNAL, read_results
+
+        frame = read_results(self.folders).frame.drop(columns=INTERNAL)
+        if all:
+            return frame
+        names = frame["model_title"].where(frame["system"] == "model", frame["system"])
+        return frame.assign(system=names)[["system", "metric", "key", "value", "low", "high"]]
+
+    def report(self, path: str | Path, **options: Any) -> Report:  # noqa: ANN401 - of `build_report`
+        """Write tables, figures, the frame and a page into a folder."""
+        from openended.harness.report import build_report
+
+        return build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
+
+    def _make_tables(self, options: Mapping[str, Any]) -> list[Table]:
+        from openended.harness.report import make_tables
+        from openended.harness.results import load_layout, read_results
+
+        return make_tables(read_results(self.folders), load_layout("default", **{**TOGETHER, **options}), "results")
+
+
+def _convert_row(row: ResultRow) -> MetricResult:
+    return MetricResult(
+        row.metric, row.signature, row.primary, row.values, row.n_human, row.n_model,
+        cast("Status", row.status), row.notes, sd=row.sd, intervals=row.intervals,
+    )  # fmt: skip
 
 
 def evaluate(
@@ -75,30 +169,26 @@ def evaluate(
     outputs = Path(outputs_dir)
     check_writable(outputs)
     preset = read_preset(compat)
-    scorer_spec, embedder_spec = _resolve_scoring(scoring, scorer, embedder, preset)
+    scoring_models = _find_scoring_models(scoring, scorer, embedder)
     if not systems:
         raise SpecError("systems: expected at least one, as {'name': texts}")
     if features and (missing := sorted({"human", *systems} - set(features))):
         raise SpecError(f"features: expected vectors of human and of every system; missing {', '.join(missing)}")
     vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
-    shared = {
+    has_vectors = bool(scoring_models["embedder"] or vectors)
+    config = {
         "experiment": experiment or f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}",
         "task": Texts(path=str(_write_texts(human, outputs)), field=human_field),
-        "model": None, "decoder": None, "scorer": scorer_spec, "embedder": embedder_spec,
-        "metrics": _select_metrics(
-            metrics, preset, has_scorer=scorer_spec is not None, has_vectors=bool(embedder_spec or vectors)
-        ),
+        "metric": _select_metrics(metrics, preset, has_scorer=bool(scoring_models["scorer"]), has_vectors=has_vectors),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
-        "generations_field": generations_field, "judgments": None, "outputs_dir": outputs, "plan_only": False,
-        "runtime": Runtime(device=device, feature_batch_size=batch_size),
+        "generations_field": generations_field, "judgments": None, "outputs_dir": str(outputs), "plan_only": False,
+        "runtime": {"device": device, "feature_batch_size": batch_size}, "compat": preset, **scoring_models,
     }  # fmt: skip
     outcomes = []
     for name, texts in systems.items():
-        features_of_system = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
-        file = str(_write_texts(texts, outputs))
-        settings = Settings(
-            **cast("dict[str, Any]", shared), system=name, generations=file, features=features_of_system
-        )
+        files = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
+        path = str(_write_texts(texts, outputs))
+        settings = build_settings({**config, "system": name, "generations": path, "features": files})
         outcomes.append(run(settings, _get_session(outputs.resolve())))
     failed = dict.fromkeys(reason for outcome in outcomes for reason in outcome.failed)
     return Evaluation(tuple(outcome.folder for outcome in outcomes), tuple(systems), tuple(failed))
@@ -139,56 +229,41 @@ def make_metric(name: str, options: Mapping[str, Any]) -> Metric:
 
 def _select_metrics(
     requested: str | Sequence[str | Metric] | None, preset: Mapping[str, Any], *, has_scorer: bool, has_vectors: bool
-) -> tuple[Metric, ...]:
+) -> dict[str, Metric]:
     """Build the requested metrics with a preset's options; None selects all that scorer and vectors allow."""
     if requested is None:
         every_metric = [make_metric(name, {}) for name in resolve_metric_names(["all"])]
-        able = {"texts", "stops", *(["token_nll"] if has_scorer else []), *(["embeddings"] if has_vectors else [])}
-        fed = [m for m in every_metric if {n.kind for n in m.needs()} <= {*able, "tokens"}]
-        chosen: list[str | Metric] = [m.name for m in fed if m.least_samples == 1]  # files have a text a prompt
-        if not has_scorer:
-            chosen = [name for name in chosen if name != "gen_ppl"]
-    else:
-        chosen = [requested] if isinstance(requested, str) else list(requested)
+        able = {"texts", "stops", "tokens"}
+        able |= ({"token_nll"} if has_scorer else set()) | ({"embeddings"} if has_vectors else set())
+        fed = [m for m in every_metric if {n.kind for n in m.needs()} <= able and m.least_samples == 1]
+        requested = [m.name for m in fed if has_scorer or m.name != "gen_ppl"]  # files have one text per prompt
+    chosen = [requested] if isinstance(requested, str) else list(requested)
     by_name = {m.name: m for m in chosen if isinstance(m, Metric)}
     for name in resolve_metric_names([m for m in chosen if isinstance(m, str)]):
         by_name.setdefault(name, make_metric(name, preset.get("metric", {}).get(name, {})))
-    return tuple(by_name[name] for name in sorted(by_name))
+    return by_name
 
 
-def _resolve_scoring(
-    scoring: str | None,
-    scorer: str | BackendSpec | None,
-    embedder: str | EmbedderSpec | None,
-    preset: Mapping[str, Any],
-) -> tuple[BackendSpec | None, EmbedderSpec | None]:
-    """Return scorer and embedder, each given by the name of a YAML file, a hub id or a folder."""
-    only_embeds = (
-        scoring is not None
-        and scoring in list_bundled_choices("embedder")
-        and scoring not in (*list_bundled_choices("scorer"), *list_bundled_choices("model"))
-    )
-    first = scorer if scorer is not None else None if only_embeds else scoring
-    second = embedder if embedder is not None else scoring
-    scorer_spec: BackendSpec | None = None
-    if isinstance(first, str):
-        group = next((group for group in ("scorer", "model") if first in list_bundled_choices(group)), None)
-        node = read_node(group, first) if group else {"path": first}
-        scorer_spec = require_model(build("model", node, "scorer"), "scorer") if group else ModelSpec(path=first)
-    elif first is not None:
-        scorer_spec = require_model(first, "scorer")
-    embedder_spec: EmbedderSpec | None = second if isinstance(second, EmbedderSpec) else None
-    if isinstance(second, str):
-        if second in list_bundled_choices("embedder"):
-            embedder_spec = construct(EmbedderSpec, read_node("embedder", second), "embedder")
-        elif scorer_spec is not None and second == scoring:
-            fields = {name: getattr(scorer_spec, name) for name in ("path", "label", "revision", "dtype")}
-            embedder_spec = EmbedderSpec(**fields)
-        else:
-            embedder_spec = EmbedderSpec(path=second)
-    if embedder_spec is not None and embedder_spec.max_length is None:
-        embedder_spec = replace(embedder_spec, **preset.get("embedder", {}))
-    return scorer_spec, embedder_spec
+def _find_scoring_models(
+    scoring: str | None, scorer: str | BackendSpec | None, embedder: str | EmbedderSpec | None
+) -> dict[str, Any]:
+    """Return scorer and embedder, each given by the name of a YAML file, a hub id or a folder, or as a spec."""
+    scorers = [*list_bundled_choices("scorer"), *list_bundled_choices("model")]
+    embedders = list_bundled_choices("embedder")
+    if scorer is None and (scoring in scorers or scoring not in embedders):
+        scorer = scoring
+    if isinstance(scorer, str):
+        group = next((group for group in ("scorer", "model") if scorer in list_bundled_choices(group)), None)
+        spec = build("model", read_node(group, scorer), "scorer") if group else ModelSpec(path=scorer)
+    else:
+        spec = scorer
+    model = require_model(spec, "scorer") if spec is not None else None
+    name = embedder if embedder is not None else scoring
+    if not isinstance(name, str) or name in embedders:
+        return {"scorer": model, "embedder": read_node("embedder", name) if isinstance(name, str) else name}
+    if model is not None and name == scorer:
+        return {"scorer": model, "embedder": {n: getattr(model, n) for n in ("path", "label", "revision", "dtype")}}
+    return {"scorer": model, "embedder": {"path": name}}
 
 
 def _write_texts(texts: TextsOf, outputs: Path) -> Path:

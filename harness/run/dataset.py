@@ -70,15 +70,35 @@ def fetch_task(task: Task, builder: ArtifactBuilder) -> str | None:
 
 def load_dataset(settings: Settings, fingerprint: str | None, builder: ArtifactBuilder) -> Dataset:
     """Build or plan the examples, the human side and the prompts in a chat template."""
-    spec = settings.row_tokenizer
+    task, spec = settings.task, settings.row_tokenizer
+    count, spare, length = settings.num_examples, settings.num_model_texts, settings.max_new_tokens
     tokenizer = builder.try_or_note(lambda: tokenizer_digest(spec)) if spec is not None else NO_TOKENIZER
-    examples = _build_examples(settings, builder, fingerprint, tokenizer)
-    human = _build_human(settings, builder, examples, tokenizer)
-    chat = _build_chat(settings, builder, examples, tokenizer)
-    count, num_tokens = settings.num_planned, settings.num_planned * (settings.max_new_tokens or 0)
+    cuts = spec if task.needs_tokenizer() else None
+    if task.needs_tokenizer() and cuts is None:
+        raise SpecError(
+            f"task {task.name} cuts prompts by tokens, and these texts come from a file: say whose tokens with "
+            "scorer=gpt2-large (or scoring=gpt2-large: scorer and embedder)"
+        )
+
+    def write_task_examples(folder: Path) -> Mapping[str, Any]:
+        most = None if count == "all" else count
+        return make_examples(folder, task, load_tokenizer_of(builder, cuts), most, spare)
+
+    source = {"source": fingerprint} | ({"tokenizer": tokenizer} if cuts is not None else {})
+    drawn = {"task": canonicalize(task), "count": count, "more": spare}
+    planned = PlannedArtifact("examples", task.name, drawn, source, "human")
+    examples = builder.build(planned, write_task_examples)
+    inputs = {"examples": get_content(examples), "tokenizer": tokenizer}
+
+    def write_human(folder: Path) -> Mapping[str, Any]:
+        return make_human(folder, _get_path(examples), load_tokenizer_of(builder, spec), length)
+
+    human = builder.build(PlannedArtifact("human", task.name, {"max_new_tokens": length}, inputs, "human"), write_human)
+    chat = _build_chat(settings.chat_model, builder, examples, inputs) if settings.chat_model is not None else None
+    num_tokens = settings.num_planned * (length or 0)
 
     def plan_rows(role: Role, file: str, chat: Entry | None) -> TextRows:
-        return TextRows(role, human, file, tokenizer, chat, num_texts=count, num_tokens=num_tokens)
+        return TextRows(role, human, file, tokenizer, chat, num_texts=settings.num_planned, num_tokens=num_tokens)
 
     return Dataset(
         fingerprint, tokenizer, examples, human, chat,
@@ -89,29 +109,6 @@ def load_dataset(settings: Settings, fingerprint: str | None, builder: ArtifactB
 def load_tokenizer_of(builder: ArtifactBuilder, spec: ModelSpec | None) -> Tokenizer | None:
     """Return a model's tokenizer, or None where the rows are texts alone."""
     return builder.session.tokenizer(spec) if spec is not None else None
-
-
-def _build_examples(
-    settings: Settings, builder: ArtifactBuilder, fingerprint: str | None, tokenizer: str | None
-) -> Entry | None:
-    """Read the examples of the task."""
-    task, count = settings.task, settings.num_examples
-    inputs = {"source": fingerprint}
-    cuts = settings.row_tokenizer if task.needs_tokenizer() else None
-    if task.needs_tokenizer():
-        if cuts is None:
-            raise SpecError(
-                f"task {task.name} cuts prompts by tokens, and these texts come from a file: say whose tokens with "
-                "scorer=gpt2-large (or scoring=gpt2-large: scorer and embedder)"
-            )
-        inputs["tokenizer"] = tokenizer
-
-    def write(folder: Path) -> Mapping[str, Any]:
-        most = None if count == "all" else count
-        return make_examples(folder, task, load_tokenizer_of(builder, cuts), most, settings.num_model_texts)
-
-    spec = {"task": canonicalize(task), "count": count, "more": settings.num_model_texts}
-    return builder.build(PlannedArtifact("examples", task.name, spec, inputs, "human"), write)
 
 
 def make_examples(
@@ -146,20 +143,6 @@ def _check_examples(examples: Iterable[Example], task: Task, ids: list[str]) -> 
             raise DataError(f"task {task.name}: example {example.id} has an empty human continuation")
         ids.append(example.id)
         yield example
-
-
-def _build_human(
-    settings: Settings, builder: ArtifactBuilder, examples: Entry | None, tokenizer: str | None
-) -> Entry | None:
-    """Tokenize the prompts and the human side, and cut it to the length that the model may use."""
-    length = settings.max_new_tokens
-    inputs = {"examples": get_content(examples), "tokenizer": tokenizer}
-
-    def write(folder: Path) -> Mapping[str, Any]:
-        return make_human(folder, _get_path(examples), load_tokenizer_of(builder, settings.row_tokenizer), length)
-
-    artifact = PlannedArtifact("human", settings.task.name, {"max_new_tokens": length}, inputs, "human")
-    return builder.build(artifact, write)
 
 
 def make_human(
@@ -197,19 +180,14 @@ def _make_prompt_row(example_id: str, prompt: str, prompt_ids: tuple[int, ...]) 
 
 
 def _build_chat(
-    settings: Settings, builder: ArtifactBuilder, examples: Entry | None, tokenizer: str | None
+    spec: ModelSpec, builder: ArtifactBuilder, examples: Entry | None, inputs: Mapping[str, str | None]
 ) -> Entry | None:
     """Put the prompts into the chat template of the model under test.
 
     Only that model reads them, in generating and in what is teacher-forced; scorer and embedder read the prompts.
     """
-    spec = settings.chat_model
-    if spec is None:
-        return None
     # A tokenizer that is missing was noted already.
-    template = builder.try_or_note(lambda: load_template(spec)) if tokenizer is not None else None
-    template_digest = template.digest if template else None
-    inputs = {"examples": get_content(examples), "tokenizer": tokenizer, "template": template_digest}
+    template = builder.try_or_note(lambda: load_template(spec)) if inputs["tokenizer"] is not None else None
 
     def write(folder: Path) -> Mapping[str, Any]:
         if template is None:
@@ -221,6 +199,7 @@ def _build_chat(
         write_rows(folder / CHAT, rows)
         return {"n": len(rows), "longest_prompt": max((len(r.prompt_ids) for r in rows), default=0)}
 
+    inputs = {**inputs, "template": template.digest if template else None}
     return builder.build(PlannedArtifact("chat", spec.title, {}, inputs, "human"), write)
 
 

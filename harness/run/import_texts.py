@@ -40,15 +40,25 @@ def import_generations(settings: Settings, builder: ArtifactBuilder, dataset: Da
     """Import or plan the texts that `generations` names, as the system under test."""
     name = str(settings.generations)
     naive, damage = parse_naive_system(name), parse_damage(name)
+    inputs: dict[str, str | None] = {"tokenizer": dataset.tokenizer}
     if damage is not None:
-        return _damage_human_texts(settings, damage, builder, dataset)
-    if naive is not None:
-        return _make_naive_texts(settings, naive, builder, dataset)
-    return _import_file(settings, builder, dataset)
+        what, (spec, write) = name, _plan_damaged_texts(settings, damage, builder, dataset)
+        if source := digest_source(damage):
+            inputs["source"] = source
+    elif naive is not None:
+        what, (spec, write) = name, _plan_naive_texts(settings, naive, builder, dataset)
+    else:
+        what, spec, inputs["file"], write = _plan_file(settings, builder, dataset)
+    if "names" not in spec:
+        inputs["human"] = get_content(dataset.human)
+    rows = plan_model_rows(settings, dataset)
+    return replace(rows, entry=builder.build(rows.plan_artifact("import", what, spec, inputs), write))
 
 
-def _import_file(settings: Settings, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
-    """Import the generations of a file, or of a system that the task itself holds."""
+def _plan_file(
+    settings: Settings, builder: ArtifactBuilder, dataset: Dataset
+) -> tuple[str, dict[str, Any], str | None, Build]:
+    """Return name, spec, digest and import of the texts of a file, or of a system that the task itself holds."""
     from openended.tasks.published_generations import find_generations
 
     name, length, field = str(settings.generations), settings.max_new_tokens, settings.generations_field
@@ -75,19 +85,18 @@ def _import_file(settings: Settings, builder: ArtifactBuilder, dataset: Dataset)
         ids = {"ids": imported_rows.id_source} if imported_rows.id_source else {}
         return {"n": count, "notes": imported_rows.notes, **ids}
 
-    inputs = {"file": file, "tokenizer": dataset.tokenizer}
     spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})
     if source is not None and file is not None and (file_format := recognize_format(path)):
         spec["format"] = file_format
     if is_unpaired:
         spec |= {"count": most, "names": task.name}
-    else:
-        inputs["human"] = get_content(dataset.human)
-    return _build(settings, builder, dataset, path.name, spec, inputs, write)
+    return path.name, spec, file, write
 
 
-def _make_naive_texts(settings: Settings, system: NaiveSystem, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
-    """Build or plan the texts of a naive system, one for each example, from human texts that are not compared."""
+def _plan_naive_texts(
+    settings: Settings, system: NaiveSystem, builder: ArtifactBuilder, dataset: Dataset
+) -> tuple[dict[str, Any], Build]:
+    """Return the texts of a naive system, one for each example, from human texts that are not compared."""
 
     def write(folder: Path) -> Mapping[str, Any]:
         tokenizer = load_tokenizer_of(builder, settings.row_tokenizer)
@@ -109,13 +118,13 @@ def _make_naive_texts(settings: Settings, system: NaiveSystem, builder: Artifact
         note = f"{settings.generations}: no model; learned from {len(training)} human texts that are not compared"
         return {"n": count, "notes": [f"{note}; texts have at most as many {unit} as the human texts"]}
 
-    spec = {"naive": [system.kind, system.number], "seed": settings.seed, "version": NAIVE_VERSION}
-    inputs = {"human": get_content(dataset.human), "tokenizer": dataset.tokenizer}
-    return _build(settings, builder, dataset, str(settings.generations), spec, inputs, write)
+    return {"naive": [system.kind, system.number], "seed": settings.seed, "version": NAIVE_VERSION}, write
 
 
-def _damage_human_texts(settings: Settings, damage: Damage, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
-    """Build or plan damaged human texts: those that are not compared, with their prompts."""
+def _plan_damaged_texts(
+    settings: Settings, damage: Damage, builder: ArtifactBuilder, dataset: Dataset
+) -> tuple[dict[str, Any], Build]:
+    """Return damaged human texts: those that are not compared, with their prompts."""
     length = settings.max_new_tokens
 
     def write(folder: Path) -> Mapping[str, Any]:
@@ -135,16 +144,8 @@ def _damage_human_texts(settings: Settings, damage: Damage, builder: ArtifactBui
         count = write_rows(folder / DATA, _make_damaged_rows(rows, damaged, tokenizer, most))
         return {"n": count, "notes": [f"{settings.generations}: human texts that are not compared, damaged"]}
 
-    spec = {
-        "damage": [damage.kind, damage.percent],
-        "seed": settings.seed,
-        "version": DAMAGE_VERSION,
-        "max_new_tokens": length,
-    }
-    inputs = {"human": get_content(dataset.human), "tokenizer": dataset.tokenizer}
-    if source := digest_source(damage):
-        inputs["source"] = source
-    return _build(settings, builder, dataset, str(settings.generations), spec, inputs, write)
+    changes = {"damage": [damage.kind, damage.percent], "seed": settings.seed, "version": DAMAGE_VERSION}
+    return {**changes, "max_new_tokens": length}, write
 
 
 def _make_damaged_rows(
@@ -161,19 +162,6 @@ def _make_damaged_rows(
         text, ids, cut = cut_continuation(tokenizer, row.prompt_ids, text, ids, max_new_tokens)
         generation = replace(row.generation, text=text, token_ids=ids, stop="length" if cut else "eos")
         yield replace(row, generation=generation)
-
-
-def _build(
-    settings: Settings,
-    builder: ArtifactBuilder,
-    dataset: Dataset,
-    what: str,
-    spec: Mapping[str, Any],
-    inputs: Mapping[str, str | None],
-    write: Build,
-) -> TextRows:
-    rows = plan_model_rows(settings, dataset)
-    return replace(rows, entry=builder.build(rows.plan_artifact("import", what, spec, inputs), write))
 
 
 def digest_corpus(path: Path) -> str:

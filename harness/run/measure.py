@@ -90,7 +90,7 @@ class MetricRunner:
         self.builder = sides.builder
         self.fingerprint = fingerprint
         self.others = tuple(others)
-        self.plan = Plan(settings.intervals)
+        self.resampling = Plan(settings.intervals)
 
     def measure(self, metric: Metric, system: System, human: TextRows, model: TextRows) -> SystemResult | None:
         """Return the metric's result for a system; None while planning what is not made yet."""
@@ -121,7 +121,7 @@ class MetricRunner:
             except (Exception, SystemExit) as err:
                 reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
                 raise _MetricCodeError(f"failed with {reason}") from err
-            result = add_intervals(metric, features, result, self.plan, shared)
+            result = add_intervals(metric, features, result, self.resampling, shared)
             for side in (features.human, features.model):
                 if len(side) >= MANY:
                     side.drop_derived()
@@ -131,8 +131,8 @@ class MetricRunner:
         spec = {"metric": canonicalize(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
         if ids:
             spec["ids"] = ids
-        if self.plan.count:
-            spec["intervals"] = [self.plan.count, RESAMPLING_VERSION]
+        if self.resampling.count:
+            spec["intervals"] = [self.resampling.count, RESAMPLING_VERSION]
         try:
             artifact = PlannedArtifact("measure", what, spec, inputs, system, metric=metric.name)
             entry = self.builder.build(artifact, write)

@@ -8,18 +8,17 @@ from __future__ import annotations
 import math
 import re
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from openended.harness.core import DataError, Ragged, describe_out_of_domain
 from openended.harness.models import BackendSpec
+from openended.harness.run.artifacts import TextRows
+from openended.harness.run.dataset import Dataset
 from openended.harness.run.facts import counts_tokens, is_out_of_domain
+from openended.harness.run.features import Featurizer
 from openended.harness.run.settings import Settings
 from openended.harness.storage import RowFile
-
-if TYPE_CHECKING:
-    from openended.harness.run.pipeline import RunTexts
 
 # A human side with this many times the scorer's validation perplexity is of another domain.
 _FAR = 2.0
@@ -32,24 +31,32 @@ _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
 _LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
 
 
-def list_notes(texts: RunTexts) -> list[str]:
+def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, featurizer: Featurizer) -> list[str]:
     """Return the notes of a run: those of its texts, then those of its scoring models; log the warnings among them."""
-    few, far = warn_of_few_texts(texts), _compare_with_card(texts)
+    sides = [RowFile(rows.path) for rows in (dataset.human_rows, model_rows) if rows.entry is not None]
+    is_complete = len(sides) == 2
+    name = settings.system or settings.generations or "the system"
+    few = warn_of_few_texts(name, *map(len, sides)) if is_complete else ""
+    far = _compare_with_card(settings, dataset.human_rows, featurizer)
     for warning in filter(None, (far, few)):
-        texts.featurizer.builder.session.warn_once(warning)
-    settings, notes = texts.settings, [*filter(None, [few]), *texts.settings.task.remarks()]
+        featurizer.builder.session.warn_once(warning)
+    notes = [*filter(None, [few]), *settings.task.remarks()]
     if settings.chat_model is not None:
         title = settings.chat_model.title
         notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them plain")
-    if texts.dataset.examples is not None:
-        skipped: dict[str, int] = texts.dataset.examples.meta["skipped"]
+    if dataset.examples is not None:
+        skipped: dict[str, int] = dataset.examples.meta["skipped"]
         notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
-    if texts.model_rows.entry is not None:
-        notes += texts.model_rows.entry.meta.get("notes", ())
-    notes += filter(None, [_compare_lengths(texts), _warn_of_words_without_spaces(texts)])
-    sizes = [len(RowFile(rows.path)) for rows in (texts.human_rows, texts.model_rows) if rows.entry is not None]
-    if not settings.task.paired and len(set(sizes)) > 1:
-        notes.append(f"{sizes[1]} texts beside {sizes[0]} human ones: where the number matters, compare equal ones")
+    if model_rows.entry is not None:
+        notes += model_rows.entry.meta.get("notes", ())
+    if is_complete and (gap := _compare_lengths(*map(_find_median_length, sides))):
+        notes.append(gap)
+    if model_rows.entry is not None and (spaceless := _warn_of_words_without_spaces(settings, model_rows)):
+        featurizer.builder.session.warn_once(spaceless)
+        notes.append(spaceless)
+    if not settings.task.paired and is_complete and len(sides[0]) != len(sides[1]):
+        sizes = f"{len(sides[1])} texts beside {len(sides[0])} human ones"
+        notes.append(f"{sizes}: where the number matters, compare equal ones")
     if settings.least_length and settings.generations is None:
         least = settings.least_length
         notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
@@ -75,26 +82,19 @@ def list_remarks(settings: Settings) -> list[str]:
     return out
 
 
-def warn_of_few_texts(texts: RunTexts) -> str:
+def warn_of_few_texts(name: str, num_human: int, num_model: int) -> str:
     """Warn of a system with a single text, or with far fewer texts than the human side; empty for others."""
-    if texts.human_rows.entry is None or texts.model_rows.entry is None:
-        return ""
-    num_human, num_model = (len(RowFile(rows.path)) for rows in (texts.human_rows, texts.model_rows))
     fewer, more = sorted((num_human, num_model))
     if fewer > 1 and fewer * _FEW_OF > more:
         return ""
-    name = texts.settings.system or texts.settings.generations or "the system"
     return (
         f"{name}: {num_model} text{'s' if num_model != 1 else ''} beside {num_human} human "
         f"text{'s' if num_human != 1 else ''}: values of so few texts say little; compare about equal numbers"
     )
 
 
-def _compare_lengths(texts: RunTexts) -> str:
-    """Say that the lengths of both sides differ by more than a tenth; empty if they do not."""
-    if texts.human_rows.entry is None or texts.model_rows.entry is None:
-        return ""
-    human, model = (_find_median_length(RowFile(rows.path)) for rows in (texts.human_rows, texts.model_rows))
+def _compare_lengths(human: float, model: float) -> str:
+    """Say that the median lengths of both sides differ by more than a tenth; empty if they do not."""
     if not human or abs(model - human) <= human * _LENGTH_GAP:
         return ""
     return (
@@ -103,26 +103,22 @@ def _compare_lengths(texts: RunTexts) -> str:
     )
 
 
-def _warn_of_words_without_spaces(texts: RunTexts) -> str:
+def _warn_of_words_without_spaces(settings: Settings, model_rows: TextRows) -> str:
     """Warn that whitespace words are counted in texts of a script without spaces; empty for others."""
     by_words = {
         metric.name
-        for metric in texts.settings.metrics
+        for metric in settings.metrics
         for need in metric.needs()
-        if need.kind == "tokens" and (need.by == "words" or (need.by == "scorer" and texts.settings.counter is None))
+        if need.kind == "tokens" and (need.by == "words" or (need.by == "scorer" and settings.counter is None))
     }
-    if texts.model_rows.entry is None or not by_words:
-        return ""
-    sample = list(islice(RowFile(texts.model_rows.path).each("text"), _SAMPLED_TEXTS))
+    sample = list(islice(RowFile(model_rows.path).each("text"), _SAMPLED_TEXTS)) if by_words else []
     count = sum(len(_SPACELESS.findall(text)) > _SPACELESS_SHARE * len(text) for text in sample)
     if not count:
         return ""
-    warning = (
+    return (
         f"{count} of the first {len(sample)} texts are in a script without spaces between words, and words are split "
         f"at white space: set metric.NAME.unit=chars for {', '.join(sorted(by_words))}"
     )
-    texts.featurizer.builder.session.warn_once(warning)
-    return warning
 
 
 def _find_median_length(rows: RowFile) -> float:
@@ -133,14 +129,13 @@ def _find_median_length(rows: RowFile) -> float:
     return float(np.median(lengths)) if len(lengths) else 0.0
 
 
-def _compare_with_card(texts: RunTexts) -> str | None:
+def _compare_with_card(settings: Settings, human_rows: TextRows, featurizer: Featurizer) -> str | None:
     """Warn of a scorer whose perplexity on the human side is far above that on its own validation text."""
-    settings = texts.settings
     needs = (need for metric in settings.metrics for need in metric.needs())
     need = next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
     if settings.scorer is None or need is None or not settings.task.has_human():
         return None
-    nll = texts.featurizer.value(texts.human_rows, need)
+    nll = featurizer.value(human_rows, need)
     return compare_with_card(settings.scorer, compute_perplexity(nll)) if nll is not None else None
 
 

@@ -37,7 +37,6 @@ class RunTexts:
 
     @property
     def human_rows(self) -> TextRows:
-        """The human side."""
         return self.dataset.human_rows
 
     def explain_no_ceiling(self) -> str:
@@ -79,7 +78,8 @@ def run(
     session.sides.end_run()
     folder = write_record(
         settings, builder, results, decoder=texts.decoder, human=texts.dataset.human,
-        task=str(texts.dataset.fingerprint), notes=list_notes(texts), overrides=overrides,
+        task=str(texts.dataset.fingerprint), overrides=overrides,
+        notes=list_notes(settings, texts.dataset, texts.model_rows, texts.featurizer),
     )  # fmt: skip
     write_explanations(folder, session.store.root, results, texts.human_rows, texts.model_rows)
     broken = [m.result for m in results if m.result.status == "failed"]
@@ -107,21 +107,14 @@ def make_texts(settings: Settings, builder: ArtifactBuilder) -> RunTexts:
         return RunTexts(settings, dataset, rows, None, featurizer)
     decoder = settings.decoder
     if decoder is not None and decoder.needs_human_ppl:
-        decoder = resolve_human_perplexity(decoder, settings, dataset.human_rows, featurizer)
+        # What the metrics read of the human side is computed with it, so that no model passes over it twice.
+        scored = [n for m in settings.metrics for n in list_text_needs(m) if n.kind in ("token_nll", "embeddings")]
+        alike = [need for need in scored if need.by != "model"] if settings.task.has_human() else []  # not under its Q
+        featurizer.compute([(dataset.human_rows, (FOR_DECODER, *alike))], None)
+        nll = featurizer.value(dataset.human_rows, FOR_DECODER)
+        decoder = decoder.resolve(compute_perplexity(nll)) if nll is not None else decoder
     rows = generate(settings, builder, dataset, decoder)
     return RunTexts(settings, dataset, rows, decoder, featurizer)
-
-
-def resolve_human_perplexity(decoder: Decoder, settings: Settings, human: TextRows, featurizer: Featurizer) -> Decoder:
-    """Resolve a decoder that aims at the perplexity of the human side under the model; unchanged while planned.
-
-    What the metrics read of the human side is computed with it, so that no model passes over it twice.
-    """
-    scored = [n for m in settings.metrics for n in list_text_needs(m) if n.kind in ("token_nll", "embeddings")]
-    alike = [need for need in scored if need.by != "model"] if settings.task.has_human() else []  # not under its Q
-    featurizer.compute([(human, (FOR_DECODER, *alike))], None)
-    nll = featurizer.value(human, FOR_DECODER)
-    return decoder.resolve(compute_perplexity(nll)) if nll is not None else decoder
 
 
 def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[SystemResult]:

@@ -197,7 +197,7 @@ class Settings(Spec):
 
 
 def build_settings(config: Mapping[str, Any]) -> Settings:
-    """Build the typed settings from the composed configuration (plain containers, interpolations resolved).
+    """Build the typed settings from a configuration: plain containers, with interpolations resolved, or built specs.
 
     Raises:
         SpecError: Names the option, its value and what is accepted.
@@ -215,18 +215,18 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     if not isinstance(folder, str) or not folder.strip() or "\0" in folder:
         raise SpecError(f"outputs_dir: expected the path of a folder, got {folder!r:.40}")
     values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
-    task = cast("Task", build("task", config.get("task"), "task"))
+    task = cast("Task", _build("task", config.get("task"), "task"))
     scorer, embedder = (_resolve_auto(config.get(role), task) for role in ("scorer", "embedder"))
     model = _build_model(config.get("model"), "model")
-    decoder = build("decoder", config["decoder"], "decoder") if config.get("decoder") else None
+    decoder = _build("decoder", config["decoder"], "decoder") if config.get("decoder") else None
     generates = config.get("generations") is None
     values |= {
         "task": task,
         "model": model if generates else None,
         "decoder": decoder if generates else None,
         "scorer": _build_model(scorer, "scorer"),
-        "embedder": construct(EmbedderSpec, embedder, "embedder") if embedder else None,
-        "metrics": tuple(build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
+        "embedder": _build_embedder(embedder),
+        "metrics": tuple(_build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
         "runtime": construct(Runtime, config.get("runtime"), "runtime"),
         "report": dict(config.get("report") or {}),
         "outputs_dir": Path(folder),
@@ -252,10 +252,11 @@ def _apply_preset(config: Mapping[str, Any]) -> dict[str, Any]:
     options, metrics = preset.get("metric", {}), config.get("metric")
     if options and isinstance(metrics, Mapping):
         config["metric"] = dict(metrics)
-        for name in metrics.keys() & options.keys():
+        for name in [name for name in options if isinstance(metrics.get(name), Mapping)]:
             config["metric"][name] = _set_options(metrics[name], options[name], read_node("metric", name)[name])
     if (embedder := config.get("embedder")) and "embedder" in preset:
-        config["embedder"] = _set_options(embedder, preset["embedder"], {})
+        node = vars(embedder) if isinstance(embedder, EmbedderSpec) else embedder
+        config["embedder"] = _set_options(node, preset["embedder"], {})
     return config
 
 
@@ -284,6 +285,12 @@ def _resolve_bundled(judgments: str | None) -> str | None:
     return str(folder / name)
 
 
+def _build_embedder(node: object) -> EmbedderSpec | None:
+    if isinstance(node, EmbedderSpec):
+        return node
+    return construct(EmbedderSpec, node, "embedder") if node else None
+
+
 def _resolve_auto(node: Mapping[str, Any] | None, task: Task) -> Mapping[str, Any] | None:
     """Return the node of a scorer or embedder; `auto` becomes the bundled model on docstrings, else None."""
     if not isinstance(node, Mapping) or node.get("path") != AUTO:
@@ -291,7 +298,9 @@ def _resolve_auto(node: Mapping[str, Any] | None, task: Task) -> Mapping[str, An
     return {**node, "path": _BUNDLED_SCORING} if task.has_docs_prose() else None
 
 
-def _build_model(node: Mapping[str, Any] | None, where: str) -> BackendSpec | None:
-    if not node:
-        return None
-    return require_model(build("model", node, where), where)
+def _build(group: str, node: object, where: str) -> Spec:
+    return node if isinstance(node, Spec) else build(group, node, where)
+
+
+def _build_model(node: object, where: str) -> BackendSpec | None:
+    return require_model(_build("model", node, where), where) if node else None

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import openended as oe
-from openended.harness.app.evaluation import Evaluation
+from openended.harness.app.api import Evaluation
 from openended.harness.core.errors import DataError, SpecError
 from openended.metrics.mauve import mauve
 from openended.metrics.repetition import Repetition
