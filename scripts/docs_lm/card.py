@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
-from docs_lm.data import END, MASK, POSITIONS, SIZES, VOCAB_SIZE
+from docs_lm.data import END, MASK, POSITIONS, SIZES, VOCAB_SIZE, Progress
 from docs_lm.masked import EVALUATION_LEVELS
-
-if TYPE_CHECKING:
-    from docs_lm.training import TrainingRun
 
 _FAMILIES = {"causal": "GPT-2", "masked": "ModernBERT"}
 _EVALUATIONS = {
@@ -25,10 +24,11 @@ minutes on one core: it writes local phrases and no coherent text.""",
 }
 
 
-def format_card(run: TrainingRun) -> str:
-    """Format the model card, with everything needed to reproduce the weights."""
-    options, facts, size = run.options, run.facts, SIZES[run.options.model]
-    table = "\n".join(f"| {name} | {value} |" for name, value in _collect_rows(run).items())
+def format_card(options: argparse.Namespace, facts: Mapping[str, Any], done: Progress, parameters: int) -> str:
+    """Format the model card of a model with a number of parameters."""
+    size = SIZES[options.model]
+    rows = {"parameters": f"{parameters:,}", **_collect_rows(options, facts, done)}
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     splits = "\n".join(
         f"| {name} | {facts[name]['passages']:,} | {facts[name]['words']:,} |" for name in ("train", "valid", "test")
@@ -69,8 +69,8 @@ library; BSD, Apache-2.0, PSF-like for the packages) and are not redistributed h
 """
 
 
-def _collect_rows(run: TrainingRun) -> dict[str, str]:
-    options, facts, size, done = run.options, run.facts, SIZES[run.options.model], run.progress
+def _collect_rows(options: argparse.Namespace, facts: Mapping[str, Any], done: Progress) -> dict[str, str]:
+    size = SIZES[options.model]
     command = ["python", "scripts/train_docs_lm.py", "--model", options.model]
     for name in ("tokens", "batch_tokens", "lr", "decay", "dropout", "seed"):
         command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
@@ -99,7 +99,6 @@ def _collect_rows(run: TrainingRun) -> dict[str, str]:
             "calibration": f"logits divided by {done.temperature:g}, fitted to half of the validation split",
         }
     return {
-        "parameters": f"{sum(p.numel() for p in run.model.parameters()):,}",
         **rows,
         "weights": "stored as float16, to be loaded and computed with as float32",
         "training": f"{done.best_step:,} steps, {done.best_tokens:,} tokens "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -41,6 +42,22 @@ SIZES = {
     "docs-m": Size(320, 5, 5, 3_800_000, 3072, 3e-3, "external scorer and embedder"),
     "docs-mlm": Size(256, 4, 4, 2_300_000, 4096, 4e-3, "masked diffusion model and embedder", "masked"),
 }
+
+
+@dataclass(slots=True)
+class Progress:
+    """The progress of a run, stored with its weights."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    temperature: float = 1.0
+    best_ppl: float = math.inf
+    best_ppl_with_end: float = math.inf
+    best_step: int = 0
+    best_tokens: int = 0
+    # One entry per start with changed options, because a budget may be changed during a run.
+    segments: list[dict[str, float]] = field(default_factory=list)
 
 
 class Batch(NamedTuple):

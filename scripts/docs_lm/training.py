@@ -9,36 +9,20 @@ import math
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import torch
 from docs_lm import causal, masked
 from docs_lm.card import format_card
-from docs_lm.data import SIZES, Batch
+from docs_lm.data import SIZES, Batch, Progress
 from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerFast
 
 LOG = logging.getLogger("train_docs_lm")
 # Temperatures that calibration tries.
 CALIBRATION_GRID = (1.0, 1.04, 1.08, 1.12, 1.16, 1.2)
-
-
-@dataclass(slots=True)
-class Progress:
-    """The progress of a run, stored with its weights."""
-
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    temperature: float = 1.0
-    best_ppl: float = math.inf
-    best_ppl_with_end: float = math.inf
-    best_step: int = 0
-    best_tokens: int = 0
-    # One entry per start with changed options, because a budget may be changed during a run.
-    segments: list[dict[str, float]] = field(default_factory=list)
 
 
 class TrainingRun:
@@ -227,7 +211,8 @@ class TrainingRun:
         # Weights are stored in half precision and computed in single precision.
         config |= {"architectures": [self.objective.ARCHITECTURE], "dtype": "float32"}
         (fresh / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-        (fresh / "README.md").write_text(format_card(self))
+        parameters = sum(p.numel() for p in self.model.parameters())
+        (fresh / "README.md").write_text(format_card(self.options, self.facts, self.progress, parameters))
         if final.exists():
             final.rename(old)
         fresh.rename(final)

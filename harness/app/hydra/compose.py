@@ -78,35 +78,33 @@ class Composer:
 
     def compose_job(self, words: Sequence[str], *, unnamed: str = "default") -> JobWork:
         """Return the settings of the job with these overrides; `unnamed` is its name where none is configured."""
-        plain, values = self._merge_files(words)
-        node = _set_values(plain.node, values) if not plain.overrides else None
-        if node is None:
-            node = to_plain(self._compose_plain(words)[0])
+        node, files = self._compose_plain(words)
         planned = node.get("plan_only")
-        name = choose_name(node, plain.choices) or unnamed
+        name = choose_name(node, files.choices) or unnamed
         settings = build_settings({**node, "plan_only": True if planned == "json" else planned, "experiment": name})
         build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
         return JobWork(settings, build_tracker_options(node.get("tracker")))
 
     def compose_experiment(self, words: Sequence[str]) -> Experiment:
         """Return an experiment of a series."""
-        config, choices = self._compose_plain(words)
-        sweeper = self._merge_files(words)[0].sweeper
-        return Experiment(choose_name(config, choices), sweeper, to_plain(config.get("report")))
+        node, files = self._compose_plain(words, complete=False)
+        return Experiment(choose_name(node, files.choices), files.sweeper, node.get("report") or {})
 
     def compose_tracker(self, config: DictConfig) -> TrackerOptions:
         """Return where the finished runs of a composed command are logged."""
         return build_tracker_options(to_plain(config.get("tracker")))
 
-    def _compose_plain(self, words: Sequence[str]) -> tuple[DictConfig, Mapping[str, Any]]:
-        """Compose a configuration without the node `hydra`; return the choices of its groups too."""
-        plain, values = self._merge_files(words)
-        config = OmegaConf.create(plain.node)
+    def _compose_plain(self, words: Sequence[str], *, complete: bool = True) -> tuple[dict[str, Any], _PlainConfig]:
+        """Compose a configuration without the node `hydra`; return its merged files too."""
+        files, values = self._merge_files(words)
+        if not files.overrides and (node := _set_values(files.node, values)) is not None:
+            return node, files
+        config = OmegaConf.create(files.node)
         OmegaConf.set_struct(config, True)  # as Hydra's own: an unknown option is an error
-        ConfigLoader._apply_overrides_to_config([*plain.overrides, *values], config)
+        ConfigLoader._apply_overrides_to_config([*files.overrides, *values], config)
         if self._command is not None:
             OmegaConf.copy_cache(from_config=self._command, to_config=config)  # ${now:…} is one time for all jobs
-        return config, plain.choices
+        return to_plain(config, complete=complete), files
 
     def _merge_files(self, words: Sequence[str]) -> tuple[_PlainConfig, list[Override]]:
         """Merge files, once for each choice of options of the groups; return the values to be set in a copy too."""
@@ -190,10 +188,10 @@ def choose_name(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, An
     return typed or str(choices.get("experiment") or "").replace("/", "-")
 
 
-def to_plain(node: DictConfig | None) -> dict[str, Any]:
+def to_plain(node: DictConfig | None, *, complete: bool = True) -> dict[str, Any]:
     """Convert a configuration node to plain containers, with interpolations resolved; empty for None."""
     limit_interpolations()
-    container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if node is not None else {}
+    container = OmegaConf.to_container(node, resolve=True, throw_on_missing=complete) if node is not None else {}
     return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
 
 

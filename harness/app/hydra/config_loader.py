@@ -12,6 +12,7 @@ import copy
 import functools
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -117,6 +118,16 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         except Exception as err:
             reason = f"{type(err).__name__}: {shorten_error(err)}"
             raise SpecError(f"the configuration cannot be composed: {reason}") from err
+
+    def _compose_config_from_defaults_list(
+        self, defaults: list[ResultDefault], repo: CachingConfigRepository
+    ) -> DictConfig:
+        files = Counter((str(default.config_path), str(default.package)) for default in defaults)
+        for (path, _), count in files.items():
+            if count > 1 and path.rpartition("/")[2] != "_self_":
+                group, _, name = path.rpartition("/")
+                raise SpecError(f"{path} is merged twice, and its values would undo others: leave {group}={name} out")
+        return super()._compose_config_from_defaults_list(defaults, repo)
 
     def get_group_options(self, *args: Any, **options: Any) -> list[str]:  # noqa: ANN401 - as in Hydra
         """Exclude files that other options inherit from (`_base`)."""

@@ -165,7 +165,7 @@ class JobRunner:
         """Write the report of an experiment of a series as soon as its last job has ended, by whichever process."""
         folders = find_finished_runs(job.grid, job.name)
         if folders and claim_report(job.grid, job.name):
-            write_report(folders, settings.outputs_dir / "reports" / job.name, settings.report)
+            write_experiment_report(folders, settings.outputs_dir / "reports" / job.name, settings.report)
             write_text(job.grid / "reports" / job.name, REPORTED)
 
 
@@ -175,7 +175,7 @@ def is_report_complete(grid: Path, name: str) -> bool:
     return marker.is_file() and marker.read_text(encoding="utf-8") == REPORTED
 
 
-def write_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
+def write_experiment_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
     """Build the report of one experiment of a series, and print its path or the error."""
     from openended.harness.report import build_report
 

@@ -4,57 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-import traceback
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from hydra.types import RunMode
-from omegaconf import DictConfig
 
 from openended.harness.app.hydra.command_line import parse_command_line
-from openended.harness.app.hydra.compose import (
-    CONFIG,
-    OPTUNA,
-    SWEEPER,
-    Composer,
-    JobWork,
-    choose_name,
-    refuse_unused_options,
-    to_plain,
-)
+from openended.harness.app.hydra.compose import CONFIG, OPTUNA, SWEEPER, Composer, JobWork, refuse_unused_options
 from openended.harness.app.hydra.errors import run_configured
-from openended.harness.app.hydra.experiments import CHOICE
-from openended.harness.app.hydra.grid import Jobs, compose_series, find_axes, get_option_name, list_jobs
-from openended.harness.app.hydra.grid_state import mark_interrupted, read_jobs
-from openended.harness.app.hydra.jobs import Job, JobRunner, LogOptions, is_report_complete, show_report, write_report
-from openended.harness.app.hydra.launchers import make_launcher
-from openended.harness.app.hydra.plan import check_grid, plan_jobs
-from openended.harness.app.hydra.simulation import refuse_single_run, simulate_judgments
-from openended.harness.core import (
-    FAILED,
-    HarnessError,
-    SpecError,
-    digest,
-    format_error,
-    print_error,
-    show_progress,
-    temporary_files,
-    terminal,
-    write_json,
-    write_text,
-)
+from openended.harness.app.hydra.grid_run import run_grid
+from openended.harness.app.hydra.jobs import JobRunner, LogOptions, show_report
+from openended.harness.app.hydra.plan import plan_jobs
+from openended.harness.app.hydra.simulation import refuse_single_run
+from openended.harness.core import FAILED, SpecError, show_progress, terminal
 from openended.harness.report import require_tracker, track_report, track_runs
-from openended.harness.results import read_search
-from openended.harness.storage import GRID, create_unique_folder
 
 log = logging.getLogger(__name__)
-
-_SHOWN_TITLES = 3  # titles shown of jobs that failed with one error or share a run
 
 
 def run_hydra(command: str, words: Sequence[str], work: Callable[[Composer], None], config: str = CONFIG) -> None:
@@ -102,8 +66,12 @@ def run_options(composer: Composer) -> None:
     words = list(config.hydra.overrides.task)
     refuse_unused_options(words)
     LogOptions.read(config).apply()
-    if config.hydra.mode == RunMode.MULTIRUN:
-        GridRun(composer, config).run()
+    if config.hydra.mode == RunMode.MULTIRUN and config.hydra.runtime.choices.get(SWEEPER) == OPTUNA:
+        from openended.harness.app.hydra.search import run_search
+
+        run_search(composer, config)
+    elif config.hydra.mode == RunMode.MULTIRUN:
+        run_grid(composer, config)
     elif config.plan_only:
         plan_jobs(composer, config, [words], single=True)
     else:
@@ -123,197 +91,3 @@ def _run_single(job: JobWork, words: Sequence[str], detail: LogOptions) -> None:
     track_report(report, tracker, settings.outputs_dir)
     if outcome.failed:
         raise SystemExit(FAILED)
-
-
-class GridRun:
-    """A grid of jobs, known before it starts or chosen by a search."""
-
-    def __init__(self, composer: Composer, config: DictConfig) -> None:
-        self.composer, self.config = composer, config
-        self.detail = LogOptions.read(config)
-        self.typed_name = choose_name(config, config.hydra.runtime.choices)  # refused before there is a folder
-        self.folder = Path()
-        self.jobs: list[Job] = []
-        """The jobs that were launched."""
-        self.tracker = composer.compose_tracker(config)
-
-    @property
-    def name(self) -> str:
-        """Name of the runs and of the report: the configured one, else the grid's time."""
-        return self.typed_name or self.folder.name
-
-    def run(self) -> None:
-        """Run all jobs, build the report and list the jobs that failed."""
-        if self.config.hydra.runtime.choices.get(SWEEPER) == OPTUNA:
-            from openended.harness.app.hydra.search import Search, plan_search
-
-            search = Search(self)
-            search.check()
-            if self.config.plan_only:
-                plan_search(self.composer, self.config, search.options)
-                return
-            jobs: Jobs = []
-        else:
-            search = None
-            jobs = list_jobs(self.composer, self.config)
-            if self.config.plan_only:
-                plan_jobs(self.composer, self.config, jobs)
-                return
-        require_tracker(self.tracker)
-        self.launcher = make_launcher(self.config)
-        composed = check_grid(self.composer, self.config, jobs)
-        self.folder = create_unique_folder(Path(self.config.hydra.sweep.dir))
-        try:
-            if search is not None:
-                self.write_facts([], {}, 0)
-                search.run()
-            else:
-                axes = find_axes(jobs)
-                self.write_facts(jobs, axes, len(jobs))
-                self.launch(jobs, composed, axes, len(jobs))
-        except KeyboardInterrupt:
-            mark_interrupted(self.folder)
-            raise
-        self._finish()
-
-    def launch(
-        self, jobs: Jobs, composed: Sequence[JobWork | HarnessError], axes: Mapping[str, int], total: int
-    ) -> None:
-        """Run jobs, numbered from where the last launch ended."""
-        stop = str(self.config.runtime.on_error) == "stop"
-        first = len(self.jobs)
-        for number, (words, work) in enumerate(zip(jobs, composed, strict=True), first):
-            name = self.name
-            if isinstance(work, JobWork):
-                name = work.settings.experiment or name
-                work = self._complete(work, name)
-            title = " ".join(word for word in words if word.split("=", 1)[0] in axes)
-            position = f"job {number + 1} of {total}"
-            self.jobs.append(Job(number, tuple(words), work, self.folder, name, title, position, stop))
-        self.launcher.run(self.jobs[first:], self.detail)
-
-    def _complete(self, work: JobWork, name: str) -> JobWork:
-        """Give a job the name of its grid; workers show no bars, because they would overwrite each other."""
-        settings = work.settings
-        if settings.experiment != name:
-            settings = replace(settings, experiment=name)
-        if settings.runtime.progress and not self.launcher.in_process:
-            settings = replace(settings, runtime=replace(settings.runtime, progress=False))
-        return replace(work, settings=settings)
-
-    def write_facts(self, jobs: Jobs, axes: Mapping[str, int], total: int) -> None:
-        """Write what `openended status`, `openended report` and the jobs need to know about the grid."""
-        series = compose_series(self.composer, self.config)
-        chosen = [next((w.split("=", 1)[1] for w in job if w.startswith(f"{CHOICE}=")), "") for job in jobs]
-        facts = {
-            "name": self.name,
-            "started": time.time(),
-            "process": temporary_files.create_temporary_name(GRID),
-            "command": digest(list(self.config.hydra.overrides.task)),
-            "total": total,
-            "axes": axes,
-            "titles": [" ".join(word for word in job if get_option_name(word) in axes) for job in jobs],
-            "series": [series[choice].name for choice in chosen] if series else [],
-            "reports": {
-                **{experiment.name: experiment.report for experiment in series.values()},
-                self.name: to_plain(self.config.get("report")),
-            },
-        }
-        write_json(self.folder / GRID, facts)
-
-    def _finish(self) -> None:
-        """Build the report of all finished jobs and list the failed ones."""
-        jobs = read_jobs(self.folder)
-        failed = 0
-        try:
-            self._write_reports(jobs)
-        except HarnessError:
-            raise
-        except Exception as err:
-            trace = self.folder / "error.txt"
-            what = f"the grid's end failed: {type(err).__name__}: {format_error(err)}"
-            print_error(
-                "openended", f"{what}; its traceback is in {trace}; the runs are kept: openended report reads them"
-            )
-            with suppress(HarnessError):  # the folder itself may be the cause
-                write_text(trace, traceback.format_exc())
-            raise SystemExit(FAILED) from None
-        finally:
-            failed = show_failed(jobs)
-        if failed:
-            raise SystemExit(FAILED)
-
-    def _write_reports(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
-        folders = {Path(row["folder"]) for row in rows if row.get("folder")}
-        search = read_search(self.folder)
-        if search is not None:  # a resumed search also has runs of its earlier jobs
-            folders |= {Path(run) for trial in search.trials for run in trial.runs if Path(run).is_dir()}
-        waiting = {row["number"] for row in rows if row.get("waits")}
-        folders |= measure_grid([job for job in self.jobs if job.number in waiting])
-        outputs = Path(str(self.config.outputs_dir))
-        for experiment in compose_series(self.composer, self.config).values():
-            own_folders = [folder for folder in sorted(folders) if folder.parent.name == experiment.name]
-            if own_folders and not is_report_complete(self.folder, experiment.name):
-                write_report(own_folders, outputs / "reports" / experiment.name, experiment.report)
-        show_shared_runs(rows)
-        if folders:
-            target = outputs / "reports" / self.name
-            show_report(sorted(folders), target, to_plain(self.config.get("report")), self.detail)
-            track_runs(sorted(folders), self.tracker, outputs)  # also those that could not be logged before
-            track_report(target, self.tracker, outputs)
-
-
-def measure_grid(jobs: Sequence[Job]) -> set[Path]:
-    """Run the jobs whose metrics read all systems of the grid after all texts exist; return their folders."""
-    from openended.harness.run import compute_texts, run
-
-    runner = JobRunner()
-    works = [(job, job.work.settings) for job in jobs if isinstance(job.work, JobWork)]
-    prepared = [(job, settings, compute_texts(settings, runner.get_session(settings))) for job, settings in works]
-    # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
-    pool = {texts.model_rows.digest: texts.model_rows for _, _, texts in prepared}
-    judged = simulate_judgments([texts for _, _, texts in prepared])
-    folders = set()
-    for job, settings, _ in prepared:
-        settings = replace(settings, judgments=judged.get(str(settings.judgments), settings.judgments))
-        outcome = run(settings, runner.get_session(settings), job.overrides, tuple(pool.values()))
-        folders.add(outcome.folder)
-    return folders
-
-
-def show_failed(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Print the jobs of a grid that failed or were skipped, with reasons; return their number."""
-    failed = [row for row in rows if row["state"] != "done"]
-    reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in failed:
-        reasons[str(row["state"]), str(row.get("error", "it did not finish"))].append(str(row["job"]))
-    for (state, reason), titles in reasons.items():
-        which = titles[0] if len(titles) == 1 else f"{len(titles)} jobs for the same reason ({_shorten_list(titles)})"
-        log.error("%s: %s: %s", state, which, reason)
-    if failed:
-        counts = f"{len(failed)} of {len(rows)} jobs failed or were skipped"
-        log.error("%s; the same command retries them", counts)
-    return len(failed)
-
-
-def _shorten_list(titles: Sequence[str]) -> str:
-    return "; ".join(titles[:_SHOWN_TITLES]) + ("; …" if len(titles) > _SHOWN_TITLES else "")
-
-
-def show_shared_runs(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print which jobs share a run, and why there are fewer runs than jobs."""
-    titles: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        if row.get("folder"):
-            titles[str(row["folder"])].append(str(row["job"]))
-    twins = [same for same in titles.values() if len(same) > 1]
-    if not twins:
-        return
-    alike = [{" ".join(w for w in title.split() if not w.startswith("seed=")) for title in same} for same in twins]
-    which = _shorten_list([" and ".join(same) for same in twins])
-    why = ""
-    if all(len(titles_without_seed) == 1 for titles_without_seed in alike):
-        why = " (the decoder is deterministic, so the seed has no effect)"
-    num_jobs = sum(len(same) for same in titles.values())
-    log.info("grid       %d jobs, %d distinct runs; these share one run: %s%s", num_jobs, len(titles), which, why)

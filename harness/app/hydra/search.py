@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.compose import Composer, choose_name
+from openended.harness.app.hydra.grid_run import GridRun
 from openended.harness.app.hydra.grid_state import has_failed_job, read_jobs
 from openended.harness.app.hydra.objectives import parse_objectives
 from openended.harness.app.hydra.plan import plan_jobs
@@ -35,9 +36,6 @@ from openended.harness.storage import read_record
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
-
-    from openended.harness.app.hydra.run_command import GridRun
-
 log = logging.getLogger(__name__)
 
 Setting = tuple["Trial", dict[str, str]]
@@ -155,8 +153,9 @@ class Search:
         except SpecError as err:
             raise SpecError(add_integer_hint(str(err), space.parameters)) from err
 
-    def run(self) -> None:
+    def run(self, _: object = None) -> None:
         """Try the requested number of settings, and write what was found."""
+        self.grid.write_facts([], {}, 0)
         options, space = self.options, self.options.plan.space
         reject_false_trials(options.plan, options.storage)
         study = StudyRunner(options.plan, options.storage)
@@ -277,6 +276,16 @@ class Search:
                 print_table(table, out)
                 out.print()
         log.info("search     tables and figures in %s", folder)
+
+
+def run_search(composer: Composer, config: DictConfig) -> None:
+    """Plan or run a search."""
+    search = Search(GridRun(composer, config))
+    search.check()
+    if config.plan_only:
+        plan_search(composer, config, search.options)
+    else:
+        search.grid.run([], search.run)
 
 
 def plan_search(composer: Composer, config: DictConfig, options: SearchOptions) -> None:

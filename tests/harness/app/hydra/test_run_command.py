@@ -7,7 +7,7 @@ import pytest
 
 from openended.harness.app import cli
 from openended.harness.app.hydra.jobs import JobRunner, LogOptions
-from openended.harness.app.hydra.run_command import show_failed, show_shared_runs
+from openended.harness.app.hydra.grid_run import show_failed, show_shared_runs
 from openended.harness.core import read_json
 from tests.helpers import as_a_process, exit_code
 
