@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from openended.harness.core import DataError, read_jsonl, suggest
 ID_FIELDS = ("id", "example_id")
 
 
-def read_text_field(row: Mapping[str, Any], field: str, where: str, option: str | None = None) -> str:
-    """Return a field that must be text that can be written as UTF-8; `option` is the one that names the field."""
+def read_text_field(
+    row: Mapping[str, Any], field: str, where: str, option: str | None = None, used: Sequence[str] = ()
+) -> str:
+    """Return a field that must be text that can be written as UTF-8; `option` names it, `used` are taken already."""
     if field not in row:
-        others = (*ID_FIELDS, "prompt", "human")
+        others = (*ID_FIELDS, "prompt", "human", *used)
         texts = [name for name, value in row.items() if isinstance(value, str) and name not in others]
         advice = f"; set {option}={texts[0] if len(texts) == 1 else 'NAME'}" if option else ""
         raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}{advice}")

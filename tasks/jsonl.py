@@ -62,7 +62,7 @@ class JsonLines(UserFileTask):
             human = read_text_field(row, human_field, where, "task.human_field")
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
-            prompt = read_text_field(row, self.prompt_field, where, "task.prompt_field")
+            prompt = read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
             yield Example(f"jsonl/{identity}", prompt, human)
         if human_field is None:
             raise DataError(f"{path}: holds no example")

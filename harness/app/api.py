@@ -38,6 +38,7 @@ from openended.harness.core import (
     open_for_replacement,
     read_node,
     resolve_metric_names,
+    suggest,
     write_text,
 )
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
@@ -148,6 +149,7 @@ def evaluate(
     human: TextsOf,
     systems: Mapping[str, TextsOf],
     metrics: str | Sequence[str | Metric] | None = None,
+    metric_options: Mapping[str, Mapping[str, Any]] | None = None,
     scoring: str | None = None,
     scorer: str | BackendSpec | None = None,
     embedder: str | EmbedderSpec | None = None,
@@ -168,7 +170,9 @@ def evaluate(
 
     outputs = Path(outputs_dir)
     check_writable(outputs)
-    preset = read_preset(compat)
+    preset, given = read_preset(compat), metric_options or {}
+    usual = preset.get("metric", {})
+    options = {name: {**usual.get(name, {}), **given.get(name, {})} for name in usual.keys() | given.keys()}
     scoring_models = _find_scoring_models(scoring, scorer, embedder)
     if not systems:
         raise SpecError("systems: expected at least one, as {'name': texts}")
@@ -176,10 +180,13 @@ def evaluate(
         raise SpecError(f"features: expected vectors of human and of every system; missing {', '.join(missing)}")
     vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
     has_vectors = bool(scoring_models["embedder"] or vectors)
+    chosen = _select_metrics(metrics, options, has_scorer=bool(scoring_models["scorer"]), has_vectors=has_vectors)
+    if unused := sorted(given.keys() - chosen.keys()):
+        known = suggest(unused[0], load_members("metric")) if unused[0] not in load_members("metric") else ""
+        raise SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{known or '; add it to them'}")
     config = {
-        "experiment": experiment or f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}",
+        "experiment": experiment or f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}", "metric": chosen,
         "task": Texts(path=str(_write_texts(human, outputs)), field=human_field),
-        "metric": _select_metrics(metrics, preset, has_scorer=bool(scoring_models["scorer"]), has_vectors=has_vectors),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
         "generations_field": generations_field, "judgments": None, "outputs_dir": str(outputs), "plan_only": False,
         "runtime": {"device": device, "feature_batch_size": batch_size}, "compat": preset, **scoring_models,
@@ -228,9 +235,13 @@ def make_metric(name: str, options: Mapping[str, Any]) -> Metric:
 
 
 def _select_metrics(
-    requested: str | Sequence[str | Metric] | None, preset: Mapping[str, Any], *, has_scorer: bool, has_vectors: bool
+    requested: str | Sequence[str | Metric] | None,
+    options: Mapping[str, Mapping[str, Any]],
+    *,
+    has_scorer: bool,
+    has_vectors: bool,
 ) -> dict[str, Metric]:
-    """Build the requested metrics with a preset's options; None selects all that scorer and vectors allow."""
+    """Build the requested metrics with these options; None selects all that scorer and vectors allow."""
     if requested is None:
         every_metric = [make_metric(name, {}) for name in resolve_metric_names(["all"])]
         able = {"texts", "stops", "tokens"}
@@ -240,7 +251,7 @@ def _select_metrics(
     chosen = [requested] if isinstance(requested, str) else list(requested)
     by_name = {m.name: m for m in chosen if isinstance(m, Metric)}
     for name in resolve_metric_names([m for m in chosen if isinstance(m, str)]):
-        by_name.setdefault(name, make_metric(name, preset.get("metric", {}).get(name, {})))
+        by_name.setdefault(name, make_metric(name, options.get(name, {})))
     return by_name
 
 

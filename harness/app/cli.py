@@ -9,7 +9,7 @@ import pkgutil
 import sys
 from importlib import resources
 
-from openended.harness.core import BAD_INPUT, print_error
+from openended.harness.core import BAD_INPUT, INTERRUPTED, print_error
 
 _COMMANDS = "openended.harness.app.commands"
 # Commands whose modules are elsewhere below `openended.harness`.
@@ -30,7 +30,15 @@ def main() -> None:
     Raises:
         SystemExit: With one of `exit_codes`, unless all went well.
     """
-    words = sys.argv[1:]
+    try:
+        _run(sys.argv[1:])
+    except KeyboardInterrupt:  # before the command itself, which says what it leaves behind
+        sys.stderr.write("\n")
+        print_error("openended", "interrupted")
+        raise SystemExit(INTERRUPTED) from None
+
+
+def _run(words: list[str]) -> None:
     named = next((i for i, word in enumerate(words) if not word.startswith("-")), None)  # `-v score …` is one too
     if named is not None and words[named] in list_commands():
         module = importlib.import_module(list_commands()[words.pop(named)])

@@ -30,6 +30,7 @@ from .errors import (
 from .exit_codes import (
     BAD_INPUT as BAD_INPUT,
     FAILED as FAILED,
+    INTERRUPTED as INTERRUPTED,
     OK as OK,
     Terminated as Terminated,
     format_error as format_error,

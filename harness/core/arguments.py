@@ -56,7 +56,11 @@ class CommandParser(argparse.ArgumentParser):
             example = f", as in {self.example}" if self.example else ""
             message = f"missing {message.removeprefix(_MISSING)}{example}"
         elif argument := _ARGUMENT.fullmatch(message):
-            message = f"{argument[1]}: {_explain_value(argument[2])}"
+            action = self._option_string_actions.get(argument[1].split("/")[0])
+            value = _explain_value(argument[2])
+            if argument[2] == "expected one argument" and action is not None:
+                value = f"expected a value, as {argument[1]} {action.metavar or 'VALUE'}: {action.help}"
+            message = f"{argument[1]}: {value}"
         print_error(self.prog, f"{message}; see {self.prog} --help")
         raise SystemExit(BAD_INPUT)
 

@@ -34,6 +34,10 @@ UNZIPPED_FREE, UNZIPPED_RATIO = 16 << 20, 50
 MAX_JSON = 128 << 20
 
 
+# Files of the kernel: environments with keys, memory, devices.
+_OF_SYSTEM = ("proc", "sys", "dev")
+
+
 @contextmanager
 def describe_read_errors(path: Path) -> Iterator[None]:
     """Turn an `OSError` of the block into a one-line error that names the file.
@@ -58,6 +62,9 @@ def check_regular_file(path: Path) -> None:
     kind = describe_kind(path)
     if kind != "file":
         raise DataError(f"expected a file, got a {kind}: {path}")
+    real = path.resolve()
+    if real.parts[1] in _OF_SYSTEM and real.parts[:3] != ("/", "dev", "shm"):
+        raise DataError(f"{path}: a file of /{real.parts[1]} may hold keys and never end; copy what you need elsewhere")
 
 
 def describe_kind(path: Path) -> str:
@@ -269,7 +276,7 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         except csv.Error as err:
             raise DataError(f"{path}:{line + 1}: not CSV ({err})") from err
         except UnicodeDecodeError as err:
-            raise DataError(f"{path}:{line + 1}: not UTF-8 ({err.reason}); save it as CSV in UTF-8") from err
+            raise DataError(f"{path}:{line + 1}: not UTF-8 ({err.reason}); {suggest_encoding(err.object)}") from err
         except (EOFError, zlib.error, OSError) as err:
             raise DataError(f"{path}:{line + 1}: cannot be read to its end ({err})") from err
 
@@ -301,6 +308,12 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
             raise DataError(f"{path}:{number + 1}: cannot be read to its end ({err})") from err
 
 
+def suggest_encoding(data: bytes) -> str:
+    """Say which encoding bytes that are not UTF-8 fit, and how to convert the file."""
+    encoding = "UTF-16" if b"\0" in data or data[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
+    return f"it may be {encoding}: iconv -f {encoding} -t UTF-8 FILE > NEW_FILE converts it"
+
+
 _ONE_PER_LINE = "JSON lines have one object per line: jq -c '.[]' FILE.json > FILE.jsonl turns an array into them"
 
 
@@ -310,7 +323,7 @@ def _parse_object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
             line.decode("utf-8-sig" if where.endswith(":1") else "utf-8"), object_pairs_hook=_build_unique_dict
         )
     except UnicodeDecodeError as err:
-        raise DataError(f"{where}: not UTF-8 ({err.reason} at byte {err.start})") from err
+        raise DataError(f"{where}: not UTF-8 ({err.reason} at byte {err.start}); {suggest_encoding(line)}") from err
     except json.JSONDecodeError as err:
         start = line.strip(b"\r\n\t \xef\xbb\xbf")
         advice = f"; {_ONE_PER_LINE}" if where.endswith(":1") and start in (b"[", b"{", b"[{") else ""

@@ -176,10 +176,12 @@ def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
     wrong_bool = isinstance(value, bool) and kind is not bool
     if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
         return value
-    raise SpecError(f"{where}: expected {kind.__name__}, got {value!r:.80}")
+    raise SpecError(f"{where}: expected {_describe_type(kind)}, got {value!r:.80}")
 
 
 def _describe_type(hint: Any) -> str:  # noqa: ANN401
+    if hint is bool:
+        return "true or false"
     if typing.get_origin(hint) is Literal:
         accepted = ", ".join(map(str, typing.get_args(hint)))
         return f"one of {accepted}" if len(typing.get_args(hint)) > 1 else accepted

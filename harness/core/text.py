@@ -23,6 +23,8 @@ _NAMED = re.compile(
     r"(?=[A-Za-z+/_-]*[0-9])(?=[0-9+/_-]*[A-Za-z])[A-Za-z0-9+/_-]{20,}={0,2}",
     re.IGNORECASE,
 )
+# The folders of an absolute path, which say how somebody's machine is organized; not those of an address.
+_FOLDERS = re.compile(r"(?<![\w./~:…-])/(?:[^\s/'\",=:;|]+/)+([^\s/'\",=:;|]+)/?")
 # A spreadsheet reads a cell that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -58,15 +60,16 @@ def escape_csv_cell(text: str) -> str:
 
 
 def make_shareable(value: Json) -> Json:
-    """Return JSON that can be published: `~` for the user's home folder, keys redacted."""
+    """Return JSON that can be published, names included: `~` for the home folder, other folders and keys removed."""
     if isinstance(value, dict):
-        return {name: make_shareable(item) for name, item in value.items()}
+        return {str(make_shareable(name)): make_shareable(item) for name, item in value.items()}
     if isinstance(value, list):
         return [make_shareable(item) for item in value]
     if not isinstance(value, str):
         return value
     home = _compile_home_pattern()
-    return redact_keys(home.sub("~", value) if home is not None else value)
+    text = home.sub("~", value) if home is not None else value
+    return redact_keys(_FOLDERS.sub(r"…/\1", text) if "/" in text else text)
 
 
 def redact_keys(text: str) -> str:

@@ -149,6 +149,8 @@ def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, 
         return candidates[0]
     if IDS_FIELD in cells and not candidates:
         return IDS_FIELD
+    if not cells:
+        raise DataError(f"{where}: an empty record; expected an object with a text in one of {', '.join(names)}")
     example = (candidates or ["NAME"])[0]
     raise DataError(
         f"{where}: no field with the text; expected one of {', '.join(names)}, got {', '.join(cells)}; "

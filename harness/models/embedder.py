@@ -115,5 +115,9 @@ class EmbedderSpec(Spec):
             SpecError: If `max_length` is more than the model can read.
         """
         if self.max_length is not None and context_length is not None:
-            self.require(self.max_length <= context_length, "max_length", f"at most the context, {context_length}")
+            self.require(
+                self.max_length <= context_length,
+                "max_length",
+                f"at most the context, {context_length} (a preset, compat=…, sets it unless it is typed)",
+            )
         return self.max_length if self.max_length is not None else context_length

@@ -69,6 +69,8 @@ class ModelService(NamedTuple):
     """Their addresses."""
     server: str | None
     """Product and version that answer now; None: no server does."""
+    key: str | None = None
+    """The environment variable whose key they receive."""
 
 
 class BackendSpec(Spec):

@@ -94,9 +94,14 @@ class TextTokenizer:
         return dict(self.inner.get_vocab())
 
     def encode(self, text: str) -> list[int]:
-        if self.pieces is not None:
-            return self.pieces.encode(text)
-        encoding = self.inner.encode(text, add_special_tokens=False)
+        try:
+            if self.pieces is not None:
+                return self.pieces.encode(text)
+            encoding = self.inner.encode(text, add_special_tokens=False)
+        except BaseException as err:  # a regular expression of a tokenizer that fails is no `Exception`
+            if type(err).__name__ != "PanicException":
+                raise
+            raise DataError(f"the model's tokenizer cannot split {text!r:.60} ({shorten_error(err)})") from None
         return list(encoding if isinstance(encoding, list) else encoding.ids)
 
     def decode(self, ids: Sequence[int]) -> str:

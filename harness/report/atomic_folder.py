@@ -1,45 +1,58 @@
-"""Replace a folder atomically, so that no stale file remains in it."""
+"""Replace a folder atomically, so that no stale file remains in it and a crash leaves the old or the new one."""
 
 from __future__ import annotations
 
+import ctypes
 import shutil
-import tempfile
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from openended.harness.core import StoreError
+from openended.harness.core import StoreError, temporary_files
+
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
 
 
 @contextmanager
-def replace_folder(target: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield an empty folder whose content replaces that of `target` if the block succeeds."""
+def replace_folder(target: Path, names: Sequence[str], kept: Sequence[str] = ()) -> Iterator[Path]:
+    """Yield an empty folder whose content replaces that of `target` if the block succeeds.
+
+    A folder that holds nothing but `names` and `kept` is exchanged as a whole, with what is kept. In another folder the
+    names are replaced one by one.
+    """
     real_target = target.resolve()
+    work = real_target.with_name(temporary_files.create_temporary_name(f".{real_target.name}"))
     try:
         real_target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{real_target.name}.", dir=real_target.parent))
-    except OSError as err:
-        raise StoreError(f"cannot write {target}: {err.strerror or err}") from err
-    try:
+        temporary_files.delete_abandoned_once(real_target.parent)
         fresh = work / "new"
-        fresh.mkdir()
+        fresh.mkdir(parents=True)
         yield fresh
-        _swap(fresh, real_target, work / "old", names)
+        here = {path.name for path in real_target.iterdir()} if real_target.exists() else set()
+        if here <= {*names, *kept}:
+            for name in sorted(here & set(kept)):
+                copy = shutil.copytree if (real_target / name).is_dir() else shutil.copy2
+                copy(real_target / name, fresh / name)
+            _exchange(fresh, real_target, work / "old")
+        else:
+            (work / "old").mkdir()
+            for name in names:
+                _exchange(fresh / name, real_target / name, work / "old" / name)
     except OSError as err:
         raise StoreError(f"cannot write {target}: {err.strerror or err}") from err
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _swap(fresh: Path, real_target: Path, old: Path, names: Sequence[str]) -> None:
-    if not real_target.exists() or {p.name for p in real_target.iterdir()} <= set(names):
-        if real_target.exists():
-            real_target.rename(old)
-        fresh.rename(real_target)
-        return
-    old.mkdir()
-    for name in names:
-        if (real_target / name).exists():
-            (real_target / name).rename(old / name)
-        if (fresh / name).exists():
-            (fresh / name).rename(real_target / name)
+def _exchange(fresh: Path, target: Path, old: Path) -> None:
+    """Put `fresh` in the place of `target`, in one step where the system can; `target` goes if there is no `fresh`."""
+    if sys.platform == "linux" and fresh.exists() and target.exists():
+        libc = ctypes.CDLL(None)
+        paths = (str(path).encode() for path in (fresh, target))
+        if hasattr(libc, "renameat2") and libc.renameat2(_HERE, next(paths), _HERE, next(paths), _EXCHANGE) == 0:
+            return
+    if target.exists():
+        target.rename(old)
+    if fresh.exists():
+        fresh.rename(target)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html", "page")
 TEXTS = ("methods.tex", "references.bib", "checklist.md")  # of `openended report --methods --checklist`
+LAYOUTS = "layouts"  # reports of other layouts than the runs' own
 MAX_LISTED_RUNS = 5  # in an error message
 
 
@@ -148,7 +149,7 @@ def write_report(
     results: Results, tables: Sequence[Table], folder: Path, write_rest: Callable[[Path], list[Path]]
 ) -> Report:
     """Replace a folder by tables (.md, .tex, .csv) and what `write_rest` writes into the folder that it gets."""
-    with replace_folder(folder, FILES) as fresh:
+    with replace_folder(folder, FILES, (*TEXTS, LAYOUTS)) as fresh:
         written = [*(p for table in tables for p in write_table(table, fresh / "tables")), *write_rest(fresh)]
     paths = tuple(folder / path.relative_to(fresh) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)

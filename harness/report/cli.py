@@ -53,7 +53,9 @@ def parser() -> CommandParser:
         metavar="AXIS=VALUE",
         help="keep only these runs; a|b accepts either; also METRIC.OPTION=VALUE",
     )
-    command.add_argument("--out", metavar="DIR", help="where the files go; default: outputs/reports/NAME")
+    command.add_argument(
+        "--out", metavar="DIR", help="where the files go; default: outputs/reports/NAME, and layouts/LAYOUT in it"
+    )
     command.add_argument("--metrics", metavar="NAMES", help="values to show; overrides the layout")
     command.add_argument("--rows", metavar="AXES", help="axes that label the rows; overrides the layout")
     command.add_argument("--columns", metavar="AXES", help="axes that get separate columns")
@@ -86,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from openended.harness.report import build_report
+    from openended.harness.report.build import LAYOUTS, build_report
     from openended.harness.results import resolve_report_request
 
     if args.side_by_side:
@@ -101,9 +103,11 @@ def _run(args: argparse.Namespace) -> None:
     if not args.layout and request.options:
         layout, options = None, {**request.options, **options}
     where = {**dict(options.pop("where", {})), **dict(_parse_filter(text) for text in args.where)}
+    own = Path(args.outputs) / "reports" / request.name
+    others = "-".join(Path(name).stem for name in layout or ())
     report = build_report(
         request.paths,
-        args.out or Path(args.outputs) / "reports" / request.name,
+        args.out or (own / LAYOUTS / others if args.layout and own.exists() else own),
         layout=layout,
         compare=_split_at_commas(args.compare),
         baseline=args.baseline,

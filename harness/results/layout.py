@@ -41,6 +41,8 @@ class Layout(Spec):
     publish; `stress`: the smallest damage that each metric detects."""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics."""
+    needs: tuple[str, ...] = ()
+    """Metrics of which the runs must have one: without, the table would show nothing of what its title says."""
     companions: bool = True
     """Without `metrics`: also show values that must not be interpreted alone (recall next to precision)."""
     gaps: bool = False

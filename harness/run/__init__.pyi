@@ -4,4 +4,9 @@ from .judgments import run_judgments as run_judgments, select_metrics_for_file a
 from .pipeline import RunTexts as RunTexts, compute_texts as compute_texts, plan as plan, run as run
 from .run_record import Outcome as Outcome
 from .session import Session as Session
-from .settings import Settings as Settings, build_settings as build_settings, read_preset as read_preset
+from .settings import (
+    Settings as Settings,
+    build_settings as build_settings,
+    check_name as check_name,
+    read_preset as read_preset,
+)

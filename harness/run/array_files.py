@@ -14,6 +14,7 @@ from openended.harness.core import (
     MetricResult,
     NextToken,
     Ragged,
+    check_regular_file,
     open_for_replacement,
     read_json,
     write_json,
@@ -62,6 +63,7 @@ def load_array(path: Path) -> np.ndarray[Any, Any]:
     """
     import pyarrow as pa
 
+    check_regular_file(path)
     try:
         with path.open("rb") as handle:
             version = np.lib.format.read_magic(handle)

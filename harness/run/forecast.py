@@ -46,8 +46,12 @@ class Forecast:
     """Steps that depend on missing or not yet computed artifacts."""
     models: dict[BackendSpec, set[str]] = field(default_factory=dict)
     """Model → its roles; models that differ only in their names in tables are one."""
+    hosts: dict[str, str] = field(default_factory=dict)
+    """Address → what it receives, in words."""
     files: dict[str, SourceFile] = field(default_factory=dict)
     """Path → a file of a task."""
+    outside: dict[str, None] = field(default_factory=dict)
+    """Files and folders outside the working directory that options name."""
     missing: dict[str, None] = field(default_factory=dict)
     """What is missing in addition to models and files, each reason once."""
     generate: dict[str, tuple[BackendSpec | None, str, int, int]] = field(default_factory=dict)
@@ -90,6 +94,13 @@ class Forecast:
         for role, spec in roles.items():
             if spec is not None and (role in used or role not in ("scorer", "embedder")):
                 self.models.setdefault(spec.without_label(), set()).add(role)
+                service = spec.describe_service()
+                for endpoint in service.endpoints if service is not None else ():
+                    with_key = f" and the key in {service.key}" if service is not None and service.key else ""
+                    self.hosts[endpoint] = f"texts{with_key} ({role})"
+        self.outside |= dict.fromkeys(map(str, settings.list_outside_paths()))
+        if (address := settings.runtime.ray_address) is not None:
+            self.hosts[address] = "everything (runtime.ray_address)"
         for file in settings.task.files():
             self.files[str(file.path)] = file
         urls = {file.url for file in self.files.values()} - {""}

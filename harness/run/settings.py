@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -20,6 +22,7 @@ from openended.harness.core import (
     canonicalize,
     construct,
     read_node,
+    redact_keys,
     suggest,
 )
 from openended.harness.decoders import Decoder
@@ -32,6 +35,7 @@ _BUNDLED_SCORING = f"{BUNDLED}docs-m"
 # Config keys of the tree that are not settings of a run: Hydra's own composition.
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "tracker")
 _PRESET = "compat"  # presets of metric options
+_RUN_NAME = re.compile(r"[\w][\w.+=-]*")
 _NAME = "name"  # name of the runs; becomes `experiment`
 
 
@@ -77,6 +81,7 @@ class Settings(Spec):
 
     def check(self) -> None:
         """Counts are positive; who generates has a model, a decoder and a length."""
+        check_name(self.experiment)
         self.require(self.num_examples == "all" or self.num_examples >= 1, "num_examples", "1 or more, or all")
         self.require(self.samples >= 1, "samples", "1 or more")
         self.require(self.seed >= 0, "seed", "0 or more")
@@ -92,6 +97,7 @@ class Settings(Spec):
         self.require(not both, "continue_after_end", "false with min_new_tokens, which forbids the end of text")
         plain = self.scorer is None or not self.scorer.chat_template
         self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
+        self.require(self.generations != "", "generations", "a file of texts, or null")
         if self.generations is not None:
             is_built_in_system(self.generations)  # raises for an unknown one
         names = {name for name, path in self.features.items() if path is not None}
@@ -172,6 +178,13 @@ class Settings(Spec):
         """Files of the user's own vectors, used in place of an embedder's: `human` and `model`, or none."""
         return {name: Path(path) for name, path in self.features.items() if path is not None}
 
+    def list_outside_paths(self) -> list[Path]:
+        """List the files and folders outside the working directory that options name, links resolved."""
+        homes = (Path.cwd().resolve(), Path(str(resources.files("openended.harness"))).resolve().parent)
+        texts = [text for part in (self, *self.metrics, *_list_parts(self)) for text in _list_texts(vars(part))]
+        paths = [Path(text).expanduser().resolve() for text in texts if os.path.exists(os.path.expanduser(text))]
+        return sorted({path for path in paths if not any(path.is_relative_to(home) for home in homes)})
+
     def spec(self) -> dict[str, Json]:
         """Return everything that can change a number, as plain JSON."""
         out: dict[str, Json] = {
@@ -194,6 +207,14 @@ class Settings(Spec):
         if self.vector_files:
             out["features"] = {name: str(path) for name, path in self.vector_files.items()}
         return out
+
+
+def check_name(name: str) -> None:
+    """Refuse a name of runs that is no name of a folder, or looks like a key."""
+    if name and not _RUN_NAME.fullmatch(name):
+        raise SpecError(f"name: expected letters, digits and . _ - + = without blanks, got {name!r}")
+    if redact_keys(name) != name:
+        raise SpecError("name: it looks like a key, and names are in every record; choose another one")
 
 
 def build_settings(config: Mapping[str, Any]) -> Settings:
@@ -235,6 +256,24 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "features": _read_mapping(config, "features", "{human: FILE.npy, model: FILE.npy}"),
     }
     return construct(Settings, values, "config")
+
+
+def _list_parts(spec: Spec) -> Iterator[Spec]:
+    """Yield the specs inside a spec."""
+    for part in (value for value in vars(spec).values() if isinstance(value, Spec)):
+        yield part
+        yield from _list_parts(part)
+
+
+def _list_texts(value: object) -> Iterator[str]:
+    """Yield the texts and paths in plain containers."""
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _list_texts(item)
+    elif isinstance(value, str | Path) and str(value):
+        yield str(value)
 
 
 def read_preset(name: str | None) -> dict[str, Any]:

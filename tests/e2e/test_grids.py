@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from openended.harness.app.commands.status import format_grid
-from openended.harness.app.hydra import run_command
+from openended.harness.app.hydra import grid_run
 from openended.harness.core.errors import SpecError
 from openended.harness.results import read_grids
 from tests.helpers import ROOT, openended
@@ -45,8 +45,8 @@ def command(words: list[str]) -> list[str]:
 
 
 def failing(words: list[str]) -> list[str]:
-    """Return the words of a grid with a third seed, which no job accepts."""
-    return [f"seed=0,1,{'9' * 20}" if word == "seed=0,1" else word for word in words]
+    """Return the words of a grid with a third decoder, which is not for this model."""
+    return [f"{word},mdlm" if word == "decoder=greedy,nucleus" else word for word in words]
 
 
 def in_a_process(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -92,8 +92,8 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
     words = [*GRID, *SMALL, *LAUNCHERS[launcher]]
     done = in_a_process(*failing(words), cwd=tmp_path)
     assert done.returncode == 1, done.stderr
-    (failed,) = re.findall(r"^failed: 2 jobs for the same reason \((.*)\): seed: expected", done.stderr, re.MULTILINE)
-    assert re.findall(r"decoder=(\w+),? seed=9{20}", failed) == ["greedy", "nucleus"]
+    (failed,) = re.findall(r"^failed: 2 jobs for the same reason \((.*)\): model docs-s", done.stderr, re.MULTILINE)
+    assert re.findall(r"decoder=mdlm,? seed=(\d)", failed) == ["0", "1"]
     assert "2 of 6 jobs failed" in done.stderr
     assert "nucleus p=0.95" in done.stdout, "the report of the others is there"
     assert results(tmp_path / "outputs") == results(calm)
@@ -118,10 +118,10 @@ def test_every_launcher_gives_the_same_bytes_and_keeps_its_models(launcher, calm
 
 
 def test_on_error_stop_skips_the_rest_and_says_so(tmp_path):
-    words = ["-m", "decoder=nucleus", "decoder.p=7,0.9", "metric=[distinct_n]", "runtime.on_error=stop", *SMALL]
+    words = ["-m", "decoder=mdlm,nucleus", "metric=[distinct_n]", "runtime.on_error=stop", *SMALL]
     done = openended(*words, cwd=tmp_path, code=1)
-    assert "failed: decoder.p=7: nucleus.p: expected" in done.stderr
-    assert "skipped: decoder.p=0.9: an earlier job failed" in done.stderr
+    assert "failed: decoder=mdlm: model docs-s" in done.stderr
+    assert "skipped: decoder=nucleus: an earlier job failed" in done.stderr
     assert "2 of 2 jobs failed or were skipped" in done.stderr
     assert not list(tmp_path.glob("outputs/runs/*/*"))
 
@@ -270,11 +270,11 @@ def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, 
     def refuse(*_):
         raise error
 
-    monkeypatch.setattr(run_command, "show_report", refuse)
-    done = openended("-m", "decoder=nucleus", "decoder.p=0.9,7", "metric=[distinct_n]", *SMALL, cwd=tmp_path)
+    monkeypatch.setattr(grid_run, "show_report", refuse)
+    done = openended("-m", "decoder=nucleus,mdlm", "metric=[distinct_n]", *SMALL, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert f"openended: {expected}" in done.stderr or f"failed: {expected}" in done.stderr
-    assert "failed: decoder.p=7" in done.stderr, "failed jobs are told all the same"
+    assert "failed: decoder=mdlm" in done.stderr, "failed jobs are told all the same"
     assert "Traceback" not in done.stderr
     assert len(list(tmp_path.glob("outputs/runs/*/*"))) == 1
     if code == 1:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from openended.harness.core import FAILED, OK, CommandParser, SpecError, print_error, run_command
+from openended.harness.core import FAILED, OK, CommandParser, HarnessError, SpecError, print_error, run_command
 
 COMMAND = "openended score"
+_METRIC_OPTION = re.compile(r"metric\.\w+\.\w+=")
+# Option of a run → the flag of this command.
+_FLAGS = {
+    "num_examples": "--num-examples", "max_new_tokens": "--max-new-tokens", "outputs_dir": "--outputs-dir",
+    "runtime.device": "--device", "device": "--device", "compat": "--compat", "scoring": "--scoring",
+    "scorer": "--scorer", "embedder": "--embedder", "features": "--features", "name": "--name",
+    "generations_field": "--field", "task.field": "--human-field", "metric": "--metrics",
+}  # fmt: skip
 EPILOG = """\
 A file is .jsonl (or .csv, .tsv, .parquet, .txt; .gz allowed), a folder of them, or a sample file of a paper on
 diffusion models: .json with generated_seqs or text_samples, .npz with samples. Recognized too: samples of
@@ -23,6 +32,8 @@ Examples:
   openended score greedy.jsonl nucleus.jsonl --human human.jsonl
   openended score greedy.jsonl nucleus.jsonl --human human.jsonl --scoring gpt2-large
   openended score mine=outputs/ --human human.csv --human-field story --metrics zipf,self_bleu
+  openended score mine.jsonl --human human.jsonl --metrics mauve metric.mauve.num_buckets=50
+  openended score mine.jsonl naive:shuffled --human human.jsonl --num-examples 500
   openended score mine.jsonl --human human.jsonl --features mine.npy --human-features human.npy
   openended score hf://datasets/me/texts/nucleus.jsonl --human hf://datasets/me/texts/human.jsonl
 """
@@ -38,7 +49,10 @@ def make_parser() -> CommandParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "systems", nargs="+", metavar="[NAME=]FILE", help="the texts of a system, and its name in tables"
+        "systems",
+        nargs="+",
+        metavar="[NAME=]FILE",
+        help="the texts of a system, and its name in tables; naive:NAME has none",
     )
     parser.add_argument("--human", required=True, metavar="FILE", help="the human texts")
     parser.add_argument(
@@ -76,22 +90,38 @@ def make_parser() -> CommandParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns one of `exit_codes`: 1 where the code of a metric raised."""
-    args = make_parser().parse_args(convert_preset(sys.argv[1:] if words is None else words))
+    words = convert_preset(sys.argv[1:] if words is None else words)
+    options = [word for word in words if _METRIC_OPTION.match(word) and not Path(word).exists()]
+    args = make_parser().parse_args([word for word in words if word not in options])
     failed: list[str] = []
-    code = run_command(
-        COMMAND, lambda: failed.extend(_score(args)), after_interrupt="what is finished is kept, and found again"
-    )
+
+    def work() -> None:
+        try:
+            failed.extend(_score(args, parse_metric_options(options)))
+        except HarnessError as err:
+            err.args = (use_own_syntax(str(err)),)
+            raise
+
+    code = run_command(COMMAND, work, after_interrupt="what is finished is kept, and found again")
     for reason in failed:
         print_error(COMMAND, reason)
     return code or (FAILED if failed else OK)
 
 
-def _score(args: argparse.Namespace) -> Sequence[str]:
+def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
     from openended.harness.app.api import evaluate
-    from openended.harness.imported import HUMAN_TEXTS, TEXTS, download_if_on_hub
+    from openended.harness.imported import HUMAN_TEXTS, TEXTS, download_if_on_hub, is_built_in_system
 
     _configure_logging(verbose=args.verbose, quiet=args.quiet)
-    systems = {name: download_if_on_hub(path) for name, path in parse_systems(args.systems).items()}
+    systems = {
+        name: path if is_built_in_system(path) else download_if_on_hub(path)
+        for name, path in parse_systems(args.systems).items()
+    }
+    count = _parse_count(args.num_examples)
+    if count == "all" and (naive := next((path for path in systems.values() if is_built_in_system(path)), None)):
+        raise SpecError(
+            f"{naive} learns from human texts that are not compared: add --num-examples N, below their number"
+        )
     args.human = download_if_on_hub(args.human)
     if not args.quiet:
         _print_text_field("human", args.human, HUMAN_TEXTS, args.human_field, "--human-field ")
@@ -99,14 +129,40 @@ def _score(args: argparse.Namespace) -> Sequence[str]:
             _print_text_field(name, path, TEXTS, args.field, "--field ")
     result = evaluate(
         human=args.human, systems=systems, metrics=args.metrics.split(",") if args.metrics else None,
-        scoring=args.scoring, scorer=args.scorer, embedder=args.embedder, features=_pair_features(args, list(systems)),
-        human_field=args.human_field, generations_field=args.field, num_examples=_parse_count(args.num_examples),
-        max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir, device=args.device,
-        compat=args.compat,
+        metric_options=metric_options, scoring=args.scoring, scorer=args.scorer, embedder=args.embedder,
+        features=_pair_features(args, list(systems)), human_field=args.human_field, generations_field=args.field,
+        num_examples=count, max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir,
+        device=args.device, compat=args.compat,
     )  # fmt: skip
     folder = Path(args.outputs_dir) / "reports" / result.folders[0].parent.name
     result.report(folder).show(verbose=args.verbose)
     return result.failed
+
+
+def parse_metric_options(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return metric → option → value of `metric.NAME.option=value`."""
+    import yaml
+
+    options: dict[str, dict[str, Any]] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        _, metric, option = key.split(".")
+        try:
+            options.setdefault(metric, {})[option] = yaml.safe_load(value)
+        except yaml.YAMLError as err:
+            raise SpecError(f"{key}: cannot read {value!r}; a list is typed as '{key}=[a,b]'") from err
+    return options
+
+
+def use_own_syntax(message: str) -> str:
+    """Replace the options of a run in an error message by the flags of this command."""
+    for option, flag in _FLAGS.items():
+        message = re.sub(rf"(?<![\w.-]){option}=(?=\S)", f"{flag} ", message)
+        message = re.sub(rf"^{option}(?=[:\[])", flag, message)
+    message = message.replace(
+        "; add judgments=FILE, or leave it out of metric=[…]", ", which this command reads none of"
+    )
+    return message.removeprefix("generations: ").replace("metric=[", "--metrics [")
 
 
 def convert_preset(words: Sequence[str]) -> list[str]:
@@ -121,6 +177,8 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
 
     pairs = []
     for word in words:
+        if word.startswith("metric="):
+            raise SpecError(f"{word}: here, metrics are named by --metrics {word.partition('=')[2].strip('[]')}")
         name, sign, path = word.partition("=")
         has_name = bool(sign) and not Path(word).exists()
         pairs.append((name if has_name else "", path if has_name else word))
@@ -164,11 +222,16 @@ def _print_text_field(name: str, path: str, names: Sequence[str], field: str | N
         OUTPUT_TITLES,
         choose_text_field,
         detect_kind,
+        is_built_in_system,
         recognize_format,
         split_member,
     )
 
-    if split_member(Path(path))[1] is not None or Path(path).suffix in (".p", ".pkl", ".pickle"):
+    if (
+        is_built_in_system(path)
+        or split_member(Path(path))[1] is not None
+        or Path(path).suffix in (".p", ".pkl", ".pickle")
+    ):
         return
     text_field = choose_text_field(Path(path), (*names, *GROVER_FIELDS), field, option)
     suffix = "" if detect_kind(Path(path)) == ".txt" else f", field {text_field!r}{'' if field else ' (guessed)'}"

@@ -1,18 +1,20 @@
-"""`openended show RUN`: print a run, its results and its first texts."""
+"""`openended show RUN|NAME`: print a run, its results and its first texts, or the runs of a name."""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from openended.harness.app.commands import Arguments, run
 from openended.harness.core import DataError, print_line
 from openended.harness.storage import RECORD, RunRecord, read_record
 
+MAX_VALUES = 4  # values in the line of a run
+
 _ARGUMENTS: Arguments = {
-    "run": {"help": "a run's folder, or the end of its name (the 8 letters after the time)"},
+    "run": {"help": "a run's folder, the end of its name (the 8 letters after the time), or the name of runs"},
     "--outputs": {"default": "outputs", "metavar": "DIR", "help": "where runs are looked up; default: outputs"},
     "--texts": {"type": int, "default": 2, "metavar": "N", "help": "generated texts to print; default: 2"},
 }
@@ -24,9 +26,25 @@ def main(words: Sequence[str]) -> int:
 
 
 def _show(args: argparse.Namespace) -> None:
-    folder = find_run(args.run, Path(args.outputs))
-    for line in format_run(folder, args.texts):
+    runs = Path(args.outputs) / "runs" / args.run
+    is_name = args.run not in ("", ".", "..") and "/" not in args.run and runs.is_dir()
+    folders = sorted(path.parent for path in runs.glob(f"*/{RECORD}")) if is_name else []
+    if len(folders) > 1:
+        for folder in folders:
+            print_line(_format_summary(folder.name.rpartition("-")[2], read_record(folder)))
+        return
+    for line in format_run(folders[0] if folders else find_run(args.run, Path(args.outputs)), args.texts):
         print_line(line)
+
+
+def _format_summary(key: str, record: RunRecord) -> str:
+    """Format a run as one line: key, date, system and first values."""
+    parts = (record.spec.get(role) for role in ("model", "decoder"))
+    titles = [str(part.get("title")) for part in parts if isinstance(part, Mapping)] or [str(record.axes.get("model"))]
+    seed = [f"seed {record.axes['seed']}"] if record.axes.get("seed") is not None else []
+    rows = [row for row in record.results if row.system == "model" and row.primary in row.values][:MAX_VALUES]
+    values = ", ".join(f"{row.primary} {_format_number(row.values[row.primary])}" for row in rows)
+    return f"{key}  {record.created}  {', '.join([*titles, *seed])}: {values}"
 
 
 def find_run(word: str, outputs: Path) -> Path:

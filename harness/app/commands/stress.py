@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from openended.harness.core import BAD_INPUT, OK, SpecError, print_error, suggest
+from openended.harness.core import BAD_INPUT, OK, HarnessError, SpecError, print_error, suggest
+
+if TYPE_CHECKING:
+    from openended.harness.app.hydra.compose import Composer
 
 COMMAND = "openended stress"
 STRENGTHS = (10, 30, 100)
@@ -42,9 +47,19 @@ def main(words: Sequence[str] | None = None) -> int:
     except SpecError as err:
         print_error(COMMAND, str(err))
         return BAD_INPUT
+    from openended.harness.app.hydra.grid import list_jobs
+    from openended.harness.app.hydra.plan import describe_time
     from openended.harness.app.hydra.run_command import run_hydra, run_options
 
-    run_hydra(COMMAND, grid, run_options)
+    def announce_and_run(composer: Composer) -> None:
+        config = composer.compose_command()
+        if not config.plan_only:  # errors are those of the grid itself, which come next
+            with contextlib.suppress(HarnessError):
+                time = describe_time(composer, config, list_jobs(composer, config))
+                sys.stderr.write(f"stress     {time}; plan_only=true lists what is missing\n")
+        run_options(composer)
+
+    run_hydra(COMMAND, grid, announce_and_run)
     return OK
 
 

@@ -19,12 +19,12 @@ from openended.harness.app.hydra.config_loader import ConfigLoader, limit_interp
 from openended.harness.core import GROUPS, SpecError
 from openended.harness.report import TrackerOptions, build_tracker_options
 from openended.harness.results import build_layout
-from openended.harness.run import Settings, build_settings
+from openended.harness.run import Settings, build_settings, check_name
 
-_NAME = re.compile(r"[\w][\w.+=-]*")
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-_GENERATING = ("model", "decoder", "samples", "min_new_tokens")
+GENERATING = ("model", "decoder", "samples", "min_new_tokens")
 _ONE_CHOICE = ("decoder", "model", "task", "scorer", "embedder", "runtime", "report")
+_WITH_INTERVALS = ("frontier", "stress")
 CONFIG, SWEEPER, OPTUNA = "config", "hydra/sweeper", "optuna"
 
 
@@ -82,7 +82,11 @@ class Composer:
         planned = node.get("plan_only")
         name = choose_name(node, files.choices) or unnamed
         settings = build_settings({**node, "plan_only": True if planned == "json" else planned, "experiment": name})
-        build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
+        layout = build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
+        if layout.kind in _WITH_INTERVALS and not settings.intervals:
+            raise SpecError(
+                f"intervals=0: the layout {layout.kind} needs intervals; leave it out, or set report=default"
+            )
         return JobWork(settings, build_tracker_options(node.get("tracker")))
 
     def compose_experiment(self, words: Sequence[str]) -> Experiment:
@@ -183,8 +187,7 @@ def _refuse_list_of_choices(config: Mapping[str, Any] | DictConfig, choices: Map
 def choose_name(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, Any]) -> str:
     """Return the name of runs and report: `name=…`, else the experiment's; empty if there is none."""
     typed = str(config.get("name") or "")
-    if typed and not _NAME.fullmatch(typed):
-        raise SpecError(f"name: expected letters, digits and . _ - + = without blanks, got {typed!r}")
+    check_name(typed)
     return typed or str(choices.get("experiment") or "").replace("/", "-")
 
 
@@ -200,7 +203,7 @@ def refuse_unused_options(words: Sequence[str]) -> None:
     typed = {word.lstrip("+~").partition("=")[0]: word for word in words}
     if typed.get("generations", "generations=null").partition("=")[2] in ("null", "") or "experiment" in typed:
         return  # an experiment may score files in addition to the systems that it generates
-    unused = [word for key, word in typed.items() if key.partition(".")[0] in _GENERATING]
+    unused = [word for key, word in typed.items() if key.partition(".")[0] in GENERATING]
     if unused:
         raise SpecError(
             f"{typed['generations']} scores the texts of a file and generates nothing, so these options have no "

@@ -1,7 +1,7 @@
 """Hydra's loader of configurations, which reads each file once and limits what files of somebody else can do.
 
 Files that come with an installed package are trusted. All others (`--config-dir`, `hydra.searchpath`) may come from
-somebody else: their size is limited, they set none of the options in `_TYPED_ONLY`, and they read no environment
+somebody else: their size is limited, they set none of the options in `TYPED_ONLY`, and they read no environment
 variables, where keys are. `--trust-config` lifts this.
 """
 
@@ -13,7 +13,7 @@ import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -43,16 +43,19 @@ MOST_STEPS = 500  # interpolations that one value resolves, nested ones included
 MOST_CHARACTERS = 1 << 20  # of the texts that one value resolves, nested ones included
 MOST_RESOLVED = 5_000  # interpolations of one configuration; experiments have about a hundred
 
-# Parts of options that only the command line sets → why.
-_TYPED_ONLY = {
+# Parts of options that only the command line sets, as values, axes and search spaces → why.
+TYPED_ONLY = {
     "hydra": "changes how the command itself runs",
     "api_key_env": "would send a key from the environment",
+    "base_url": "would receive the key that the command names",
+    "endpoints": "would receive the key that the command names",
     "trust_remote_code": "runs the code of a model of the hub",
     "ray_address": "connects to a Ray cluster, whose data can run code",
     "tracker": "would send results to a server",
     "outputs_dir": "chooses where files are written",
 }
-_ADDRESSES = dict.fromkeys(("base_url", "endpoints"), "would receive the key that the command names")
+_WITH_KEY = ("base_url", "endpoints")  # refused where the command names a key
+_WHOLE_COMMAND = ("hydra", "tracker", "outputs_dir", "plan_only", "name")  # no axes, typed or not
 _NODES = ("model", "scorer", "runtime")  # they have such options, so a file writes them out
 _HARMLESS: tuple[object, ...] = (None, False, "auto", "none", {}, [])
 # What a file sets of `hydra`: the axes of a grid, and the options of a search.
@@ -75,6 +78,8 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         super().__init__(search_path)
         self._trusted = trusted
         self._typed = set(_list_typed_options(words))
+        has_key = any("api_key_env" in word for word in words)
+        self._typed_only = {part: why for part, why in TYPED_ONLY.items() if has_key or part not in _WITH_KEY}
         self._files = _Files(self.repository, trusted=trusted)
         self._plain: dict[tuple[str, str], dict[str, Any]] = {}
         OmegaConf.register_new_resolver("oc.env", self._read_environment, replace=True)
@@ -147,7 +152,7 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         # An untrusted experiment may also choose a tracker of ours.
         if path in self._files.untrusted or (self._files.untrusted and path.startswith("tracker/")):
             if path.startswith("hydra/"):
-                _refuse(path, "hydra", _TYPED_ONLY["hydra"])
+                _refuse(path, "hydra", TYPED_ONLY["hydra"])
             for option, value in _iterate_leaves(OmegaConf.to_container(result.config, resolve=False)):
                 self._check_option(option, value)
         result = copy.copy(result)
@@ -163,14 +168,16 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
             return
         is_axis = option.startswith(_AXES) and option not in _NOT_AXES
         parts = [part.lstrip("+~") for part in re.split(r"[./@\[]", option.removeprefix(_AXES) if is_axis else option)]
-        has_key = any(key.endswith("api_key_env") for key in self._typed)
         for part in parts:
-            if why := {**_TYPED_ONLY, **(_ADDRESSES if has_key else {})}.get(part):
+            if why := self._typed_only.get("hydra" if is_axis and part == "_target_" else part):
                 _refuse(option, value, why)
-        if "_target_" in parts and is_axis:
-            _refuse(option, value, _TYPED_ONLY["hydra"])
         if parts[-1] in _NODES and isinstance(value, str) and "{" in value:
             _refuse(option, value, "may hold options that only the command line sets")
+
+    def list_outside_files(self) -> list[str]:
+        """List the configuration files that were read outside the working directory."""
+        here = Path.cwd().resolve()
+        return sorted(str(path) for path in map(Path.resolve, self._files.paths) if not path.is_relative_to(here))
 
     def _is_typed(self, option: str) -> bool:
         """Check whether the command sets an option or a node that contains it."""
@@ -192,13 +199,15 @@ class _Files(CachingConfigRepository):  # type: ignore[misc]
         super().__init__(delegate)
         self._trusted = trusted
         self.untrusted: set[str] = set()
+        self.paths: list[Path] = []
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         """Return a file's content."""
         if f"config_path={config_path}" not in self.cache:
             source = self.delegate._find_object_source(config_path, ObjectType.CONFIG)
             if source is not None and source.scheme() == "file":
-                check_config_file(Path(source.path) / source._normalize_file_name(config_path))
+                self.paths.append(Path(source.path) / source._normalize_file_name(config_path))
+                check_config_file(self.paths[-1])
                 if not self._trusted:
                     self.untrusted.add(config_path)
         result: ConfigResult | None = super().load_config(config_path)
@@ -223,6 +232,13 @@ def _list_typed_options(words: Sequence[str]) -> Iterator[str]:
             yield from (f"{key.lstrip('+~')}.{name}" for name in _INLINE_KEY.findall(value))
     if any(word.startswith("tracker=") for word in words):
         yield "tracker."
+
+
+def check_axes(options: Iterable[str]) -> None:
+    """Refuse axes and searched options that concern the whole command: it has one tracker, one folder, one name."""
+    for option in options:
+        if re.split(r"[./@]", option.lstrip("+~"))[0] in _WHOLE_COMMAND:
+            raise SpecError(f"{option}: expected one value for the whole command, got an axis; run a command for each")
 
 
 def _iterate_leaves(value: object, option: str = "") -> Iterator[tuple[str, object]]:

@@ -26,7 +26,7 @@ from openended.harness.core import (
 
 # How messages of Hydra begin or end.
 _SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\n")
-_MISSING = re.compile(r"Could not (?:load|find) '([\w/-]+)'")
+_MISSING = re.compile(r"Could not (?:load|find) '([^']+)'")
 _NOT_DELETED = re.compile(r"Could not delete '([\w/.-]+)'")
 _TYPED = re.compile(r"To append to your config use \+(\S+)")
 _AVAILABLE = re.compile(r"Available options in '[^']*':\s*((?:\s+[\w-]+)+?)\s*(?:Config search path|$)")
@@ -89,7 +89,8 @@ def _explain_unknown_option(err: BaseException) -> str | None:
                 return f"no option {cause.full_key!r}; did you mean {matches}?"
             # The key may contain dots; only its last part is unknown.
             names = [str(key) for key in parent if key != "hydra"]
-            return f"no option {cause.full_key!r}{_find_owners(str(cause.full_key))}{suggest(str(cause.key), names)}"
+            owners = _find_owners(str(cause.full_key), parent._get_root(), has_metric=str(parent._key()) != "metric")
+            return f"no option {cause.full_key!r}{owners}{suggest(str(cause.key), names)}"
         cause = cause.__cause__
     return None
 
@@ -102,9 +103,13 @@ def find_matching_options(key: str, root: Container, message: str) -> str:
     is_misspelt = bool(get_close_matches(name, config, n=1, cutoff=0.85))
     if name.split(".")[0] in GROUPS or name.startswith("_") or is_misspelt:
         return ""
+    return " or ".join(f"{path}{sign}{value}" for path in _find_paths(name, config))
+
+
+def _find_paths(name: str, config: Mapping[str, Any]) -> list[str]:
+    """Return the first full names of options with this last part."""
     options = [path for group in _SEARCHED for path in _iterate_options(group, config.get(group))]
-    matches = [path for path in options if path.endswith(f".{name}")]
-    return " or ".join(f"{path}{sign}{value}" for path in matches[:_MAX_MATCHES])
+    return [path for path in options if path.endswith(f".{name}")][:_MAX_MATCHES]
 
 
 def _iterate_options(path: str, node: object) -> Iterator[str]:
@@ -115,16 +120,19 @@ def _iterate_options(path: str, node: object) -> Iterator[str]:
             yield from _iterate_options(f"{path}.{name}", value)
 
 
-def _find_owners(key: str) -> str:
+def _find_owners(key: str, root: Container, *, has_metric: bool) -> str:
     """Name the choices that have an option which the selected one lacks: `; it is an option of decoder=nucleus`."""
     group, _, option = key.partition(".")
     if group == "metric":
         name = option.partition(".")[0]
-        return f"; add {name} to metric=[…]" if name in list_bundled_choices(group) else ""
+        return f"; add {name} to metric=[…]" if name in list_bundled_choices(group) and not has_metric else ""
     choices = list_bundled_choices(group) if group in GROUPS and option else {}
     line = re.compile(rf"^{re.escape(option)}:", re.MULTILINE)
     owners = [name for name in choices if line.search(read_full_yaml(group, name))]
     names = ", ".join(f"{group}={name}" for name in owners[:3]) + (", …" if len(owners) > 3 else "")
+    if not owners and option:
+        others = _find_paths(option, cast("dict[str, Any]", OmegaConf.to_container(root, resolve=False)))
+        return f"; there is {' and '.join(others)}" if others else ""
     return f"; it is an option of {names}" if owners else ""
 
 
@@ -133,6 +141,8 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
     group, _, choice = file.rpartition("/")
     if group in GROUPS:
         accepted = list_choices(group)
+        if " " in choice:
+            return f"no {group} {choice!r}: names are separated by commas, as {group}=[{','.join(choice.split())}]"
         if broken := find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be imported: {broken}"
         return f"no {group} {choice!r}{suggest(choice, accepted)}" if accepted else None

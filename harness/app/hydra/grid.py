@@ -8,6 +8,7 @@ session, so that models and the features of the human side are shared. Options o
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.app.hydra.compose import Composer, Experiment
+from openended.harness.app.hydra.compose import GENERATING, Composer, Experiment
+from openended.harness.app.hydra.config_loader import check_axes
 from openended.harness.app.hydra.experiments import CHOICE, join_name
 from openended.harness.core import SpecError
+
+log = logging.getLogger(__name__)
 
 NAME = "name"
 MOST_JOBS = 100_000  # maximum per grid
@@ -66,13 +70,27 @@ def _list_experiment_jobs(sweeper: Mapping[Any, Any], words: Sequence[str]) -> J
     """Return the jobs of one experiment; the command line takes precedence over the experiment's axes."""
     parser = OverridesParser.create()
     jobs: Jobs = []
+    is_import = any(word.startswith("generations=") and word != "generations=null" for word in words)
+    unused: dict[str, None] = {}
     for grid in sweeper.get("grids") or [{}]:
         axes = {**(sweeper.get("params") or {}), **grid}
+        if is_import:
+            unused.update(dict.fromkeys(key for key in axes if key.partition(".")[0] in GENERATING))
+            axes = {key: value for key, value in axes.items() if key not in unused}
         # Null removes an axis inherited from another experiment.
         axis_words = [f"{key}={value}" for key, value in axes.items() if value is not None]
         parsed = parser.parse_overrides([*axis_words, *words])
+        check_axes(override.key_or_group for override in parsed if override.is_sweep_override())
         check_grid_size(parsed)
+        for override in parsed:
+            if isinstance(override.value(), ChoiceSweep):
+                values = [str(value) for value in override.sweep_string_iterator()]
+                if twice := next((value for value in values if values.count(value) > 1), None):
+                    raise SpecError(f"{override.key_or_group}: {twice} is listed twice; name each value once")
         jobs += BasicSweeper.split_arguments(parsed, None)[0]
+    if unused:
+        log.info("grid       the texts come from a file: the axes %s have no effect", ", ".join(unused))
+        jobs = [list(job) for job in dict.fromkeys(map(tuple, jobs))]
     return group_by_model(jobs)
 
 

@@ -65,7 +65,7 @@ class GridRun:
         """Name of the runs and of the report: the configured one, else the grid's time."""
         return self.typed_name or self.folder.name
 
-    def run(self, jobs: Jobs, work: Callable[[Sequence[JobWork | HarnessError]], None]) -> None:
+    def run(self, jobs: Jobs, work: Callable[[Sequence[JobWork]], None]) -> None:
         """Check the jobs, create the grid's folder, do the work, build the report and list the jobs that failed."""
         require_tracker(self.tracker)
         self.launcher = make_launcher(self.config)
@@ -78,20 +78,16 @@ class GridRun:
             raise
         self._finish()
 
-    def launch(
-        self, jobs: Jobs, composed: Sequence[JobWork | HarnessError], axes: Mapping[str, int], total: int
-    ) -> None:
+    def launch(self, jobs: Jobs, composed: Sequence[JobWork], axes: Mapping[str, int], total: int) -> None:
         """Run jobs, numbered from where the last launch ended."""
         stop = str(self.config.runtime.on_error) == "stop"
         first = len(self.jobs)
         for number, (words, work) in enumerate(zip(jobs, composed, strict=True), first):
-            name = self.name
-            if isinstance(work, JobWork):
-                name = work.settings.experiment or name
-                settings = replace(work.settings, experiment=name)
-                if not self.launcher.in_process:  # workers would overwrite each other's bars
-                    settings = replace(settings, runtime=replace(settings.runtime, progress=False))
-                work = replace(work, settings=settings)
+            name = work.settings.experiment or self.name
+            settings = replace(work.settings, experiment=name)
+            if not self.launcher.in_process:  # workers would overwrite each other's bars
+                settings = replace(settings, runtime=replace(settings.runtime, progress=False))
+            work = replace(work, settings=settings)
             title = " ".join(word for word in words if word.split("=", 1)[0] in axes)
             position = f"job {number + 1} of {total}"
             self.jobs.append(Job(number, tuple(words), work, self.folder, name, title, position, stop))
@@ -168,7 +164,7 @@ def run_grid(composer: Composer, config: DictConfig) -> None:
         plan_jobs(composer, config, jobs)
         return
 
-    def launch(composed: Sequence[JobWork | HarnessError]) -> None:
+    def launch(composed: Sequence[JobWork]) -> None:
         axes = find_axes(jobs)
         grid.write_facts(jobs, axes, len(jobs))
         grid.launch(jobs, composed, axes, len(jobs))
@@ -181,7 +177,7 @@ def measure_grid(jobs: Sequence[Job]) -> set[Path]:
     from openended.harness.run import compute_texts, run
 
     runner = JobRunner()
-    works = [(job, job.work.settings) for job in jobs if isinstance(job.work, JobWork)]
+    works = [(job, job.work.settings) for job in jobs]
     prepared = [(job, settings, compute_texts(settings, runner.get_session(settings))) for job, settings in works]
     # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
     pool = {texts.model_rows.digest: texts.model_rows for _, _, texts in prepared}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig
 
 from openended.harness.app.hydra.compose import JobWork, to_plain
 from openended.harness.app.hydra.grid_state import (
@@ -23,7 +23,7 @@ from openended.harness.app.hydra.grid_state import (
     has_failed_job,
 )
 from openended.harness.app.hydra.simulation import needs_whole_grid
-from openended.harness.core import HarnessError, format_error, show_progress, write_text
+from openended.harness.core import HarnessError, SpecError, format_error, shorten_error, show_progress, write_text
 from openended.harness.report import track_runs
 
 if TYPE_CHECKING:
@@ -50,13 +50,19 @@ class LogOptions:
         """Read the options of a composed command: `-q`, neither or `-v`."""
         node = to_plain(config.hydra.job_logging)
         verbose = config.hydra.verbose
+        if not isinstance(verbose, bool | str | ListConfig):
+            raise SpecError(f"hydra.verbose: expected true, false or names of loggers, got {verbose!r}")
         loggers = () if isinstance(verbose, bool) else (verbose,) if isinstance(verbose, str) else tuple(verbose)
         quiet = config.hydra.runtime.choices.get("hydra/job_logging") == "quiet"
         return cls(node, bool(verbose), quiet, loggers)
 
     def apply(self) -> None:
         """Configure the loggers; `-v` shows all lines of this package, one per artifact, but not those of libraries."""
-        logging.config.dictConfig(dict(self.config))
+        try:
+            logging.config.dictConfig(dict(self.config))
+        except (AttributeError, ImportError, KeyError, TypeError, ValueError) as err:
+            reason = shorten_error(err.__cause__ or err)
+            raise SpecError(f"hydra.job_logging: not a configuration of Python's logging: {reason}") from err
         own_loggers = (
             ("openended", "openended.harness.run", "openended.harness.models.model_cache") if self.verbose else ()
         )
@@ -70,8 +76,7 @@ class Job:
 
     number: int
     overrides: tuple[str, ...]
-    work: JobWork | HarnessError
-    """What to do, or why the job cannot run."""
+    work: JobWork
     grid: Path
     """The folder of the grid."""
     name: str
@@ -127,8 +132,6 @@ class JobRunner:
         state.write("running")
         message = "failed"
         try:
-            if isinstance(job.work, HarnessError):
-                raise job.work
             title = f"{job.position}: {job.title}" if job.title else job.position
             with show_progress(title, enabled=job.work.settings.runtime.progress):
                 message = self._run_and_write_state(job, job.work, state)
@@ -141,8 +144,7 @@ class JobRunner:
             error = message.removeprefix("failed: ")
             state.write("failed", error=error, trace=traceback.format_exc(), name=job.name)
         log.info("grid       %s; %s: %s", format_progress(job.grid), job.title or "run", message)
-        if isinstance(job.work, JobWork):
-            self._write_report_early(job, job.work.settings)
+        self._write_report_early(job, job.work.settings)
 
     def _run_and_write_state(self, job: Job, work: JobWork, state: JobState) -> str:
         settings = work.settings

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hydra.errors import HydraException
 from omegaconf import DictConfig
@@ -33,12 +33,42 @@ if TYPE_CHECKING:
 
 _SURE = {"measured": "by rates measured in this store", "scaled": "rough: from rates of other models or decoders"}
 _UNMEASURED = "unknown: nothing similar was computed in this store; try the command with num_examples=20 first"
+_NO_RATES = "minutes to hours: nothing similar was computed in this store yet"
 _STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
 _ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
 
 
 def plan_jobs(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool = False) -> None:
     """Print the plan of jobs without loading models or writing files."""
+    plans, total, rates = _forecast(composer, config, jobs, single=single)
+    total.hosts |= composer.compose_tracker(config).list_hosts()
+    if address := config.hydra.launcher.get("address"):
+        total.hosts[str(address)] = "everything (hydra.launcher.address)"
+    total.outside |= dict.fromkeys(composer.loader.list_outside_files())
+    if config.plan_only == "json":
+        sys.stdout.write(json.dumps(plan_to_json(total, rates), indent=2) + "\n")
+        return
+    if single:
+        (job, outcome) = plans[0]
+        _show_steps(f"{job.experiment}: seed {job.seed}", outcome)
+    for line in format_plan(total, rates):
+        sys.stdout.write(f"{escape_controls_in_line(line)}\n")
+
+
+def describe_time(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]]) -> str:
+    """Say how many runs a grid is and how long it takes."""
+    _, total, rates = _forecast(composer, config, jobs)
+    seconds, sure = total.time(rates)
+    work = f"{total.jobs} runs, {total.make + total.waits:,} steps to compute"
+    return (
+        f"{work}, about {format_duration(seconds)} ({_SURE[sure]})" if seconds is not None else f"{work}, {_NO_RATES}"
+    )
+
+
+def _forecast(
+    composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool = False
+) -> tuple[list[tuple[Settings, Outcome]], Forecast, Rates]:
+    """Plan jobs; return the plans, their sum, and the rates of the store."""
     from openended.harness.run import Session, forecast_plans, read_rates
     from openended.harness.storage import Store
 
@@ -48,15 +78,7 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[st
     if single:
         refuse_single_run(settings[0].judgments)
     plans = [plan_job(job, words, session) for job, words in zip(settings, jobs, strict=True)]
-    total, rates = forecast_plans(plans), read_rates(store)
-    if config.plan_only == "json":
-        sys.stdout.write(json.dumps(plan_to_json(total, rates), indent=2) + "\n")
-        return
-    if single:
-        (job, outcome) = plans[0]
-        _show_steps(f"{job.experiment}: seed {job.seed}", outcome)
-    for line in format_plan(total, rates):
-        sys.stdout.write(f"{escape_controls_in_line(line)}\n")
+    return plans, forecast_plans(plans), read_rates(store)
 
 
 def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tuple[Settings, Outcome]:
@@ -68,40 +90,36 @@ def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tupl
     return settings, planner(settings, session)
 
 
-def check_grid(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]]) -> list[JobWork | HarnessError]:
-    """Compose and plan the jobs of a grid; a job with a wrong value is replaced by its error: the others run."""
+def check_grid(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]]) -> list[JobWork]:
+    """Compose and plan the jobs of a grid; a job with a wrong value, or without its files, refuses the whole grid."""
     from openended.harness.run import Forecast, Session
     from openended.harness.storage import Store
 
-    composed: list[JobWork | HarnessError] = []
+    composed: list[JobWork] = []
     errors: list[HarnessError] = []
-    misspelt: list[SpecError] = []
-    checked: dict[str, HarnessError | None] = {}
-    fetched: dict[str, DataError | None] = {}
-    total, session = Forecast(), Session(Store(Path(str(config.outputs_dir)) / "store"))
-    is_here = config.hydra.runtime.choices.get("hydra/launcher") not in _ELSEWHERE
     for words in jobs:
         try:
-            job = composer.compose_job(words, unnamed="")
+            composed.append(composer.compose_job(words, unnamed=""))
         except (HydraException, OmegaConfBaseException) as err:
-            misspelt.append(SpecError(explain(err)))
-            errors.append(misspelt[-1])
-            continue
+            errors.append(SpecError(explain(err)))
         except HarnessError as err:
-            composed.append(err)
             errors.append(err)
-            continue
-        composed.append(job)
-        settings = job.settings
-        key = digest([replace(settings, seed=0).spec(), asdict(settings.runtime)])
-        if is_here and key not in checked:
-            checked[key] = _find_missing(settings, words, session, total, fetched)
-        if error := checked.get(key):
-            errors.append(error)
-    if is_here:
+    total, session = Forecast(), Session(Store(Path(str(config.outputs_dir)) / "store"))
+    if errors:
         _refuse(errors, len(jobs), total)
-    if misspelt:
-        raise misspelt[0]
+    if config.hydra.runtime.choices.get("hydra/launcher") in _ELSEWHERE:
+        return composed
+    checked: dict[str, HarnessError | None] = {}
+    fetched: dict[str, DataError | None] = {}
+    for job, words in zip(composed, jobs, strict=True):
+        key = digest([replace(job.settings, seed=0).spec(), asdict(job.settings.runtime)])
+        if key not in checked:
+            checked[key] = _find_missing(job.settings, words, session, total, fetched)
+        if error := checked[key]:
+            errors.append(error)
+    blocking = [err for err in errors if isinstance(err, DataError | ExtraNotInstalled)]
+    if blocking or (errors and len(errors) == len(jobs)):
+        _refuse(blocking or errors, len(jobs), total)
     return composed
 
 
@@ -126,17 +144,13 @@ def _find_missing(
     return error
 
 
-def _refuse(errors: Sequence[HarnessError], num_jobs: int, total: Forecast) -> None:
-    """Raise one error for all jobs, unless the jobs without an error can run."""
-    blocking = [err for err in errors if isinstance(err, DataError | ExtraNotInstalled)]
-    if not blocking and (len(errors) < num_jobs or not errors):
-        return
-    chosen = blocking or errors
-    reasons = list(dict.fromkeys(format_error(err) for err in chosen))
+def _refuse(errors: Sequence[HarnessError], num_jobs: int, total: Forecast) -> NoReturn:
+    """Raise one error for all jobs."""
+    reasons = list(dict.fromkeys(format_error(err) for err in errors))
     reason = reasons[0] if len(reasons) == 1 else f"{len(reasons)} reasons, the first: {reasons[0]}"
     commands = [command for command in list_commands(total) if command not in reason]
     fetch = f"; fetch what is missing with: {' && '.join(commands)}" if commands else ""
-    raise DataError(f"{len(chosen)} of {num_jobs} jobs cannot run, so none was started: {reason}{fetch}")
+    raise DataError(f"{len(errors)} of {num_jobs} jobs cannot run, so none was started: {reason}{fetch}")
 
 
 def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
@@ -162,6 +176,8 @@ def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
         "models": models,
         "servers": servers,
         "files": files,
+        "hosts": dict(plan.hosts),
+        "files_outside": list(plan.outside),
         "texts_to_generate": plan.texts,
         "tokens_to_generate": plan.tokens,
         "texts_to_embed": plan.read("embed"),
@@ -196,6 +212,10 @@ def format_plan(plan: Forecast, rates: Rates) -> list[str]:
         f"disk       {disk}",
         *_list_models(plan),
         *_list_files(plan),
+        *(["sends"] if plan.hosts else []),
+        *(f"  {host}: {what}" for host, what in plan.hosts.items()),
+        *(["reads outside the working directory"] if plan.outside else []),
+        *(f"  {path}" for path in plan.outside),
         *_list_missing(plan),
     ]
 

@@ -158,8 +158,9 @@ class Search:
         self.grid.write_facts([], {}, 0)
         options, space = self.options, self.options.plan.space
         reject_false_trials(options.plan, options.storage)
-        study = StudyRunner(options.plan, options.storage)
-        left = options.total - study.start()
+        with describe_study_errors(options.storage):
+            study = StudyRunner(options.plan, options.storage)
+            left = options.total - study.start()
         remaining = options.describe_remaining(max(left, 0))
         log.info("search     %s: %s in %s", options.plan.name, remaining, options.storage)
         # The options in the titles of the jobs, and the maximum number of jobs.
@@ -170,11 +171,16 @@ class Search:
         self.grid.write_facts([], self._axes, self._total)
         stop = str(self.grid.config.runtime.on_error) == "stop"
         while left > 0 and not (stop and has_failed_job(self.grid.folder)):
-            batch = study.ask(min(options.batch, left))
+            with describe_study_errors(options.storage):
+                batch = study.ask(min(options.batch, left))
             left -= len(batch)
             self._try_batch(study, batch)
-        self._confirm(study)
-        self._write(study.summarize())
+        with describe_study_errors(options.storage):
+            searched = study.summarize()
+        self._confirm(study, searched)
+        with describe_study_errors(options.storage):
+            searched = study.summarize() if options.confirm_seeds else searched
+        self._write(searched)
 
     def _try_batch(self, study: StudyRunner, batch: Sequence[Setting]) -> None:
         """Run a batch, smaller sizes first, and report the results to the study."""
@@ -234,12 +240,12 @@ class Search:
             raise StoreError(f"{self.grid.folder}/jobs: expected {len(self.grid.jobs)} files, found {len(states)}")
         return list(states[first:])
 
-    def _confirm(self, study: StudyRunner) -> None:
+    def _confirm(self, study: StudyRunner, searched: SearchResult) -> None:
         """Run the best settings with fresh seeds, because the best of many values is partly luck."""
         options = self.options
         if not options.confirm_seeds:
             return
-        best = study.summarize().front()
+        best = searched.front()
         for tried in best if len(options.plan.objectives) > 1 else best[:1]:
             missing = [seed for seed in options.confirm_seeds if seed not in tried.fresh]
             rows = self._launch([options.plan.space.words(tried.setting, seed) for seed in missing])

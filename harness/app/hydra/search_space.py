@@ -17,6 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, ValueType
 from hydra.errors import HydraException
 
+from openended.harness.app.hydra.config_loader import check_axes
 from openended.harness.app.hydra.grid import check_grid_size
 from openended.harness.core import GROUPS, SpecError, format_error, list_choices, suggest
 
@@ -155,6 +156,7 @@ def parse_space(params: Mapping[str, Any], spaces: Mapping[str, Mapping[str, Any
     ]
     inner, extra = _parse_conditional(parameters, spaces)
     space = Space(tuple(fixed), (*parameters, *inner), extra, _parse_seeds(seeds[-1]) if seeds else ("",))
+    check_axes(parameter.key for parameter in space.parameters)
     if not space.parameters:
         raise SpecError("nothing to search: give an option a space, as in 'decoder.p=interval(0.5,1)'")
     return space

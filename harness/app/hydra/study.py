@@ -29,6 +29,7 @@ from openended.harness.core import (
     SpecError,
     StoreError,
     derive_seed,
+    make_shareable,
     shorten_error,
     temporary_files,
 )
@@ -319,7 +320,7 @@ def read_values(plan: SearchPlan, words: Sequence[str], folder: object) -> Value
     if not isinstance(folder, str) or not folder:
         raise DataError(f"expected a run folder, got {folder!r:.60}")
     record = read_record(Path(folder))
-    if missing := sorted(set(words) - set(record.overrides)):
+    if missing := sorted({str(make_shareable(word)) for word in words} - set(record.overrides)):
         raise DataError(f"{folder}: is the run of another setting: it lacks {missing[0]}")
     return tuple(objective.value(record) for objective in plan.objectives)
 

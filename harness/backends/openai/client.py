@@ -320,6 +320,8 @@ def note_refusal(root: str, patience: float) -> tuple[float, str]:
     The jobs of a process wait for a dead server once.
     """
     now = time.monotonic()
+    if root not in _outages and patience:
+        log.warning("server %s refuses connections; waiting up to %g s for it", root, patience)
     began, clock = _outages.setdefault(root, (now, datetime.now().astimezone().strftime("%H:%M:%S")))
     left = max(began + patience - now, 0.0)
     since = f"refused since {clock}"

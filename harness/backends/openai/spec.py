@@ -161,7 +161,7 @@ class ServerSpec(BackendSpec):
 
     def describe_service(self) -> ModelService:
         info = self.fetch_info()
-        return ModelService(self.dialect, self.roots, info.title if info is not None else None)
+        return ModelService(self.dialect, self.roots, info.title if info is not None else None, self.api_key_env)
 
     def context_length(self) -> int | None:
         info = self.fetch_info()

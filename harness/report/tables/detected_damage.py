@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
-from openended.harness.core import escape_csv_cell, write_text
-from openended.harness.report.analysis.damage_detection import DamageCurve, find_damage_curves
+from openended.harness.core import escape_csv_cell, parse_signature, write_text
+from openended.harness.report.analysis.damage_detection import DamageCurve, Z, find_damage_curves
 from openended.harness.report.tables.selection import select_pairs, split_results
 from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Layout, Results
 
 CSV = "stress.csv"
+FEW_TEXTS = 200
 _COLUMNS = "metric,embedder,damage,strength,value,low,high,detected"
 _REMARKS = (
     "Percent of the words (or of the texts) that are damaged; no: not detected at any strength measured.",
@@ -31,23 +34,36 @@ def build_stress_tables(results: Results, layout: Layout, name: str) -> list[Tab
         by_name = {(c.metric, c.key, c.damage): c for c in curves}
         titles = {(c.metric, c.key): c.title for c in curves}
         damages = list(dict.fromkeys(c.damage for c in curves))
+        sizes = [parse_signature(item.signature).get("n", "").rpartition("/")[2] for item in part.items]
+        texts = max((int(size) for size in sizes if size.isdecimal()), default=FEW_TEXTS)
+        no = "no?" if texts < FEW_TEXTS else "no"
         columns = [
-            (Column(*pair, titles[pair], "none", 0), [_format_cell(by_name.get((*pair, d))) for d in damages])
+            (Column(*pair, titles[pair], "none", 0), [_format_cell(by_name.get((*pair, d)), no) for d in damages])
             for pair in pairs
             if pair in titles
         ]
+        warnings = [_warn_of_few_texts(texts, curves)] if texts < FEW_TEXTS else []
         title = ", ".join([layout.title, *part.where.values()])
         labels = [damage.replace("_", " ") for damage in damages]
-        tables.append(Table.from_columns(part.stem, title, labels, columns, _REMARKS, head="Damage", about=part.about))
+        tables.append(Table.from_columns(part.stem, title, labels, columns, _REMARKS, head="Damage", about=part.about,
+                                         warnings=tuple(warnings)))  # fmt: skip
     return tables
 
 
-def _format_cell(curve: DamageCurve | None) -> Cell:
+def _warn_of_few_texts(count: int, curves: Sequence[DamageCurve]) -> str:
+    """Say which changes so few texts can show at all."""
+    errors = {c.title: c.undamaged.std_error for c in curves if math.isfinite(c.undamaged.std_error)}
+    least = ", ".join(f"{title} {Z * math.sqrt(2) * error:.2g}" for title, error in errors.items())
+    shown = f"they show only changes of at least {least}" if least else "they show no change"
+    return f"no?: {count} texts on a side say little, {shown}; more num_examples show smaller ones"
+
+
+def _format_cell(curve: DamageCurve | None, no: str) -> Cell:
     if curve is None or not curve.is_known:
         return Cell(note="no value, or no interval")
     mark = "" if curve.is_monotone else "~"
     if curve.smallest is None:
-        return Cell(words=f"no{mark}")
+        return Cell(words=f"{no}{mark}")
     return Cell(float(curve.smallest), decimals=0, suffix=mark)
 
 

@@ -15,6 +15,7 @@ from openended.harness.core import (
     describe_out_of_domain,
     load_members,
     parse_signature,
+    suggest,
 )  # fmt: skip
 from openended.harness.report.analysis.paired import compute_equality_p_value
 from openended.harness.report.tables.best_cells import mark_best_cells
@@ -99,9 +100,16 @@ def build_value_tables(results: Results, layout: Layout, name: str) -> list[Tabl
 
 def _build_table(results: Results, layout: Layout, part: TablePart) -> Table:
     pairs = select_pairs(part.items, layout)
+    measured = {item.metric for item in part.items}
+    if layout.needs and not measured & set(layout.needs):
+        raise DataError(
+            f"layout {part.stem}: none of the runs measured {' or '.join(layout.needs)}; measured: "
+            f"{', '.join(sorted(measured))}; another layout shows them"
+        )
     if not pairs:
         requested = ", ".join(layout.metrics) or "any metric"
-        raise DataError(f"table {part.stem}: none of the runs measured {requested}")
+        hint = suggest(requested.partition(",")[0], measured)
+        raise DataError(f"table {part.stem}: none of the runs measured {requested}{hint}")
     models = [i for i in part.items if i.system == "model" and i.pair in pairs]
     names = list(models[0].axes)
     outer = {*add_options(layout.columns, names), *part.where}  # shown by the titles of columns and table

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +29,8 @@ from openended.harness.results import Run, format_axis_value, read_results
 
 log = logging.getLogger(__name__)
 
+DEADLINE_SECONDS = 120.0  # for one run or report
+_silent: set[str] = set()  # trackers that gave no answer
 FOLDER = "trackers"  # below the outputs
 _TABLE = ("system", "metric", "key", "value", "low", "high", "sd", "status", "signature")
 
@@ -50,6 +54,13 @@ class TrackerOptions(Spec):
         self.require(bool(self.project.strip()), "project", "a name")
         self.require(self.uri is None or self.kind == "mlflow", "uri", "null, unless tracker=mlflow")
         self.require(self.mode is None or self.kind == "wandb", "mode", "null, unless tracker=wandb")
+
+    def list_hosts(self) -> dict[str, str]:
+        """Return host → what the tracker sends there; empty if everything stays on this machine."""
+        host = self.uri if self.uri is not None and "://" in self.uri and not self.uri.startswith("file:") else None
+        if self.kind == "wandb" and self.mode == "online":
+            host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
+        return {host: f"results and the key of your login ({self.kind})"} if host is not None else {}
 
 
 TRACKERS: dict[str, Callable[[TrackerOptions, Path], Tracker]] = {
@@ -112,11 +123,38 @@ def _track(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOpti
         lock = FileLock(marker.with_suffix(".lock"))  # jobs of a grid in several processes may share a run
         with lock, contextlib.redirect_stdout(sys.stderr):  # hide what packages print
             if not marker.exists():
-                log_job(TRACKERS[options.kind](options, outputs / FOLDER), describe())
+                job = describe()
+                call_with_deadline(lambda: log_job(TRACKERS[options.kind](options, outputs / FOLDER), job), target)
                 write_text(marker, f"{job_id}\n")
     except (Exception, SystemExit) as err:
         what = f"{type(err).__name__}: {format_error(err)}"
         log.warning("tracker    %s: %s was not logged (%s); the same command tries again", options.kind, job_id, what)
+
+
+def call_with_deadline(work: Callable[[], None], target: str) -> None:
+    """Call a tracker in a thread; one that gave no answer in time is not asked again by this process.
+
+    Raises:
+        TimeoutError: If it does not end in time; the thread ends with the process.
+    """
+    if target in _silent:
+        raise TimeoutError("it gave no answer before")
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as err:  # raised again below
+            errors.append(err)
+
+    thread = threading.Thread(target=run, name="tracker", daemon=True)
+    thread.start()
+    thread.join(DEADLINE_SECONDS)
+    if thread.is_alive():
+        _silent.add(target)
+        raise TimeoutError(f"no answer in {DEADLINE_SECONDS:g} s")
+    if errors:
+        raise errors[0]
 
 
 def log_job(tracker: Tracker, job: TrackedJob) -> None:

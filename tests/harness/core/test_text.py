@@ -56,13 +56,13 @@ def test_numbers_and_labels_stay(text):
 def test_homes_are_shortened_and_nothing_else():
     home = str(Path.home())
     value = {"a": [f"{home}/x", f"task.path={home}", f"{home}y/x", f"/mnt{home}/x", 3, None]}
-    assert make_shareable(value) == {"a": ["~/x", "task.path=~", f"{home}y/x", f"/mnt{home}/x", 3, None]}
+    assert make_shareable(value) == {"a": ["~/x", "task.path=~", "…/x", "…/x", 3, None]}
 
 
 @pytest.mark.parametrize("key", ["hf_" + "abCD12" * 5, "sk-" + "a1B2" * 8, "AKIA" + "A1B2" * 4, "ghp_" + "a1B2" * 9])
 def test_what_looks_like_a_key_is_struck_out(key):
     assert redact_keys(f"model.label={key} and more") == f"model.label={REDACTED} and more"
-    assert make_shareable({"a": [f"x/{key}"]}) == {"a": [f"x/{REDACTED}"]}
+    assert make_shareable({"a": [f"x/{key}"], key: 1}) == {"a": [f"x/{REDACTED}"], REDACTED: 1}
 
 
 @pytest.mark.parametrize(

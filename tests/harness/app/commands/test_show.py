@@ -18,6 +18,16 @@ def test_a_run_is_found_by_the_end_of_its_name(here, capsys):
     assert "texts      8 in " in said
 
 
+@pytest.mark.slow
+def test_the_runs_of_a_name_are_one_line_each(here, capsys):
+    assert main(["p-sweep"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    folders = sorted((here / "outputs/runs/p-sweep").iterdir())
+    assert [line.split()[0] for line in lines] == [folder.name[-8:] for folder in folders]
+    assert all("distinct_" in line for line in lines)
+    assert any("nucleus p=0.95, seed 1: " in line for line in lines)
+
+
 def test_what_is_no_run_is_one_line(here, capsys):
     assert main(["nowhere"]) == 2
     assert "openended show: no run 'nowhere'" in capsys.readouterr().err

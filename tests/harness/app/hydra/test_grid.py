@@ -134,3 +134,29 @@ def test_what_a_grid_lacks_is_one_line_before_its_first_job(words, said, tmp_pat
     if "gpt2-xl" in said:
         assert "hf download openai-community/gpt2-xl" in done.stderr
     assert not (tmp_path / "outputs/grids").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["decoder=nucleus", "decoder.p=0.9,1.5", "seed=0,1"],
+            "2 of 4 jobs cannot run, so none was started: nucleus.p",
+        ),
+        (["decoder=greedy,greedy"], "decoder: greedy is listed twice"),
+        (["report=frontier", "intervals=0", "seed=0,1"], "2 of 2 jobs cannot run, so none was started: intervals=0: "),
+    ],
+)
+def test_a_wrong_value_of_one_job_refuses_the_grid_before_its_first_job(words, said, tmp_path):
+    done = openended("-m", *SMALL, *words, cwd=tmp_path, verbose=False, code=2)
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert said in done.stderr
+    assert not (tmp_path / "outputs/grids").exists()
+
+
+def test_axes_of_a_model_are_left_out_where_the_texts_come_from_a_file(caplog):
+    composer = Composer(parse_command_line(["experiment=dlm_owt", "using=docs", "generations=x.jsonl"]))
+    with caplog.at_level("INFO"):
+        (job,) = list_jobs(composer, composer.compose_command())
+    assert "generations=x.jsonl" in job
+    assert "the axes decoder.temperature, model, decoder, decoder.steps have no effect" in caplog.text

@@ -65,6 +65,24 @@ def test_after_the_runs_all_is_found_and_rates_are_measured(away, capsys):
     assert more["seconds"] > 0
 
 
+def test_a_plan_names_the_hosts_that_get_texts_and_the_files_outside(away, capsys, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / "human.jsonl"
+    outside.write_text('{"prompt": "a", "human": "b"}\n')
+    (away / "here.jsonl").write_text('{"prompt": "a", "human": "b"}\n')
+    (away / "link.jsonl").symlink_to(outside)
+    server = ["model=openai", "model.path=m", "model.base_url=http://127.0.0.1:1", "model.api_key_env=KEY_OF_MINE"]
+    tracker = ["tracker=mlflow", "tracker.uri=http://127.0.0.1:2"]
+    words = [*server, *tracker, "task=jsonl", "num_examples=1", "metric=[zipf]", "--json", "decoder=greedy"]
+    for name, listed in (("here.jsonl", []), ("link.jsonl", [str(outside)])):
+        assert exit_code(cli.main, *words, f"task.path={name}") == 0
+        plan = json.loads(capsys.readouterr().out)
+        assert plan["hosts"] == {
+            "http://127.0.0.1:1": "texts and the key in KEY_OF_MINE (model)",
+            "http://127.0.0.1:2": "results and the key of your login (mlflow)",
+        }
+        assert plan["files_outside"] == listed
+
+
 def test_one_run_lists_its_steps_too(away, capsys):
     assert exit_code(cli.main, "plan_only=true", *SMALL) == 0
     said = capsys.readouterr().out

@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from openended.harness.app import cli
-from openended.harness.app.hydra.jobs import JobRunner, LogOptions
 from openended.harness.app.hydra.grid_run import show_failed, show_shared_runs
+from openended.harness.app.hydra.jobs import JobRunner, LogOptions
 from openended.harness.core import read_json
 from tests.helpers import as_a_process, exit_code
 
@@ -39,12 +39,12 @@ def test_one_run_is_one_line_a_table_and_where_its_files_are(away, capsys):
 
 @pytest.mark.slow
 def test_a_grid_is_one_line_a_job_and_its_errors_once(away, capsys):
-    assert exit_code(cli.main, "-m", "decoder=nucleus", "decoder.p=0.9,7", *SMALL) == 1
+    assert exit_code(cli.main, "-m", "decoder=nucleus,mdlm", *SMALL) == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 4
     assert said[0].startswith("grid       1 of 2 done, perhaps ")
-    assert said[1].startswith("grid       1 of 2 done, 1 failed; decoder.p=7: failed: nucleus.p: expected")
-    assert said[2].startswith("failed: decoder.p=7: nucleus.p: expected")
+    assert said[1].startswith("grid       1 of 2 done, 1 failed; decoder=mdlm: failed: model docs-s")
+    assert said[2].startswith("failed: decoder=mdlm: model docs-s")
     assert said[3].startswith("1 of 2 jobs failed")
 
 
