@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from openended.harness.core import Metric, SpecError, require_package
+from openended.harness.decoders import QDecoder
 from openended.harness.models import Ability, BackendSpec, EmbedderSpec
 from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.dataset import Dataset
@@ -39,6 +40,14 @@ def check_judgments(settings: Settings) -> None:
         if not settings.judgments.startswith(SIMULATED):
             check_judgments_file(Path(settings.judgments))
             metric.read(Path(settings.judgments), settings.judgment_columns)
+
+
+def check_q(settings: Settings) -> None:
+    """Refuse metrics of which none has a value, because the decoder has no distribution of the next token."""
+    reading = [m.name for m in settings.metrics if any(map(reads_q, m.needs()))]
+    decoder = settings.decoder
+    if len(reading) == len(settings.metrics) and decoder is not None and not isinstance(decoder, QDecoder):
+        raise SpecError(f"metric=[{','.join(reading)}]: {decoder.no_q_reason}; choose metrics of the texts")
 
 
 def check_extras(settings: Settings) -> None:

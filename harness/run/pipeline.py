@@ -9,7 +9,7 @@ from typing import NamedTuple
 from openended.harness.core import Metric, Need
 from openended.harness.decoders import Decoder
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
-from openended.harness.run.checks import check_extras, check_judgments, check_scoring_models, check_sizes
+from openended.harness.run.checks import check_extras, check_judgments, check_q, check_scoring_models, check_sizes
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.features import FOR_DECODER, Featurizer
 from openended.harness.run.generate import check_model, generate
@@ -96,6 +96,7 @@ def make_texts(settings: Settings, builder: ArtifactBuilder) -> RunTexts:
     """Make or plan the rows of both sides."""
     check_judgments(settings)
     check_extras(settings)
+    check_q(settings)
     fingerprint = fetch_task(settings.task, builder)
     check_model(settings, builder)
     check_scoring_models(settings, builder)

@@ -92,7 +92,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns one of `exit_codes`: 1 where the code of a metric raised."""
     words = convert_preset(sys.argv[1:] if words is None else words)
     options = [word for word in words if _METRIC_OPTION.match(word) and not Path(word).exists()]
-    args = make_parser().parse_args([word for word in words if word not in options])
+    parser = make_parser()
+    if chosen := next((word for word in words if word.startswith("metric=") and not Path(word).exists()), None):
+        parser.error(f"{chosen}: here, metrics are named by --metrics {chosen.partition('=')[2].strip('[]')}")
+    args = parser.parse_intermixed_args([word for word in words if word not in options])
     failed: list[str] = []
 
     def work() -> None:
@@ -156,12 +159,12 @@ def parse_metric_options(words: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 def use_own_syntax(message: str) -> str:
     """Replace the options of a run in an error message by the flags of this command."""
-    for option, flag in _FLAGS.items():
-        message = re.sub(rf"(?<![\w.-]){option}=(?=\S)", f"{flag} ", message)
-        message = re.sub(rf"^{option}(?=[:\[])", flag, message)
     message = message.replace(
         "; add judgments=FILE, or leave it out of metric=[…]", ", which this command reads none of"
     )
+    for option, flag in _FLAGS.items():
+        message = re.sub(rf"(?<![\w.-]){option}=(?=\S)", f"{flag} ", message)
+        message = re.sub(rf"^{option}(?=[:\[])", flag, message)
     return message.removeprefix("generations: ").replace("metric=[", "--metrics [")
 
 
@@ -177,8 +180,6 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
 
     pairs = []
     for word in words:
-        if word.startswith("metric="):
-            raise SpecError(f"{word}: here, metrics are named by --metrics {word.partition('=')[2].strip('[]')}")
         name, sign, path = word.partition("=")
         has_name = bool(sign) and not Path(word).exists()
         pairs.append((name if has_name else "", path if has_name else word))

@@ -82,7 +82,7 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
         elif word.startswith("-"):
             if word not in (TRUST, "-r", "--run"):
                 raise SpecError(_explain_unknown_flag(word, words[position + 1 :]))
-        elif "=" not in word and not word.startswith("~"):
+        elif ("=" not in word and not word.startswith("~")) or word.startswith("="):
             raise SpecError(_explain_missing_equals(word))
         else:
             options.append(word)

@@ -68,7 +68,7 @@ def test_spec_fits_yaml_values_to_its_annotations():
         ({"kind": "c"}, "toy.kind: expected one of a, b, got 'c'"),
         ({"orders": ["x"]}, r"toy.orders\[0\]: expected int"),
         ({"limit": 1.5}, "toy.limit: expected int or null"),
-        ({"on": 1}, "toy.on: expected bool"),
+        ({"on": 1}, "toy.on: expected true or false"),
     ],
 )
 def test_spec_refuses_by_name_value_and_what_is_accepted(options, message):

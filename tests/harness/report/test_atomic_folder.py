@@ -1,7 +1,12 @@
 """A folder written anew takes the place of the old one."""
 
+from __future__ import annotations
+
+import os
+
 import pytest
 
+from openended.harness.core import temporary_files
 from openended.harness.core.errors import StoreError
 from openended.harness.report.atomic_folder import replace_folder
 
@@ -26,6 +31,29 @@ def test_what_somebody_keeps_there_stays(tmp_path):
     with replace_folder(tmp_path / "out", OWN) as folder:
         (folder / "b").write_text("new")
     assert names(tmp_path / "out") == ["b", "notes.txt"]
+
+
+def test_the_whole_folder_is_exchanged_with_what_is_kept(tmp_path):
+    (tmp_path / "out/layouts/x").mkdir(parents=True)
+    (tmp_path / "out/a").write_text("old")
+    (tmp_path / "out/refs.bib").write_text("kept")
+    handle = os.open(tmp_path / "out", os.O_RDONLY)
+    with replace_folder(tmp_path / "out", OWN, ("layouts", "refs.bib")) as folder:
+        (folder / "b").write_text("new")
+    assert names(tmp_path / "out") == ["b", "layouts", "refs.bib"]
+    assert os.fstat(handle).st_ino != (tmp_path / "out").stat().st_ino
+    os.close(handle)
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_folder_that_a_killed_process_left_is_deleted(tmp_path):
+    name = temporary_files.create_temporary_name(".out")
+    tag = temporary_files.build_process_tag()
+    dead = name.replace(tag, tag.rpartition("-")[0] + "-1")  # as of a process that started at another time
+    (tmp_path / dead / "new").mkdir(parents=True)
+    with replace_folder(tmp_path / "out", OWN) as folder:
+        (folder / "a").write_text("new")
+    assert names(tmp_path) == ["out"]
 
 
 def test_a_block_that_fails_changes_nothing(tmp_path):

@@ -30,6 +30,19 @@ def test_everything_is_written_and_the_same_again(runs, tmp_path, capsys):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
 
 
+def test_another_layout_leaves_a_report_as_it_is(runs, tmp_path):
+    words = [str(runs), "--outputs", str(tmp_path), "--no-figures", "--no-page", "--quiet"]
+    assert main(words) == 0
+    (own,) = (tmp_path / "reports").iterdir()
+    before = (own / "tables/full.md").read_bytes()
+    assert main([*words, "--layout", "decoders"]) == 0
+    assert (own / "layouts/decoders/tables/decoders.md").is_file()
+    assert main(words) == 0
+    assert (own / "tables/full.md").read_bytes() == before
+    assert [path.name for path in (own / "tables").glob("*.md")] == ["full.md"]
+    assert (own / "layouts/decoders/tables/decoders.md").is_file()
+
+
 def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
     more = ["--no-figures", "--no-page", "--out", str(tmp_path)]
     assert (

@@ -1,6 +1,7 @@
 """Finished runs go to a tracker once; a tracker that fails is one warning and costs no run."""
 
 import math
+import threading
 
 import pytest
 
@@ -58,6 +59,18 @@ def run(tmp_path):
 
 
 OPTIONS = build_tracker_options({"kind": "mlflow"})
+
+
+def test_a_tracker_that_never_answers_is_asked_once_and_holds_nothing(fake, run, tmp_path, monkeypatch, caplog):
+    gate = threading.Event()
+    monkeypatch.setattr(track, "DEADLINE_SECONDS", 0.05)
+    monkeypatch.setattr(track, "_silent", set())
+    monkeypatch.setattr(fake, "start", lambda job: gate.wait())
+    track_runs([run, run], OPTIONS, tmp_path)
+    gate.set()
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "was not logged (TimeoutError: no answer in 0.05 s); the same command tries again" in first
+    assert "it gave no answer before" in second
 
 
 def test_a_run_is_config_values_with_intervals_and_a_table(fake, run, tmp_path):
