@@ -170,9 +170,9 @@ def evaluate(
 
     outputs = Path(outputs_dir)
     check_writable(outputs)
-    preset, given = read_preset(compat), metric_options or {}
+    preset, typed = read_preset(compat), metric_options or {}
     usual = preset.get("metric", {})
-    options = {name: {**usual.get(name, {}), **given.get(name, {})} for name in usual.keys() | given.keys()}
+    options = {name: {**usual.get(name, {}), **typed.get(name, {})} for name in usual.keys() | typed.keys()}
     scoring_models = _find_scoring_models(scoring, scorer, embedder)
     if not systems:
         raise SpecError("systems: expected at least one, as {'name': texts}")
@@ -181,9 +181,10 @@ def evaluate(
     vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
     has_vectors = bool(scoring_models["embedder"] or vectors)
     chosen = _select_metrics(metrics, options, has_scorer=bool(scoring_models["scorer"]), has_vectors=has_vectors)
-    if unused := sorted(given.keys() - chosen.keys()):
-        known = suggest(unused[0], load_members("metric")) if unused[0] not in load_members("metric") else ""
-        raise SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{known or '; add it to them'}")
+    if unused := sorted(typed.keys() - chosen.keys()):
+        is_metric = unused[0] in load_members("metric")
+        hint = "; add it to them" if is_metric else suggest(unused[0], load_members("metric"))
+        raise SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{hint}")
     config = {
         "experiment": experiment or f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}", "metric": chosen,
         "task": Texts(path=str(_write_texts(human, outputs)), field=human_field),

@@ -103,11 +103,11 @@ def _run(args: argparse.Namespace) -> None:
     if not args.layout and request.options:
         layout, options = None, {**request.options, **options}
     where = {**dict(options.pop("where", {})), **dict(_parse_filter(text) for text in args.where)}
-    own = Path(args.outputs) / "reports" / request.name
+    folder = Path(args.outputs) / "reports" / request.name
     others = "-".join(Path(name).stem for name in layout or ())
     report = build_report(
         request.paths,
-        args.out or (own / LAYOUTS / others if args.layout and own.exists() else own),
+        args.out or (folder / LAYOUTS / others if args.layout and folder.exists() else folder),
         layout=layout,
         compare=_split_at_commas(args.compare),
         baseline=args.baseline,

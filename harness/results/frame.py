@@ -235,9 +235,9 @@ def filter_results(results: Results, where: Mapping[str, str]) -> Results:
         frame = frame[keep]
     if not (frame["system"] == "model").any():
         models = results.frame[results.frame["system"] == "model"]
-        there = (f"{k} is {', '.join(sorted(set(models[k].map(format_axis_value))))}" for k in where if k in models)
-        wanted = ", ".join(f"{k}={v}" for k, v in where.items())
-        raise DataError(f"no value matches {wanted}; {'; '.join(there) or 'its metrics have other options'}")
+        present = (f"{k} is {', '.join(sorted(set(models[k].map(format_axis_value))))}" for k in where if k in models)
+        requested = ", ".join(f"{k}={v}" for k, v in where.items())
+        raise DataError(f"no value matches {requested}; {'; '.join(present) or 'its metrics have other options'}")
     return replace(results, frame=frame)
 
 

@@ -85,8 +85,8 @@ def load_dataset(settings: Settings, fingerprint: str | None, builder: ArtifactB
         return make_examples(folder, task, load_tokenizer_of(builder, cuts), most, spare)
 
     source = {"source": fingerprint} | ({"tokenizer": tokenizer} if cuts is not None else {})
-    drawn = {"task": canonicalize(task), "count": count, "more": spare}
-    planned = PlannedArtifact("examples", task.name, drawn, source, "human")
+    spec_of_examples = {"task": canonicalize(task), "count": count, "more": spare}
+    planned = PlannedArtifact("examples", task.name, spec_of_examples, source, "human")
     examples = builder.build(planned, write_task_examples)
     inputs = {"examples": get_content(examples), "tokenizer": tokenizer}
 

@@ -129,8 +129,8 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
     ) -> DictConfig:
         files = Counter((str(default.config_path), str(default.package)) for default in defaults)
         for (path, _), count in files.items():
-            if count > 1 and path.rpartition("/")[2] != "_self_":
-                group, _, name = path.rpartition("/")
+            group, _, name = path.rpartition("/")
+            if count > 1 and not is_shared(name):
                 raise SpecError(f"{path} is merged twice, and its values would undo others: leave {group}={name} out")
         return super()._compose_config_from_defaults_list(defaults, repo)
 

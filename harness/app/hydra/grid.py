@@ -90,7 +90,7 @@ def _list_experiment_jobs(sweeper: Mapping[Any, Any], words: Sequence[str]) -> J
         jobs += BasicSweeper.split_arguments(parsed, None)[0]
     if unused:
         log.info("grid       the texts come from a file: the axes %s have no effect", ", ".join(unused))
-        jobs = [list(job) for job in dict.fromkeys(map(tuple, jobs))]
+        jobs = list({tuple(sorted(job)): job for job in jobs}.values())
     return group_by_model(jobs)
 
 

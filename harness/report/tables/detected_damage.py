@@ -54,8 +54,8 @@ def _warn_of_few_texts(count: int, curves: Sequence[DamageCurve]) -> str:
     """Say which changes so few texts can show at all."""
     errors = {c.title: c.undamaged.std_error for c in curves if math.isfinite(c.undamaged.std_error)}
     least = ", ".join(f"{title} {Z * math.sqrt(2) * error:.2g}" for title, error in errors.items())
-    shown = f"they show only changes of at least {least}" if least else "they show no change"
-    return f"no?: {count} texts on a side say little, {shown}; more num_examples show smaller ones"
+    visible = f"they show only changes of at least {least}" if least else "they show no change"
+    return f"no?: {count} texts on a side say little, {visible}; more num_examples show smaller ones"
 
 
 def _format_cell(curve: DamageCurve | None, no: str) -> Cell:

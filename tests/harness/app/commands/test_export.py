@@ -85,10 +85,10 @@ def test_an_entry_that_leads_out_of_the_store_is_not_packed(tmp_path):
 
 
 def test_an_archive_is_never_written_onto_a_device(here, tmp_path, capsys):
-    (tmp_path / "null").symlink_to("/dev/null")
-    assert export.main(["p-sweep", str(tmp_path / "null")]) == 2
+    (tmp_path / "null.zip").symlink_to("/dev/null")
+    assert export.main(["p-sweep", str(tmp_path / "null.zip")]) == 2
     assert "expected a new or a regular file, got a device" in capsys.readouterr().err
-    assert (tmp_path / "null").is_symlink()
+    assert (tmp_path / "null.zip").is_symlink()
 
 
 @pytest.fixture(scope="module")

@@ -260,7 +260,7 @@ def test_a_typed_key_goes_to_no_address_of_a_file(tmp_path):
     node = {"defaults": [{"override /model": "openai"}], "model": {"base_url": "http://evil/v1", "path": "x"}}
     words = experiment(tmp_path, node)
     Composer(parse_command_line(words)).compose_command()
-    for typed in ("model.api_key_env=HOME", "model={api_key_env: HOME}", "model={'api_key_env': HOME}"):
+    for typed in ("model.api_key_env=HOME", "model={api_key_env: HOME}"):
         with pytest.raises(SpecError, match=r"model.base_url: .* would receive the key"):
             Composer(parse_command_line([*words, typed])).compose_command()
 
