@@ -18,7 +18,7 @@ _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
 def replace_folder(target: Path, names: Sequence[str], retained: Sequence[str] = ()) -> Iterator[Path]:
     """Yield an empty folder whose content replaces that of `target` if the block succeeds.
 
-    A folder that holds nothing but `names` and `retained` is exchanged as a whole, with what is kept. In another folder the
+    A folder that holds nothing but `names` and `retained` is exchanged as a whole, with these. In another folder the
     names are replaced one by one.
     """
     real_target = target.resolve()
@@ -30,7 +30,7 @@ def replace_folder(target: Path, names: Sequence[str], retained: Sequence[str] =
         fresh.mkdir(parents=True)
         yield fresh
         here = {path.name for path in real_target.iterdir()} if real_target.exists() else set()
-        if here <= {*names, *kept}:
+        if here <= {*names, *retained}:
             for name in sorted(here & set(retained)):
                 copy = shutil.copytree if (real_target / name).is_dir() else shutil.copy2
                 copy(real_target / name, fresh / name)
