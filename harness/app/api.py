@@ -43,13 +43,13 @@ from openended.harness.core import (
 )
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
 from openended.harness.run import Session, build_settings, read_preset
-from openended.harness.storage import ResultRow, RunRecord, read_record
+from openended.harness.storage import RunRecord, read_record
 from openended.tasks.texts import Texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from openended.harness.report import Report, Table
+    from openended.harness.report import Report
 
 TextsOf = str | Path | Sequence[str]
 """The texts themselves, or the path of a file or folder of them."""
@@ -90,7 +90,10 @@ class Evaluation:
         for name, record in self.records.items():
             for row in record.results:
                 if row.system in ("model", "human"):
-                    out.setdefault(name if row.system == "model" else "human", {})[row.metric] = _convert_row(row)
+                    out.setdefault(name if row.system == "model" else "human", {})[row.metric] = MetricResult(
+                        row.metric, row.signature, row.primary, row.values, row.n_human, row.n_model,
+                        cast("Status", row.status), row.notes, sd=row.sd, intervals=row.intervals,
+                    )  # fmt: skip
         return out
 
     @property
@@ -105,11 +108,13 @@ class Evaluation:
         """Return the tables as text."""
         from rich.console import Console
 
-        from openended.harness.report import WIDTH, print_table
+        from openended.harness.report import WIDTH, make_tables, print_table
+        from openended.harness.results import load_layout, read_results
 
         out = io.StringIO()
         console = Console(file=out, width=WIDTH)
-        for table in self._make_tables(layout):
+        loaded = load_layout("default", **{**TOGETHER, **layout})
+        for table in make_tables(read_results(self.folders), loaded, "results"):
             print_table(table, console)
             console.print()
         return out.getvalue()
@@ -129,19 +134,6 @@ class Evaluation:
         from openended.harness.report import build_report
 
         return build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
-
-    def _make_tables(self, options: Mapping[str, Any]) -> list[Table]:
-        from openended.harness.report import make_tables
-        from openended.harness.results import load_layout, read_results
-
-        return make_tables(read_results(self.folders), load_layout("default", **{**TOGETHER, **options}), "results")
-
-
-def _convert_row(row: ResultRow) -> MetricResult:
-    return MetricResult(
-        row.metric, row.signature, row.primary, row.values, row.n_human, row.n_model,
-        cast("Status", row.status), row.notes, sd=row.sd, intervals=row.intervals,
-    )  # fmt: skip
 
 
 def evaluate(

@@ -45,7 +45,10 @@ def describe_option(word: str) -> str:
     group, _, name = word.rpartition("/")
     groups = [g for g in GROUPS if name in list_choices(g) and group in ("", g)]
     if not groups:
-        raise SpecError(f"nothing is called {word!r}{_suggest_names(name)}; openended list names everything")
+        names = {name for group in GROUPS for name in list_choices(group)}
+        close = [name for name in difflib.get_close_matches(name, names, n=4, cutoff=0.55) if name]
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise SpecError(f"nothing is called {word!r}{hint}; openended list names everything")
     if len(groups) > 1 and {"task", "metric", "decoder", "model"} & set(groups):
         groups = [g for g in groups if g in ("metric", "decoder", "task", "model")]
     if len(groups) > 1:
@@ -56,15 +59,9 @@ def describe_option(word: str) -> str:
     parts = [f"{chosen}: {list_choices(group)[name]}", *_read_docstrings(group, text)]
     if group == "metric" and (stress := describe_stress_results(name)):
         parts.append(stress)
-    parts.append("Options and their defaults:\n\n" + _indent(text))
+    lines = [line for line in text.splitlines() if not line.startswith("#") and "_target_" not in line]
+    parts.append("\n".join(["Options and their defaults:", "", *(f"  {line}" for line in lines)]))
     return "\n\n".join(parts) + "\n"
-
-
-def _suggest_names(word: str) -> str:
-    """Return a hint with similar names, such as `; did you mean mauve or mauve_fig2?`; empty if there are none."""
-    names = {name for group in GROUPS for name in list_choices(group)}
-    close = [name for name in difflib.get_close_matches(word, names, n=4, cutoff=0.55) if name]
-    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def _read_yaml(group: str, name: str) -> str:
@@ -90,8 +87,3 @@ def _read_docstrings(group: str, text: str) -> list[str]:
     docstrings = [inspect.getdoc(home) or ""] if group in ("metric", "task") else []
     docstrings.append(inspect.getdoc(getattr(home, name)) or "")
     return [text for text in docstrings if text]
-
-
-def _indent(text: str) -> str:
-    lines = [line for line in text.splitlines() if not line.startswith("#") and "_target_" not in line]
-    return "\n".join(f"  {line}" for line in lines)

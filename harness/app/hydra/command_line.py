@@ -88,7 +88,7 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
             options.append(word)
     _refuse_lists(options)
     options = apply_using(options)
-    searched = [word for word in options if _is_search_option(word)]
+    searched = [word for word in options if word.partition("=")[0].split(".")[0].strip() in SEARCH_OPTIONS]
     options = [_to_search_override(word) if word in searched else word for word in options]
     return CommandLine(
         (*map(_quote_for_hydra, options), *own_options), multirun, config_dir, TRUST in words, tuple(print_flags),
@@ -115,10 +115,6 @@ def _refuse_lists(words: Sequence[str]) -> None:
             first, grid = names[0] if names else "NAME", ",".join(names)
             several = f", or for a grid -m {group}={grid}" if len(names) > 1 else ""
             raise SpecError(f"{group}=[{grid}]: a run has one {group}, not a list; type {group}={first}{several}")
-
-
-def _is_search_option(word: str) -> bool:
-    return word.partition("=")[0].split(".")[0].strip() in SEARCH_OPTIONS
 
 
 def _to_search_override(word: str) -> str:

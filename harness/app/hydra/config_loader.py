@@ -164,8 +164,10 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         if option.startswith(_AXES) and not _OPTION_NAME.fullmatch(option):
             # An axis becomes the word `key=value`, so a key with a `=` would be read as another option.
             _refuse(option, value, "is no name of an option", typed="")
-        if option in ("hydra.mode", "tracker.project") or value in _HARMLESS or self._is_typed(option):
+        if option in ("hydra.mode", "tracker.project") or value in _HARMLESS:
             return
+        if any(option == key or (key.endswith(".") and option.startswith(key)) for key in self._typed):
+            return  # the command sets it, or a node that contains it
         is_axis = option.startswith(_AXES) and option not in _NOT_AXES
         parts = [part.lstrip("+~") for part in re.split(r"[./@\[]", option.removeprefix(_AXES) if is_axis else option)]
         for part in parts:
@@ -178,10 +180,6 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         """List the configuration files that were read outside the working directory."""
         here = Path.cwd().resolve()
         return sorted(str(path) for path in map(Path.resolve, self._files.paths) if not path.is_relative_to(here))
-
-    def _is_typed(self, option: str) -> bool:
-        """Check whether the command sets an option or a node that contains it."""
-        return any(option == key or (key.endswith(".") and option.startswith(key)) for key in self._typed)
 
     def _read_environment(self, *words: str) -> str:
         if not self._trusted:

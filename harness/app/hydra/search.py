@@ -20,7 +20,7 @@ from openended.harness.app.hydra.grid_run import GridRun
 from openended.harness.app.hydra.grid_state import has_failed_job, read_jobs
 from openended.harness.app.hydra.objectives import parse_objectives
 from openended.harness.app.hydra.plan import plan_jobs
-from openended.harness.app.hydra.search_space import Space, add_integer_hint, parse_space
+from openended.harness.app.hydra.search_space import add_integer_hint, parse_space
 from openended.harness.app.hydra.study import (
     AUTO,
     GRID_SAMPLER,
@@ -60,13 +60,6 @@ class SearchOptions:
         seeds = f", each with {len(self.plan.space.seeds)} seeds" if len(self.plan.space.seeds) > 1 else ""
         return f"{left} of {self.total} settings to try by {self.plan.method}{seeds}"
 
-    def list_examples(self, count: int) -> list[dict[str, str]]:
-        """Return example settings from a fresh search; nothing is stored."""
-        first = GRID_SAMPLER if self.plan.method == GRID_SAMPLER else "random"
-        runner = StudyRunner(SearchPlan("plan", self.plan.space, self.plan.objectives, first), None)
-        runner.start()
-        return [chosen for _, chosen in runner.ask(count)]
-
 
 def parse_search_options(config: DictConfig) -> SearchOptions:
     """Read the options of a search from the configuration of a command."""
@@ -99,15 +92,13 @@ def parse_search_options(config: DictConfig) -> SearchOptions:
 
 def digest_plan(plan: SearchPlan) -> str:
     """Return a digest of everything that affects which settings are tried or their values."""
-    fixed = sorted(word for word in plan.space.fixed if not word.startswith(_IRRELEVANT_OPTIONS))
-    parts = [fixed, list_space_parts(plan.space), sorted(map(repr, plan.objectives)), plan.method]
-    return digest([*parts, canonicalize(dict(plan.options)), plan.seed, list(plan.rungs), plan.reduction])[:8]
-
-
-def list_space_parts(space: Space) -> list[str]:
-    """Return a space as strings for its digest, which thus depends on the field names of `Parameter`."""
+    space = plan.space
+    fixed = sorted(word for word in space.fixed if not word.startswith(_IRRELEVANT_OPTIONS))
     extra = [f"{choice}: {words}" for choice, words in sorted(space.extra_words.items())]
-    return [*map(repr, space.parameters), *extra, *space.seeds]
+    # The digest thus depends on the field names of `Parameter`.
+    searched = [*map(repr, space.parameters), *extra, *space.seeds]
+    parts = [fixed, searched, sorted(map(repr, plan.objectives)), plan.method]
+    return digest([*parts, canonicalize(dict(plan.options)), plan.seed, list(plan.rungs), plan.reduction])[:8]
 
 
 def _read_mapping(node: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -300,7 +291,10 @@ def plan_search(composer: Composer, config: DictConfig, options: SearchOptions) 
     with describe_study_errors(options.storage):
         done = count_finished(options.storage, plan.name)
     left = max(options.total - done, 0)
-    jobs = [plan.space.words(chosen, seed) for chosen in options.list_examples(left) for seed in plan.space.seeds]
+    first = GRID_SAMPLER if plan.method == GRID_SAMPLER else "random"
+    runner = StudyRunner(SearchPlan("plan", plan.space, plan.objectives, first), None)
+    runner.start()
+    jobs = [plan.space.words(chosen, seed) for _, chosen in runner.ask(left) for seed in plan.space.seeds]
     if config.plan_only != "json":
         rungs = f"; all as if run to the end, {plan.rungs} come first" if plan.rungs else ""
         remaining = options.describe_remaining(left)

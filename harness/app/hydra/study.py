@@ -113,9 +113,12 @@ class StudyRunner:
     def __init__(self, plan: SearchPlan, storage: Path | None) -> None:
         optuna = import_optuna()
         self.plan, self._place = plan, storage
+        # Asynchronous successive halving with one rung per size (Li et al. 2020).
+        halving = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=plan.reduction)
         self.study: Study = optuna.create_study(
             storage=_open_database(storage) if storage is not None else None,
-            study_name=plan.name, load_if_exists=True, sampler=plan.make_sampler(0), pruner=_make_pruner(plan),
+            study_name=plan.name, load_if_exists=True, sampler=plan.make_sampler(0),
+            pruner=halving if plan.rungs else optuna.pruners.NopPruner(),
             directions=[objective.direction for objective in plan.objectives],
         )  # fmt: skip
         self._left: list[FrozenTrial] = []
@@ -264,14 +267,6 @@ def count_finished(storage: Path, name: str) -> int:
     return sum(t.state.name in ("COMPLETE", "PRUNED") for t in load_trials(storage, name)[0])
 
 
-def _make_pruner(plan: SearchPlan) -> Any:  # noqa: ANN401 - one of Optuna's
-    """Return asynchronous successive halving with one rung per size (Li et al. 2020); none without smaller sizes."""
-    pruners = import_optuna().pruners
-    if not plan.rungs:
-        return pruners.NopPruner()
-    return pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=plan.reduction)
-
-
 def _open_database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
     """Open the file of the studies."""
     from sqlalchemy.exc import SQLAlchemyError
@@ -326,11 +321,14 @@ def read_values(plan: SearchPlan, words: Sequence[str], folder: object) -> Value
 
 
 def _is_confirmed_by_records(plan: SearchPlan, trial: FrozenTrial) -> bool:
-    """Check the setting, the values per seed and their means."""
+    """Check that the setting is that of the trial's parameters, and the values per seed and their means."""
+    from optuna.trial import FixedTrial
+
     noted: Any = trial.user_attrs.get(MADE)
     chosen: Any = trial.user_attrs.get(CHOSEN)
     try:
-        if not _is_setting(plan, trial, chosen) or set(noted["seeds"]) != set(plan.space.seeds):
+        is_setting = isinstance(chosen, dict) and plan.space.suggest(FixedTrial(trial.params)) == chosen
+        if not is_setting or set(noted["seeds"]) != set(plan.space.seeds):
             return False
         values = [
             read_values(plan, _list_words(chosen, seed), run)
@@ -341,13 +339,6 @@ def _is_confirmed_by_records(plan: SearchPlan, trial: FrozenTrial) -> bool:
         return _are_equal(trial.values, means) and all(_are_equal(noted["seeds"][seed], v) for seed, v in per_seed)
     except (HarnessError, AttributeError, KeyError, TypeError, ValueError):
         return False
-
-
-def _is_setting(plan: SearchPlan, trial: FrozenTrial, chosen: object) -> bool:
-    """Check that the stored setting is that of the trial's parameters."""
-    from optuna.trial import FixedTrial
-
-    return isinstance(chosen, dict) and bool(plan.space.suggest(FixedTrial(trial.params)) == chosen)
 
 
 def _is_fresh(plan: SearchPlan, key: str, noted: Any, settings: Mapping[int, object]) -> bool:  # noqa: ANN401
