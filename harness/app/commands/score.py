@@ -95,7 +95,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = make_parser()
     if chosen := next((word for word in words if word.startswith("metric=") and not Path(word).exists()), None):
         parser.error(f"{chosen}: here, metrics are named by --metrics {chosen.partition('=')[2].strip('[]')}")
-    args = parser.parse_intermixed_args([word for word in words if word not in options])
+    args, systems = parser.parse_known_args([word for word in words if word not in options])
+    if any(word.startswith("-") for word in systems):
+        parser.error(f"unrecognized arguments: {' '.join(systems)}")
+    args.systems += systems
     failed: list[str] = []
 
     def work() -> None:

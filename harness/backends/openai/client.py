@@ -155,6 +155,8 @@ class Client:
     _key: str | None = None
     _unavailable_until: dict[int, float] = field(default_factory=dict)
     _http: httpx.AsyncClient | None = None
+    _waited: set[int] = field(default_factory=set)
+    """Endpoints of which a line said that they are waited for."""
 
     async def __aenter__(self) -> Client:
         self._key = read_key(self.key_name, required=self.key_required)
@@ -232,6 +234,9 @@ class Client:
                     self._set_aside(endpoint, str(err))
                     tries = 0
                     continue
+                if err.left is not None and endpoint not in self._waited:
+                    self._waited.add(endpoint)
+                    log.warning("%s; waiting up to %.0f s for it", where.partition(" (")[0], err.left)
                 pause = min(FIRST_PAUSE * 2 ** (tries - 1), LONGEST_PAUSE if err.left is None else err.left)
                 await asyncio.sleep(pause if err.wait is None else err.wait)
             else:
@@ -320,8 +325,6 @@ def note_refusal(root: str, patience: float) -> tuple[float, str]:
     The jobs of a process wait for a dead server once.
     """
     now = time.monotonic()
-    if root not in _outages and patience:
-        log.warning("server %s refuses connections; waiting up to %g s for it", root, patience)
     began, clock = _outages.setdefault(root, (now, datetime.now().astimezone().strftime("%H:%M:%S")))
     left = max(began + patience - now, 0.0)
     since = f"refused since {clock}"
