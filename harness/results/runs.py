@@ -111,7 +111,7 @@ def read_run(path: Path) -> Run:
         titles[role] = str(part.get("title") or "")
     imported = [name for name, other in record.provenance.items() if _get_mapping(other).get("imported")]
     stages = (name.partition(":")[0] for name in imported if name != ITSELF)
-    is_slurm_job = record.command and record.command[0].endswith("submitit/core/_submit.py")
+    is_slurm_job = record.command and record.command[0].endswith("/_submit.py")
     return Run(
         folder=folder,
         created=record.created,
