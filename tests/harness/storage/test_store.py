@@ -249,7 +249,7 @@ def test_home_folders_are_not_in_manifests(tmp_path, monkeypatch):
     text = (entry.path / MANIFEST).read_text()
     assert '"~/texts/a.jsonl"' in text
     assert '"read ~/b"' in text
-    assert f'"{Path.home()}x/a"' in text
+    assert '"…/a"' in text
     assert not Store(tmp_path).make(secret, write("x")).computed
 
 
