@@ -287,15 +287,10 @@ def _load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends:
         weight = brentq(lambda w: float(torch.sigmoid(along * w - others).mean()) - 1 / MEAN, -1e3, 1e3)
     head[0] = direction * weight
     return LanguageModel(
-        model=model,
-        tokenizer=TextTokenizer(NumberTokenizer(), 0, byte_level=True),
-        device=torch.device("cpu"),
-        dtype=torch.float32,
-        eos_ids=(0,),
-        vocab_size=model.config.vocab_size,
-        context_length=model.config.max_position_embeddings,
-        spec=ModelSpec(path="random"),
-    )
+        model=model, tokenizer=TextTokenizer(NumberTokenizer(), 0, byte_level=True), device=torch.device("cpu"),
+        dtype=torch.float32, eos_ids=(0,), vocab_size=model.config.vocab_size,
+        context_length=model.config.max_position_embeddings, spec=ModelSpec(path="random"),
+    )  # fmt: skip
 
 
 MODELS = {"GPT-2 124 M": _build_gpt2, "Llama 120 M": _build_llama}
@@ -340,28 +335,20 @@ def _embed_padded(lm: LanguageModel) -> Counts:
 
 
 BATCHES = [
-    *(
-        _make_batch_work(*row)
-        for row in (
-            (GPT2, Greedy(), ONE_LENGTH, 1.1),
-            (GPT2, Nucleus(), ONE_LENGTH, 1.6),
-            (GPT2, Nucleus(), MIXED, 2.5),
-            (GPT2, Nucleus(), MIXED_WHOLE, 1.0),
-            (LLAMA, Greedy(), ONE_LENGTH, 1.1),
-            (LLAMA, Nucleus(), ONE_LENGTH, 1.1),
-            (LLAMA, Nucleus(), MIXED, 2.0),
-            (GPT2, Nucleus(), SAMPLES, 1.5),
-        )
-    ),
+    _make_batch_work(GPT2, Greedy(), ONE_LENGTH, 1.1),
+    _make_batch_work(GPT2, Nucleus(), ONE_LENGTH, 1.6),
+    _make_batch_work(GPT2, Nucleus(), MIXED, 2.5),
+    _make_batch_work(GPT2, Nucleus(), MIXED_WHOLE, 1.0),
+    _make_batch_work(LLAMA, Greedy(), ONE_LENGTH, 1.1),
+    _make_batch_work(LLAMA, Nucleus(), ONE_LENGTH, 1.1),
+    _make_batch_work(LLAMA, Nucleus(), MIXED, 2.0),
+    _make_batch_work(GPT2, Nucleus(), SAMPLES, 1.5),
     Benchmark(
         name=f"{GPT2}: embedding, 128 texts of 10 to 256 tokens",
-        prepare=partial(_load_random_model, _build_gpt2, ends=False),
-        harness=_embed_with_harness,
-        against="transformers, padded batches in the order given",
-        peer=_embed_padded,
-        agree=format_relative_gap,
+        prepare=partial(_load_random_model, _build_gpt2, ends=False), harness=_embed_with_harness,
+        against="transformers, padded batches in the order given", peer=_embed_padded, agree=format_relative_gap,
     ),
-]
+]  # fmt: skip
 
 
 # engines, servers and workers: other backends
@@ -512,14 +499,10 @@ ENGINES = [
 SERVERS = [
     Benchmark(
         name=f"{SERVER_SIZE.prompts} texts of {SERVER_SIZE.new} tokens, {SERVER_SIZE.slots} at once, through a server",
-        prepare=_start_server,
-        harness=partial(_run_backend, SERVER_SIZE),
-        against="the server's own time",
-        peer=_sleep_like_server,
-        at_least=1 / 1.1,
-        agree=_compare_token_counts,
+        prepare=_start_server, harness=partial(_run_backend, SERVER_SIZE), against="the server's own time",
+        peer=_sleep_like_server, at_least=1 / 1.1, agree=_compare_token_counts,
     )
-]
+]  # fmt: skip
 WORKERS = [
     Benchmark(
         name=f"{name}, two workers of one thread", prepare=partial(_start_workers, 2), harness=run,

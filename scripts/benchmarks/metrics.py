@@ -22,9 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import Plan, Ragged, load_members
+from openended.metrics.bradley_terry import bradley_terry
+from openended.metrics.correlation import correlate
 from openended.metrics.distinct_n import distinct_n
 from openended.metrics.entropy import ngram_entropy
 from openended.metrics.families import index_of
+from openended.metrics.frechet import frechet_distance
+from openended.metrics.huse import huse
+from openended.metrics.knn_precision_recall import knn_precision_recall
+from openended.metrics.mauve import mauve
 from openended.metrics.repetition import diversity, loop_rate, self_repetition, seq_rep_n
 from openended.metrics.self_bleu import bleu_by_text, self_bleu
 from openended.metrics.zipf import zipf_coefficient
@@ -218,7 +224,7 @@ TEXT = [
 # two_sample
 
 MAUVE_VALUES = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
-MAUVE_MODULES = ("openended.metrics.mauve", "faiss", "scipy.sparse", "scipy.linalg")
+MAUVE_MODULES = ("faiss", "scipy.sparse", "scipy.linalg")
 
 
 def _sample_embeddings(n: int, dim: int) -> Pair:
@@ -247,8 +253,6 @@ def _write_mapped_embeddings(n: int) -> Pair:
 
 
 def _compute_mauve(pair: Pair) -> Values:
-    from openended.metrics.mauve import mauve
-
     result = mauve(human=pair[0], model=pair[1])
     return {name: float(result[name]) for name in MAUVE_VALUES}
 
@@ -260,24 +264,12 @@ def _run_mauve_text(pair: Pair) -> Values:
     return {name: float(getattr(result, name)) for name in MAUVE_VALUES}
 
 
-def _compute_knn(pair: Pair) -> Values:
-    from openended.metrics.knn_precision_recall import knn_precision_recall
-
-    return dict(knn_precision_recall(human=pair[0], model=pair[1], k=4, explained_variance=None))
-
-
 def _run_prdc(pair: Pair) -> Values:
     import prdc
 
     with contextlib.redirect_stdout(io.StringIO()):
         result = prdc.compute_prdc(real_features=pair[0], fake_features=pair[1], nearest_k=4)
     return {name: float(value) for name, value in result.items()}
-
-
-def _compute_frechet(pair: Pair) -> Values:
-    from openended.metrics.frechet import frechet_distance
-
-    return {"frechet": frechet_distance(human=pair[0], model=pair[1])}
 
 
 def _compute_frechet_by_sqrtm(pair: Pair) -> Values:
@@ -293,32 +285,24 @@ def _compute_frechet_by_sqrtm(pair: Pair) -> Values:
 
 KINDS: dict[str, dict[str, Any]] = {
     "mauve": {
-        "harness": _compute_mauve,
-        "peer": _run_mauve_text,
-        "against": "mauve-text 0.4.0",
-        "peer_needs": ("mauve", "faiss"),
+        "harness": _compute_mauve, "peer": _run_mauve_text, "against": "mauve-text 0.4.0", "modules": MAUVE_MODULES,
+        "peer_modules": ("mauve", "faiss", "sklearn.decomposition"), "peer_needs": ("mauve", "faiss"),
         "agree": lambda a, b: f"MAUVE {a['mauve']:.6f} / {b['mauve']:.6f}, {format_max_gap(a, b)}",
-        "modules": MAUVE_MODULES,
-        "peer_modules": ("mauve", "faiss", "sklearn.decomposition"),
     },
     "knn_precision_recall": {
-        "harness": _compute_knn,
-        "peer": _run_prdc,
-        "against": "prdc 0.2",
-        "peer_needs": ("prdc",),
-        "agree": format_max_gap,
-        "modules": ("openended.metrics.knn_precision_recall", "scipy.linalg"),
-        "peer_modules": ("prdc",),
+        "harness": lambda pair: dict(
+            knn_precision_recall(human=pair[0], model=pair[1], k=4, explained_variance=None)
+        ),
+        "peer": _run_prdc, "against": "prdc 0.2", "modules": ("scipy.linalg",), "peer_modules": ("prdc",),
+        "peer_needs": ("prdc",), "agree": format_max_gap,
     },
     "frechet": {
-        "harness": _compute_frechet,
-        "peer": _compute_frechet_by_sqrtm,
-        "against": "scipy sqrtm",
-        "agree": lambda a, b: f"{a['frechet']:.6g}, {format_relative_gap(a, b)}",
-        "modules": ("openended.metrics.frechet", "scipy.linalg"),
+        "harness": lambda pair: {"frechet": frechet_distance(human=pair[0], model=pair[1])},
+        "peer": _compute_frechet_by_sqrtm, "against": "scipy sqrtm", "modules": ("scipy.linalg",),
         "peer_modules": ("scipy.linalg",),
+        "agree": lambda a, b: f"{a['frechet']:.6g}, {format_relative_gap(a, b)}",
     },
-}
+}  # fmt: skip
 
 
 def _make_two_sample_work(kind: str, n: int, dim: int, suffix: str = "", **options: Any) -> Benchmark:  # noqa: ANN401
@@ -366,8 +350,6 @@ def _sample_ratings() -> dict[str, Any]:
 
 def _compute_huse(data: dict[str, Any]) -> Values:
     """Score all texts; return the errors on the texts that the loop covers."""
-    from openended.metrics.huse import huse
-
     scores = huse(**data)
     wrong, wrong_q = (int(errors[:LOOPED].sum()) for errors in (scores.errors, scores.errors_q))
     return {"wrong": wrong, "wrong_q": wrong_q, "huse": scores.huse}
@@ -396,12 +378,6 @@ def _sample_wins() -> NDArray[Any]:
     return won + np.triu(100 - won, 1).T
 
 
-def _fit_bradley_terry(data: NDArray[Any]) -> Values:
-    from openended.metrics.bradley_terry import bradley_terry
-
-    return {str(i): float(s) for i, s in enumerate(bradley_terry(data).scores)}
-
-
 def _iterate_bradley_terry(data: NDArray[Any]) -> Values:
     """Run Zermelo's iteration in NumPy until it changes by less than 1e-10."""
     strength, games, moved = np.ones(len(data)), data + data.T, 1.0
@@ -419,8 +395,6 @@ def _sample_scores() -> Pair:
 
 
 def _compute_correlation(data: Pair) -> Values:
-    from openended.metrics.correlation import correlate
-
     correlation = correlate(*data, draws=0)
     return {"value": correlation.value, "p": correlation.p_value}
 
@@ -444,7 +418,8 @@ PEOPLE = [
     ),
     Benchmark(
         name="bradley_terry, 50 players, with standard errors",
-        prepare=partial(_import_first, _sample_wins, "scipy.optimize"), harness=_fit_bradley_terry,
+        prepare=partial(_import_first, _sample_wins, "scipy.optimize"),
+        harness=lambda data: {str(i): float(s) for i, s in enumerate(bradley_terry(data).scores)},
         against="Zermelo's iteration in NumPy", peer=_iterate_bradley_terry, agree=format_max_gap,
     ),
     Benchmark(

@@ -142,32 +142,20 @@ AREAS = {
     "loading": [
         Benchmark(
             name="load 5,000 documents: cut prompts, tokenize both sides, write rows",
-            prepare=_write_documents,
-            harness=_load_with_harness,
-            against="json and tokenizers, document by document, nothing written",
-            peer=_load_plainly,
-            clock="cpu",
-            at_most_seconds=5.0,
-            at_most_mib=500.0,
-            agree=format_equality,
-            say=lambda counts: f"{counts['tokens']:,} tokens",
+            prepare=_write_documents, harness=_load_with_harness, peer=_load_plainly, clock="cpu",
+            against="json and tokenizers, document by document, nothing written", at_most_seconds=5.0,
+            at_most_mib=500.0, agree=format_equality, say=lambda counts: f"{counts['tokens']:,} tokens",
         )
     ],
     "report": [
         Benchmark(
             name="openended report, 1,000 runs, all figures and the page",
-            prepare=_write_thousand_runs,
-            harness=_run_report,
-            at_most_seconds=15.0,
-            clock="cpu",
+            prepare=_write_thousand_runs, harness=_run_report, at_most_seconds=15.0, clock="cpu",
             say=lambda counts: f"{counts['runs']:,} runs, {counts['figures']} figures, exit code {counts['code']}",
         ),
         Benchmark(
             name="a grid, 4 decoders × 3 seeds on docs, 500 examples × 64 tokens",
-            prepare=_make_grid_folder,
-            harness=_run_grid,
-            repeats=1,
-            say=_format_overhead,
+            prepare=_make_grid_folder, harness=_run_grid, repeats=1, say=_format_overhead,
         ),
     ],
-}
+}  # fmt: skip
