@@ -59,7 +59,14 @@ def read_answers(path: Path, key: StudyKey) -> AnsweredSheet:
         raise DataError(f"{path}: this study has no sheet {sheet!r:.40}")
     questions = tuple(key.protocol.questions)
     item_ids = set(key.sheets[sheet])
-    if not isinstance(rows, list) or not all(_is_row(row, item_ids, questions, key) for row in rows):
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict)
+        and row.get("id") in item_ids
+        and isinstance(row.get("answers"), dict)
+        and is_time(row.get("ms"))
+        and are_valid_choices(row["answers"], questions, len(key.protocol.choices))
+        for row in rows
+    ):
         raise DataError(f"{path}: changed after it was saved: an item or an answer that sheet {sheet} does not have")
     if len({row["id"] for row in rows}) < len(rows):
         raise DataError(f"{path}: changed after it was saved: an item appears twice")
@@ -70,13 +77,9 @@ def read_answers(path: Path, key: StudyKey) -> AnsweredSheet:
     return AnsweredSheet(path, rater, items, len(item_ids))
 
 
-def _is_row(row: object, item_ids: set[str], questions: Sequence[str], key: StudyKey) -> bool:
-    """Return whether the form can have saved this row."""
-    if not isinstance(row, dict) or row.get("id") not in item_ids or not isinstance(row.get("answers"), dict):
-        return False
-    ms = row.get("ms")
-    timed = isinstance(ms, int) and not isinstance(ms, bool) and 0 <= ms <= 1000 * MAX_SECONDS
-    return timed and are_valid_choices(row["answers"], questions, len(key.protocol.choices))
+def is_time(ms: object) -> bool:
+    """Return whether a value is a possible number of milliseconds on an item."""
+    return isinstance(ms, int) and not isinstance(ms, bool) and 0 <= ms <= 1000 * MAX_SECONDS
 
 
 def are_valid_choices(answers: Mapping[str, Any], questions: Sequence[str], most: int) -> bool:
@@ -84,37 +87,6 @@ def are_valid_choices(answers: Mapping[str, Any], questions: Sequence[str], most
     return set(answers) <= set(questions) and all(
         isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most for value in answers.values()
     )
-
-
-def keep_one_sheet_per_rater(sheets: Sequence[AnsweredSheet]) -> tuple[list[AnsweredSheet], list[str], list[str]]:
-    """Keep the fullest file of each rater, for example the final file rather than a saved copy."""
-    selected, remarks, faults = [], [], []
-    by_rater: dict[str, list[AnsweredSheet]] = {}
-    for sheet in sheets:
-        by_rater.setdefault(sheet.rater.removeprefix(SIMULATED), []).append(sheet)
-    for rater, copies in by_rater.items():
-        fullest = max(copies, key=_measure_fullness)
-        rest = [sheet for sheet in copies if sheet is not fullest]
-        clash = next((sheet for sheet in rest if not _is_contained_in(sheet, fullest)), None)
-        if clash is not None:
-            faults.append(f"{clash.path} and {fullest.path}: both are from {rater}, with different answers")
-            continue
-        selected.append(fullest)
-        remarks += [f"{sheet.path}: an earlier or equal copy of {fullest.path}" for sheet in rest]
-    return selected, remarks, faults
-
-
-def _measure_fullness(sheet: AnsweredSheet) -> tuple[int, float]:
-    return sum(len(item.choices) for item in sheet.items), sum(
-        i.seconds for i in sheet.items if not math.isnan(i.seconds)
-    )
-
-
-def _is_contained_in(part: AnsweredSheet, whole: AnsweredSheet) -> bool:
-    """Return whether every answer of one file is also in the other."""
-    choices_by_item = {item.task: item.choices for item in whole.items}
-    same_kind = part.rater == whole.rater
-    return same_kind and all(item.choices.items() <= choices_by_item.get(item.task, {}).items() for item in part.items)
 
 
 _HEAD = b"SQLite format 3\x00"
@@ -161,38 +133,33 @@ def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
         )
     items: dict[str, dict[str, AnsweredItem]] = {}
     seen: set[str] = set()
-    for row in rows:
-        rater, item = _parse_row(path, row, key)
-        if item.task in seen:
-            raise DataError(f"{path}: item {item.task} is answered twice; expected one answer per item")
-        seen.add(item.task)
-        items.setdefault(rater, {})[item.task] = item
+    questions = tuple(key.protocol.questions)
+    for rater, task, choices, ms in rows:  # a database can hold anything in any column
+        if not isinstance(rater, str) or not rater.isprintable() or not 0 < len(rater) <= _MAX_NAME:
+            raise DataError(f"{path}: rater {rater!r:.60}: expected a name of printable characters")
+        if not isinstance(task, str) or task not in key.by_id:
+            raise DataError(f"{path}: answer of {rater}: this study has no item {task!r:.60}")
+        if not is_time(ms):
+            raise DataError(
+                f"{path}: answer of {rater}: ms={ms!r:.60}: expected 0 to {1000 * MAX_SECONDS} milliseconds"
+            )
+        try:
+            answers = json.loads(choices)
+        except (TypeError, ValueError, RecursionError):
+            answers = None
+        if not isinstance(answers, dict) or not are_valid_choices(answers, questions, len(key.protocol.choices)):
+            raise DataError(
+                f"{path}: answer of {rater}: choices={choices!r:.60}: expected JSON with a number from 1 to "
+                f"{len(key.protocol.choices)} for {', '.join(questions)}"
+            )
+        if task in seen:
+            raise DataError(f"{path}: item {task} is answered twice; expected one answer per item")
+        seen.add(task)
+        items.setdefault(rater, {})[task] = AnsweredItem(task, answers, ms / 1000)
     return [
         AnsweredSheet(path, rater, tuple(by_task[task] for task in sorted(by_task)), 0)
         for rater, by_task in sorted(items.items())
     ]
-
-
-def _parse_row(path: Path, row: tuple[Any, ...], key: StudyKey) -> tuple[str, AnsweredItem]:
-    """Return rater and answer of a row; a database can hold anything in any column."""
-    rater, task, choices, ms = row
-    if not isinstance(rater, str) or not rater.isprintable() or not 0 < len(rater) <= _MAX_NAME:
-        raise DataError(f"{path}: rater {rater!r:.60}: expected a name of printable characters")
-    if not isinstance(task, str) or task not in key.by_id:
-        raise DataError(f"{path}: answer of {rater}: this study has no item {task!r:.60}")
-    if not isinstance(ms, int) or not 0 <= ms <= 1000 * MAX_SECONDS:
-        raise DataError(f"{path}: answer of {rater}: ms={ms!r:.60}: expected 0 to {1000 * MAX_SECONDS} milliseconds")
-    try:
-        answers = json.loads(choices)
-    except (TypeError, ValueError, RecursionError):
-        answers = None
-    questions = tuple(key.protocol.questions)
-    if not isinstance(answers, dict) or not are_valid_choices(answers, questions, len(key.protocol.choices)):
-        raise DataError(
-            f"{path}: answer of {rater}: choices={choices!r:.60}: expected JSON with a number from 1 to "
-            f"{len(key.protocol.choices)} for {', '.join(questions)}"
-        )
-    return rater, AnsweredItem(task, answers, ms / 1000)
 
 
 def group_files_by_study(
@@ -257,43 +224,53 @@ def find_answer_files(files: Sequence[Path]) -> list[Path]:
 
 def gather_answers(files: Sequence[Path], key: StudyKey, *, leave_out: bool) -> StudyAnswers:
     """Read and check files of answers."""
-    read: list[AnsweredSheet] = []
+    sheets_by_rater: dict[str, list[AnsweredSheet]] = {}
     faults: list[str] = []
     for path in find_answer_files(files):
         try:
-            read += read_database(path, key) if is_database(path) else [read_answers(path, key)]
+            for sheet in read_database(path, key) if is_database(path) else [read_answers(path, key)]:
+                sheets_by_rater.setdefault(sheet.rater.removeprefix(SIMULATED), []).append(sheet)
         except DataError as err:
             faults.append(str(err))
-    selected, remarks, clashes = keep_one_sheet_per_rater(read)
-    faults += clashes
+    selected, remarks = [], []
+    for rater, copies in sheets_by_rater.items():
+        # The fullest file of a rater counts, for example the final file rather than a copy saved on the way.
+        fullest = max(copies, key=_measure_fullness)
+        rest = [sheet for sheet in copies if sheet is not fullest]
+        clash = next((sheet for sheet in rest if not _is_contained_in(sheet, fullest)), None)
+        if clash is not None:
+            faults.append(f"{clash.path} and {fullest.path}: both are from {rater}, with different answers")
+            continue
+        selected.append(fullest)
+        remarks += [f"{sheet.path}: an earlier or equal copy of {fullest.path}" for sheet in rest]
     if faults and not leave_out:
         more = f" (and {len(faults) - 1} more files)" if len(faults) > 1 else ""
         raise DataError(f"{faults[0]}{more}; --leave-out skips files that cannot be used")
     if not any(sheet.items for sheet in selected):
         raise DataError("no answers are left" + (f": {faults[0]}" if faults else ""))
-    notes = [f"left out: {fault}" for fault in faults] + remarks + find_missing_answers(selected, key)
+    for sheet in selected:
+        total = sheet.expected * len(key.protocol.questions)
+        answers = sum(len(item.choices) for item in sheet.items)
+        if answers < total:
+            remarks.append(f"{sheet.rater}: {total - answers} of {total} answers are missing")
+    missing = sorted(set(key.sheets) - {sheet.rater.removeprefix(SIMULATED) for sheet in selected})
+    if missing and all(sheet.expected for sheet in selected):
+        some = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+        remarks.append(f"{len(missing)} of {len(key.sheets)} sheets did not come back: {some}")
+    notes = [f"left out: {fault}" for fault in faults] + remarks
     return StudyAnswers(key, tuple(sorted(selected, key=lambda s: s.rater)), tuple(notes))
 
 
-def find_missing_answers(sheets: Iterable[AnsweredSheet], key: StudyKey) -> list[str]:
-    """Return a line per incomplete sheet, and one for sheets that were not returned."""
-    notes = []
-    questions = len(key.protocol.questions)
-    dealt = False
-    for sheet in sheets:
-        dealt |= sheet.expected == 0
-        answers = sum(len(item.choices) for item in sheet.items)
-        if answers < sheet.expected * questions:
-            notes.append(
-                f"{sheet.rater}: {sheet.expected * questions - answers} of {sheet.expected * questions} "
-                "answers are missing"
-            )
-    here = {sheet.rater.removeprefix(SIMULATED) for sheet in sheets}
-    out = [] if dealt else sorted(set(key.sheets) - here)
-    if out:
-        some = ", ".join(out[:5]) + (", …" if len(out) > 5 else "")
-        notes.append(f"{len(out)} of {len(key.sheets)} sheets did not come back: {some}")
-    return notes
+def _measure_fullness(sheet: AnsweredSheet) -> tuple[int, float]:
+    seconds = sum(item.seconds for item in sheet.items if not math.isnan(item.seconds))
+    return sum(len(item.choices) for item in sheet.items), seconds
+
+
+def _is_contained_in(part: AnsweredSheet, whole: AnsweredSheet) -> bool:
+    """Return whether every answer of one file is also in the other."""
+    choices_by_item = {item.task: item.choices for item in whole.items}
+    same_kind = part.rater == whole.rater
+    return same_kind and all(item.choices.items() <= choices_by_item.get(item.task, {}).items() for item in part.items)
 
 
 def build_judgment_rows(gathered: StudyAnswers) -> list[dict[str, Any]]:
@@ -302,27 +279,20 @@ def build_judgment_rows(gathered: StudyAnswers) -> list[dict[str, Any]]:
     rows = []
     for sheet in gathered.sheets:
         for item in sheet.items:
-            if not key.by_id[item.task].is_control:
-                rows += _build_rows(key, sheet.rater, item)
+            task = key.by_id[item.task]
+            for criterion, number in {} if task.is_control else item.choices.items():
+                answer = key.protocol.choices[number - 1]
+                row: dict[str, Any] = {
+                    "example_id": task.example, "item": task.example, "criterion": criterion, "rater": sheet.rater,
+                    "seconds": f"{item.seconds:.1f}", "order": "/".join(task.sides),
+                }  # fmt: skip
+                if key.protocol.kind == "pairs":
+                    row |= dict(zip(("system_a", "system_b"), task.sides, strict=True))
+                    row |= {"outcome": answer.outcome, "strength": answer.strength}
+                else:
+                    row |= {"system": task.sides[0], "rating": f"{answer.rating:g}"}
+                rows.append(row)
     return sorted(rows, key=lambda row: [str(row[name]) for name in ("example_id", "criterion", "rater", "order")])
-
-
-def _build_rows(key: StudyKey, rater: str, item: AnsweredItem) -> list[dict[str, Any]]:
-    task = key.by_id[item.task]
-    rows = []
-    for criterion, number in item.choices.items():
-        answer = key.protocol.choices[number - 1]
-        row: dict[str, Any] = {
-            "example_id": task.example, "item": task.example, "criterion": criterion, "rater": rater,
-            "seconds": f"{item.seconds:.1f}", "order": "/".join(task.sides),
-        }  # fmt: skip
-        if key.protocol.kind == "pairs":
-            first, second = task.sides
-            row |= {"system_a": first, "system_b": second, "outcome": answer.outcome, "strength": answer.strength}
-        else:
-            row |= {"system": task.sides[0], "rating": f"{answer.rating:g}"}
-        rows.append(row)
-    return rows
 
 
 def list_judgment_columns(keys: Iterable[StudyKey]) -> list[str]:

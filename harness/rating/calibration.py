@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from openended.harness.core import F64, DataError, make_random_stream
+from openended.harness.core import F64, I64, DataError, make_random_stream
 from openended.metrics.correlation import correlate
 from openended.metrics.judgments import (
     JUDGE,
@@ -68,17 +68,18 @@ def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels
     if len(shared) < LEAST:
         nan = float("nan")
         return Calibration(nan, nan, nan, nan, nan, nan, len(shared), who)
-    if kind == "pairs":
-        outcomes = np.sign(mean)
-        low, high = _bootstrap_interval(judge, outcomes, lambda x, y: kappa(x, y, (-1.0, 0.0, 1.0)))
-        value = kappa(judge, outcomes, (-1.0, 0.0, 1.0))
-    else:
-        steps = np.asarray(sorted(levels), dtype=np.float64)
-        near = steps[np.abs(mean[:, None] - steps).argmin(axis=1)]
-        value = kappa(judge, near, tuple(steps), linear=True)
-        low, high = _bootstrap_interval(judge, near, lambda x, y: kappa(x, y, tuple(steps), linear=True))
+    steps = (-1.0, 0.0, 1.0) if kind == "pairs" else tuple(sorted(levels))
+    near = np.sign(mean) if kind == "pairs" else np.array(steps)[np.abs(mean[:, None] - np.array(steps)).argmin(axis=1)]
+
+    def measure(picked: I64) -> float:
+        return kappa(judge[picked], near[picked], steps, linear=kind != "pairs")
+
+    everything = np.arange(len(shared))
+    draws = (make_random_stream(0, "kappa", i).integers(len(shared), size=len(shared)) for i in range(_DRAWS))
+    values = [value for value in map(measure, draws) if not np.isnan(value)]
+    low, high = np.quantile(values, [0.025, 0.975]) if values else (float("nan"), float("nan"))
     rho = correlate(judge, mean, permutations=1, draws=_DRAWS)
-    return Calibration(value, low, high, rho.value, rho.low, rho.high, len(shared), who)
+    return Calibration(measure(everything), float(low), float(high), rho.value, rho.low, rho.high, len(shared), who)
 
 
 def kappa(x: F64, y: F64, levels: Sequence[float], *, linear: bool = False) -> float:
@@ -100,19 +101,6 @@ def kappa(x: F64, y: F64, levels: Sequence[float], *, linear: bool = False) -> f
     return 1.0 - float((cost * table).sum()) / chance if chance > 0 else float("nan")
 
 
-def _bootstrap_interval(x: F64, y: F64, measure: Callable[[F64, F64], float]) -> tuple[float, float]:
-    """Compute the 95 % percentile bootstrap interval over judgments."""
-    values = []
-    for i in range(_DRAWS):
-        picked = make_random_stream(0, "kappa", i).integers(len(x), size=len(x))
-        values.append(measure(x[picked], y[picked]))
-    good = [value for value in values if not np.isnan(value)]
-    if not good:
-        return float("nan"), float("nan")
-    low, high = np.quantile(good, [0.025, 0.975])
-    return float(low), float(high)
-
-
 def _iterate_units(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tuple[str, Unit, float]]:
     """Yield rater, what was judged, and its level; of a pair 1 where the first by name won, −1 the second, 0 a tie."""
     for row in rows:
@@ -126,9 +114,33 @@ def _iterate_units(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tup
 
 
 def _read_people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list[float]], str]:
-    """Return the levels that raters gave each item, and whether the raters are people or simulated."""
-    units = list(_iterate_units(_read_file_rows(path, kind, criterion), kind))
-    units = [rated for rated in units if not rated[0].startswith(JUDGE)]
+    """Return the levels that raters gave each item, and whether the raters are people or simulated.
+
+    Ratings without a criterion get the judge's first criterion.
+    """
+    if kind == "pairs":
+        rows = [dataclasses.asdict(c) for c in read_comparisons(path).rows]
+    else:
+        columns, cells = read_rows(path)
+        if {"rating", "system", "example_id"} <= set(columns):
+            rows = [
+                {
+                    "example_id": row.text("example_id"), "system": row.text("system"), "rating": row.number("rating"),
+                    "criterion": str(row.cells.get("criterion") or criterion),
+                    "rater": str(row.cells.get("rater") or ""),
+                }
+                for row in select_kind(columns, cells, "system", "system_a")
+            ]  # fmt: skip
+        else:
+            judgments = read_judgments(path)
+            rows = [
+                {
+                    "example_id": judgments.example_ids[i], "system": judgments.systems[i],
+                    "rating": judgments.ratings[i, j], "criterion": criterion, "rater": f"{j}",
+                }
+                for i, j in np.argwhere(~np.isnan(judgments.ratings))
+            ]  # fmt: skip
+    units = [rated for rated in _iterate_units(rows, kind) if not rated[0].startswith(JUDGE)]
     human_units = [rated for rated in units if not rated[0].startswith(SIMULATED)]
     if not units:
         raise DataError(f"--people {path}: all raters in it are judges; expected judgments of people")
@@ -136,30 +148,3 @@ def _read_people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list
     for _, unit, level in human_units or units:
         out[unit].append(level)
     return out, "people" if human_units else "simulated raters"
-
-
-def _read_file_rows(path: Path, kind: str, criterion: str) -> list[Mapping[str, Any]]:
-    """Return the rows of a judgments file under the harness's column names.
-
-    Ratings without a criterion get the judge's first criterion.
-    """
-    if kind == "pairs":
-        return [dataclasses.asdict(c) for c in read_comparisons(path).rows]
-    columns, rows = read_rows(path)
-    if {"rating", "system", "example_id"} <= set(columns):
-        ratings = select_kind(columns, rows, "system", "system_a")
-        return [
-            {
-                "example_id": row.text("example_id"), "system": row.text("system"), "rating": row.number("rating"),
-                "criterion": str(row.cells.get("criterion") or criterion), "rater": str(row.cells.get("rater") or ""),
-            }
-            for row in ratings
-        ]  # fmt: skip
-    judgments = read_judgments(path)
-    return [
-        {
-            "example_id": judgments.example_ids[i], "system": judgments.systems[i], "rating": judgments.ratings[i, j],
-            "criterion": criterion, "rater": f"{j}",
-        }
-        for i, j in np.argwhere(~np.isnan(judgments.ratings))
-    ]  # fmt: skip

@@ -34,17 +34,58 @@ Examples:
   openended rate judge study --base-url http://localhost:8000 --path my-judge --people judgments.csv
 `openended rate COMMAND --help` lists a command's options.
 """
-_PROTOCOL_HELP = {
-    "items": "pairs: prompts for each pair of players; ratings: prompts, each with the texts of all players",
-    "raters": "raters of each item",
-    "items_a_sheet": "items that one rater gets",
-    "controls_a_sheet": "how many of --controls go on a sheet",
-    "cut_words": "cut texts after so many words",
-    "min_words": "leave out a prompt where a text is shorter",
-    "longest_tokens": "refuse longer texts",
-    "seconds_an_item": "seconds a rater needs per item; for the forecast of hours",
-    "min_seconds": "faster answers are counted on the quality sheet",
-    "most_ties": "a larger share of ties is reported",
+_STUDY = {"study": {"type": Path, "help": "the folder of a study"}}
+_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "make": {
+        "words": {"nargs": "*", "metavar": "RUNS", "help": "names of experiments or grids, or folders of runs"},
+        "-o --out": {"type": Path, "default": Path("study"), "metavar": "DIR", "help": "default: study"},
+        "--outputs": {
+            "type": Path, "default": Path("outputs"), "metavar": "DIR", "help": "where names are looked up",
+        },
+        "--dry": {"action": "store_true", "help": "print hours and intervals, and write nothing"},
+        "--protocol": {"default": "mauve", "metavar": "NAME", "help": "what raters are asked; default: %(default)s"},
+        "--people": {"type": positive_int, "metavar": "N", "help": "deal all items to N sheets, one per person"},
+        "--controls": {"type": Path, "metavar": "FILE", "help": "items with known answers, mixed in"},
+        "--exclude": {"type": Path, "metavar": "FILE", "help": "ids of examples to leave out, one per line"},
+        "--seed": {"type": int, "metavar": "N", "help": "of the order of items; default: drawn anew"},
+    },
+    "collect": {
+        "files": {
+            "nargs": "+", "type": Path, "metavar": "FILES",
+            "help": "answers-….json, a server's answers.db, or folders of them",
+        },
+        "-o --out": {"type": Path, "default": Path("judgments.csv"), "metavar": "FILE", "help": "default: %(default)s"},
+        "--key": {
+            "type": Path, "action": "append", "metavar": "STUDY",
+            "help": "a study's folder or its key.json; else looked for",
+        },
+        "--leave-out": {"action": "store_true", "help": "skip files that cannot be used, and list them"},
+    },
+    "simulate": _STUDY | {
+        "-o --out": {"type": Path, "metavar": "DIR", "help": "default: STUDY/simulated"},
+        "--seed": {"type": int, "default": 0},
+        "--strength": {
+            "action": "append", "default": [], "metavar": "PLAYER=NUMBER", "help": "abilities of your own",
+        },
+    },
+    "judge": _STUDY | {
+        "-o --out": {"type": Path, "metavar": "FILE", "help": "default: STUDY/judge.csv"},
+        "--people": {
+            "type": Path, "metavar": "FILE", "help": "judgments of people, to measure the judge's agreement with them",
+        },
+        "--limit": {"type": positive_int, "metavar": "N", "help": "the first N items; default: all"},
+        "--seed": {"type": int, "default": 0, "metavar": "N", "help": "default: %(default)s"},
+        "--model": {"default": "openai", "metavar": "NAME", "help": "the one backend there is: %(default)s"},
+    },
+    "serve": _STUDY | {
+        "--raters": {"type": int, "metavar": "N", "help": "links to make; default: as many as the study has sheets"},
+        "--host": {"default": "127.0.0.1", "help": "the address that raters type; default: localhost"},
+        "--port": {"type": int, "default": 8123, "help": "default: 8123; 0: a free one"},
+    },
+}  # fmt: skip
+_EPILOGS = {
+    "simulate": "By default a player with less repetition in its texts is preferred.",
+    "serve": "Traffic is not encrypted: on a network of others, put it behind a proxy that speaks HTTPS.",
 }
 _SERVER_HELP = {
     "path": "the id by which the server knows the model",
@@ -54,27 +95,44 @@ _SERVER_HELP = {
 }
 
 
-def _add_make_options(parser: CommandParser) -> None:
-    from openended.harness.rating.protocol import StudyProtocol, list_protocol_names
+def _add_options(parser: CommandParser, command: str) -> None:
+    """Add the options of a command; those of a spec that were not typed stay out of the namespace."""
+    parser.epilog = _EPILOGS.get(command)
+    for flags, options in _OPTIONS[command].items():
+        parser.add_argument(*flags.split(), **options)
+    if command == "make":
+        from openended.harness.rating.protocol import StudyProtocol, list_protocol_names
 
-    names = ", ".join(list_protocol_names())
-    parser.epilog = f"Protocols: {names}, or a YAML of your own (docs/human_studies.md)."
-    parser.add_argument("words", nargs="*", metavar="RUNS", help="names of experiments or grids, or folders of runs")
-    parser.add_argument("-o", "--out", type=Path, default=Path("study"), metavar="DIR", help="default: study")
-    parser.add_argument(
-        "--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="where names are looked up"
-    )
-    parser.add_argument("--dry", action="store_true", help="print hours and intervals, and write nothing")
-    parser.add_argument(
-        "--protocol", default="mauve", metavar="NAME", help="what raters are asked; default: %(default)s"
-    )
-    parser.add_argument("--people", type=positive_int, metavar="N", help="deal all items to N sheets, one per person")
-    parser.add_argument("--controls", type=Path, metavar="FILE", help="items with known answers, mixed in")
-    parser.add_argument("--exclude", type=Path, metavar="FILE", help="ids of examples to leave out, one per line")
-    parser.add_argument("--seed", type=int, metavar="N", help="of the order of items; default: drawn anew")
-    _add_fields(
-        parser, StudyProtocol, "options of the protocol, in place of its own (values as in YAML)", _PROTOCOL_HELP
-    )
+        names = ", ".join(list_protocol_names())
+        parser.epilog = f"Protocols: {names}, or a YAML of your own (docs/human_studies.md)."
+        title = "options of the protocol, in place of its own (values as in YAML)"
+        fields = {field.name: field.metadata.get("help") for field in dataclasses.fields(StudyProtocol)}
+    elif command == "judge":
+        from openended.harness.backends import ServerSpec
+
+        title = "options of the server, as in conf/model/openai.yaml (values as in YAML)"
+        fields = {field.name: _SERVER_HELP.get(field.name) for field in dataclasses.fields(ServerSpec)}
+    else:
+        return
+    group = parser.add_argument_group(title)
+    for name, help_line in fields.items():
+        group.add_argument(
+            f"--{name.replace('_', '-')}", dest=name, type=_parse_yaml, default=argparse.SUPPRESS, metavar="VALUE",
+            help=help_line,
+        )  # fmt: skip
+
+
+def _parse_yaml(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as err:
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be read as YAML ({format_error(err)})") from err
+
+
+def _collect_flag_values(args: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
+    return {field.name: getattr(args, field.name) for field in dataclasses.fields(cls) if hasattr(args, field.name)}
 
 
 def make(args: argparse.Namespace) -> None:
@@ -116,19 +174,6 @@ def make(args: argparse.Namespace) -> None:
     )
 
 
-def _add_collect_options(parser: CommandParser) -> None:
-    parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILES", help="answers-….json, a server's answers.db, or folders of them"
-    )
-    parser.add_argument(
-        "-o", "--out", type=Path, default=Path("judgments.csv"), metavar="FILE", help="default: %(default)s"
-    )
-    parser.add_argument(
-        "--key", type=Path, action="append", metavar="STUDY", help="a study's folder or its key.json; else looked for"
-    )
-    parser.add_argument("--leave-out", action="store_true", help="skip files that cannot be used, and list them")
-
-
 def collect(args: argparse.Namespace) -> None:
     """Collect one study, or several into one file."""
     from openended.harness.rating import answers as reading
@@ -162,16 +207,6 @@ def collect(args: argparse.Namespace) -> None:
     )
 
 
-def _add_simulate_options(parser: CommandParser) -> None:
-    parser.epilog = "By default a player with less repetition in its texts is preferred."
-    parser.add_argument("study", type=Path, help="the folder of a study")
-    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="default: STUDY/simulated")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--strength", action="append", default=[], metavar="PLAYER=NUMBER", help="abilities of your own"
-    )
-
-
 def simulate(args: argparse.Namespace) -> None:
     """Fill all sheets with simulated raters."""
     from openended.harness.rating.key import read_key
@@ -193,22 +228,6 @@ def simulate(args: argparse.Namespace) -> None:
     sys.stdout.write(f"{folder}: {count} sheets filled in by simulated raters; no person rated anything\n")
 
 
-def _add_judge_options(parser: CommandParser) -> None:
-    from openended.harness.backends import ServerSpec
-
-    parser.add_argument("study", type=Path, help="the folder of a study")
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="default: STUDY/judge.csv")
-    parser.add_argument(
-        "--people", type=Path, metavar="FILE", help="judgments of people, to measure the judge's agreement with them"
-    )
-    parser.add_argument("--limit", type=positive_int, metavar="N", help="the first N items; default: all")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default: %(default)s")
-    parser.add_argument("--model", default="openai", metavar="NAME", help="the one backend there is: %(default)s")
-    _add_fields(
-        parser, ServerSpec, "options of the server, as in conf/model/openai.yaml (values as in YAML)", _SERVER_HELP
-    )
-
-
 def judge(args: argparse.Namespace) -> None:
     """Let a model behind a server rate a study."""
     from openended.harness.backends import ServerSpec
@@ -219,16 +238,6 @@ def judge(args: argparse.Namespace) -> None:
     out = args.out or args.study / "judge.csv"
     lines = write_judge_files(read_key(args.study), asker, out, people=args.people, limit=args.limit, seed=args.seed)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
-
-
-def _add_serve_options(parser: CommandParser) -> None:
-    parser.epilog = "Traffic is not encrypted: on a network of others, put it behind a proxy that speaks HTTPS."
-    parser.add_argument("study", type=Path, help="the folder of a study")
-    parser.add_argument(
-        "--raters", type=int, metavar="N", help="links to make; default: as many as the study has sheets"
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="the address that raters type; default: localhost")
-    parser.add_argument("--port", type=int, default=8123, help="default: 8123; 0: a free one")
 
 
 def serve(args: argparse.Namespace) -> None:
@@ -257,7 +266,6 @@ class Command(NamedTuple):
 
     summary: str
     description: str
-    add_options: Callable[[CommandParser], None]
     work: Callable[[argparse.Namespace], None]
     after_interrupt: str
     """What remains if it is interrupted."""
@@ -269,7 +277,6 @@ COMMANDS = {
         "one HTML file per rater from finished runs",
         "`openended rate make RUNS… --protocol mauve|huse|typicality|MY.yaml`: one HTML file for each rater, a key for "
         "you.",
-        _add_make_options,
         make,
         "no key was written, so the sheets that exist cannot be used",
         "",
@@ -277,7 +284,6 @@ COMMANDS = {
     "collect": Command(
         "judgments.csv and a quality sheet from what raters sent back",
         "`openended rate collect FILES… -o judgments.csv`: answers checked against the key, and a quality sheet.",
-        _add_collect_options,
         collect,
         "files are replaced as a whole; none is half-written",
         "openended rate collect study answers/*.json -o judgments.csv",
@@ -285,7 +291,6 @@ COMMANDS = {
     "simulate": Command(
         "fill a study's sheets with simulated raters, for a complete trial run",
         "`openended rate simulate STUDY`: fill all sheets with simulated raters; every file is marked as simulated.",
-        _add_simulate_options,
         simulate,
         "the files written so far are complete",
         "openended rate simulate study",
@@ -293,7 +298,6 @@ COMMANDS = {
     "judge": Command(
         "let an LLM behind a server rate in place of people",
         "`openended rate judge STUDY --base-url … --path …`: an LLM rates in place of people.",
-        _add_judge_options,
         judge,
         "every reply is in the log; the same command resumes from it",
         "openended rate judge study --base-url http://localhost:8000 --path my-judge",
@@ -301,7 +305,6 @@ COMMANDS = {
     "serve": Command(
         "serve a study on a local network: a link per rater, answers stored at once",
         "`openended rate serve STUDY`: each rater opens a personal link; every answer is stored at once.",
-        _add_serve_options,
         serve,
         "every acknowledged answer is in answers.db",
         "openended rate serve study",
@@ -326,36 +329,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def parse() -> None:
         command_parser = CommandParser(prog=prog, description=command.description, example=command.example)
-        command.add_options(command_parser)
+        _add_options(command_parser, name)
         parsed.append(command_parser.parse_intermixed_args(words[1:]))
 
     code = run_command(prog, parse, after_interrupt="nothing was started")
     for args in parsed:
         code = run_command(prog, partial(command.work, args), after_interrupt=command.after_interrupt)
     return code
-
-
-def _add_fields(parser: CommandParser, cls: type[Any], title: str, help_lines: Mapping[str, str]) -> None:
-    """Add a flag for every field of a dataclass; flags that were not typed stay out of the namespace."""
-    group = parser.add_argument_group(title)
-    for field in dataclasses.fields(cls):
-        group.add_argument(
-            f"--{field.name.replace('_', '-')}", dest=field.name, type=_parse_yaml, default=argparse.SUPPRESS,
-            metavar="VALUE", help=help_lines.get(field.name),
-        )  # fmt: skip
-
-
-def _collect_flag_values(args: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
-    return {field.name: getattr(args, field.name) for field in dataclasses.fields(cls) if hasattr(args, field.name)}
-
-
-def _parse_yaml(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as err:
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be read as YAML ({format_error(err)})") from err
 
 
 if __name__ == "__main__":

@@ -16,10 +16,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from openended.harness.core import DataError, escape_controls
-from openended.harness.rating.answers import DATABASE_ERRORS, MAX_SECONDS, are_valid_choices
+from openended.harness.rating.answers import DATABASE_ERRORS, are_valid_choices, is_time
 from openended.harness.rating.key import StudyKey
 
 ANSWERS = "answers.db"
@@ -79,24 +78,20 @@ class ItemPool:
         if not path.is_file():
             raise DataError(f"{path}: expected a regular file, the answers of a study; move it away")
         try:
-            row, names = self._read_head()
+            with self._open_transaction() as base:  # every column must exist
+                base.execute("SELECT lease, leased_at, until, example, control, place FROM tasks LIMIT 0")
+                base.execute("SELECT task, rater, lease, choices, ms, at FROM answers LIMIT 0")
+                base.execute("SELECT name, token FROM raters LIMIT 0")
+                row = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
+                names = {name for (name,) in base.execute("SELECT id FROM tasks")}
         except DATABASE_ERRORS as err:
             raise DataError(
                 f"{path}: not a database of answers ({escape_controls(str(err))}); move it away, or restore a copy"
             ) from err
-        if row is not None and row[0] == key.study and names != set(key.by_id):
-            raise DataError(f"{path}: its items are not those of {key.study}; move it away, or restore a copy")
         if row is None or row[0] != key.study:
             raise DataError(f"{path}: holds the answers of another study; move it away, or serve its own folder")
-
-    def _read_head(self) -> tuple[Any, set[object]]:
-        """Return the row of the study's id, and the ids of the stored items; checks that every column exists."""
-        with self._open_transaction() as base:
-            base.execute("SELECT lease, leased_at, until, example, control, place FROM tasks LIMIT 0")
-            base.execute("SELECT task, rater, lease, choices, ms, at FROM answers LIMIT 0")
-            base.execute("SELECT name, token FROM raters LIMIT 0")
-            row = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
-            return row, {name for (name,) in base.execute("SELECT id FROM tasks")}
+        if names != set(key.by_id):
+            raise DataError(f"{path}: its items are not those of {key.study}; move it away, or restore a copy")
 
     def _create(self) -> None:
         """Create the database under a temporary name and rename it, so that a kill leaves no partial file."""
@@ -178,7 +173,15 @@ class ItemPool:
 
     def store(self, rater: str, task: object, lease: object, choices: object, ms: object) -> bool:
         """Store an answer; it is on the disk when this returns. The same answer twice is stored once."""
-        stored_choices = self._check_answer(task, lease, choices, ms)
+        questions, most = tuple(self.key.protocol.questions), len(self.key.protocol.choices)
+        if not isinstance(task, str) or task not in self.key.by_id or not isinstance(lease, str):
+            raise AnswerRefused(404, "There is no such item.")
+        if not is_time(ms):
+            raise AnswerRefused(400, "The time is no number of milliseconds.")
+        is_complete = isinstance(choices, Mapping) and set(choices) == set(questions)
+        if not is_complete or not are_valid_choices(choices, questions, most):  # type: ignore[arg-type] # a Mapping by then
+            raise AnswerRefused(400, "Every question needs one of its answers.")
+        stored_choices = json.dumps(choices, sort_keys=True)
         with self._open_transaction() as base:
             stored_row = base.execute("SELECT rater, lease, choices FROM answers WHERE task = ?", (task,)).fetchone()
             if stored_row is not None:
@@ -191,25 +194,12 @@ class ItemPool:
                     409, "Your time for this item ran out and it went to another rater; this answer does not count."
                 )
             seconds = self.clock() - (lease_row[2] or 0.0)
-            if ms > 1000 * seconds + _CLOCK_SLACK_MS:  # type: ignore[operator] # an int by `_check_answer`
+            if ms > 1000 * seconds + _CLOCK_SLACK_MS:  # type: ignore[operator] # a time
                 raise AnswerRefused(400, f"The time is longer than the {seconds:.0f} seconds since you got this item.")
             base.execute(
                 "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", (task, rater, lease, stored_choices, ms, self.clock())
             )
         return True
-
-    def _check_answer(self, task: object, lease: object, choices: object, ms: object) -> str:
-        """Return the answers as they are stored."""
-        questions = tuple(self.key.protocol.questions)
-        if not isinstance(task, str) or task not in self.key.by_id or not isinstance(lease, str):
-            raise AnswerRefused(404, "There is no such item.")
-        if not isinstance(ms, int) or isinstance(ms, bool) or not 0 <= ms <= 1000 * MAX_SECONDS:
-            raise AnswerRefused(400, "The time is no number of milliseconds.")
-        most = len(self.key.protocol.choices)
-        is_complete = isinstance(choices, Mapping) and set(choices) == set(questions)
-        if not is_complete or not are_valid_choices(choices, questions, most):  # type: ignore[arg-type] # a Mapping by then
-            raise AnswerRefused(400, "Every question needs one of its answers.")
-        return json.dumps(choices, sort_keys=True)
 
     def counts(self) -> Sequence[int]:
         """Return the number of answers and of items."""

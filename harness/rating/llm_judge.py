@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import json
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,11 @@ from typing import Any, Protocol
 
 import httpx
 import numpy as np
+import pandas as pd
 
 from openended.harness.backends import Client, ServerSpec
 from openended.harness.core import (
+    F64,
     DataError,
     SpecError,
     construct,
@@ -237,12 +238,28 @@ def judge_study(key: StudyKey, asker: Asker, log: Path, *, limit: int | None = N
     units: dict[tuple[str, ...], list[tuple[JudgeQuestion, Mapping[str, int]]]] = {}
     for question, choices in zip(questions, read, strict=True):
         units.setdefault(question.unit, []).append((question, choices))
-    rows, disagreed = [], 0
+    rows: list[dict[str, Any]] = []
+    disagreed = 0
+    rater = f"{JUDGE}{asker.title}"
     for group in units.values():
-        judgments, ties = _build_judgments(key, f"{JUDGE}{asker.title}", group)
-        rows += judgments
-        disagreed += ties
-    return JudgeResult(f"{JUDGE}{asker.title}", tuple(rows), len(questions), unread, disagreed)
+        first = group[0][0]
+        for criterion in key.protocol.questions:
+            answers = [key.protocol.choices[choices[criterion] - 1] for _, choices in group if criterion in choices]
+            if len(answers) < len(group):
+                continue
+            row: dict[str, Any] = {"example_id": first.example, "item": first.example}
+            row |= {"criterion": criterion, "rater": rater}
+            if len(first.sides) == 1:
+                rows.append({**row, "system": first.sides[0], "rating": f"{answers[0].rating:g}"})
+                continue
+            outcome = str(answers[0].outcome)
+            agree = outcome == _FLIPPED[str(answers[1].outcome)]
+            disagreed += not agree
+            row |= dict(zip(("system_a", "system_b"), first.sides, strict=True))
+            # Definitely only where both orders say so.
+            strength = min((answer.strength for answer in answers), key=lambda s: s == "definitely")
+            rows.append(row | {"outcome": outcome if agree else "tie", "strength": strength if agree else "tie"})
+    return JudgeResult(rater, tuple(rows), len(questions), unread, disagreed)
 
 
 def _collect_replies(questions: Sequence[JudgeQuestion], asker: Asker, log: Path) -> list[str]:
@@ -284,72 +301,34 @@ def _digest(question: JudgeQuestion) -> str:
     return hashlib.sha256(json.dumps([question.prompt, question.seed]).encode()).hexdigest()
 
 
-def _build_judgments(
-    key: StudyKey, rater: str, group: Sequence[tuple[JudgeQuestion, Mapping[str, int]]]
-) -> tuple[list[dict[str, Any]], int]:
-    """Return the judgments of one item, and how many are ties because the orders disagree."""
-    first = group[0][0]
-    rows, ties = [], 0
-    for criterion in key.protocol.questions:
-        answers = [key.protocol.choices[choices[criterion] - 1] for _, choices in group if criterion in choices]
-        if len(answers) < len(group):
-            continue
-        row: dict[str, Any] = {"example_id": first.example, "item": first.example}
-        row |= {"criterion": criterion, "rater": rater}
-        if len(first.sides) == 1:
-            rows.append({**row, "system": first.sides[0], "rating": f"{answers[0].rating:g}"})
-            continue
-        first_outcome, second_outcome = str(answers[0].outcome), _FLIPPED[str(answers[1].outcome)]
-        agree = first_outcome == second_outcome
-        ties += not agree
-        strength = min((answer.strength for answer in answers), key=lambda s: s == "definitely") if agree else "tie"
-        a, b = first.sides
-        rows.append(
-            {**row, "system_a": a, "system_b": b, "outcome": first_outcome if agree else "tie", "strength": strength}
-        )
-    return rows, ties
-
-
 def format_summary(key: StudyKey, judged: JudgeResult, calibration: str) -> list[str]:
     """Return the judge's sheet as Markdown: mean ratings, or shares of wins, with intervals over prompts."""
-    pairs = key.protocol.kind == "pairs"
-    what = "share of wins, a tie is half" if pairs else "mean rating"
+    criteria = list(key.protocol.questions)
+    what = "share of wins, a tie is half" if key.protocol.kind == "pairs" else "mean rating"
     out = [f"# {judged.rater} on study {key.study} ({key.protocol.label})", ""]
     out += [f"- {line}" for line in judged.lines()]
     out += [f"- agreement with people: **{calibration}**", ""]
-    criteria = list(key.protocol.questions)
-    out += [
-        f"| {what} | {' | '.join(f'{c} ({calibration})' for c in criteria)} |",
-        f"| --- |{' ---: |' * len(criteria)}",
-    ]
-    table = _collect_scores(judged.rows, pairs=pairs)
+    out.append(f"| {what} | {' | '.join(f'{c} ({calibration})' for c in criteria)} |")
+    out.append(f"| --- |{' ---: |' * len(criteria)}")
+    rows = pd.DataFrame(judged.rows)
+    if key.protocol.kind == "pairs":
+        won = rows["outcome"].map({"a": 1.0, "b": 0.0, "tie": 0.5})
+        sides = [rows.assign(player=rows["system_a"], score=won), rows.assign(player=rows["system_b"], score=1.0 - won)]
+        rows = pd.concat(sides)
+    else:
+        rows = rows.assign(player=rows["system"], score=rows["rating"].astype(float))
+    means = rows.groupby(["player", "criterion", "example_id"])["score"].mean()
+    cells = {unit: _format_mean(values.to_numpy()) for unit, values in means.groupby(level=["player", "criterion"])}
     for player in key.material.players:
-        cells = [_format_cell(table.get((player, criterion), {})) for criterion in criteria]
-        out.append(f"| {player} | {' | '.join(cells)} |")
+        out.append(f"| {player} | {' | '.join(cells.get((player, criterion), '–') for criterion in criteria)} |")
     return [*out, "", "Intervals: 95 %, percentile bootstrap over prompts.", ""]
 
 
-def _collect_scores(rows: Sequence[Mapping[str, Any]], *, pairs: bool) -> dict[tuple[str, str], dict[str, list[float]]]:
-    """Return (player, criterion) → prompt → scores."""
-    scores: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if pairs:
-            won = {"a": 1.0, "b": 0.0, "tie": 0.5}[row["outcome"]]
-            scores[row["system_a"], row["criterion"]][row["item"]].append(won)
-            scores[row["system_b"], row["criterion"]][row["item"]].append(1.0 - won)
-        else:
-            scores[row["system"], row["criterion"]][row["example_id"]].append(float(row["rating"]))
-    return scores
-
-
-def _format_cell(by_prompt: Mapping[str, Sequence[float]]) -> str:
-    if not by_prompt:
-        return "–"
-    means = np.array([float(np.mean(by_prompt[prompt])) for prompt in sorted(by_prompt)])
-    rng = make_random_stream(0, "judge-summary", len(means))
-    draws = means[rng.integers(len(means), size=(_DRAWS, len(means)))].mean(axis=1)
+def _format_mean(values: F64) -> str:
+    rng = make_random_stream(0, "judge-summary", len(values))
+    draws = values[rng.integers(len(values), size=(_DRAWS, len(values)))].mean(axis=1)
     low, high = np.quantile(draws, [0.025, 0.975])
-    return f"{means.mean():.2f} [{low:.2f}, {high:.2f}]"
+    return f"{values.mean():.2f} [{low:.2f}, {high:.2f}]"
 
 
 def write_judge_files(

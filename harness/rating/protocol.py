@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_type_hints
 
 from openended.harness.core import (
     DataError,
@@ -18,6 +18,7 @@ from openended.harness.core import (
     check_options,
     coerce,
     format_error,
+    option,
     read_options,
     suggest,
 )
@@ -53,6 +54,12 @@ class JudgeWords:
     """Show the prompt with the continuation, not only the continuation."""
 
 
+def _size(default: Any, least: int, help_line: str) -> Any:  # noqa: ANN401 - a field of any number
+    """Declare a number of at least `least`, which is a flag of `openended rate make`."""
+    rule = (lambda value: value is None or value >= least, f"{least} or more{', or null' if default is None else ''}")
+    return field(default=default, metadata={"rule": rule, "help": help_line})
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyProtocol(Spec):
     """A protocol for human studies: wording, scale, sizes."""
@@ -71,67 +78,41 @@ class StudyProtocol(Spec):
     """Paragraphs of the first page."""
     examples: tuple[Any, ...] = ()
     """Worked examples for the first page: `prompt`, `a` and `b` (or `text`), `answers` {question: answer}, `why`."""
-    prompt: str = "{prompt}"
+    prompt: str = option("{prompt}", lambda text: "{prompt}" in text, "a text with {prompt} in it")
     """How the prompt is shown."""
     prompt_label: str = ""
-    text: str = "{text}"
+    text: str = option("{text}", lambda text: "{text}" in text, "a text with {text} in it")
     """How a text is shown."""
     text_label: str = ""
-    questions: Mapping[str, str]
+    questions: Mapping[str, str] = option(MISSING, bool, "at least one, as criterion: question")
     """Criterion → its question."""
-    answers: tuple[Any, ...]
+    answers: tuple[Any, ...] = option(MISSING, lambda a: 2 <= len(a) <= _MOST_KEYS, f"2 to {_MOST_KEYS}")
     """In the order of the keys 1, 2, …; see `AnswerChoice`."""
-    items: int
-    """`pairs`: prompts for each pair of players; `ratings`: prompts, each with the texts of all players."""
-    raters: int = 1
-    """Raters of each item."""
-    items_a_sheet: int = 20
-    controls_a_sheet: int = 2
-    """Number of control items per sheet, if there are controls."""
-    cut_words: int | None = None
-    """Number of words after which texts are cut."""
-    min_words: int = 1
-    """A prompt is left out where a text is shorter."""
-    longest_tokens: int | None = None
-    """Longer texts are refused."""
-    seconds_an_item: float = 60.0
-    """What an item takes a rater; for the hours."""
-    min_seconds: float = 25.0
-    """Faster answers are counted on the quality sheet."""
-    most_ties: float = 0.1
-    """The form warns a rater with a larger share of ties."""
+    items: int = _size(
+        MISSING, 1, "pairs: prompts for each pair of players; ratings: prompts, each with the texts of all players"
+    )
+    raters: int = _size(1, 1, "raters of each item")
+    items_a_sheet: int = _size(20, 1, "items that one rater gets")
+    controls_a_sheet: int = _size(2, 0, "how many of --controls go on a sheet")
+    cut_words: int | None = _size(None, 1, "cut texts after so many words")
+    min_words: int = _size(1, 1, "leave out a prompt where a text is shorter")
+    longest_tokens: int | None = _size(None, 1, "refuse longer texts")
+    seconds_an_item: float = _size(60.0, 0, "seconds a rater needs per item; for the forecast of hours")
+    min_seconds: float = _size(25.0, 0, "faster answers are counted on the quality sheet")
+    most_ties: float = field(default=0.1, metadata={"help": "a larger share of ties is reported"})
     judge: Mapping[str, Any] = field(default_factory=dict)
     """See `JudgeWords`."""
 
     def check(self) -> None:
-        """Check that answers fit the kind, and that counts are positive."""
-        self.require(bool(self.questions), "questions", "at least one, as criterion: question")
-        self.require(2 <= len(self.answers) <= _MOST_KEYS, "answers", f"2 to {_MOST_KEYS}")
-        for name in ("items", "raters", "items_a_sheet", "min_words"):
-            self.require(getattr(self, name) >= 1, name, "1 or more")
-        for name in ("controls_a_sheet", "seconds_an_item", "min_seconds"):
-            self.require(getattr(self, name) >= 0, name, "0 or more")
-        for name in ("cut_words", "longest_tokens"):
-            value = getattr(self, name)
-            self.require(value is None or value >= 1, name, "1 or more, or null")
-        self.require("{prompt}" in self.prompt, "prompt", "a text with {prompt} in it")
-        self.require("{text}" in self.text, "text", "a text with {text} in it")
+        """Check that answers and worked examples fit the kind."""
         wordings = [answer.say for answer in self.choices]
         self.require(len(set(wordings)) == len(wordings), "answers", "different ones")
-        self._check_kind()
-        self._check_examples()
-        _build_options(JudgeWords, self.judge, "protocol.judge")
-
-    def _check_kind(self) -> None:
         if self.kind == "pairs":
             sides = {answer.outcome for answer in self.choices}
             self.require({"a", "b"} <= sides and None not in sides, "answers", "an outcome each (a, b or tie)")
-            return
-        self.require(all(answer.rating is not None for answer in self.choices), "answers", "a rating each")
-
-    def _check_examples(self) -> None:
+        else:
+            self.require(all(answer.rating is not None for answer in self.choices), "answers", "a rating each")
         fields = {"prompt", "answers", "why", *(("a", "b") if self.kind == "pairs" else ("text",))}
-        wordings = [answer.say for answer in self.choices]
         for number, example in enumerate(self.examples):
             where = f"protocol.examples[{number}]"
             if not isinstance(example, Mapping) or set(example) != fields:
@@ -141,6 +122,7 @@ class StudyProtocol(Spec):
                     raise SpecError(f"{where}: no question {question!r}{suggest(str(question), self.questions)}")
                 if answer not in wordings:
                     raise SpecError(f"{where}: no answer {answer!r}{suggest(str(answer), wordings)}")
+        _build_options(JudgeWords, self.judge, "protocol.judge")
 
     @cached_property
     def choices(self) -> tuple[AnswerChoice, ...]:
@@ -157,12 +139,8 @@ class StudyProtocol(Spec):
 
     def to_json(self) -> dict[str, Json]:
         """Return all options as plain JSON."""
-        options = canonicalize(self)
-        return (
-            {k: v for k, v in options.items() if k not in ("group", "name", "version")}
-            if isinstance(options, dict)
-            else {}
-        )
+        options: Any = canonicalize(self)
+        return {k: v for k, v in options.items() if k not in ("group", "name", "version")}
 
 
 def _build_options(cls: type[Any], node: object, where: str) -> Any:  # noqa: ANN401
@@ -170,10 +148,8 @@ def _build_options(cls: type[Any], node: object, where: str) -> Any:  # noqa: AN
     if not isinstance(node, Mapping):
         raise SpecError(f"{where}: expected options, got {node!r:.60}")
     check_options(cls, node, where)
-    hints = {
-        "outcome": Outcome | None, "rating": float | None, "keys": Mapping[str, str], "whole": bool,
-    }  # fmt: skip
-    return cls(**{k: coerce(v, hints.get(k, str), f"{where}.{k}") for k, v in node.items()})
+    hints = get_type_hints(cls)
+    return cls(**{k: coerce(v, hints[k], f"{where}.{k}") for k, v in node.items()})
 
 
 def list_protocol_names() -> list[str]:

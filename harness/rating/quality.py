@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from openended.harness.rating.answers import AnsweredItem, StudyAnswers
 from openended.harness.rating.key import StudyKey
@@ -20,14 +21,14 @@ _LEAST_ITEMS = 5  # with fewer, equal answers are no sign of carelessness
 
 @dataclass(frozen=True, slots=True)
 class RaterQuality:
-    """Quality measures of one rater, or of all raters together."""
+    """Quality measures of one rater, or of all raters together; NaN where a measure is undefined."""
 
     rater: str
     items: int
     """Answered, controls among them."""
     median_seconds: float
     too_fast: float
-    """Share of items that took less than the protocol's minimum; NaN if times were not measured."""
+    """Share of items that took less than the protocol's minimum."""
     ties: float
     """Share of answers that are ties; NaN for ratings."""
     top_answer: float
@@ -48,100 +49,84 @@ def measure_rater_quality(gathered: StudyAnswers) -> list[RaterQuality]:
     rows = [_measure_quality(gathered.key, s.rater, s.items, rest.get(s.rater, math.nan)) for s in gathered.sheets]
     everything = [item for sheet in gathered.sheets for item in sheet.items]
     agreements = [row.with_rest for row in rows if not math.isnan(row.with_rest)]
-    return [
-        *rows,
-        _measure_quality(gathered.key, "all", everything, float(np.mean(agreements)) if agreements else math.nan),
-    ]
+    mean = float(np.mean(agreements)) if agreements else math.nan
+    return [*rows, _measure_quality(gathered.key, "all", everything, mean)]
 
 
 def _measure_quality(key: StudyKey, rater: str, items: Sequence[AnsweredItem], rest: float) -> RaterQuality:
     from scipy.stats import binomtest
 
+    choices = key.protocol.choices
     seconds = np.array([item.seconds for item in items if not math.isnan(item.seconds)])
-    rated = [item for item in items if not key.by_id[item.task].is_control]
-    answers = Counter(number for item in rated for number in item.choices.values())
-    outcomes = [key.protocol.choices[n - 1].outcome for item in rated for n in item.choices.values()]
+    rated = [[choices[n - 1].outcome for n in i.choices.values()] for i in items if not key.by_id[i.task].is_control]
+    answers = Counter(n for i in items if not key.by_id[i.task].is_control for n in i.choices.values())
     # The answers about one item are correlated, so an item counts once in the side preference.
-    leans = [_count_lean(key, item) for item in rated]
-    a, b = sum(x > 0 for x in leans), sum(x < 0 for x in leans)
-    pairs = key.protocol.kind == "pairs"
-    passed = [ok for item in items for ok in _check_controls(key, item)]
+    leans = [outcomes.count("a") - outcomes.count("b") for outcomes in rated]
+    a, b = sum(lean > 0 for lean in leans), sum(lean < 0 for lean in leans)
+    passed = []
+    for item in items:
+        task = key.by_id[item.task]
+        control = key.control(task) if task.is_control else None
+        if control and control.criterion in item.choices:
+            passed.append(control.accepts(choices[item.choices[control.criterion] - 1]))
+    total = answers.total()
+    ties = sum(outcomes.count("tie") for outcomes in rated)
     return RaterQuality(
         rater=rater, items=len(items),
         median_seconds=float(np.median(seconds)) if len(seconds) else math.nan,
         too_fast=float((seconds < key.protocol.min_seconds).mean()) if len(seconds) else math.nan,
-        ties=outcomes.count("tie") / len(outcomes) if pairs and outcomes else math.nan,
-        top_answer=max(answers.values()) / answers.total() if answers else math.nan,
+        ties=ties / total if key.protocol.kind == "pairs" and total else math.nan,
+        top_answer=max(answers.values()) / total if total else math.nan,
         side_a=a / (a + b) if a + b else math.nan,
         side_p=float(binomtest(a, a + b).pvalue) if a + b else math.nan,
         controls=f"{sum(passed)}/{len(passed)}", with_rest=rest,
     )  # fmt: skip
 
 
-def _count_lean(key: StudyKey, item: AnsweredItem) -> int:
-    """Return a positive number if more questions went to A than to B, negative if fewer."""
-    sides = [key.protocol.choices[n - 1].outcome for n in item.choices.values()]
-    return sides.count("a") - sides.count("b")
-
-
-def _check_controls(key: StudyKey, item: AnsweredItem) -> list[bool]:
-    task = key.by_id[item.task]
-    if not task.is_control:
-        return []
-    control = key.control(task)
-    number = item.choices.get(control.criterion)
-    return [] if number is None else [control.accepts(key.protocol.choices[number - 1])]
-
-
-Unit = tuple[str, ...]
-Tables = Mapping[str, Mapping[Unit, Mapping[str, float]]]
-
-
-def _tabulate_levels(gathered: StudyAnswers) -> Tables:
-    """Return question → rated thing → rater → level; for pairs, seen from the player whose name sorts first."""
+def _tabulate_levels(gathered: StudyAnswers) -> pd.DataFrame:
+    """Return a row per question and rated thing, a column per rater; pairs as the player that sorts first sees them."""
     key = gathered.key
-    tables: dict[str, dict[Unit, dict[str, float]]] = {q: defaultdict(dict) for q in key.protocol.questions}
-    levels = np.linspace(1.0, -1.0, len(key.protocol.choices))
+    steps = np.linspace(1.0, -1.0, len(key.protocol.choices))
+    cells = []
     for sheet in gathered.sheets:
         for item in sheet.items:
             task = key.by_id[item.task]
-            if task.is_control:
-                continue
-            sides = sorted(task.sides)
-            turn = 1.0 if tuple(sides) == task.sides else -1.0
-            for question, number in item.choices.items():
+            sides = tuple(sorted(task.sides))
+            turn = 1.0 if sides == task.sides else -1.0
+            for question, number in {} if task.is_control else item.choices.items():
                 rating = key.protocol.choices[number - 1].rating
-                level = turn * float(levels[number - 1]) if rating is None else rating
-                tables[question][task.example, *sides][sheet.rater] = level
-    return tables
+                level = turn * float(steps[number - 1]) if rating is None else rating
+                cells.append((question, "\0".join((task.example, *sides)), sheet.rater, level))
+    table = pd.DataFrame(cells, columns=["question", "unit", "rater", "level"])
+    return table.pivot_table(index=["question", "unit"], columns="rater", values="level", aggfunc="last")
 
 
 def compute_alphas(gathered: StudyAnswers) -> dict[str, float]:
     """Return question → Krippendorff's α (ordinal); NaN where no item has two raters."""
-    raters = [sheet.rater for sheet in gathered.sheets]
-    alphas = {}
-    for question, units in _tabulate_levels(gathered).items():
-        rows = [[units[unit].get(rater, math.nan) for rater in raters] for unit in sorted(units)]
-        alphas[question] = agreement(np.array(rows or [[math.nan] * len(raters)]))
-    return alphas
+    levels = _tabulate_levels(gathered).reindex(columns=[sheet.rater for sheet in gathered.sheets])
+    rows = {
+        question: levels[levels.index.get_level_values(0) == question] for question in gathered.key.protocol.questions
+    }
+    return {
+        question: agreement(r.to_numpy() if len(r) else np.full((1, r.shape[1]), math.nan))
+        for question, r in rows.items()
+    }
 
 
 def _measure_agreement_with_rest(gathered: StudyAnswers) -> dict[str, float]:
     """Return rater → agreement with the other raters on shared items; raters without shared items are left out."""
-    shared: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for units in _tabulate_levels(gathered).values():
-        for levels in units.values():
-            for rater, level in levels.items():
-                others = [v for name, v in levels.items() if name != rater]
-                if others:
-                    shared[rater].append((level, float(np.mean(others))))
-    if gathered.key.protocol.kind == "pairs":
-        return {r: float(np.mean([np.sign(x) == np.sign(y) for x, y in pairs])) for r, pairs in shared.items()}
-    return {
-        rater: rank_correlation([x for x, _ in pairs], [y for _, y in pairs])
-        for rater, pairs in shared.items()
-        if len(pairs) >= 3
-    }
+    levels = _tabulate_levels(gathered)
+    agreements = {}
+    for rater in levels:
+        others = levels.drop(columns=rater)
+        shared = levels[rater].notna() & others.notna().any(axis=1)
+        x, y = levels[rater][shared], others[shared].mean(axis=1)
+        if gathered.key.protocol.kind == "pairs":
+            if shared.any():
+                agreements[rater] = float((np.sign(x) == np.sign(y)).mean())
+        elif shared.sum() >= 3:
+            agreements[rater] = rank_correlation(x.to_numpy(), y.to_numpy())
+    return agreements
 
 
 def format_quality_sheet(gathered: StudyAnswers) -> list[str]:
@@ -162,7 +147,12 @@ def format_quality_sheet(gathered: StudyAnswers) -> list[str]:
     heads = ["rater", "items", "median s", f"under {p.min_seconds:g} s", "ties", "top answer", "side A (p)"]
     heads += ["controls", rest]
     out += ["", f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]
-    out += [f"| {' | '.join(_format_cells(row))} |" for row in rows]
+    for row in rows:
+        cells = [row.rater, str(row.items), _show(row.median_seconds, ".0f"), _show(row.too_fast, ".0%")]
+        cells += [_show(row.ties, ".0%"), _show(row.top_answer, ".0%")]
+        cells.append("–" if math.isnan(row.side_a) else f"{row.side_a:.0%} ({row.side_p:.2g})")
+        cells += ["–" if row.controls == "0/0" else row.controls, _show(row.with_rest, ".2f")]
+        out.append(f"| {' | '.join(cells)} |")
     out += ["", "Controls: passed of seen. Top answer: share of the most frequent answer. Nothing was removed."]
     if p.kind == "pairs":
         out[-1] += (
@@ -172,22 +162,12 @@ def format_quality_sheet(gathered: StudyAnswers) -> list[str]:
     return [*out, ""]
 
 
-def _format_cells(row: RaterQuality) -> list[str]:
-    def share(value: float) -> str:
-        return "–" if math.isnan(value) else f"{value:.0%}"
-
-    side = "–" if math.isnan(row.side_a) else f"{row.side_a:.0%} ({row.side_p:.2g})"
-    rest = "–" if math.isnan(row.with_rest) else f"{row.with_rest:.2f}"
-    seconds = "–" if math.isnan(row.median_seconds) else f"{row.median_seconds:.0f}"
-    seen = "–" if row.controls == "0/0" else row.controls
-    shares = [share(row.too_fast), share(row.ties), share(row.top_answer)]
-    return [row.rater, str(row.items), seconds, *shares, side, seen, rest]
+def _show(value: float, form: str) -> str:
+    return "–" if math.isnan(value) else f"{value:{form}}"
 
 
 def quality_to_json(gathered: StudyAnswers) -> dict[str, Any]:
     """Return the quality sheet as plain JSON."""
-    from dataclasses import asdict
-
     return {
         "study": gathered.key.study, "protocol": gathered.key.protocol.label, "remarks": list(gathered.remarks),
         "alpha": compute_alphas(gathered), "raters": [asdict(row) for row in measure_rater_quality(gathered)],

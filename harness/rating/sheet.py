@@ -8,10 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
-from openended.harness.core import write_text
 from openended.harness.rating.key import StudyKey
 
 FORM = "openended-rate/1"
@@ -72,16 +70,6 @@ def build_items(key: StudyKey, ids: Sequence[str]) -> list[dict[str, Any]]:
         prompt, texts = key.show_item(key.by_id[name])
         items.append({"id": name, "prompt": prompt, "texts": list(texts)})
     return items
-
-
-def write_sheets(key: StudyKey, folder: Path) -> list[Path]:
-    """Write all sheets of a study."""
-    paths = []
-    for sheet, ids in key.sheets.items():
-        path = folder / f"{sheet}.html"
-        write_text(path, render_form(key, sheet, build_items(key, ids)))
-        paths.append(path)
-    return paths
 
 
 def compute_seal(

@@ -11,8 +11,6 @@ from openended.harness.models import take_first_words
 from openended.harness.rating.protocol import StudyProtocol
 from openended.harness.results import (
     ROW_FILES,
-    Results,
-    Run,
     group_systems,
     locate_verified_file,
     read_results,
@@ -36,45 +34,40 @@ class StudyTexts:
 
 
 def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtocol, exclude: Path | None) -> StudyTexts:
-    """Read the texts of runs."""
+    """Read the texts of runs: the first of each prompt, and of several seeds of a system the first."""
     results = read_results(resolve_report_request(words, outputs).paths)
     texts: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}
     lengths: dict[str, int] = {}
     for system in group_systems(results.values):
-        label, run = system.name, results.runs[system.items[0].sources[0][0]]  # of several seeds the first
-        for player, stages in ((HUMAN, ("human",)), (label, ("generate", "import"))):
-            path = _find_rows_file(results, run, stages)
+        run = results.runs[system.items[0].sources[0][0]]
+        for player, stages in ((HUMAN, ("human",)), (system.name, ("generate", "import"))):
+            names = ((name.partition(":")[0], artifact) for name, artifact in run.inputs.items())
+            stage, artifact = next(((s, a) for s, a in names if s in stages), ("", ""))
+            path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
             if path is None:
-                raise DataError(
-                    f"{run.folder}: its texts ({' or '.join(stages)}) are no longer in the store: run it again"
-                )
-            lengths[player] = max(lengths.get(player, 0), _add_first_texts(path, player, prompts, texts, run))
-    return select_usable_texts(tuple(texts), prompts, texts, lengths, protocol, _read_ids(exclude))
-
-
-def _find_rows_file(results: Results, run: Run, stages: Sequence[str]) -> Path | None:
-    names = ((name.partition(":")[0], artifact) for name, artifact in run.inputs.items())
-    stage, artifact = next(((s, a) for s, a in names if s in stages), ("", ""))
-    return locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
-
-
-def _add_first_texts(
-    path: Path, player: str, prompts: dict[str, str], texts_by_player: dict[str, dict[str, str]], run: Run
-) -> int:
-    """Add the first text of each prompt; return the number of tokens of the longest."""
-    rows = RowFile(path)
-    texts = texts_by_player.setdefault(player, {})
-    ids = zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True)
-    for example, sample, prompt, text in ids:
-        if prompts.setdefault(example, prompt) != prompt:
-            raise DataError(f"{run.folder}: {example} has another prompt than in another run: rate runs of one task")
-        if sample == 0 and texts.setdefault(example, text) != text and player == HUMAN:
-            raise DataError(
-                f"{run.folder}: the human text of {example} is truncated differently in another run: rate runs of one "
-                "max_new_tokens and one tokenizer (--where, or name the runs)"
-            )
-    return int(rows.token_ids.lengths.max(initial=0))
+                wanted = " or ".join(stages)
+                raise DataError(f"{run.folder}: its texts ({wanted}) are no longer in the store: run it again")
+            rows = RowFile(path)
+            lengths[player] = max(lengths.get(player, 0), int(rows.token_ids.lengths.max(initial=0)))
+            own = texts.setdefault(player, {})
+            for example, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):
+                if prompts.setdefault(example, prompt) != prompt:
+                    raise DataError(
+                        f"{run.folder}: {example} has another prompt than in another run: rate runs of one task"
+                    )
+                if sample == 0 and own.setdefault(example, text) != text and player == HUMAN:
+                    raise DataError(
+                        f"{run.folder}: the human text of {example} is truncated differently in another run: rate runs "
+                        "of one max_new_tokens and one tokenizer (--where, or name the runs)"
+                    )
+    excluded = frozenset[str]()
+    if exclude is not None:
+        with open_text(exclude) as handle:
+            excluded = frozenset(line.strip() for line in handle if line.strip())
+        if not excluded:
+            raise SpecError(f"--exclude {exclude}: expected example ids, one a line; the file is empty")
+    return select_usable_texts(tuple(texts), prompts, texts, lengths, protocol, excluded)
 
 
 def select_usable_texts(
@@ -118,13 +111,3 @@ def select_usable_texts(
     if not texts:
         raise DataError(f"no prompt is left to be rated ({'; '.join(remarks) or 'the runs hold none'})")
     return StudyTexts(tuple(players), {e: prompts[e] for e in texts}, texts, tuple(remarks))
-
-
-def _read_ids(path: Path | None) -> frozenset[str]:
-    if path is None:
-        return frozenset()
-    with open_text(path) as handle:
-        ids = frozenset(line.strip() for line in handle if line.strip())
-    if not ids:
-        raise SpecError(f"--exclude {path}: expected example ids, one a line; the file is empty")
-    return ids

@@ -101,10 +101,10 @@ def test_a_file_of_judgments_has_a_name_that_says_so(tmp_path, capsys):
 
 
 def test_ctrl_c_while_a_command_is_loading_is_one_line(monkeypatch, capsys):
-    def interrupt(_):
+    def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(COMMANDS, "serve", COMMANDS["serve"]._replace(add_options=interrupt))
+    monkeypatch.setattr("openended.harness.rating.commands._add_options", interrupt)
     assert main(["serve", "study"]) == 130
     assert capsys.readouterr().err == "\nopenended rate serve: interrupted; nothing was started\n"
 

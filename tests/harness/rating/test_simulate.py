@@ -6,7 +6,6 @@ import pytest
 from openended.harness.core import HUMAN, DataError
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, list_judgment_columns, write_judgments
 from openended.harness.rating.commands import main
-from openended.harness.rating.forecast import Z95
 from openended.harness.rating.key import read_key
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.rater_model import (
@@ -15,7 +14,7 @@ from openended.harness.rating.rater_model import (
     fill_all_sheets,
     make_forecast_raters,
 )
-from openended.harness.rating.study import make_study
+from openended.harness.rating.study import Z95, make_study
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
 from openended.metrics.huse import PairRatings, Rule, bootstrap_huse
 from openended.metrics.judgments import (
