@@ -76,7 +76,11 @@ def load_passages(*, packages: Sequence[str] = DEFAULT_PACKAGES, workers: int = 
     sources = [(package, *source) for package in packages for source in _list_sources(package)]
     seen: set[str] = set()
     passages = []
-    extracted = _extract_all([path for _, _, path in sources], workers)
+    extracted = map(_extract, (path for _, _, path in sources))
+    if workers > 1:
+        from joblib import Parallel, delayed
+
+        extracted = Parallel(n_jobs=workers, batch_size=32)(delayed(_extract)(path) for _, _, path in sources)
     for (package, module, _), docstrings in zip(sources, extracted, strict=True):
         split = split_of(package, module)
         occurrences: Counter[str] = Counter()
@@ -147,16 +151,6 @@ def _list_sources(package: str) -> list[tuple[str, Path]]:
             prefix = () if package == STDLIB else (package,)
             sources.append((".".join((*prefix, *names)), path))
     return sorted(sources, key=lambda source: (source[0], source[1].as_posix()))
-
-
-def _extract_all(paths: Sequence[Path], workers: int) -> Iterator[list[Docstring]]:
-    """Yield the docstrings of each file, in the order of the files."""
-    if workers == 1:
-        yield from map(_extract, paths)
-        return
-    from joblib import Parallel, delayed
-
-    yield from Parallel(n_jobs=workers, batch_size=32)(delayed(_extract)(path) for path in paths)
 
 
 def _extract(path: Path) -> list[Docstring]:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from openended.harness.core import DataError, SourceFile, Task, digest_file
 from openended.tasks.download import Remote, fetch, refuse_missing, verify
@@ -38,13 +38,16 @@ class UserFileTask(Task):
 class PublicFileTask(UserFileTask):
     """A task whose data are public files to download, or a user's copy of them."""
 
+    address: ClassVar[str]
+    """Where the file is, with names of options in braces."""
     path: str | None = None  # a local copy of the file; null: download to the cache folder
     cache_dir: str | None = None  # null: the first that is set of OPENENDED_CACHE, HF_HOME, XDG_CACHE_HOME or ~/.cache
     offline: bool = False  # true: download nothing; missing files are an error
 
     def remote(self) -> Remote:
         """Return the public file that the task reads."""
-        raise TypeError(f"{type(self).__name__} does not define remote()")
+        url = self.address.format(**vars(self))
+        return Remote(url, f"{self.name}/{url.rpartition('/')[2]}")
 
     def data_path(self) -> Path:
         return Path(self.path) if self.path else self.remote().cache_path(self.cache_dir)

@@ -22,9 +22,7 @@ from typing import Literal, cast
 
 from openended.harness.core import DataError, Example, Tokenizer, task
 from openended.tasks._files import PublicFileTask, sort_by_hash
-from openended.tasks.download import Remote
 
-ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv"
 Topic = Literal["world", "sports", "business", "science"]
 TOPICS: tuple[Topic, ...] = ("world", "sports", "business", "science")
 SYSTEM = "topics:"
@@ -39,6 +37,7 @@ class AgNews(PublicFileTask):
     size = "30,000 a topic (train), 1,900 a topic (test); half of them for the reference"
     license = "non-commercial use (AG's corpus)"
     obtained = "fetched at the first use"
+    address = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/{split}.csv"
     command = (
         "openended -m task=ag_news generations=topics:world,topics:world+sports metric=[knn_precision_recall]"
         " scoring=gpt2-large"
@@ -50,9 +49,6 @@ class AgNews(PublicFileTask):
     def check(self) -> None:
         self.require(len(self.topics) >= 1, "topics", f"some of {', '.join(TOPICS)}")
         self.require(len(set(self.topics)) == len(self.topics), "topics", "each topic once")
-
-    def remote(self) -> Remote:
-        return Remote(f"{ADDRESS}/{self.split}.csv", f"ag_news/{self.split}.csv")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield news of the topics, by a hash of the line: the topics come in equal shares, as in the file."""
@@ -71,7 +67,11 @@ class AgNews(PublicFileTask):
         return lambda: [example.human for example in self._select_news(topics, Counter(), system=True)]
 
     def _select_news(self, topics: Sequence[Topic], skipped: Counter[str], *, system: bool) -> list[Example]:
-        chosen = (e for e in self._read(skipped) if e.meta["topic"] in topics and _is_system_half(e.id) == system)
+        def is_chosen(example: Example) -> bool:
+            in_system_half = hashlib.sha256(b"system" + example.id.encode()).digest()[0] % 2 == 0
+            return example.meta["topic"] in topics and in_system_half == system
+
+        chosen = filter(is_chosen, self._read(skipped))
         examples = sort_by_hash(chosen, lambda e: e.id)
         if not examples:
             raise DataError(f"{self.data_path()}: holds no news of {', '.join(topics)}")
@@ -97,8 +97,3 @@ class AgNews(PublicFileTask):
             raise DataError(f"missing file: {path}; get it from {self.remote().url}") from err
         except (csv.Error, UnicodeDecodeError, OSError) as err:
             raise DataError(f"{path}: not a CSV file in UTF-8 ({err})") from err
-
-
-def _is_system_half(example_id: str) -> bool:
-    """Return whether a text belongs to the half from which systems are built."""
-    return hashlib.sha256(b"system" + example_id.encode()).digest()[0] % 2 == 0

@@ -20,13 +20,6 @@ from typing import Any, Literal
 from openended.harness.core import DataError, Example, Tokenizer, option, read_jsonl, task
 from openended.tasks._files import PublicFileTask, sort_by_hash
 from openended.tasks._records import read_usable_text
-from openended.tasks.download import Remote
-
-ADDRESS = "https://storage.googleapis.com/grover-models/generation_examples"
-
-
-def _is_file_name(name: str) -> bool:
-    return bool(name) and "/" not in name
 
 
 @task
@@ -38,15 +31,15 @@ class RealNews(PublicFileTask):
     size = "about 12,000 human articles in a generation file"
     license = "Apache-2.0 (code, generations); articles: their publishers"
     obtained = "fetched at the first use; the whole corpus by hand, on request (`task.path`)"
+    address = "https://storage.googleapis.com/grover-models/generation_examples/{file}"
     command = "openended task=realnews generations=grover:mega-p0.94 scoring=gpt2-large"
 
     # the released nucleus 0.94 set of Grover mega
-    file: str = option("generator=mega~dataset=p0.94.jsonl", _is_file_name, "the name of a generation file")
+    file: str = option(
+        "generator=mega~dataset=p0.94.jsonl", lambda name: name and "/" not in name, "the name of a generation file"
+    )
     split: Literal["train", "val", "test", "gen", "any"] = "test"  # as the file names it; `gen` in the April 2019 set
     order: Literal["hash", "file"] = "hash"  # of the ids: the first N are a fair sample; `file` holds nothing in memory
-
-    def remote(self) -> Remote:
-        return Remote(f"{ADDRESS}/{self.file}", f"realnews/{self.file}")
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield human articles; machine articles and unpaired training articles are another system's."""

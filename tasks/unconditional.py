@@ -23,7 +23,6 @@ from openended.harness.core import DataError, Example, SourceFile, SpecError, Ta
 from openended.tasks._detokenize import detokenize_lm1b
 from openended.tasks._files import PublicFileTask
 from openended.tasks.docs import Docs
-from openended.tasks.download import Remote
 from openended.tasks.hub import Hub
 from openended.tasks.texts import Texts
 
@@ -49,10 +48,8 @@ class Text8(PublicFileTask):
     """The 100 million characters of text8, of 27 kinds."""
 
     name = "text8"
+    address = "http://mattmahoney.net/dc/text8.zip"
     split: str = "test"
-
-    def remote(self) -> Remote:
-        return Remote("http://mattmahoney.net/dc/text8.zip", "text8/text8.zip")
 
     def read_split(self) -> str:
         path = self.data_path()

@@ -32,6 +32,7 @@ class WebText(CutTask, PublicFileTask):
     size = "5,000 documents (test, valid), 250,000 (train)"
     license = "MIT"
     obtained = "fetched at the first use"
+    address = f"{ADDRESS}/webtext.{{split}}.jsonl"
     command = "openended task=webtext model=gpt2 num_examples=5000 scoring=gpt2-large"
 
     split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
@@ -39,22 +40,20 @@ class WebText(CutTask, PublicFileTask):
     prompt_length: int = 35  # MAUVE, Table 2; 10 words in Le Bronnec et al. 2024
     max_length: int | None = 1024  # prompt included, in the same unit; MAUVE, Table 2
 
-    def remote(self) -> Remote:
-        return make_gpt2_remote(f"webtext.{self.split}")
-
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield documents in file order; the number in an id is the line, from 0."""
-        return self.cut_documents(self._read(skipped), tokenizer, skipped)
-
-    def _read(self, skipped: Counter[str]) -> Iterator[Document]:
         path = self.data_path()
-        number = 0
-        for number, row in read_jsonl(path):
-            text = read_usable_text(row, "text", f"{path}:{number}", skipped)
-            if text is not None:
-                yield Document(f"webtext/{number - 1:06d}", text, {"ended": bool(row.get("ended", True))})
-        if not number:
-            raise DataError(f"{path}: holds no document")
+
+        def read_documents() -> Iterator[Document]:
+            number = 0
+            for number, row in read_jsonl(path):
+                text = read_usable_text(row, "text", f"{path}:{number}", skipped)
+                if text is not None:
+                    yield Document(f"webtext/{number - 1:06d}", text, {"ended": bool(row.get("ended", True))})
+            if not number:
+                raise DataError(f"{path}: holds no document")
+
+        return self.cut_documents(read_documents(), tokenizer, skipped)
 
 
 def make_gpt2_remote(name: str) -> Remote:

@@ -25,9 +25,6 @@ from openended.harness.core import MAX_LINE, DataError, Example, Tokenizer, dige
 from openended.tasks._detokenize import detokenize, strip_tag
 from openended.tasks._files import PublicFileTask, sort_by_hash
 from openended.tasks._prompts import CutTask, Document, PromptUnit
-from openended.tasks.download import Remote
-
-ADDRESS = "https://dl.fbaipublicfiles.com/fairseq/data/writingPrompts.tar.gz"
 
 
 @task
@@ -39,6 +36,7 @@ class WritingPrompts(CutTask, PublicFileTask):
     size = "15,000 stories (test, valid), 270,000 (train)"
     license = "MIT (code); stories: their authors on reddit"
     obtained = "fetched at the first use"
+    address = "https://dl.fbaipublicfiles.com/fairseq/data/writingPrompts.tar.gz"
     command = "openended task=writing_prompts model=gpt2-medium num_examples=5000 scoring=gpt2-large"
 
     split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
@@ -47,9 +45,6 @@ class WritingPrompts(CutTask, PublicFileTask):
     max_length: int | None = 512  # prompt included, in the same unit; MAUVE, Table 2
     situation: bool = True  # false: the document is only the story
     order: Literal["hash", "file"] = "hash"  # `file` holds nothing in memory
-
-    def remote(self) -> Remote:
-        return Remote(ADDRESS, "writing_prompts/writingPrompts.tar.gz")
 
     @property
     def _members(self) -> list[str]:
@@ -82,23 +77,18 @@ class WritingPrompts(CutTask, PublicFileTask):
                     if source is None or target is None:
                         where = f"{path}: {self.split}, line {number + 1}"
                         raise DataError(f"{where}: only one of wp_source and wp_target has this line")
-                    text = self._build_document(source, target, skipped)
-                    if text is not None:
-                        yield number, text
+                    try:
+                        situation, story = source.decode(), detokenize(target.decode())
+                    except UnicodeDecodeError:
+                        skipped["not UTF-8"] += 1
+                        continue
+                    if not story:
+                        skipped["story is empty"] += 1
+                        continue
+                    situation = detokenize(strip_tag(situation)) if self.situation else ""
+                    yield number, f"{situation}\n\n{story}" if situation else story
             except (EOFError, OSError, tarfile.TarError, zlib.error) as err:
                 raise DataError(f"{path}: cannot be read to its end ({err})") from err
-
-    def _build_document(self, source: bytes, target: bytes, skipped: Counter[str]) -> str | None:
-        try:
-            situation, story = source.decode(), detokenize(target.decode())
-        except UnicodeDecodeError:
-            skipped["not UTF-8"] += 1
-            return None
-        if not story:
-            skipped["story is empty"] += 1
-            return None
-        situation = detokenize(strip_tag(situation)) if self.situation else ""
-        return f"{situation}\n\n{story}" if situation else story
 
 
 def _read_lines(handle: IO[bytes], where: str) -> Iterator[bytes]:
@@ -116,14 +106,14 @@ def _open(path: Path, name: str) -> Iterator[IO[bytes]]:
     """Open a file of the folder, or a member of the archive as a stream."""
     if path.is_dir():
         if not (path / name).is_file():
-            raise DataError(f"missing file: {path / name}; get {ADDRESS} and unpack it there")
+            raise DataError(f"missing file: {path / name}; get {WritingPrompts.address} and unpack it there")
         with (path / name).open("rb") as handle:
             yield handle
         return
     try:
         archive = tarfile.open(path, "r:*")  # noqa: SIM115 - closed below
     except FileNotFoundError as err:
-        raise DataError(f"missing file: {path}; get it from {ADDRESS}") from err
+        raise DataError(f"missing file: {path}; get it from {WritingPrompts.address}") from err
     except (OSError, EOFError, tarfile.TarError) as err:
         raise DataError(f"{path}: not a readable archive ({err})") from err
     with archive:

@@ -16,7 +16,7 @@ import numpy as np
 from openended.harness.core import make_random_stream, write_json
 from openended.harness.rating.design import RatingTask
 from openended.harness.rating.key import StudyKey
-from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
+from openended.harness.rating.protocol import StudyProtocol
 from openended.harness.rating.sheet import FORM, compute_seal
 
 
@@ -38,38 +38,34 @@ class RaterModel:
 
     def answer(self, key: StudyKey, sheet: str, task: RatingTask) -> dict[str, int]:
         """Return question → number of the answer, from 1; depends on rater, item and seed alone."""
-        protocol = key.protocol
-        choices = {}
-        for question in protocol.questions:
+        answers = key.protocol.choices
+        outcomes = np.array([str(answer.outcome) for answer in answers])
+        chosen = {}
+        for question in key.protocol.questions:
             rng = make_random_stream(self.seed, "simulated", sheet, question, task.example, *task.sides)
-            if task.is_control:
-                choices[question] = _answer_control(key, task, question, rng)
-            elif protocol.kind == "pairs":
-                choices[question] = self._choose_side(protocol.choices, task, rng)
+            if task.is_control:  # answered correctly with probability 0.95
+                control = key.control(task)
+                right = [
+                    i for i, answer in enumerate(answers) if control.criterion != question or control.accepts(answer)
+                ]
+                good = rng.random() < 0.95
+                number = int(rng.choice(right if good else range(len(answers))))
+            elif key.protocol.kind == "pairs":
+                first, second = (self.strengths[player] for player in task.sides)
+                if "tie" in outcomes and rng.random() < self.ties:
+                    number = int(np.argmax(outcomes == "tie"))
+                else:
+                    side = "a" if rng.random() < 1.0 / (1.0 + math.exp(second - first)) else "b"
+                    number = int(rng.choice(np.flatnonzero(outcomes == side)))
             else:
-                choices[question] = self._choose_level(protocol.choices, task, question, rng)
-        return choices
-
-    def _choose_side(self, choices: Sequence[AnswerChoice], task: RatingTask, rng: np.random.Generator) -> int:
-        first, second = (self.strengths[player] for player in task.sides)
-        tie = [i for i, answer in enumerate(choices) if answer.outcome == "tie"]
-        if tie and rng.random() < self.ties:
-            return tie[0] + 1
-        side = "a" if rng.random() < 1.0 / (1.0 + math.exp(second - first)) else "b"
-        side_choices = [i for i, answer in enumerate(choices) if answer.outcome == side]
-        return int(rng.choice(side_choices)) + 1
-
-    def _choose_level(
-        self, choices: Sequence[AnswerChoice], task: RatingTask, question: str, rng: np.random.Generator
-    ) -> int:
-        levels = np.array([answer.rating for answer in choices], dtype=np.float64)
-        middle = 0.5 * (levels.min() + levels.max())
-        # The typicality of the text is the same for all raters.
-        text_effect = make_random_stream(self.seed, "text", question, task.example, *task.sides).normal(
-            0.0, self.text_spread
-        )
-        seen = middle + self.strengths[task.sides[0]] + text_effect + rng.normal(0.0, self.noise)
-        return int(np.argmin(np.abs(levels - seen))) + 1
+                levels = np.array([answer.rating for answer in answers], dtype=np.float64)
+                # The typicality of the text is the same for all raters.
+                stream = make_random_stream(self.seed, "text", question, task.example, *task.sides)
+                middle = 0.5 * (levels.min() + levels.max()) + self.strengths[task.sides[0]]
+                seen = middle + stream.normal(0.0, self.text_spread) + rng.normal(0.0, self.noise)
+                number = int(np.argmin(np.abs(levels - seen)))
+            chosen[question] = number + 1
+        return chosen
 
     def fill(self, key: StudyKey, sheet: str) -> dict[str, Any]:
         """Return the answers to a sheet in the form that a sheet saves, sealed, and marked as simulated."""
@@ -86,27 +82,12 @@ class RaterModel:
         }  # fmt: skip
 
 
-def _answer_control(key: StudyKey, task: RatingTask, question: str, rng: np.random.Generator) -> int:
-    """Answer a control correctly with probability 0.95."""
-    control, choices = key.control(task), key.protocol.choices
-    right = [i for i, answer in enumerate(choices) if control.criterion != question or control.accepts(answer)]
-    good = rng.random() < 0.95
-    return int(rng.choice(right if good else range(len(choices)))) + 1
-
-
 def fill_all_sheets(key: StudyKey, folder: Path, *, strengths: Mapping[str, float] | None = None, seed: int = 0) -> int:
     """Fill every sheet of a study and return their number; strengths default to `derive_strengths_from_texts`."""
     raters = RaterModel(strengths=strengths or derive_strengths_from_texts(key), seed=seed)
     for sheet in key.sheets:
         write_json(folder / f"answers-{sheet}.json", raters.fill(key, sheet))
     return len(key.sheets)
-
-
-def space_strengths_evenly(players: Sequence[str], spread: float) -> dict[str, float]:
-    """Return abilities of mean 0 and standard deviation `spread`, evenly spaced: what a forecast assumes."""
-    steps = np.linspace(1.0, -1.0, len(players))
-    scale = spread / float(steps.std())
-    return {player: float(scale * step) for player, step in zip(players, steps, strict=True)}
 
 
 def derive_strengths_from_texts(key: StudyKey) -> dict[str, float]:
@@ -131,4 +112,7 @@ def make_forecast_raters(protocol: StudyProtocol, players: Sequence[str], seed: 
     """Return the raters that a forecast assumes."""
     spread = 0.5 if protocol.kind == "pairs" else 0.3
     ties = protocol.most_ties if any(answer.outcome == "tie" for answer in protocol.choices) else 0.0
-    return RaterModel(strengths=space_strengths_evenly(players, spread), ties=ties, seed=seed)
+    steps = np.linspace(1.0, -1.0, len(players))  # evenly spaced abilities of mean 0
+    scale = spread / float(steps.std())
+    strengths = {player: float(scale * step) for player, step in zip(players, steps, strict=True)}
+    return RaterModel(strengths=strengths, ties=ties, seed=seed)

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from openended.harness.core import HUMAN, digest, temporary_files, write_text
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, list_judgment_columns, write_judgments
-from openended.harness.rating.key import StudyKey
-from openended.harness.rating.protocol import StudyProtocol, load_protocol
+from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.quality import format_quality_sheet
 from openended.harness.rating.rater_model import fill_all_sheets
 from openended.harness.rating.study import make_study, write_study
-from openended.harness.rating.texts import StudyTexts, select_usable_texts
+from openended.harness.rating.texts import select_usable_texts
 from openended.harness.storage import RowFile
 
 log = logging.getLogger(__name__)
@@ -44,20 +43,35 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
     Raises:
         SpecError: If a protocol is unknown.
     """
-    named = [load_protocol(name) for name in protocol_names.split("+")]
     # Few raters and short sheets; prompts are counted when the texts are known.
-    protocols = [dataclasses.replace(p, items_a_sheet=_SHEET, raters=_RATERS[p.kind]) for p in named]
+    protocols = [
+        dataclasses.replace(p, items_a_sheet=_SHEET, raters=_RATERS[p.kind])
+        for p in map(load_protocol, protocol_names.split("+"))
+    ]
     rows = {HUMAN: RowFile(human), **{name: RowFile(path) for name, path in sorted(systems.items())}}
-    texts = {name: [list(source.ids), source.texts] for name, source in rows.items()}
-    study_folder = folder / digest([texts, [p.to_json() for p in protocols]])[:12]
+    contents = {name: [list(source.ids), source.texts] for name, source in rows.items()}
+    study_folder = folder / digest([contents, [p.to_json() for p in protocols]])[:12]
     if (study_folder / JUDGMENTS).is_file():
         return study_folder / JUDGMENTS
+    prompts = dict(zip(rows[HUMAN].ids, rows[HUMAN].prompts, strict=True))
+    texts = {
+        name: {e: text for e, sample, text in zip(r.ids, r.samples, r.texts, strict=True) if sample == 0}
+        for name, r in rows.items()
+    }
+    lengths = {name: int(source.token_ids.lengths.max(initial=0)) for name, source in rows.items()}
     temporary = study_folder.with_name(temporary_files.create_temporary_name(study_folder.name))
     try:
-        keys = [_fill_sheets(protocol, rows, temporary / protocol.label) for protocol in protocols]
-        gathered = [
-            gather_answers([temporary / key.protocol.label / "simulated"], key, leave_out=False) for key in keys
-        ]
+        keys, gathered = [], []
+        for protocol in protocols:
+            material = select_usable_texts(tuple(texts), prompts, texts, lengths, protocol)
+            count = min(_ITEMS, len(material.texts))
+            sized = dataclasses.replace(protocol, items=count, items_a_sheet=min(_SHEET, count))
+            study = make_study(material, sized, seed=0)
+            write_study(study, temporary / protocol.label)
+            filled = temporary / protocol.label / "simulated"
+            fill_all_sheets(study.key, filled)
+            keys.append(study.key)
+            gathered.append(gather_answers([filled], study.key, leave_out=False))
         write_judgments(
             temporary / JUDGMENTS, [r for g in gathered for r in build_judgment_rows(g)], list_judgment_columns(keys)
         )
@@ -68,19 +82,3 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
     sheets = sum(len(key.sheets) for key in keys)
     log.info("study      %s: %s sheets, filled in by simulated raters; no person rated anything", study_folder, sheets)
     return study_folder / JUDGMENTS
-
-
-def _fill_sheets(protocol: StudyProtocol, rows: Mapping[str, RowFile], folder: Path) -> StudyKey:
-    prompts = dict(zip(rows[HUMAN].ids, rows[HUMAN].prompts, strict=True))
-    texts = {}
-    for name, source in rows.items():
-        samples = zip(source.ids, source.samples, source.texts, strict=True)
-        texts[name] = {example: text for example, sample, text in samples if sample == 0}
-    lengths = {name: int(source.token_ids.lengths.max(initial=0)) for name, source in rows.items()}
-    material: StudyTexts = select_usable_texts(tuple(texts), prompts, texts, lengths, protocol)
-    count = min(_ITEMS, len(material.texts))
-    sized = dataclasses.replace(protocol, items=count, items_a_sheet=min(_SHEET, count))
-    study = make_study(material, sized, seed=0)
-    write_study(study, folder)
-    fill_all_sheets(study.key, folder / "simulated")
-    return study.key
