@@ -8,12 +8,19 @@ import math
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, escape_controls, escape_csv_cell, open_for_replacement, read_json
+from openended.harness.core import (
+    DataError,
+    digest_file,
+    escape_controls,
+    escape_csv_cell,
+    open_for_replacement,
+    read_json,
+)
 from openended.harness.rating.key import KEY, StudyKey, find_key, read_key
 from openended.harness.rating.sheet import FORM, compute_seal
 from openended.metrics.judgments import SIMULATED
@@ -165,21 +172,26 @@ def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
 def group_files_by_study(
     files: Sequence[Path], search_paths: Sequence[Path], named: Sequence[Path] | None
 ) -> list[tuple[StudyKey, list[Path]]]:
-    """Return each study's key with its files; a file of no known study goes to the first key, which refuses it."""
-    key_paths: dict[Path, None] = {}
-    for start in named or search_paths:
-        try:
-            key_paths[find_key(start if named else None, [start])] = None
-        except DataError:
-            continue
-    if not key_paths:
+    """Return each study's key with its files; a file of no known study goes to the first key, which refuses it.
+
+    The keys are those of `named`, else of the folders in `search_paths`, else those next to the files.
+    """
+    folders = [path for path in search_paths if path.is_dir()]
+    keys: dict[str, StudyKey] = {}
+    for starts in [named] if named else [folders, search_paths]:
+        for start in starts:
+            with suppress(DataError):
+                key = read_key(find_key(start if named else None, [start]))
+                keys.setdefault(key.study, key)
+        if keys:
+            break
+    if not keys:
         raise DataError(f"no {KEY} beside these files: name the folder of the study with --key STUDY")
-    keys = [read_key(path) for path in key_paths]
-    files_by_study: dict[str, list[Path]] = {key.study: [] for key in keys}
+    files_by_study: dict[str, list[Path]] = {study: [] for study in keys}
     for file in files:
         study = _read_study_id(file)
-        files_by_study[study if study in files_by_study else keys[0].study].append(file)
-    return [(key, files_by_study[key.study]) for key in keys if files_by_study[key.study]]
+        files_by_study[study if study in keys else next(iter(keys))].append(file)
+    return [(key, files_by_study[study]) for study, key in keys.items() if files_by_study[study]]
 
 
 def _read_study_id(path: Path) -> str:
@@ -211,15 +223,18 @@ class StudyAnswers:
 
 def find_answer_files(files: Sequence[Path]) -> list[Path]:
     """Return the named files, and the answer files inside named folders."""
-    paths: dict[Path, None] = {}
+    paths: dict[str, Path] = {}
     for path in files:
         if not path.exists():
             raise DataError(f"no such file: {path}")
         inside = [*sorted(path.rglob("answers*.json")), *sorted(path.rglob("answers.db"))] if path.is_dir() else [path]
-        paths |= dict.fromkeys(p.resolve() if path.is_dir() else p for p in inside)
+        for inner in inside:
+            # A file is known by its content, wherever it lies.
+            content = digest_file(inner) if inner.is_file() else str(inner)
+            paths.setdefault(content, inner.resolve() if path.is_dir() else inner)
     if not paths:
         raise DataError(f"no files of answers (answers….json, answers.db) in {', '.join(map(str, files))}")
-    return list(paths)
+    return list(paths.values())
 
 
 def gather_answers(files: Sequence[Path], key: StudyKey, *, leave_out: bool) -> StudyAnswers:

@@ -1,4 +1,4 @@
-"""`openended rate make|collect|simulate|serve|judge`: forms for raters from finished runs, and their judgments."""
+"""`openended rate make|collect|simulate|serve|judge|frequency`: forms for raters, and their judgments."""
 
 from __future__ import annotations
 
@@ -76,6 +76,11 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--limit": {"type": positive_int, "metavar": "N", "help": "the first N items; default: all"},
         "--seed": {"type": int, "default": 0, "metavar": "N", "help": "default: %(default)s"},
         "--model": {"default": "openai", "metavar": "NAME", "help": "the one backend there is: %(default)s"},
+    },
+    "frequency": {
+        "ratings": {"type": Path, "metavar": "RATINGS", "help": "a file of ratings with a column text"},
+        "--corpus": {"type": Path, "required": True, "metavar": "FILE", "help": "sentences, one per line or record"},
+        "-o --out": {"type": Path, "default": Path("frequency.csv"), "metavar": "FILE", "help": "default: %(default)s"},
     },
     "serve": _STUDY | {
         "--raters": {"type": int, "metavar": "N", "help": "links to make; default: as many as the study has sheets"},
@@ -261,6 +266,17 @@ def serve(args: argparse.Namespace) -> None:
     serve_study(key, folder, host=args.host, port=args.port, raters=args.raters)
 
 
+def frequency(args: argparse.Namespace) -> None:
+    """Correlate typicality with the frequency in a corpus."""
+    from openended.harness.rating.frequency import read_typicality, write_frequency_files
+
+    if args.out.suffix.lower() != ".csv":
+        raise DataError(f"-o {args.out}: expected the name of a .csv file")
+    typicality = read_typicality(args.ratings, args.corpus)
+    paths = write_frequency_files(typicality, args.out)
+    sys.stdout.write("".join(f"{line}\n" for line in [*typicality.lines(), ", ".join(map(str, paths))]))
+
+
 class Command(NamedTuple):
     """A subcommand of `openended rate`."""
 
@@ -301,6 +317,13 @@ COMMANDS = {
         judge,
         "every reply is in the log; the same command resumes from it",
         "openended rate judge study --base-url http://localhost:8000 --path my-judge",
+    ),
+    "frequency": Command(
+        "correlation of typicality with the frequency of a sentence in a corpus",
+        "`openended rate frequency RATINGS --corpus FILE`: whether typicality stands for frequency (HUSE, Fig. 2).",
+        frequency,
+        "files are replaced as a whole; none is half-written",
+        "openended rate frequency ratings.csv --corpus sentences.txt",
     ),
     "serve": Command(
         "serve a study on a local network: a link per rater, answers stored at once",

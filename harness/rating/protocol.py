@@ -48,10 +48,12 @@ class JudgeWords:
 
     instruction: str = ""
     """Empty: the raters' guidelines, questions and answers verbatim, and a line about the format of the reply."""
+    prompt: str = "{text}"
+    """What follows the instruction; `{text}` is the text, or the texts of a batch, `{prompt}` what it continues."""
+    batch: int = 1
+    """Texts of one system that one question is about."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Question → its key in the JSON of the reply, where the instruction names one."""
-    whole: bool = False
-    """Show the prompt with the continuation, not only the continuation."""
 
 
 def _size(default: Any, least: int, help_line: str) -> Any:  # noqa: ANN401 - a field of any number

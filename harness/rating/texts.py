@@ -46,17 +46,17 @@ def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtoco
             stage, artifact = next(((s, a) for s, a in names if s in stages), ("", ""))
             path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
             if path is None:
-                wanted = " or ".join(stages)
-                raise DataError(f"{run.folder}: its texts ({wanted}) are no longer in the store: run it again")
+                needed = " or ".join(stages)
+                raise DataError(f"{run.folder}: its texts ({needed}) are no longer in the store: run it again")
             rows = RowFile(path)
             lengths[player] = max(lengths.get(player, 0), int(rows.token_ids.lengths.max(initial=0)))
-            own = texts.setdefault(player, {})
+            player_texts = texts.setdefault(player, {})
             for example, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):
                 if prompts.setdefault(example, prompt) != prompt:
                     raise DataError(
                         f"{run.folder}: {example} has another prompt than in another run: rate runs of one task"
                     )
-                if sample == 0 and own.setdefault(example, text) != text and player == HUMAN:
+                if sample == 0 and player_texts.setdefault(example, text) != text and player == HUMAN:
                     raise DataError(
                         f"{run.folder}: the human text of {example} is truncated differently in another run: rate runs "
                         "of one max_new_tokens and one tokenizer (--where, or name the runs)"

@@ -1,6 +1,7 @@
 """What raters send back: checked, told, and written as judgments that the metrics read."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -189,6 +190,18 @@ def test_words_and_folders(tmp_path, studies):
     folder, made = studies
     files = find_answer_files([folder / "mauve", folder / "typicality"])
     assert {key.study for key, _ in group_files_by_study(files, files, None)} == {key.study for key in made.values()}
+
+
+def test_a_file_named_twice_counts_once_and_another_study_is_refused(studies, tmp_path, capsys, monkeypatch):
+    folder, made = studies
+    monkeypatch.chdir(folder)
+    files = [str(path) for path in sorted(Path("mauve/simulated").iterdir())]
+    assert main(["collect", "mauve", *files, "-o", str(tmp_path / "j.csv")]) == 0
+    sheets = len(made["mauve"].sheets)
+    assert f"324 judgments of {sheets} raters" in capsys.readouterr().out
+    other = next(Path("typicality/simulated").iterdir())
+    assert main(["collect", "mauve", str(other), "-o", str(tmp_path / "k.csv")]) == 2
+    assert "of another study" in capsys.readouterr().err
 
 
 def test_no_key_says_what_to_type(tmp_path, capsys):

@@ -35,7 +35,7 @@ def test_the_published_wording_is_there():
     assert huse.text == 'How typical is the exact title: "{text}"?'
     assert (huse.items, huse.raters, huse.items_a_sheet) == (100, 20, 25)
     assert '("score_coherence": score, "score_insightful": score, "score_likely": score)' in pr.judging.instruction
-    assert list_protocol_names() == ["huse", "mauve", "pr_gpt", "typicality"]
+    assert list_protocol_names() == ["huse", "mauve", "pr_gpt", "pr_gpt_diversity", "typicality"]
 
 
 def test_an_own_yaml_needs_no_code(tmp_path):
