@@ -13,28 +13,27 @@ CSV of class (1 to 4), title, description. License: non-commercial use.
 from __future__ import annotations
 
 import csv
-import hashlib
 import html
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Literal, cast
+from collections.abc import Iterator
+from typing import Literal
 
-from openended.harness.core import DataError, Example, Tokenizer, task
-from openended.tasks._files import PublicFileTask, sort_by_hash
+from openended.harness.core import DataError, Example, task
+from openended.tasks._files import PublicFileTask
+from openended.tasks._topics import TopicTask
 
 Topic = Literal["world", "sports", "business", "science"]
 TOPICS: tuple[Topic, ...] = ("world", "sports", "business", "science")
-SYSTEM = "topics:"
 
 
 @task
-class AgNews(PublicFileTask):
+class AgNews(TopicTask, PublicFileTask):
     """News of the reference topics; `generations=topics:…` scores news of others."""
 
     name = "ag_news"
     source = "https://github.com/mhjabreel/CharCnn_Keras/tree/master/data/ag_news_csv"
     size = "30,000 a topic (train), 1,900 a topic (test); half of them for the reference"
+    topic_names = TOPICS
     license = "non-commercial use (AG's corpus)"
     obtained = "fetched at the first use"
     address = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/{split}.csv"
@@ -46,38 +45,7 @@ class AgNews(PublicFileTask):
     split: Literal["train", "test"] = "train"
     topics: tuple[Topic, ...] = ("world", "sports")  # the reference
 
-    def check(self) -> None:
-        self.require(len(self.topics) >= 1, "topics", f"some of {', '.join(TOPICS)}")
-        self.require(len(set(self.topics)) == len(self.topics), "topics", "each topic once")
-
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield news of the topics, by a hash of the line: the topics come in equal shares, as in the file."""
-        del tokenizer
-        yield from self._select_news(self.topics, skipped, system=False)
-
-    def open_bundled_system(self, name: str) -> Callable[[], list[str]] | None:
-        """Return the reader of `topics:world+business`: a system of news of these topics.
-
-        No text is on both sides: the reference takes one half of the news, by a hash of the line, systems the other.
-        """
-        if not name.startswith(SYSTEM):
-            return None
-        topics = cast("tuple[Topic, ...]", tuple(name.removeprefix(SYSTEM).split("+")))
-        replace(self, topics=topics)  # refuses what is no topic
-        return lambda: [example.human for example in self._select_news(topics, Counter(), system=True)]
-
-    def _select_news(self, topics: Sequence[Topic], skipped: Counter[str], *, system: bool) -> list[Example]:
-        def is_chosen(example: Example) -> bool:
-            in_system_half = hashlib.sha256(b"system" + example.id.encode()).digest()[0] % 2 == 0
-            return example.meta["topic"] in topics and in_system_half == system
-
-        chosen = filter(is_chosen, self._read(skipped))
-        examples = sort_by_hash(chosen, lambda e: e.id)
-        if not examples:
-            raise DataError(f"{self.data_path()}: holds no news of {', '.join(topics)}")
-        return examples
-
-    def _read(self, skipped: Counter[str]) -> Iterator[Example]:
+    def read_texts(self, skipped: Counter[str]) -> Iterator[Example]:
         path = self.data_path()
         try:
             with path.open(encoding="utf-8-sig", newline="") as handle:

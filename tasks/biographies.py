@@ -3,9 +3,9 @@
 The paper's set has 6,637 summaries of English Wikipedia articles about people, of 80 to 350 words; it is made with
 Wikidata and Wikipedia and not distributed, so `path` is your own: JSON lines with `title` and `content`.
 
-Prompt: a header, n biographies drawn at random, and the beginning of the next: the model chooses the person. Human: a
-biography that is not among them. The wording of header and instruction is an option; the default is ours. A model with
-`chat_template` gets the last line as the beginning of the assistant's turn.
+Prompt (Table B.6): a header, n biographies drawn at random, one per line, and the beginning of the next: the model
+chooses the person. Human: a biography that is not among them. A model with `chat_template` gets a line more after the
+header, and the last line as the beginning of its turn.
 
 Source: https://github.com/AlexVerine/pr-4-llm. License: text of Wikipedia, CC BY-SA.
 """
@@ -43,6 +43,7 @@ class Biographies(UserFileTask):
     """Biographies with `num_in_context` examples in the prompt."""
 
     name = "biographies"
+    version = 2
     source = "https://github.com/AlexVerine/pr-4-llm (how to make it from Wikidata and Wikipedia)"
     size = "6,637 biographies of 80 to 350 words"
     license = "CC BY-SA (text of Wikipedia)"
@@ -53,8 +54,9 @@ class Biographies(UserFileTask):
         None, is_null_or_text, "a JSON-lines file with title and content"
     )  # your own file, see above
     num_in_context: int = ranged(5, "[0, inf)", "0 or more")  # the paper varies n
-    header: str = "Here are biographies of different people."
-    instruction: str = option("Biography of", str.strip, "some text")
+    header: str = "Write biographies of various people."  # Table B.6, as the next two
+    chat_header: str = "Here are a few examples:"  # a second line for models with a chat template
+    instruction: str = option("- Biography of", str.strip, "some text")
     min_words: int = 80  # Le Bronnec et al., appendix B.5
     max_words: int = 350  # the same
     max_title_words: int = ranged(10, "[1, inf)", "1 or more")  # of an example in the prompt
@@ -89,15 +91,17 @@ class Biographies(UserFileTask):
             biography = biographies[at]
             generator = make_random_stream(self.seed, "biographies", biography.number)
             chosen = generator.choice(len(biographies) - 1, size=self.num_in_context, replace=False)
-            parts = [self.header.strip()] if self.header.strip() else []
+            lines = []
             for i in chosen:
                 other = biographies[int(i) + (int(i) >= at)]  # all but the one that is asked for
                 title = " ".join(other.title.split()[: self.max_title_words])
-                parts.append(f"{self.instruction} {title}:\n\n{other.content}")
-            user = "\n\n".join(parts)
-            human = f" {biography.title}:\n\n{biography.content}"
+                lines.append(f"{self.instruction} {title}: {other.content}")
+            headers = [self.header.strip(), self.chat_header.strip() if lines else ""]
+            user = "\n".join(filter(None, [*headers, *lines]))
+            prompt = "\n".join(filter(None, [headers[0], *lines, self.instruction]))
+            human = f" {biography.title}: {biography.content}"
             meta = {"user": user, "assistant": self.instruction}
-            yield Example(f"biographies/{biography.number:06d}", f"{user}\n\n{self.instruction}", human, meta)
+            yield Example(f"biographies/{biography.number:06d}", prompt, human, meta)
 
     def _read(self, skipped: Counter[str]) -> Iterator[_Biography]:
         path = Path(str(self.path))

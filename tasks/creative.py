@@ -10,15 +10,18 @@ the other with `reference`, the folder of the first run; its texts then stand wh
 Texts of any other origin come as JSON lines with `id` or `prompt`, and the text. A model with `chat_template` gets the
 instruction as the user's turn.
 
-The instructions here are our own; the paper's 50, or any others, come by `path`, one per line.
+The instructions here are our own. The paper's 50 are in a file of its authors, which is read, not run:
+`curl -LO https://raw.githubusercontent.com/AlexVerine/pr-4-llm/main/pr_llm/data/make_creative_writing_dataset.py`,
+then `task.path=make_creative_writing_dataset.py`. Any others come by `path`, one per line.
 Source: https://github.com/AlexVerine/pr-4-llm. License: ours, Apache-2.0.
 """
 
 from __future__ import annotations
 
+import ast
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +31,7 @@ from openended.harness.core import (
     Example,
     Json,
     SourceFile,
+    SpecError,
     Tokenizer,
     digest,
     digest_bytes,
@@ -62,7 +66,7 @@ class Creative(UserFileTask):
     command = "openended task=creative model=docs-m task.reference=RUN_FOLDER scoring=gpt2-large"
     no_human = ": set task.reference to another system's run folder or texts"
 
-    path: str | None = None  # file of instructions, one per line; null: the bundled ones
+    path: str | None = None  # file of instructions, one per line, or the authors' .py; null: the bundled ones
     reference: str | None = None  # another system's texts for the same draws: a run folder, or JSON lines
     num_draws: int = ranged(4000, "[1, inf)", "1 or more")  # Le Bronnec et al., appendix B.4
     min_words: int = 100  # requested in the prompt, as in the paper
@@ -83,6 +87,14 @@ class Creative(UserFileTask):
         if self.reference is not None:
             parts.append(self.digest_user_file(_find_texts(Path(self.reference)), "task.reference"))
         return digest(parts)
+
+    def open_bundled_system(self, name: str) -> Callable[[], list[str]] | None:
+        """Return the reader of `generations=reference`: the reference as a system, the row of 1.00 in Table 1."""
+        if name != "reference":
+            return None
+        if self.reference is None:
+            raise SpecError("generations=reference: set task.reference to the reference's run folder or texts")
+        return lambda: [example.human for example in self.examples(None, Counter())]
 
     def remarks(self) -> tuple[str, ...]:
         return (f"the reference is no human text: it is what {self.reference} holds",) if self.reference else ()
@@ -137,6 +149,8 @@ class Creative(UserFileTask):
                 raise DataError(f"{self.path}: not UTF-8 ({err.reason})") from err
             except (EOFError, zlib.error, OSError) as err:
                 raise DataError(f"{self.path}: cannot be read to its end ({err})") from err
+        if self.path is not None and self.path.endswith(".py"):
+            lines = _find_longest_list(self.path, "\n".join(lines))
         instructions = [line.strip() for line in lines if line.strip()]
         if not instructions:
             raise DataError(f"{self.path}: holds no instruction")
@@ -176,6 +190,16 @@ def _find_texts(reference: Path) -> Path:
     if len(names) != 1 or record.store is None:
         raise DataError(f"{reference}: not the folder of a run that generated or imported texts; set task.reference")
     return reference / record.store / names[0] / "data.arrow"
+
+
+def _find_longest_list(path: str, source: str) -> list[str]:
+    """Return the longest list of texts in a Python file; nothing of it is run."""
+    try:
+        lists = [node.elts for node in ast.walk(ast.parse(source)) if isinstance(node, ast.List)]
+    except (SyntaxError, ValueError) as err:
+        raise DataError(f"{path}: not Python ({err})") from err
+    texts = [[item.value for item in items if isinstance(item, ast.Constant)] for items in lists]
+    return max(([text for text in values if isinstance(text, str)] for values in texts), key=len, default=[])
 
 
 def _read_builtin() -> bytes:

@@ -90,7 +90,7 @@ class Docs(CutTask):
         return ((number, passage.text) for number, passage in enumerate(self._iterate_passages(skipped)))
 
     def _iterate_passages(self, skipped: Counter[str]) -> Iterator[_docstrings.Passage]:
-        passages = (p for p in _load_corpus(self.fingerprint()) if p.split == self.split)
+        passages = (p for p in load_corpus(self.fingerprint()) if p.split == self.split)
         for passage in sort_by_hash(passages, lambda p: p.id):
             if len(passage.text.split()) < self.min_words:
                 skipped[f"shorter than {self.min_words} words"] += 1
@@ -98,7 +98,7 @@ class Docs(CutTask):
                 yield passage
 
 
-def _load_corpus(fingerprint: str) -> list[_docstrings.Passage]:
+def load_corpus(fingerprint: str) -> list[_docstrings.Passage]:
     """Return all passages: kept in the cache folder, since parsing the packages takes half a minute."""
     path = find_cache_root() / "docs" / f"{fingerprint[:16]}.jsonl"
     cached = _read_corpus(path)

@@ -17,6 +17,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 from openended.harness.core import DataError, Example, SourceFile, SpecError, Task, Tokenizer, ranged, task
@@ -74,6 +75,7 @@ class Unconditional(Task):
     command = "openended task=unconditional"
     paired = False
     prompted = False
+    later_options = frozenset({"start"})
 
     text: TextSource = "docs"
     path: str | None = None  # text=hub: its id or a folder; text=file: the file
@@ -85,6 +87,7 @@ class Unconditional(Task):
         256, "[3, inf)", "at least 3"
     )  # of a piece; 1,024 tokens in the papers (OpenWebText), 128 (LM1B)
     boundaries: Boundaries = "eos"
+    start: int = ranged(0, "[0, inf)", "0 or more")  # texts to pass over: another set of human texts
     cache_dir: str | None = None
     offline: bool = False
 
@@ -149,7 +152,7 @@ class Unconditional(Task):
             if tokenizer is None:
                 raise TypeError("pieces counted in tokens need a tokenizer")
             texts = wrap(texts, tokenizer, self.length, self.boundaries)
-        for number, text in enumerate(texts):
+        for number, text in enumerate(islice(texts, self.start, None)):
             yield Example(f"{self.name}/{number:06d}", "", text)
 
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from typing import Literal
 
-from openended.harness.core import DataError, Example, Tokenizer, read_jsonl, task
+from openended.harness.core import DataError, Example, Tokenizer, ranged, read_jsonl, task
 from openended.tasks._files import PublicFileTask
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 from openended.tasks._records import read_usable_text
@@ -28,6 +30,7 @@ class WebText(CutTask, PublicFileTask):
     """Documents of one split, in file order (which is random)."""
 
     name = "webtext"
+    later_options = frozenset({"instruction", "start"})
     source = "https://github.com/openai/gpt-2-output-dataset"
     size = "5,000 documents (test, valid), 250,000 (train)"
     license = "MIT"
@@ -38,6 +41,8 @@ class WebText(CutTask, PublicFileTask):
     split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
     prompt_unit: PromptUnit = "tokens"  # of the model under test; words where models of different tokenizers compare
     prompt_length: int = 35  # MAUVE, Table 2; 10 words in Le Bronnec et al. 2024
+    instruction: str | None = None  # for models with a chat template: before the prompt without its last word
+    start: int = ranged(0, "[0, inf)", "0 or more")  # documents to pass over: another set of human texts
     max_length: int | None = 1024  # prompt included, in the same unit; MAUVE, Table 2
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
@@ -53,7 +58,10 @@ class WebText(CutTask, PublicFileTask):
             if not number:
                 raise DataError(f"{path}: holds no document")
 
-        return self.cut_documents(read_documents(), tokenizer, skipped)
+        for example in islice(self.cut_documents(read_documents(), tokenizer, skipped), self.start, None):
+            *first, last = example.prompt.rsplit(maxsplit=1)
+            turns = {"user": f"{self.instruction}\n{''.join(first)}", "assistant": last}
+            yield replace(example, meta={**example.meta, **turns}) if self.instruction else example
 
 
 def make_gpt2_remote(name: str) -> Remote:

@@ -25,5 +25,10 @@ from .generations import (
     recognize_format as recognize_format,
     split_member as split_member,
 )
-from .naive import NaiveSystem as NaiveSystem, NaiveTexts as NaiveTexts, parse_naive_system as parse_naive_system
+from .naive import (
+    NaiveSystem as NaiveSystem,
+    NaiveTexts as NaiveTexts,
+    find_nearest_prompts as find_nearest_prompts,
+    parse_naive_system as parse_naive_system,
+)
 from .pairing import import_rows as import_rows, import_texts as import_texts, import_unpaired as import_unpaired

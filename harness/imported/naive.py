@@ -9,24 +9,36 @@
 | `naive:shuffled` | sentences of different training texts | – |
 | `naive:memorizer` | an exact copy of a training text | – |
 | `naive:repeated` | the same training text | – |
+| `naive:retrieval` | the training text whose prompt is most similar by BM25, whole | – |
 
 `naive:unigram:32` sets the number. Training texts are human texts of the task that are not compared. A text has as many
 tokens as the human text of the same example (a copy may be shorter), and depends only on seed, example and training
 texts.
 
-Source: the trivial samplers of França and Tong 2026 (arXiv 2606.08417); the last three are ours.
+Source: the trivial samplers of França and Tong 2026 (arXiv 2606.08417); `retrieval` is the baseline of Hashimoto et al.
+2019 (HUSE), with the library bm25s in place of Solr; the others are ours.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
-from openended.harness.core import I64, DataError, Generation, SpecError, Tokenizer, make_random_stream, suggest
+from openended.harness.core import (
+    I64,
+    DataError,
+    Generation,
+    SpecError,
+    Tokenizer,
+    make_random_stream,
+    require_package,
+    suggest,
+)
 from openended.harness.models import decode_continuation
 from openended.harness.storage import Row
 
@@ -34,7 +46,7 @@ PREFIX = "naive:"
 # Kind → its default number; None: it takes none.
 KINDS: dict[str, int | None] = {
     "unigram": 64, "periodic": 64, "mirror": 5000, "phrases": 1000,
-    "shuffled": None, "memorizer": None, "repeated": None,
+    "shuffled": None, "memorizer": None, "repeated": None, "retrieval": None,
 }  # fmt: skip
 _PHRASE = 5  # tokens
 _BLOCK_TOKENS = 5000  # most frequent tokens from which a periodic block is drawn
@@ -69,6 +81,18 @@ def parse_naive_system(name: str) -> NaiveSystem | None:
     return NaiveSystem(kind, int(number))
 
 
+def find_nearest_prompts(queries: Sequence[str], prompts: Sequence[str]) -> list[int]:
+    """Return for each query the position of the most similar prompt by BM25 (Robertson and Zaragoza 2009)."""
+    require_package("bm25s", "retrieval")
+    import bm25s
+
+    index = bm25s.BM25()
+    split: Callable[[Sequence[str]], Any] = partial(bm25s.tokenize, stopwords=None, show_progress=False)
+    index.index(split(list(prompts)), show_progress=False)
+    matches = index.retrieve(split(list(queries)), k=1, show_progress=False)
+    return [int(row[0]) for row in matches.documents]
+
+
 @dataclass(frozen=True)
 class NaiveTexts:
     """The texts of a naive system.
@@ -79,6 +103,7 @@ class NaiveTexts:
         seed: Of the run.
         tokenizer: Of the ids; None: they are words, and `words` has their names.
         words: Word of each id, without a tokenizer.
+        nearest: For `retrieval`: the training text of each example.
     """
 
     system: NaiveSystem
@@ -86,6 +111,7 @@ class NaiveTexts:
     seed: int
     tokenizer: Tokenizer | None
     words: Sequence[str] = ()
+    nearest: Sequence[int] = ()
 
     def rows(self, human: Sequence[Row], lengths: Sequence[int]) -> Iterator[Row]:
         """Yield one text for each example of the human side, with as many tokens as `lengths` says."""
@@ -104,6 +130,8 @@ class NaiveTexts:
         """Return the token ids of a text."""
         rng = make_random_stream(self.seed, "naive", self.system.kind, example)
         match self.system.kind:
+            case "retrieval":
+                return self.training[self.nearest[index]]
             case "memorizer":
                 return self.training[int(self._order[index % len(self.training)])][:length]
             case "repeated":

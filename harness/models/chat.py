@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 _LAST = re.compile(r"\S+\s*\Z")
 # Characters that a template may add to a prompt: ten times the longest known.
 LONGEST = 1 << 18
+# Vicuna's form, which is in none of its files (Le Bronnec et al. 2024, Table B.3).
+VICUNA = (
+    "{{ bos_token }}{% for m in messages %}{{ 'USER: ' if m['role'] == 'user' else 'ASSISTANT: ' }}{{ m['content'] }}"
+    "{{ '\\n' if m['role'] == 'user' else eos_token }}{% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}"
+)
 # Stands for an assistant's turn when the template is asked what follows one.
 _SENTINEL = "openended"
 
@@ -97,6 +102,8 @@ def load_template(spec: ModelSpec) -> ChatTemplate:
         DataError: If the tokenizer cannot be read or has no chat template.
     """
     inner = load_transformers_tokenizer(spec)
+    if spec.chat_template == "vicuna":
+        inner.chat_template = VICUNA
     if not inner.chat_template:
         raise DataError(f"model {spec.path}: its tokenizer has no chat template; set model.chat_template=false")
     return ChatTemplate(spec.path, inner)

@@ -202,8 +202,8 @@ class ModelSpec(BackendSpec):
     revision: str | None = None
     """Branch, tag or commit on the hub; pin a commit for anything that is published."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    chat_template: bool = False
-    """The model under test reads each prompt through its tokenizer's chat template (see `models.chat`)."""
+    chat_template: bool | Literal["vicuna"] = False
+    """The model under test reads each prompt through its tokenizer's chat template, or Vicuna's (see `models.chat`)."""
     bos: bool | None = None
     """The beginning-of-text token before every text that the model reads; null: as its tokenizer does."""
 
@@ -251,7 +251,7 @@ class ModelSpec(BackendSpec):
         if folder is None:
             return {**fields, "hub": self.path, "commit": self.commit()}
         self.check_ready()
-        return {**fields, "files": digest_files(folder, list_model_files(folder, chat=self.chat_template))}
+        return {**fields, "files": digest_files(folder, list_model_files(folder, chat=bool(self.chat_template)))}
 
     def context_length(self) -> int | None:
         """Number of positions by config.json; None where the config has no such limit.

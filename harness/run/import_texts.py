@@ -16,6 +16,7 @@ from openended.harness.imported import (
     compute_fingerprint,
     damage_texts,
     digest_source,
+    find_nearest_prompts,
     import_rows,
     import_texts,
     import_unpaired,
@@ -113,7 +114,15 @@ def _plan_naive_texts(
             numbers: dict[str, int] = {}
             training = [[numbers.setdefault(w, len(numbers)) for w in text.split()] for text in spare.each("text")]
             lengths, words, unit = [len(text.split()) for text in rows.each("text")], list(numbers), "words"
-        texts = NaiveTexts(system, training, settings.seed, tokenizer, words)
+        nearest: list[int] = []
+        if system.kind == "retrieval":
+            if not all(rows.prompts):
+                raise SpecError(f"generations={settings.generations}: it looks prompts up, and the task has none")
+            texts_of = spare.token_ids if tokenizer is not None else (text.split() for text in spare.each("text"))
+            prompts = [prompt for prompt, text in zip(spare.prompts, texts_of, strict=True) if len(text)]
+            nearest = find_nearest_prompts(rows.prompts, prompts)
+            training = [text for text in training if len(text)]
+        texts = NaiveTexts(system, training, settings.seed, tokenizer, words, nearest)
         count = write_rows(folder / DATA, texts.rows(list(rows), lengths))
         note = f"{settings.generations}: no model; learned from {len(training)} human texts that are not compared"
         return {"n": count, "notes": [f"{note}; texts have at most as many {unit} as the human texts"]}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -27,7 +30,7 @@ from openended.harness.core import (
 )
 from openended.harness.decoders import Decoder
 from openended.harness.imported import is_built_in_system
-from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, ModelSpec, require_model
+from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, ModelSpec, load_tokenizer, require_model
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
 
 AUTO = "auto"  # path of a scoring model that is chosen by the task
@@ -255,6 +258,11 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "judgment_columns": _read_mapping(config, "judgment_columns", "{ours: theirs}"),
         "features": _read_mapping(config, "features", "{human: FILE.npy, model: FILE.npy}"),
     }
+    for name in ("max_new_tokens", "min_new_tokens"):
+        if words := re.fullmatch(r"(\d+)w", str(values.get(name))):
+            if model is None:
+                raise SpecError(f"{name}={words[0]}: words are counted by the tokens of a model, and there is none")
+            values[name] = max(1, round(int(words[1]) * measure_tokens_per_word(model, task)))
     return construct(Settings, values, "config")
 
 
@@ -274,6 +282,20 @@ def _list_texts(value: object) -> Iterator[str]:
             yield from _list_texts(item)
     elif isinstance(value, str | Path) and str(value):
         yield str(value)
+
+
+@lru_cache
+def measure_tokens_per_word(model: BackendSpec, task: Task) -> float:
+    """Return how many of a model's tokens a word of the task's human texts has, on the first 500 of them."""
+    spec = model.tokenizer_spec()
+    if spec is None:
+        raise SpecError("max_new_tokens in words: the model's tokenizer is not known; give the number of tokens")
+    tokenizer = load_tokenizer(spec)
+    texts = [e.prompt + e.human for e in islice(task.examples(tokenizer, Counter()), 500)]
+    words = sum(len(text.split()) for text in texts)
+    if not words:
+        raise SpecError(f"max_new_tokens in words: task {task.name} has no human texts; give the number of tokens")
+    return sum(len(tokenizer.encode(text)) for text in texts) / words
 
 
 def read_preset(name: str | None) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def test_texts_are_title_and_description_without_markup(tmp_path):
     [
         ([["5", "a", "b"]], r"train\.csv:1: expected a class from 1 to 4"),
         ([["1", "a"]], r"train\.csv:1: expected a class"),
-        ([["3", "a", "b"]], r"holds no news of world, sports"),
+        ([["3", "a", "b"]], r"holds no text of world, sports"),
     ],
 )
 def test_wrong_files(tmp_path, rows, message):

@@ -19,17 +19,19 @@ def test_prompts_hold_n_others_and_the_beginning_of_the_next(tmp_path, n):
     examples = read(Biographies(path=path, num_in_context=n))
     assert len(examples) == 12
     for example in examples:
-        assert example.prompt.startswith("Here are biographies")
+        assert example.prompt.startswith("Write biographies of various people.\n- Biography of")
         assert example.prompt.count("Biography of Person") == n
-        assert example.prompt.endswith("\n\nBiography of")
-        title = f" Person {int(example.id.split('/')[1])}:\n\n"
+        assert example.prompt.endswith("\n- Biography of")
+        title = f" Person {int(example.id.split('/')[1])}: "
         assert example.human.startswith(title)
         assert f"Biography of{title}" not in example.prompt
-        shown = [line for line in example.prompt.splitlines() if line.startswith("Biography of Person")]
+        shown = [line for line in example.prompt.splitlines() if line.startswith("- Biography of Person")]
         assert len(set(shown)) == n
         # The last line opens the assistant's turn.
-        assert example.meta["assistant"] == "Biography of"
-        assert example.prompt == f"{example.meta['user']}\n\n{example.meta['assistant']}"
+        assert example.meta["assistant"] == "- Biography of"
+        asked = example.meta["user"].replace("Here are a few examples:\n", "")
+        assert (asked != example.meta["user"]) == (n > 0)
+        assert example.prompt == f"{asked}\n{example.meta['assistant']}"
     assert examples == read(Biographies(path=path, num_in_context=n))
     others = read(Biographies(path=path, num_in_context=n, seed=1))
     assert n == 0 or [e.prompt for e in examples] != [e.prompt for e in others]
@@ -37,7 +39,7 @@ def test_prompts_hold_n_others_and_the_beginning_of_the_next(tmp_path, n):
 
 def test_titles_are_shortened_and_the_header_is_an_option(tmp_path):
     (example, *_) = read(Biographies(path=write(tmp_path), num_in_context=1, header=" ", max_title_words=1))
-    assert example.prompt.startswith("Biography of Person:\n\nPerson")
+    assert example.prompt.startswith("- Biography of Person: Person")
 
 
 def test_lengths_are_kept_and_the_rest_counted(tmp_path):

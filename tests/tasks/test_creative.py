@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from openended.harness.core.errors import DataError
+from openended.harness.core.errors import DataError, SpecError
 from openended.harness.storage.record import RunRecord, save_record
 from openended.tasks.creative import Creative
 from tests.helpers import write_jsonl
@@ -46,6 +46,21 @@ def test_another_systems_texts_are_the_reference(tmp_path, keys):
     assert task.fingerprint() != Creative(num_draws=60).fingerprint()
     assert "no human text" in task.remarks()[0]
     assert not Creative().remarks()
+
+
+def test_the_authors_file_is_read_not_run(tmp_path):
+    path = tmp_path / "make.py"
+    path.write_text('raise SystemExit\nsmall = ["a"]\nprompts = ["Write one.", "Write two.", "Write three."]\n')
+    assert {e.prompt.split(".")[0].removeprefix("Instruction: ") for e in draw(path=str(path))} == {
+        "Write one", "Write two", "Write three",
+    }  # fmt: skip
+
+
+def test_the_reference_is_a_system_too(tmp_path):
+    path = write(tmp_path, [{"id": i, "text": f"t{i}"} for i in range(5)])
+    assert Creative(reference=path, num_draws=60).open_bundled_system("reference")() == [f"t{i}" for i in range(5)]
+    with pytest.raises(SpecError, match=r"generations=reference: set task\.reference"):
+        Creative().open_bundled_system("reference")
 
 
 def test_draws_without_a_text_are_counted(tmp_path):

@@ -43,6 +43,13 @@ def test_prompt_is_the_first_tokens_of_the_model(tmp_path):
     assert (second.id, second.meta["ended"]) == ("webtext/000001", False)
 
 
+def test_chat_models_get_an_instruction_and_the_last_word_opens_the_reply(tmp_path):
+    options = {"prompt_unit": "words", "prompt_length": 4, "max_length": None, "instruction": "Continue:"}
+    (example,) = read(WebText(path=write(tmp_path, DOC), **options))
+    assert example.prompt == "One two three.\n\nFour"
+    assert (example.meta["user"], example.meta["assistant"]) == ("Continue:\nOne two three.", "Four")
+
+
 def test_word_counted_prompts_need_no_tokenizer(tmp_path):
     task = WebText(path=write(tmp_path, DOC), prompt_unit="words", prompt_length=10, max_length=None)
     assert not task.needs_tokenizer()

@@ -1,5 +1,6 @@
 """Chat templates: where a prompt parts, what the model reads, what ends a turn, and what goes wrong."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -57,6 +58,15 @@ def test_the_continuation_starts_within_the_assistants_turn(tmp_path: Path, in_c
     assert template.render_all([Turns("Alice went to", "the")])[0] == "[user]Alice went to<|endoftext|>[assistant]the"
     assert template.render_all([Turns("Tell a story.", "")])[0] == "[user]Tell a story.<|endoftext|>[assistant]"
     assert len(template.digest) == 64
+
+
+def test_vicuna_has_a_form_of_its_own(tmp_path: Path) -> None:
+    spec = dataclasses.replace(folder(tmp_path, None), chat_template="vicuna")
+    template = load_template(spec)
+    first, second = template.render_all([Turns("Continue:\nAlice went to", "the"), Turns("Tell a story.", "")])
+    assert first.endswith("USER: Continue:\nAlice went to\nASSISTANT: the")
+    assert second.endswith("USER: Tell a story.\nASSISTANT:")
+    assert template.end() == load_tokenizer(spec).eos_ids[0]
 
 
 def test_special_tokens_of_the_template_are_tokens(tmp_path: Path) -> None:

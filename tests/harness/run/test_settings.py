@@ -11,6 +11,7 @@ import pytest
 from openended.harness.app.commands.score import convert_preset
 from openended.harness.core import DataError, SpecError, list_bundled_choices, load_members, read_node
 from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.run.dataset import NO_TOKENIZER, load_dataset
 from openended.harness.run.settings import _apply_preset, read_preset
 from tests.harness.run.small import make_builder, settings
@@ -154,3 +155,14 @@ def test_a_word_of_the_score_command_is_a_preset_unless_it_is_a_file(tmp_path):
     file = tmp_path / "texts.jsonl"
     file.write_text("{}")
     assert convert_preset([f"compat={file}"]) == [f"compat={file}"]
+
+
+def test_a_length_in_words_is_measured_in_the_models_tokens(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"prompt": "one two", "human": " three four five six seven eight"}\n')
+    words = ["task=jsonl", f"task.path={tmp_path / 't.jsonl'}", "model=docs-s", "max_new_tokens=4w"]
+    built = settings(tmp_path, *words)
+    spec = built.model
+    tokens = len(load_tokenizer(spec).encode("one two three four five six seven eight"))
+    assert built.max_new_tokens == round(4 * tokens / 8)
+    with pytest.raises(SpecError, match="max_new_tokens: expected int or null, got '4 w'"):
+        settings(tmp_path, *words[:-1], "max_new_tokens='4 w'")
