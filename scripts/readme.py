@@ -80,7 +80,11 @@ def format_papers() -> str:
     """Format one table per paper: what each table and figure shows, its experiment, and what it needs."""
     blocks = []
     for paper in read_papers().values():
-        names = [f"`{item['experiment']}`" if "experiment" in item else "–" for item in paper["items"]]
+        made_by = [
+            item.get("experiment", f"openended {item['command']}" if "command" in item else "")
+            for item in paper["items"]
+        ]
+        names = [f"`{name}`" if name else "–" for name in made_by]
         rows = [(i["item"], i["shows"], name, describe_state(i)) for i, name in zip(paper["items"], names, strict=True)]
         blocks.append(f"## {paper['title']}\n\n{format_table(('item', 'shows', 'experiment', 'runs'), rows)}")
     return "\n\n".join(blocks)

@@ -180,12 +180,15 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     from openended.harness.report.tables.detected_damage import build_stress_tables
     from openended.harness.report.tables.fair_comparison import build_fair_tables
     from openended.harness.report.tables.frontier_gaps import build_frontier_tables
+    from openended.harness.report.tables.huse_examples import build_huse_example_tables
     from openended.harness.report.tables.selection import IncomparableError, select
     from openended.harness.report.tables.systems import build_value_tables
+    from openended.harness.report.tables.text_sets import build_text_set_tables
 
     builders = {
         "values": build_value_tables,
         "leaderboard": build_value_tables,
+        "pr_curves": build_value_tables,
         "correlation": build_correlation_tables,
         "embedders": build_embedder_tables,
         "variants": build_variant_tables,
@@ -194,6 +197,8 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         "fair": build_fair_tables,
         "frontier": build_frontier_tables,
         "stress": build_stress_tables,
+        "huse_examples": build_huse_example_tables,
+        "text_sets": build_text_set_tables,
     }
     try:
         tables = builders[layout.kind](select(results, layout), layout, name)

@@ -139,7 +139,8 @@ def group_by_options(items: Sequence[SystemValue], metric: str) -> dict[str, lis
         The options in which the groups differ, as text (empty for one group) → the items.
     """
     metric_items = [i for i in items if i.metric == metric]
-    options = find_differing_options(metric_items)
+    # The option `system` of a metric of human judgments is the system's own name in the file.
+    options = find_differing_options(metric_items, (*FACTS, "system"))
     groups = group_by(metric_items, lambda item: format_options(metric, options[item.signature]))
     return dict(sorted(groups.items(), key=lambda group: make_natural_sort_key(group[0])))
 

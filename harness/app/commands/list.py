@@ -62,11 +62,14 @@ def describe_state(item: dict[str, str]) -> str:
 def _list_papers() -> None:
     papers = read_papers()
     every = [item for paper in papers.values() for item in paper["items"]]
-    wide = [max(len(item.get(name, "")) for item in every) for name in ("item", "experiment", "shows")]
+    names = {id(item): item.get("experiment", item.get("command", "–")) for item in every}
+    wide = [
+        max(map(len, column)) for column in ([i["item"] for i in every], names.values(), [i["shows"] for i in every])
+    ]
     for name, paper in papers.items():
         print_line(f"{name}  {paper['title']}")
         for item in paper["items"]:
-            words = (item["item"], item.get("experiment", "–"), item["shows"])
+            words = (item["item"], names[id(item)], item["shows"])
             columns = "  ".join(f"{word:{width}}" for word, width in zip(words, wide, strict=True))
             print_line(f"  {columns}  {describe_state(item)}")
     print_line("openended experiment=NAME runs one as published, experiment=NAME using=docs on bundled data")

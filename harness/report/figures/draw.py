@@ -16,6 +16,7 @@ from openended.harness.report.figures.generative_frontier import generative_fron
 from openended.harness.report.figures.heat_maps import damage_heat_map, metric_agreement, system_similarity
 from openended.harness.report.figures.panels import metric_panels
 from openended.harness.report.figures.people import huse_figures
+from openended.harness.report.figures.precision_recall_curves import f_scores, pr_curves
 from openended.harness.report.figures.scatter import precision_recall, quality_diversity
 from openended.harness.report.figures.sweep_curves import sweeps
 from openended.harness.report.figures.trace import trace_figure
@@ -29,13 +30,18 @@ FIGURES: list[Callable[[Results, SystemStyles], Mapping[str, Figure]]] = [
     metric_panels,
     sweeps,
     precision_recall,
+    pr_curves,
     quality_diversity,
     rank_frequency,
     system_similarity,
     huse_figures,
     metric_agreement,
 ]
-FIGURES_OF_KIND = {"frontier": [generative_frontier, steps_at_equal_entropy], "stress": [damage_heat_map]}
+FIGURES_OF_KIND = {
+    "frontier": [generative_frontier, steps_at_equal_entropy],
+    "stress": [damage_heat_map],
+    "pr_curves": [f_scores],
+}
 """Kind of a layout → its own figures."""
 
 

@@ -12,23 +12,30 @@ from openended.harness.core import escape_mathtext, parse_signature
 from openended.harness.report.figures.drawing import (
     COLORS,
     COLUMN,
-    HUMAN_COLOR,
     MOST,
     PAGE,
     FigureKey,
     SystemStyles,
     create_figure,
+    create_panels,
     draw_legend_below,
     name_figures,
 )
-from openended.harness.results import Results, System, group_by_task_and_options, group_systems
+from openended.harness.results import (
+    Results,
+    System,
+    SystemValue,
+    group_by_options,
+    group_by_task_and_options,
+    group_systems,
+)
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from openended.metrics.huse import HusePoints, PairRatings, Rule, Ties, VoteTie
+    from openended.metrics.huse import PairRatings, Rule, Ties, VoteTie
 
+RATED = "rated"  # in place of the decoder where a file of ratings was scored by itself
 MODEL_COLOR = COLORS[0]
 GRID = 160  # points per side of the picture of the regions
 _DRAWS = 20
@@ -36,23 +43,26 @@ _MANY = 2000  # examples: above, the stability curves take too long for a report
 
 
 def huse_figures(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
-    """Draw what there is data for: `huse-<system>`, `huse-stability-<system>`, `huse-parts`."""
+    """Draw what there is data for: `huse`, `huse-stability-<system>`, `huse-parts`."""
     regions: dict[FigureKey, Figure | None] = {}
     stability: dict[FigureKey, Figure | None] = {}
     parts: dict[FigureKey, Figure | None] = {}
-    for key, part in group_by_task_and_options(results.values, "huse").items():
+    items = [item for item in results.values if item.metric == "huse"]
+    groups: Mapping[FigureKey, Sequence[SystemValue]] = group_by_task_and_options(items, "huse")
+    if all(item.axes.get("decoder") == RATED for item in items):  # each file of ratings would be a task
+        groups = {("ratings", options): part for options, part in group_by_options(items, "huse").items()}
+    for key, part in groups.items():
         systems = group_systems(part)
-        for system in systems:
-            rated = _read_ratings(results, system)
-            if rated is not None:
-                regions[*key, system.name] = huse_regions(*rated)
-                stability[*key, system.name] = huse_stability(*rated) if rated[0].n <= _MANY else None
+        rated = {s.name: ratings for s in systems if (ratings := read_ratings(results, s))}
+        regions[key] = huse_regions(dict(list(rated.items())[:MOST])) if rated else None
+        for label, (ratings, rule) in rated.items():
+            stability[*key, label] = huse_stability(ratings, rule) if ratings.n <= _MANY else None
         pairs = {s.name: tuple(_read_mean(s, name) for name in ("huse_q", "huse_d")) for s in systems}
         both = {label: (q, d) for label, (q, d) in pairs.items() if math.isfinite(q) and math.isfinite(d)}
         chosen = styles.choose([s.items[0] for s in systems if s.name in both])
         parts[key] = huse_parts(both, chosen) if both else None
     return {
-        **name_figures("huse", regions, always=True),
+        **name_figures("huse", regions),
         **name_figures("huse-stability", stability, always=True),
         **name_figures("huse-parts", parts),
     }
@@ -63,7 +73,7 @@ def _read_mean(system: System, key: str) -> float:
     return math.nan if value is None else value.mean
 
 
-def _read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] | None:
+def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] | None:
     """Return the rated texts of a system and how the discriminator decides; None if they were not stored."""
     from openended.metrics.huse import PairRatings, Rule
 
@@ -83,47 +93,35 @@ def _read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] 
     return PairRatings.from_arrays(arrays), rule
 
 
-def huse_regions(rated: PairRatings, rule: Rule) -> Figure:
-    """Draw both texts of all examples, the regions of the k-NN discriminator and both margins (HUSE Fig. 4)."""
-    from matplotlib.figure import Figure
+def huse_regions(rated: Mapping[str, tuple[PairRatings, Rule]]) -> Figure:
+    """Draw human judgment against log-probability, one panel per system (HUSE Fig. 4).
 
+    The shading is the share of votes of the k nearest texts: blue for reference, red for model; the line is a tie.
+    """
     from openended.metrics.huse import HusePoints
 
-    texts = HusePoints.build(**rated.columns(), rule=rule)
-    figure = Figure(figsize=(COLUMN, 3.5), layout="constrained")
-    panels = figure.subplot_mosaic(
-        [["top", "."], ["main", "right"]], height_ratios=[1, 4], width_ratios=[4, 1], empty_sentinel="."
-    )
-    main: Axes = panels["main"]
-    _shade_regions(main, texts, rule)
-    edges = [np.histogram_bin_edges(texts.raw[:, axis], 20).tolist() for axis in (0, 1)]
-    for is_model, name, color, marker in ((False, "human", HUMAN_COLOR, "o"), (True, "model", MODEL_COLOR, "^")):
-        points = texts.raw[texts.is_model == is_model]
-        main.plot(*points.T, marker, color=color, label=name, markersize=2.6, alpha=0.8, markeredgewidth=0)
-        panels["top"].hist(points[:, 0], edges[0], color=color, alpha=0.5)
-        panels["right"].hist(points[:, 1], edges[1], color=color, alpha=0.5, orientation="horizontal")
-    for panel, side in ((panels["top"], "x"), (panels["right"], "y")):
+    figure, panels = create_panels(len(rated), 2.6, sharey=True, legend=["reference", "model"])
+    systems = [(name, HusePoints.build(**pairs.columns(), rule=rule), rule) for name, (pairs, rule) in rated.items()]
+    shared = np.concatenate([points.raw[:, 0] for _, points, _ in systems])
+    for panel, (name, points, rule) in zip(panels, systems, strict=True):
+        low, high = np.array([[shared.min(), shared.max()], [points.raw[:, 1].min(), points.raw[:, 1].max()]]).T
+        pad = 0.05 * np.maximum(high - low, points.spread)
+        ratings, log_probs = (np.linspace(low[i] - pad[i], high[i] + pad[i], GRID) for i in (0, 1))
+        plane = np.column_stack([axis.ravel() for axis in np.meshgrid(ratings, log_probs, indexing="ij")])
+        margins = points.margins_at(plane, rule).reshape(GRID, GRID)
+        share = np.clip(-margins / rule.k, -1.0, 1.0)  # of votes for the reference less those for the model
+        extent = (log_probs[0], log_probs[-1], ratings[0], ratings[-1])
+        panel.imshow(share, extent=extent, origin="lower", aspect="auto", cmap="RdBu", vmin=-1, vmax=1, alpha=0.45)
+        panel.contour(log_probs, ratings, share, levels=[0.0], colors="#777777", linewidths=0.6)
+        for is_model, label, color, marker in ((False, "reference", "#2166ac", "s"), (True, "model", "#b2182b", "o")):
+            x, y = points.raw[points.is_model == is_model].T[::-1]
+            panel.plot(x, y, marker, color=color, label=label, markersize=2.6, alpha=0.9, markeredgewidth=0)
         panel.grid(visible=False)
-        getattr(panel, f"share{side}")(main)
-        panel.tick_params(labelbottom=False, labelleft=False)
-    main.set_xlabel("mean rating (typicality)")
-    main.set_ylabel("log-probability a word, nats")
-    draw_legend_below(figure, main)
+        panel.set_title(escape_mathtext(name))
+        panel.set_xlabel("model log-probability per word, nats")
+    panels[0].set_ylabel("human judgment (mean rating)")
+    draw_legend_below(figure, panels[0])
     return figure
-
-
-def _shade_regions(panel: Axes, texts: HusePoints, rule: Rule) -> None:
-    """Color the plane by the discriminator's decision."""
-    low, high = texts.raw.min(axis=0), texts.raw.max(axis=0)
-    pad = 0.05 * np.maximum(high - low, texts.spread)
-    axes = [np.linspace(low[i] - pad[i], high[i] + pad[i], GRID) for i in (0, 1)]
-    grid = np.column_stack([g.ravel() for g in np.meshgrid(*axes)])
-    margins = texts.margins_at(grid, rule)
-    tie = 1 if rule.vote_tie == "model" else 0
-    regions = np.where(margins == 0, tie, margins > 0).reshape(GRID, GRID).astype(float)
-    colors = ["#ececec", "#d3e6f3"]  # tints of the human and the model color
-    panel.contourf(axes[0], axes[1], regions, levels=[-0.5, 0.5, 1.5], colors=colors)
-    panel.grid(visible=False)
 
 
 def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mapping[str, Any]]) -> Figure:

@@ -77,6 +77,17 @@ CAPTIONS = {
         "Each metric along one setting, all else the same; bands: a standard deviation over seeds (of one seed: the "
         "95 % interval); dashed: the human text. Read: where a line meets the dashed one, the setting is most human.",
     ),
+    "pr_curves": Caption(
+        "Precision-recall curves",
+        "What share of the model text is plausible (precision) at what share of the human text covered (recall), over "
+        "the cells of MAUVE's quantization; next to it MAUVE's own curve. Read: a curve that ends early on the right "
+        "misses human text, one that ends low writes implausible text.",
+    ),
+    "f_scores": Caption(
+        "F-scores of the curves",
+        "F1/8 and F8 of the precision-recall curve and of MAUVE's curve, and precision and recall by nearest "
+        "neighbors. Read: only where the two lines part does a curve tell quality from diversity.",
+    ),
     "huse-stability": Caption(
         "Stability of HUSE",
         "HUSE with fewer ratings a text and fewer examples; bands: intervals of 90 %. Read: where the curves are "
@@ -89,8 +100,9 @@ CAPTIONS = {
     ),
     "huse": Caption(
         "Human and model texts",
-        "Each text by its mean rating and log-probability; the shading shows the decision of the classifier behind "
-        "HUSE. Read: the more the two sides mix, the higher HUSE.",
+        "Each text by its log-probability and mean rating; the shading shows how sure the classifier behind HUSE is "
+        "that a text there is the reference's (blue) or the model's (red). Read: the more the two sides mix, the "
+        "higher HUSE; a horizontal border separates by quality, a diagonal one also by diversity.",
     ),
     "metric-agreement": Caption(
         "Agreement of metrics",

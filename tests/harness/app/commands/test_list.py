@@ -42,7 +42,7 @@ def test_the_papers_list_names_every_experiment_of_a_paper_and_no_other(capsys):
     experiments = set(list_choices("experiment"))
     assert listed <= experiments
     assert {name for name in experiments if name.startswith(("mauve_", "pr_", "huse_"))} <= listed
-    assert all((item["state"] == "none") == ("experiment" not in item) for item in items)
+    assert all((item["state"] == "none") == (not {"experiment", "command"} & set(item)) for item in items)
     assert all(item["state"] in STATES and (item["state"] != "files") <= ("needs" not in item) for item in items)
     assert main(["papers"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -37,29 +37,25 @@ def rated():
     return PairRatings.from_arrays(metric.compute(features).arrays)
 
 
-@pytest.mark.slow
-def test_regions_show_every_text_and_both_margins(rated, tmp_path):
-    figure = huse_regions(rated, RULE)
-    main = next(a for a in figure.axes if a.get_xlabel())
-    human, model = main.get_lines()
-    assert len(human.get_xdata()) == len(model.get_xdata()) == 100
-    margins = [a for a in figure.axes if a.patches]
-    assert [round(sum(p.get_height() for p in a.patches)) for a in margins[:1]] == [200]
-    assert round(sum(p.get_width() for p in margins[1].patches)) == 200
-    first = [p.read_bytes() for p in save(figure, tmp_path, "a")]
-    again = [p.read_bytes() for p in save(huse_regions(rated, RULE), tmp_path, "b")]
-    assert first == again
+def test_regions_show_every_text_in_a_panel_per_system(rated, tmp_path):
+    figure = huse_regions({"t=1.0": (rated, RULE), "t=0.7": (rated, RULE)})
+    assert [panel.get_title() for panel in figure.axes] == ["t=1.0", "t=0.7"]
+    for panel in figure.axes:
+        assert panel.get_xlabel() == "model log-probability per word, nats"
+        reference, model = panel.get_lines()
+        assert (reference.get_marker(), model.get_marker()) == ("s", "o")
+        assert len(reference.get_xdata()) == len(model.get_xdata()) == 100
+        assert max(reference.get_xdata()) < 0 < min(reference.get_ydata())
+    assert figure.axes[0].get_ylabel() == "human judgment (mean rating)"
 
 
-def test_the_regions_are_what_the_discriminator_says(rated):
-    """All human texts rated near 5, all model texts near 1: the middle of the rating axis parts the two regions."""
+def test_the_shading_is_the_confidence_of_the_discriminator(rated):
+    """All human texts rated near 5, all model texts near 1: sure at both ends of the rating axis."""
     near = np.repeat([[5.0], [1.0]], 100, axis=0) + 0.1 * rated.ratings
-    figure = huse_regions(PairRatings(rated.ids, near, rated.log_probs, rated.lengths), RULE)
-    main = next(a for a in figure.axes if a.get_xlabel())
-    human, model = main.collections[0].get_paths()
-    for at, said, other in (((5.3, -3.5), human, model), ((1.3, -3.5), model, human)):
-        assert said.contains_point(at)
-        assert not other.contains_point(at)
+    figure = huse_regions({"m": (PairRatings(rated.ids, near, rated.log_probs, rated.lengths), RULE)})
+    shares = figure.axes[0].images[0].get_array()
+    assert np.median(shares[-1]) == 1  # the highest ratings
+    assert np.median(shares[0]) == -1
 
 
 def test_lines_of_equal_huse():
