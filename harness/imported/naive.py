@@ -9,7 +9,7 @@
 | `naive:shuffled` | sentences of different training texts | – |
 | `naive:memorizer` | an exact copy of a training text | – |
 | `naive:repeated` | the same training text | – |
-| `naive:retrieval` | the training text whose prompt is most similar by BM25, whole | – |
+| `naive:retrieval` | the human text of the most similar other prompt of the task, by BM25 | – |
 
 `naive:unigram:32` sets the number. Training texts are human texts of the task that are not compared. A text has as many
 tokens as the human text of the same example (a copy may be shorter), and depends only on seed, example and training
@@ -103,7 +103,6 @@ class NaiveTexts:
         seed: Of the run.
         tokenizer: Of the ids; None: they are words, and `words` has their names.
         words: Word of each id, without a tokenizer.
-        nearest: For `retrieval`: the training text of each example.
     """
 
     system: NaiveSystem
@@ -111,7 +110,6 @@ class NaiveTexts:
     seed: int
     tokenizer: Tokenizer | None
     words: Sequence[str] = ()
-    nearest: Sequence[int] = ()
 
     def rows(self, human: Sequence[Row], lengths: Sequence[int]) -> Iterator[Row]:
         """Yield one text for each example of the human side, with as many tokens as `lengths` says."""
@@ -130,8 +128,6 @@ class NaiveTexts:
         """Return the token ids of a text."""
         rng = make_random_stream(self.seed, "naive", self.system.kind, example)
         match self.system.kind:
-            case "retrieval":
-                return self.training[self.nearest[index]]
             case "memorizer":
                 return self.training[int(self._order[index % len(self.training)])][:length]
             case "repeated":

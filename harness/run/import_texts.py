@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,9 @@ def import_generations(settings: Settings, builder: ArtifactBuilder, dataset: Da
         what, (spec, write) = name, _plan_damaged_texts(settings, damage, builder, dataset)
         if source := digest_source(damage):
             inputs["source"] = source
+    elif naive is not None and naive.kind == "retrieval":
+        what, (spec, write) = name, _plan_retrieved_texts(settings, builder, dataset)
+        inputs["file"] = dataset.fingerprint
     elif naive is not None:
         what, (spec, write) = name, _plan_naive_texts(settings, naive, builder, dataset)
     else:
@@ -114,20 +118,33 @@ def _plan_naive_texts(
             numbers: dict[str, int] = {}
             training = [[numbers.setdefault(w, len(numbers)) for w in text.split()] for text in spare.each("text")]
             lengths, words, unit = [len(text.split()) for text in rows.each("text")], list(numbers), "words"
-        nearest: list[int] = []
-        if system.kind == "retrieval":
-            if not all(rows.prompts):
-                raise SpecError(f"generations={settings.generations}: it looks prompts up, and the task has none")
-            texts_of = spare.token_ids if tokenizer is not None else (text.split() for text in spare.each("text"))
-            prompts = [prompt for prompt, text in zip(spare.prompts, texts_of, strict=True) if len(text)]
-            nearest = find_nearest_prompts(rows.prompts, prompts)
-            training = [text for text in training if len(text)]
-        texts = NaiveTexts(system, training, settings.seed, tokenizer, words, nearest)
+        texts = NaiveTexts(system, training, settings.seed, tokenizer, words)
         count = write_rows(folder / DATA, texts.rows(list(rows), lengths))
         note = f"{settings.generations}: no model; learned from {len(training)} human texts that are not compared"
         return {"n": count, "notes": [f"{note}; texts have at most as many {unit} as the human texts"]}
 
     return {"naive": [system.kind, system.number], "seed": settings.seed, "version": NAIVE_VERSION}, write
+
+
+def _plan_retrieved_texts(
+    settings: Settings, builder: ArtifactBuilder, dataset: Dataset
+) -> tuple[dict[str, Any], Build]:
+    """Return for each prompt the human text of the most similar other prompt of the task."""
+    name, length = str(settings.generations), settings.max_new_tokens
+
+    def write(folder: Path) -> Mapping[str, Any]:
+        tokenizer = load_tokenizer_of(builder, settings.row_tokenizer)
+        rows = RowFile(dataset.human_rows.path)
+        compared = set(rows.ids)
+        rest = [e for e in settings.task.examples(tokenizer, Counter()) if e.id not in compared and e.prompt.strip()]
+        if not rest:
+            raise SpecError(f"generations={name}: needs prompts that are not compared; set a smaller num_examples")
+        nearest = find_nearest_prompts(rows.prompts, [e.prompt for e in rest])
+        texts = import_texts([rest[i].human for i in nearest], name, dataset.prompts, tokenizer, length)
+        note = f"{name}: no model; the human text of the most similar of {len(rest)} other prompts (BM25)"
+        return {"n": write_rows(folder / DATA, texts), "notes": [note]}
+
+    return {"naive": ["retrieval", None], "max_new_tokens": length, "version": NAIVE_VERSION}, write
 
 
 def _plan_damaged_texts(

@@ -53,7 +53,7 @@ def test_the_shading_is_the_confidence_of_the_discriminator(rated):
     """All human texts rated near 5, all model texts near 1: sure at both ends of the rating axis."""
     near = np.repeat([[5.0], [1.0]], 100, axis=0) + 0.1 * rated.ratings
     figure = huse_regions({"m": (PairRatings(rated.ids, near, rated.log_probs, rated.lengths), RULE)})
-    shares = figure.axes[0].images[0].get_array()
+    shares = np.asarray(figure.axes[0].images[0].get_array())
     assert np.median(shares[-1]) == 1  # the highest ratings
     assert np.median(shares[0]) == -1
 
