@@ -258,7 +258,7 @@ def _find_scoring_models(
         scorer = scoring
     if isinstance(scorer, str):
         group = next((group for group in ("scorer", "model") if scorer in list_bundled_choices(group)), None)
-        spec = build("model", read_node(group, scorer), "scorer") if group else ModelSpec(path=scorer)
+        spec: Any = build("model", read_node(group, scorer), "scorer") if group else ModelSpec(path=scorer)
     else:
         spec = scorer
     model = require_model(spec, "scorer") if spec is not None else None

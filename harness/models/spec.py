@@ -95,7 +95,7 @@ class BackendSpec(Spec):
     """Commit on the hub; null: the newest."""
 
     @property
-    def chat_template(self) -> bool:
+    def chat_template(self) -> bool | Literal["vicuna"]:
         """Whether the model under test reads each prompt through a chat template."""
         raise NotImplementedError
 

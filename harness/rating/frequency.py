@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -105,5 +106,5 @@ def write_frequency_files(typicality: TypicalityByFrequency, out: Path) -> list[
     panel.set_title(f"r = {r:.2f} [{low:.2f}, {high:.2f}]", fontsize=8)
     picture = out.with_suffix(".png")
     with open_for_replacement(picture, "wb") as handle:
-        FigureCanvasAgg(figure).print_png(handle, metadata={"Software": None})
+        cast("Any", FigureCanvasAgg(figure)).print_png(handle, metadata={"Software": None})
     return [out, picture]

@@ -357,7 +357,9 @@ def format_summary(key: StudyKey, judged: JudgeResult, calibration: str) -> list
     else:
         rows = rows.assign(player=rows["system"], score=rows["rating"].astype(float))
     means = rows.groupby(["player", "criterion", "example_id"])["score"].mean()
-    cells = {unit: _format_mean(values.to_numpy()) for unit, values in means.groupby(level=["player", "criterion"])}
+    cells: dict[Any, str] = {
+        unit: _format_mean(values.to_numpy()) for unit, values in means.groupby(level=["player", "criterion"])
+    }
     for player in key.material.players:
         out.append(f"| {player} | {' | '.join(cells.get((player, criterion), '–') for criterion in criteria)} |")
     return [*out, "", "Intervals: 95 %, percentile bootstrap over prompts.", ""]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_type_hints
 
 from openended.harness.core import (
+    REQUIRED,
     DataError,
     Json,
     Spec,
@@ -86,9 +87,9 @@ class StudyProtocol(Spec):
     text: str = option("{text}", lambda text: "{text}" in text, "a text with {text} in it")
     """How a text is shown."""
     text_label: str = ""
-    questions: Mapping[str, str] = option(MISSING, bool, "at least one, as criterion: question")
+    questions: Mapping[str, str] = option(REQUIRED, bool, "at least one, as criterion: question")
     """Criterion → its question."""
-    answers: tuple[Any, ...] = option(MISSING, lambda a: 2 <= len(a) <= _MOST_KEYS, f"2 to {_MOST_KEYS}")
+    answers: tuple[Any, ...] = option(REQUIRED, lambda a: 2 <= len(a) <= _MOST_KEYS, f"2 to {_MOST_KEYS}")
     """In the order of the keys 1, 2, …; see `AnswerChoice`."""
     items: int = _size(
         MISSING, 1, "pairs: prompts for each pair of players; ratings: prompts, each with the texts of all players"

@@ -126,7 +126,7 @@ def _measure_agreement_with_rest(gathered: StudyAnswers) -> dict[str, float]:
                 agreements[rater] = float((np.sign(x) == np.sign(y)).mean())
         elif shared.sum() >= 3:
             agreements[rater] = rank_correlation(x.to_numpy(), y.to_numpy())
-    return agreements
+    return {str(rater): agreement for rater, agreement in agreements.items()}
 
 
 def format_quality_sheet(gathered: StudyAnswers) -> list[str]:

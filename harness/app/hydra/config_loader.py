@@ -132,7 +132,8 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
             group, _, name = path.rpartition("/")
             if count > 1 and not is_shared(name):
                 raise SpecError(f"{path} is merged twice, and its values would undo others: leave {group}={name} out")
-        return super()._compose_config_from_defaults_list(defaults, repo)
+        config: DictConfig = super()._compose_config_from_defaults_list(defaults, repo)
+        return config
 
     def get_group_options(self, *args: Any, **options: Any) -> list[str]:  # noqa: ANN401 - as in Hydra
         """Exclude files that other options inherit from (`_base`)."""

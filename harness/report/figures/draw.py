@@ -37,7 +37,7 @@ FIGURES: list[Callable[[Results, SystemStyles], Mapping[str, Figure]]] = [
     huse_figures,
     metric_agreement,
 ]
-FIGURES_OF_KIND = {
+FIGURES_OF_KIND: dict[str, list[Callable[[Results, SystemStyles], Mapping[str, Figure]]]] = {
     "frontier": [generative_frontier, steps_at_equal_entropy],
     "stress": [damage_heat_map],
     "pr_curves": [f_scores],

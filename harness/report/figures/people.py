@@ -48,15 +48,15 @@ def huse_figures(results: Results, styles: SystemStyles) -> Mapping[str, Figure]
     stability: dict[FigureKey, Figure | None] = {}
     parts: dict[FigureKey, Figure | None] = {}
     items = [item for item in results.values if item.metric == "huse"]
-    groups: Mapping[FigureKey, Sequence[SystemValue]] = group_by_task_and_options(items, "huse")
+    groups: dict[FigureKey, list[SystemValue]] = dict(group_by_task_and_options(items, "huse").items())
     if all(item.axes.get("decoder") == RATED for item in items):  # each file of ratings would be a task
         groups = {("ratings", options): part for options, part in group_by_options(items, "huse").items()}
     for key, part in groups.items():
         systems = group_systems(part)
         rated = {s.name: ratings for s in systems if (ratings := read_ratings(results, s))}
         regions[key] = huse_regions(dict(list(rated.items())[:MOST])) if rated else None
-        for label, (ratings, rule) in rated.items():
-            stability[*key, label] = huse_stability(ratings, rule) if ratings.n <= _MANY else None
+        for label, (rated_pairs, rule) in rated.items():
+            stability[*key, label] = huse_stability(rated_pairs, rule) if rated_pairs.n <= _MANY else None
         pairs = {s.name: tuple(_read_mean(s, name) for name in ("huse_q", "huse_d")) for s in systems}
         both = {label: (q, d) for label, (q, d) in pairs.items() if math.isfinite(q) and math.isfinite(d)}
         chosen = styles.choose([s.items[0] for s in systems if s.name in both])

@@ -27,7 +27,7 @@ def build_huse_example_tables(results: Results, layout: Layout, name: str) -> li
     remarks = [f"{kind}: {what}.".capitalize() for kind, what in KINDS.items()]
     remarks.append("Of each kind the clearest: the largest difference in ratings, in log-probability, or the smallest.")
     columns = (Column("huse", "log_prob", "log p a word", decimals=2), Column("huse", "rating", "rating", decimals=2))
-    tables = []
+    tables: list[Table] = []
     for system in systems:
         rows = tuple(_list_rows(results, system))
         if rows:
