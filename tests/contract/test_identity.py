@@ -21,7 +21,6 @@ from tests.harness.report.synthetic import result, write_run
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HUB = {"path": "somebody/gpt2-small", "revision": COMMIT}
-ROLES = ("task", "model", "decoder", "scorer", "embedder", "metric")
 
 
 def made(cls: Any) -> Any:

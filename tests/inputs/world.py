@@ -7,9 +7,8 @@ import zipfile
 from pathlib import Path
 
 from tests.harness.rating.studies import study
-from tests.helpers import ROOT, openended, tiny_model, write_jsonl
+from tests.helpers import openended, tiny_model, write_jsonl
 
-ASSETS = ROOT / "harness" / "assets"
 RUN = ("task=texts", "task.path=human.jsonl", "generations=theirs.jsonl", "num_examples=all", "metric=[zipf]",
        "intervals=0", "name=done")  # fmt: skip
 ROWS = [{"id": f"a{i}", "prompt": f"Prompt {i}", "human": f" the human text number {i} ends here."} for i in range(60)]

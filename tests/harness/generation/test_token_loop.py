@@ -63,7 +63,8 @@ def test_every_prompt_gets_a_place_and_ends_by_itself_or_at_the_length():
 
 
 SEED, LENGTH = 5, 10
-PROMPTS = [Prompt(f"t/{i}", i % 2, row) for i, row in enumerate(prompt_rows(6, 4, 12))]
+ROWS = np.random.default_rng(0).integers(1, 12, (6, 4)).tolist()
+PROMPTS = [Prompt(f"t/{i}", i % 2, tuple(row)) for i, row in enumerate(ROWS)]
 
 
 def sampled(lm: LanguageModel, decoder: QDecoder, *, least: int = 0, slots: int = 64) -> dict[str, Generation]:

@@ -2,12 +2,10 @@
 
 import contextlib
 import gzip
-import json
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 Behavior = Callable[[socket.socket, threading.Event], None]
 BOMB = gzip.compress(bytes(64 << 20))
@@ -21,10 +19,6 @@ def reply_bytes(body: bytes, status: str = "200 OK", content_type: str = "applic
 def send(data: bytes) -> Behavior:
     """Answer with these bytes."""
     return lambda connection, _: connection.sendall(data)
-
-
-def send_json(value: Any) -> Behavior:
-    return send(reply_bytes(json.dumps(value).encode()))
 
 
 def repeat(head: bytes, piece: bytes, pause: float = 0.0) -> Behavior:

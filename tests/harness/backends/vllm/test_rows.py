@@ -27,13 +27,14 @@ from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, Typical, Xtc
 from openended.harness.generation import compute_q_statistics, generate_texts
 from tests.harness.backends.vllm.fake import BatchUpdate, MoveDirectionality, SamplingParams, compute_logits, fake_vllm
-from tests.harness.generation.models import gpt2, prompt_rows
+from tests.harness.generation.models import gpt2
 from tests.helpers import generation, q_request
 from tests.lazy import torch
 
 LENGTH, LEAST = 9, 3
 EOS = (0, 5)
-PROMPTS = [Prompt(f"t/{i % 5}", i // 5, row) for i, row in enumerate(prompt_rows(12, 4, 60))]
+ROWS = np.random.default_rng(0).integers(1, 60, (12, 4)).tolist()
+PROMPTS = [Prompt(f"t/{i % 5}", i // 5, tuple(row)) for i, row in enumerate(ROWS)]
 DECODERS = [
     Greedy(), Ancestral(), Nucleus(p=0.8), Typical(), Xtc(), Mirostat(), Dry(allowed_length=1),
     Nucleus(repetition_penalty=1.4, no_repeat_ngram_size=3), Mirostat(algorithm="threshold", repetition_penalty=1.2),

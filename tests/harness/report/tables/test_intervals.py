@@ -5,7 +5,6 @@ import statistics
 from dataclasses import replace
 
 import pytest
-from scipy import stats
 
 from openended.harness.report.tables.search_trials import format_interval
 from openended.harness.report.tables.systems import find_metric_interval
@@ -44,6 +43,8 @@ def test_a_cell_shows_one_uncertainty_which_heading_or_legend_explains(cell, tex
 
 def test_the_interval_over_seeds_is_students():
     values = [0.1, 0.4, 0.35, 0.8]
+    from scipy import stats
+
     low, high = stats.t.interval(0.95, 3, loc=0.4125, scale=stats.sem(values))
     cell = Cell(0.4125, statistics.stdev(values), len(values))
     assert format_interval(cell, 4).words == f"{low:.4f} to {high:.4f}"
