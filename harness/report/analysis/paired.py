@@ -32,11 +32,12 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TypeVar
 
 import numpy as np
 
-from openended.harness.core import F64, I64, LEVEL, WILSON, Replicates, combine_replicates, make_random_stream
+from openended.harness.core import F64, I64, WILSON, Replicates, combine_replicates, make_random_stream
 from openended.harness.results import (
     Results,
     System,
@@ -51,7 +52,7 @@ K = TypeVar("K")
 DRAWS = 10_000
 MOST_EXACT = 14  # seeds or examples up to which all 2ⁿ sign patterns are enumerated
 LEAST_SEEDS = 6  # 2 / 2⁶ = 0.03; with fewer, p < 0.05 is impossible, and the test would only cost the others power
-CERTAIN = 25.0  # by Hoeffding's bound, 2 e⁻²⁵ is the probability that a random sign pattern reaches such a mean
+LEVEL = 0.05
 AGREES = 1e-6  # relative tolerance between float64 means of the same numbers
 
 
@@ -92,24 +93,38 @@ def pair_tests(
     return [dataclasses.replace(test, corrected=corrected.get(at, math.nan)) for at, test in enumerate(tests)]
 
 
-def compute_student_quantile(degrees: int, level: float = LEVEL) -> float:
+def compute_student_quantile(degrees: int, level: float = 1 - LEVEL) -> float:
     """Return Student's two-sided quantile."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, 0.5 + level / 2))
 
 
-def correct_by_holm(p_values: Mapping[K, float]) -> dict[K, float]:
+def compute_margin_p_value(difference: float, margin: float) -> float:
+    """Return the two-sided p-value of a difference with a 95 % interval of ± margin; NaN without a margin.
+
+    The margin of the difference of two independent values is the root of the sum of the squared margins on the sides
+    that face each other (Zou and Donner 2008).
+
+    >>> round(compute_margin_p_value(1.0, 1.0), 6)
+    0.05
+    """
+    return math.erfc(abs(difference) / margin * NormalDist().inv_cdf(0.975) / math.sqrt(2)) if margin > 0 else math.nan
+
+
+def correct_by_holm(p_values: Mapping[K, float], tests: int = 0) -> dict[K, float]:
     """Correct p-values by Holm's step-down method, which controls the family-wise error rate; non-finite are skipped.
+
+    `tests` is the size of the family if it has more tests than these; the others count as not significant.
 
     >>> correct_by_holm({"a": 0.01, "b": math.nan, "c": 0.04})
     {'a': 0.02, 'c': 0.04}
     """
     order = sorted((test for test, p in p_values.items() if math.isfinite(p)), key=lambda test: p_values[test])
     corrected: dict[K, float] = {}
-    highest = 0.0
+    highest, tests = 0.0, max(tests, len(order))
     for rank, test in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * p_values[test]))
+        highest = max(highest, min(1.0, (tests - rank) * p_values[test]))
         corrected[test] = highest
     return corrected
 
@@ -243,8 +258,9 @@ def compute_sign_flip_p(differences: F64, *names: str, draws: int = DRAWS) -> fl
     if not len(values):
         return 1.0
     target = abs(values.sum()) * (1 - 1e-12)
-    if target**2 > 2 * CERTAIN * float(values @ values) and len(values) > MOST_EXACT:
-        return 1 / (draws + 1)
+    most = 2 * math.exp(-(target**2) / (2 * float(values @ values)))  # Hoeffding's bound of the exact p-value
+    if most < 1 / (draws + 1) and len(values) > MOST_EXACT:
+        return most
     if len(values) <= MOST_EXACT:
         signs = np.array(list(itertools.product((-1.0, 1.0), repeat=len(values))))
         return float((np.abs(signs @ values) >= target).mean())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from openended.harness.report.analysis.paired import compute_margin_p_value, correct_by_holm
 from openended.harness.report.findings.checks import format_number, join_components, select_main_setting
 from openended.harness.report.findings.uncertainty import LEVEL, Errors, Outcome, Sample, check_with_uncertainty
 from openended.harness.report.tables.selection import select_pairs
@@ -49,22 +50,28 @@ def _compare_best(values: Sequence[SystemValue], part: Sequence[SystemValue], er
         return join_components("", [numbers[best] > numbers[at] for at in others])
 
     verdict = check_with_uncertainty(check, items, errors)
-    doubts = verdict.doubts if verdict is not None else ()
     drawn = [errors.of(value) for value in values]
     system_names = {tuple(system.items[0].axes.items()): system.name for system in group_systems(part)}
     names = [system_names[tuple(value.axes.items())] for value in values]
-    ahead, tied, untested = [], [], []
-    for index, at in enumerate(others):
+    gaps, margins, p_values = {}, {}, {}
+    for at in others:
         differences = oriented[best] - oriented[at]
         low, high = np.quantile(differences[1:], (LEVEL / 2, 1 - LEVEL / 2))
-        margin = f"{format_number(abs(differences[0]))} ± {format_number((high - low) / 2)}"
+        gaps[at], margins[at] = float(abs(differences[0])), float(high - low) / 2
         known = [error for error in (drawn[best], drawn[at]) if error is not None]
-        if len(doubts) <= index or len(known) < 2 or not np.stack(known).any():
-            untested.append((abs(differences[0]), names[at]))
-        elif doubts[index] <= LEVEL / 2:
-            ahead.append((abs(differences[0]), f"{names[at]} by {margin}"))
+        if verdict is not None and verdict.doubts and len(known) == 2 and np.stack(known).any():
+            p_values[at] = compute_margin_p_value(gaps[at], margins[at])
+    # The best is known only from the data, so all pairs of systems count, as for bold cells.
+    corrected = correct_by_holm(p_values, math.comb(len(values), 2))
+    ahead, tied, untested = [], [], []
+    for at in others:
+        margin = f"{format_number(gaps[at])} ± {format_number(margins[at])}"
+        if at not in corrected:
+            untested.append((gaps[at], names[at]))
+        elif corrected[at] < LEVEL:
+            ahead.append((gaps[at], f"{names[at]} by {margin}"))
         else:
-            tied.append((abs(differences[0]), f"{names[at]} (difference {margin})"))
+            tied.append((gaps[at], f"{names[at]} (difference {margin})"))
     words = {"higher": "the highest", "lower": "the lowest"}.get(first.direction, "the best")
     sentence = f"{names[best]} has {words} {first.title}, {format_number(values[best].mean)}"
     clauses = [f"ahead of {_join_names(ahead)}"] if ahead else []

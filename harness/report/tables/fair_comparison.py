@@ -17,7 +17,7 @@ from openended.harness.report.analysis.decoder_sweeps import (
     group_sweeps,
     is_gap,
 )
-from openended.harness.report.analysis.paired import compare_systems, correct_by_holm
+from openended.harness.report.analysis.paired import LEVEL, compare_systems, correct_by_holm
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.selection import (
     TablePart,
@@ -43,7 +43,6 @@ QUALITY_DIVERSITY: tuple[tuple[Pair, Pair], ...] = (
     (("knn_precision_recall", "precision"), ("knn_precision_recall", "recall")),
 )
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of settings that get a column
-LEVEL = 0.05
 _DRAWN = (
     "Expected value of the best of N settings drawn without replacement from a decoder's sweep, equal N for all; N=1 "
     "is the mean of the sweep."
@@ -58,7 +57,7 @@ _CHOSEN = (
     "Each decoder uses the best setting of the first half of the seeds; the other half tests it against every other "
     "decoder."
 )
-_BY = "Tests over examples, over replicates or, without either, over seeds; ?: too few seeds for a test."
+_BY = "Tests over examples, over replicates or, without either, over seeds; ?: no test, since the seeds are too few."
 
 Tests = dict[tuple[str, str], tuple[float, float]]
 """(decoder, decoder) → (cost of the first minus that of the second, p-value or NaN)."""
@@ -92,11 +91,12 @@ def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
     title, direction = describe_printed_value(first)
     columns = [(Column("", "settings", "settings", "none", 0), [Cell(c.settings, decimals=0) for c in curves])]
     for n in sorted({n for n in COUNTS if n <= most} | {most}):
-        cells = [Cell((c.fresh if fresh else c.seen)[n - 1]) for c in curves]
+        cells = [_build_best_cell((c.fresh if fresh else c.seen)[n - 1], c.half[n - 1]) for c in curves]
         digits = max(choose_column_decimals(cells), 3 if most > 1 and direction == "higher" else 0)
+        column, marked = mark_best_cells(Column(*pair, f"N={n}", direction, digits, first.signature), cells)
         halves = [f" ± {c.half[n - 1]:.{digits}f}" if math.isfinite(c.half[n - 1]) else "" for c in curves]
-        cells = [replace(cell, suffix=half) for cell, half in zip(cells, halves, strict=True)]
-        columns.append(mark_best_cells(Column(*pair, f"N={n}", direction, digits, first.signature), cells))
+        cells = [replace(cell, interval=None, suffix=half) for cell, half in zip(marked, halves, strict=True)]
+        columns.append((column, cells))
     if fresh:
         last = Column(*pair, f"N={most}, same seeds", "none", columns[-1][0].decimals)
         columns.append((last, [Cell(c.seen[most - 1]) for c in curves]))
@@ -106,6 +106,10 @@ def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
         f"{part.stem}-best-{make_slug(pair[1])}", f"Best of N settings: {title}", [c.name for c in curves], columns,
         remarks, head="Decoder", about=part.about,
     )  # fmt: skip
+
+
+def _build_best_cell(value: float, half: float) -> Cell:
+    return Cell(value, interval=(value - half, value + half) if math.isfinite(half) else None)
 
 
 def _build_pareto_table(part: TablePart, pairs: tuple[Pair, Pair]) -> Table | None:
@@ -163,7 +167,9 @@ def _build_win_table(results: Results, part: TablePart, pairs: Sequence[Pair]) -
 
 
 def _test_pairs(results: Results, items: Sequence[SystemValue], pair: Pair) -> Tests:
-    choices = [(s.name, c) for s in group_sweeps(items) if (c := choose_setting(s, items, pair)) is not None]
+    sweeps = group_sweeps(items)
+    selected = any(len(sweep.systems) > 1 for sweep in sweeps)
+    choices = [(s.name, c) for s in sweeps if (c := choose_setting(s, items, pair)) is not None]
     scoring = {seed for _, (_, seeds) in choices for seed in seeds}
     tests: Tests = {}
     for (name, (a, _)), (other, (b, _)) in itertools.combinations(choices, 2):
@@ -173,7 +179,8 @@ def _test_pairs(results: Results, items: Sequence[SystemValue], pair: Pair) -> T
         test = compare_systems(results, items, left, right, pair)
         if test is not None and rule is not None:
             p_value = test.p_value if math.isnan(rule["target"]) else test.nearer
-            tests[name, other] = (rule["sign"] * test.difference, p_value)
+            fresh = scoring or not selected  # the texts that selected a setting cannot test it
+            tests[name, other] = (rule["sign"] * test.difference, p_value if fresh else math.nan)
     return tests
 
 

@@ -20,8 +20,8 @@ LEGEND = {"higher": "↑ higher", "lower": "↓ lower", "match_human": "≈ clos
 DAGGER = "†"  # marks the headings of columns that should not be trusted
 BoldRule = Literal["", "tests", "intervals", "printed"]
 BOLD = {
-    "tests": "best, or not separated from it by a paired test (Holm, p ≥ 0.05)",
-    "intervals": "best, or its interval overlaps that of the best",
+    "tests": "best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)",
+    "intervals": "best, or not separated from it by the intervals (Holm over all pairs, p ≥ 0.05)",
     "printed": "best printed value (not tested)",
 }
 
