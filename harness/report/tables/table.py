@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 LEGEND = {"higher": "↑ higher", "lower": "↓ lower", "match_human": "≈ closer to human"}
 DAGGER = "†"  # marks the headings of columns that should not be trusted
 BoldRule = Literal["", "tests", "intervals", "printed"]
-BOLD = {
+BOLD: Mapping[BoldRule, str] = {
     "tests": "best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)",
     "intervals": "best, or not separated from it by the intervals (Holm over all pairs, p ≥ 0.05)",
     "printed": "best printed value (not tested)",
@@ -148,7 +148,7 @@ class Table:
     rules: tuple[str, ...] = ()
     """How numbers are printed; of interest only to those who ask."""
     tex_width: float = 345.0
-    """Text width in LaTeX points; wider tables get metrics as rows or are split. `article` has 345."""
+    """Text width in LaTeX points; wider tables get metrics as rows. `article` has 345."""
     tex_signatures: bool = False
     """Whether LaTeX prints the signatures; otherwise they are comments."""
 
@@ -211,11 +211,10 @@ class Table:
             spreads += [f"({format_fixed(cell.metric_error, digits)})"] if math.isfinite(cell.metric_error) else []
         return f"{sign}{number}{cell.suffix}", " ".join(spreads)
 
-    def legend(self) -> tuple[str, ...]:
-        """Explain the arrows and uncertainties, then bold face, in one line each; lines without content are left out.
+    def legend(self) -> list[str]:
+        """Explain the arrows and uncertainties in one line; empty without any.
 
-        An interval is explained by the heading of its column. If columns differ in the rule for bold face, the columns
-        of all rules but the first are named.
+        An interval is explained by the heading of its column.
         """
         used = [text for direction, text in LEGEND.items() if any(c.direction == direction for c in self.columns)]
         used += ["→x closer to x"] if any(c.target is not None for c in self.columns) else []
@@ -223,13 +222,19 @@ class Table:
         cells = [cell for row in self.rows for cell in row.cells if not cell.interval]
         parts += ["± std over seeds"] if any(math.isfinite(cell.sd) for cell in cells) else []
         parts += ["(…) metric's own std"] if any(math.isfinite(cell.metric_error) for cell in cells) else []
+        return [f"{'; '.join(parts)}."] if parts else []
+
+    def find_bold_rules(self) -> dict[BoldRule, list[str]]:
+        """Return how the cells in bold were found → the titles of these columns."""
         marked = [c for i, c in enumerate(self.columns) if any(row.cells[i].best for row in self.rows)]
-        bold: list[str] = []
-        for rule, text in BOLD.items():
-            titles = [c.title for c in marked if (c.bold or "printed") == rule]
-            where = f"bold in {', '.join(titles)}" if bold else "Bold"
-            bold += [f"{where}: {text}"] if titles else []
-        return tuple(f"{line}." for line in ("; ".join(parts), "; ".join(bold)) if line)
+        rules = {rule: [c.title for c in marked if (c.bold or "printed") == rule] for rule in BOLD}
+        return {rule: titles for rule, titles in rules.items() if titles}
+
+    def explain_bold(self) -> list[str]:
+        """Explain bold face in one line; of several rules, all but the first name their columns."""
+        (first, _), *others = self.find_bold_rules().items() or [("", [])]
+        parts = [f"bold in {', '.join(titles)}: {BOLD[rule]}" for rule, titles in others]
+        return [f"{'; '.join([f'Bold: {BOLD[first]}', *parts])}."] if first else []
 
 
 def format_letters(index: int) -> str:

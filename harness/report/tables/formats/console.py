@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -11,15 +12,15 @@ from openended.harness.report.tables.table import Cell, Column, Table
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 150  # characters if the output is not a terminal
+WIDTH = 150  # characters if the output is not a terminal and the variable COLUMNS is not set
 
 
 def make_console() -> Console:
-    """Return a console with a minimum width if the output is not a terminal."""
+    """Return a console as wide as the terminal or the variable COLUMNS says."""
     from rich.console import Console
 
     console = Console()
-    return console if console.is_terminal else Console(width=max(WIDTH, console.width))
+    return console if console.is_terminal or os.environ.get("COLUMNS", "").isdigit() else Console(width=WIDTH)
 
 
 def print_table(table: Table, console: Console | None = None, *, verbose: bool = False) -> None:
@@ -49,7 +50,8 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
         out.print(Text(f"warning: {warning}", style="bold yellow"))
     details = [*table.rules, *table.about[1:], *(f"signature  {s}" for s in table.signatures())] if verbose else []
     notes = [f"[{mark}] {note}" for note, mark in marks.items() if note]
-    for line in (*table.legend(), *notes, *(f"note: {line}" for line in table.remarks), *details):
+    bold = table.explain_bold() if out.is_terminal else []  # elsewhere nothing is bold
+    for line in (*table.legend(), *bold, *notes, *(f"note: {line}" for line in table.remarks), *details):
         out.print(Text(line, style="dim"))
 
 

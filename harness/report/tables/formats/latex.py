@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from openended.harness.report.tables.formats.latex_text import SPECIAL, THIN, escape, estimate_points
+from openended.harness.report.tables.formats.latex_text import (
+    SPECIAL,
+    THIN,
+    escape,
+    estimate_points,
+    list_other_letters,
+    write_label,
+)
 from openended.harness.report.tables.formats.text import clean, pieces
 from openended.harness.report.tables.table import DAGGER, Cell, Column, Table, TableRow, arrow
 
@@ -17,8 +24,11 @@ PREAMBLE = (
 )
 NUMBERS = r"\sisetup{group-separator={,}, group-minimum-digits=4, retain-explicit-plus, detect-weight}"
 LINES = 52  # per page at \footnotesize
+COLUMN = 219.0  # points of a column of a two-column article (ACL)
 MAX_LISTED_CELLS = 3  # in a comment
-SMALL, BOLD = 0.88, 1.15  # width factors of uncertainties (\scriptsize) and bold values
+SMALL, BOLD = 0.88, 1.15  # width factors of \scriptsize (uncertainties, wide tables) and of bold values
+FONTS = {1.0: r"\footnotesize", SMALL: r"\scriptsize"}
+UNICODE = "% Needs XeLaTeX or LuaLaTeX with \\usepackage{{fontspec}} and a font (\\setmainfont) that has the letters {}"
 SEP = 4.0  # space on each side of a column in points
 LONG = 14  # characters of a heading on one line
 
@@ -121,48 +131,75 @@ class Grid:
         return self.label_points + sum(self.columns[i].points for i in columns)
 
 
-def to_latex(table: Table) -> str:
-    r"""Format a table as one `table*` environment, or several if the rows exceed a page.
+def to_latex(table: Table, label: str = "") -> str:
+    r"""Format a table as one float: `table` if it fits a column of a two-column article, else `table*`.
 
-    Metrics become rows where the columns do not fit the text width. Where neither fits, columns that do not fit follow
-    in another tabular with the same row labels, and a tabular that is still too wide is scaled down.
+    Systems are rows wherever they fit the text width; otherwise metrics are. A table that exceeds a page, or that fits
+    in neither form, is continued in further floats, and a single column that is too wide is scaled down.
+
+    Args:
+        table: The table.
+        label: What its LaTeX label is made of; empty: its name.
     """
     table = clean(table)
-    width = table.tex_width + 2 * SEP  # the outer column separators may extend beyond the line
-    grids = [lay_out(table), *([lay_out_transposed(table)] if table.columns else [])]
-    choices = [(grid, pieces([c.points for c in grid.columns], grid.label_points, width)) for grid in grids]
-    fitting = [(grid, parts) for grid, parts in choices if all(grid.measure(part) <= width for part in parts)]
-    grid, parts = min(fitting or choices[:1], key=lambda choice: len(choice[1]))  # of equals, systems as rows
-    floats: list[tuple[int, list[str]]] = []
-    most, count = LINES - 4, len(grid.labels)
-    for rows in (range(i, min(i + most, count)) for i in range(0, max(count, 1), most)):
-        for columns in parts:
-            lines = format_tabular(grid, columns, rows)
-            if grid.measure(columns) > width:  # a single column is too wide for the line
-                lines = [r"\resizebox{\linewidth}{!}{%", *lines[:-1], rf"{lines[-1]}}}"]
-            height = len(rows) + 4
-            if floats and floats[-1][0] + height <= LINES:
-                used, before = floats.pop()
-                height, lines = used + height, [*before, r"\par\medskip", *lines]
-            floats.append((height, lines))
-    data = f"{table.title}: {table.data}" if table.data else f"{table.title}."
-    doubts = [f"{line}." for line in table.caveats() if line not in table.warnings]
-    label = "".join(c if c.isascii() and c.isalnum() else "-" for c in table.name)
-    out = [PREAMBLE, *(f"% {line}" for line in _list_comments(table))]
-    for at, (_, lines) in enumerate(floats):
-        caption = " ".join((data, *table.legend(), *doubts)) if at == 0 else f"{table.title}, continued."
-        out += [
-            r"\begin{table*}[tp]",
-            r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
+    grid, parts, width, size = _choose_form(table)
+    most = LINES - 4
+    chunks = [range(i, min(i + most, len(grid.labels))) for i in range(0, max(len(grid.labels), 1), most)]
+    floats = [(rows, columns) for rows in chunks for columns in parts]
+    environment = "table" if width <= COLUMN else "table*"
+    name = "".join(c if c.isascii() and c.isalnum() else "-" for c in label or table.name)
+    lines = []
+    for at, (rows, columns) in enumerate(floats):
+        caption = f"{table.title}, continued." if at else _write_caption(table)
+        tabular = format_tabular(grid, columns, rows)
+        if grid.measure(columns) * size > width + 2 * SEP:
+            tabular = [r"\resizebox{\linewidth}{!}{%", *tabular[:-1], rf"{tabular[-1]}}}"]
+        lines += [
+            rf"\begin{{{environment}}}[tp]",
+            rf"\centering{FONTS[size]}\setlength{{\tabcolsep}}{{4pt}}",
+            r"\setlength{\abovecaptionskip}{0pt}\setlength{\belowcaptionskip}{6pt}",
             NUMBERS,
             *([r"\addtocounter{table}{-1}"] if at else []),
             rf"\caption{{{escape(caption)}}}",
-            *([] if at else [rf"\label{{tab:{label}}}"]),
-            *lines,
+            *([] if at else [rf"\label{{tab:{name}}}"]),
+            *tabular,
             *(_format_signatures(table) if at + 1 == len(floats) else []),
-            r"\end{table*}",
+            rf"\end{{{environment}}}",
         ]
-    return "\n".join([*out, ""])
+    text = "\n".join(lines)
+    unicode = [UNICODE.format("".join(letters))] if (letters := list_other_letters(text)) else []
+    return "\n".join([PREAMBLE, *unicode, *(f"% {line}" for line in _list_comments(table)), text, ""])
+
+
+def _choose_form(table: Table) -> tuple[Grid, list[range], float, float]:
+    """Return the grid, its columns in each float, the width of a float and the size of its letters."""
+    grids = [lay_out(table), *([lay_out_transposed(table)] if table.columns else [])]
+    page = table.tex_width
+    forms = [(width, size) for width, size in ((COLUMN, 1.0), (page, 1.0), (page, SMALL)) if width <= page]
+    for grid in grids:
+        whole = range(len(grid.columns))
+        for width, size in forms:
+            if grid.measure(whole) * size <= width + 2 * SEP:  # the outer separators may extend beyond the line
+                return grid, [whole], width, size
+    choices = [(g, pieces([c.points for c in g.columns], g.label_points, page + 2 * SEP)) for g in grids]
+    fitting = [(g, parts) for g, parts in choices if all(g.measure(part) <= page + 2 * SEP for part in parts)]
+    grid, parts = min(fitting or choices[:1], key=lambda choice: len(choice[1]))
+    return grid, parts, page, 1.0
+
+
+def _write_caption(table: Table) -> str:
+    """Return one sentence: title, data, and what a reader of the article must know of the signs."""
+    data = table.data.rstrip(".").replace("; ", ", ")
+    title = f"{table.title} ({data[:1].lower()}{data[1:]})" if data else table.title
+    cells = [cell for row in table.rows for cell in row.cells if not cell.interval]
+    clauses = ["±: standard deviation over seeds"] if any(math.isfinite(cell.sd) for cell in cells) else []
+    clauses += ["≈: closer to human text is better"] if any(c.direction == "match_human" for c in table.columns) else []
+    if rules := table.find_bold_rules():
+        tests = {"tests": "a paired test", "intervals": "their intervals"}
+        by = " or ".join(tests[rule] for rule in rules if rule in tests)
+        clauses.append(f"bold: the best value{f' and all that {by} cannot separate from it' if by else ''}")
+    clauses += [line.removesuffix(".") for line in table.caveats() if line not in table.warnings]
+    return f"{'; '.join([title, *clauses])}."
 
 
 def format_latex_rows(table: Table) -> list[str]:
@@ -173,7 +210,7 @@ def format_latex_rows(table: Table) -> list[str]:
 
 def _list_comments(table: Table) -> list[str]:
     """Return what a paper omits but the numbers need: warnings, notes, rules, runs and signatures."""
-    lines = [f"Warning: {line}" for line in table.warnings]
+    lines = [*(f"Warning: {line}" for line in table.warnings), *table.legend(), *table.explain_bold()]
     for note in table.notes():
         cells = [
             f"{row.label}, {column.title}" for row in table.rows
@@ -209,8 +246,8 @@ def lay_out(table: Table) -> Grid:
     if table.show_seeds:
         seeds = tuple(GridCell(number=str(row.seeds or "")) for row in table.rows)
         columns.insert(0, GridColumn(("seeds",), seeds, estimate_points("seeds")))
-    longest = max(estimate_points(text) for text in (table.head, *(row.label for row in table.rows)))
-    labels = tuple(_emphasize(escape(row.label), row) for row in table.rows)
+    longest = max(estimate_points(text) for text in (table.head, *(write_label(row.label) for row in table.rows)))
+    labels = tuple(_emphasize(escape(write_label(row.label)), row) for row in table.rows)
     return Grid(escape(table.head), labels, tuple(columns), tuple(row.rule for row in table.rows), longest + 2 * SEP)
 
 
@@ -222,7 +259,7 @@ def lay_out_transposed(table: Table) -> Grid:
     for row in table.rows:
         cells = [_make_grid_cell(table, cell, column) for cell, column in zip(row.cells, table.columns, strict=True)]
         lines = [""]  # of the label, about `LONG` characters each
-        for word in row.label.split():
+        for word in write_label(row.label).split(" "):
             if lines[-1] and len(lines[-1]) + len(word) >= LONG:
                 lines.append(word)
             else:

@@ -28,6 +28,7 @@ def to_markdown(table: Table) -> str:
     paragraphs = [
         *(f"**Warning:** {_escape(warning)}" for warning in table.caveats()),
         *table.legend(),
+        *table.explain_bold(),
         *(f"<sup>{mark}</sup> {_escape(note)}" for note, mark in table.marks().items() if note),
         *map(_escape, (*table.remarks, *table.rules, *table.about)),
         *(["\n".join(signatures)] if table.signatures() else []),

@@ -166,7 +166,9 @@ def test_bold_is_what_the_tests_do_not_separate_from_the_best(tmp_path, monkeypa
     results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.5, 0.5)), monkeypatch, kind=kind)
     table, best = best_rows(results)
     assert best == {"ancestral", "nucleus p=0.95"}, "greedy is separated, the other two differ by noise alone"
-    assert table.legend()[1] == "Bold: best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)."
+    assert table.explain_bold() == [
+        "Bold: best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)."
+    ]
     assert best_rows(results, intervals=True)[1] == best
 
 
@@ -175,7 +177,7 @@ def test_bold_without_tests_is_the_best_printed_value(tmp_path):
         write_run(tmp_path, decoder, 0, results=[result("model", "m", {"m": value}, direction="higher")])
     table, best = best_rows(read_results([tmp_path]))
     assert best == {"nucleus p=0.95"}
-    assert table.legend()[1] == "Bold: best printed value (not tested)."
+    assert table.explain_bold() == ["Bold: best printed value (not tested)."]
 
 
 def test_values_on_both_sides_of_a_target_are_equally_good(tmp_path, monkeypatch):

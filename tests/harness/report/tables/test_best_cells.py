@@ -106,4 +106,4 @@ def test_nothing_is_marked_where_the_scoring_model_is_out_of_its_domain():
         "few texts",
     ]
     assert r"MAUVE$^\dagger$ $\uparrow$" in to_latex(table)
-    assert r"$\dagger$ embedder docs-m was trained" in to_latex(table)
+    assert r"; $\dagger$ embedder docs-m was trained" in to_latex(table)

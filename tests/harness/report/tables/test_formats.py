@@ -13,7 +13,7 @@ import pytest
 from openended.harness.core.errors import SpecError
 from openended.harness.report.tables.formats.console import print_table
 from openended.harness.report.tables.formats.latex import LINES, format_tabular, lay_out, lay_out_transposed, to_latex
-from openended.harness.report.tables.formats.latex_text import escape
+from openended.harness.report.tables.formats.latex_text import escape, write_label
 from openended.harness.report.tables.formats.markdown import WIDTH, to_csv, to_markdown
 from openended.harness.report.tables.formats.text import clean, pieces
 from openended.harness.report.tables.table import (
@@ -135,14 +135,18 @@ def test_latex_structure():
     assert "S[table-format=1.3]" in text
     assert "S[table-format=+4.1]" in text
     assert "% human, MAUVE" in text[: text.index(r"\begin{table*}")], "notes are comments"
+    assert r"\usepackage{fontspec}} and a font (\setmainfont) that has the letters 中" in text.replace(
+        "fontspec}", "fontspec}}"
+    )
     printed = text[text.index(r"\begin{table*}") :]
     assert printed.count("{") - printed.count(r"\{") == printed.count("}") - printed.count(r"\}")
-    assert set(printed) - {"é"} <= set(map(chr, range(128)))
+    assert set(printed) - {"é", "中"} <= set(map(chr, range(128)))
+    assert "fontspec" not in to_latex(GRID)
 
 
 @pytest.mark.parametrize(
     ("text", "escaped"),
-    [("a_b%", r"a\_b\%"), ("\\", r"\textbackslash{}"), ("τ≤½中\n", r"$\tau$$\leq$12? "), ("ŵ", "w")],
+    [("a_b%", r"a\_b\%"), ("\\", r"\textbackslash{}"), ("τ≤½中\n", r"$\tau$$\leq$12中 "), ("ŵ", "ŵ"), ("ｗ", "w")],
 )
 def test_latex_escapes_everything(text, escaped):
     assert escape(text) == escaped
@@ -155,12 +159,12 @@ def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_do
         r"System & {seeds} & {MAUVE $\uparrow$} & \multicolumn{2}{c}{\shortstack{PPL $\approx$ \\ (word level) \\ {}[95\,\% CI]}} \\"
     )
     assert lines[4:7] == [
-        r"\emph{human} &  & {--} & 36.4 & \\",
+        r"\emph{Human} &  & {--} & 36.4 & \\",
         r"\midrule",
-        r"{}[a] nucleus p=0.95 & 2 & \bfseries 0.900 & 1234.5 & {\scriptsize [1,200.0, 1,300.0]} \\",
+        r"{}[a] Nucleus, p = 0.95 & 2 & \bfseries 0.900 & 1234.5 & {\scriptsize [1,200.0, 1,300.0]} \\",
     ]
     transposed = format_tabular(lay_out_transposed(GRID), range(2), range(3))
-    assert transposed[2] == r"Metric & {\emph{human}} & \multicolumn{2}{c}{\shortstack{[a] nucleus \\ p=0.95}} \\"
+    assert transposed[2] == r"Metric & {\emph{Human}} & \multicolumn{2}{c}{\shortstack{[a] Nucleus, \\ p = 0.95}} \\"
     assert transposed[4] == r"seeds &  & {2} & \\"
     assert transposed[6] == r"MAUVE $\uparrow$ & {--} & \bfseries 0.900 & \\"
     words = Table.from_columns("t", "T", ["x"], [(Column("", "by", "by"), [Cell(words="a & b")])])
@@ -205,7 +209,7 @@ def test_pieces_fit_and_are_about_as_wide(widths, label, width, sizes):
 def test_latex_splits_columns_and_rows_that_no_page_holds():
     text = to_latex(wide(17, rows=20))
     tabulars = re.findall(r"\\begin\{tabular\}\{(l.*?)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
-    assert len(tabulars) > 2
+    assert len(tabulars) == text.count(r"\begin{table*}") > 2, "one tabular in each float"
     for align, body in tabulars:
         assert align.count("S[") <= 7, "more columns than a line holds at 8 points"
         assert all(f"system {r} &" in body for r in range(20)), "the systems stand in every part"
@@ -214,7 +218,7 @@ def test_latex_splits_columns_and_rows_that_no_page_holds():
     assert len(re.findall("tabular}", to_latex(replace(wide(17), tex_width=2000.0)))) == 2
 
     text = to_latex(wide(2, rows=120))
-    floats = text.split(r"\begin{table*}")[1:]
+    floats = text.split(r"\begin{table}")[1:]
     assert len(floats) == 3
     assert all(part.count("system") <= LINES for part in floats)
     assert sum(part.count("system") for part in floats) == 120
@@ -229,7 +233,30 @@ def test_latex_prints_signatures_on_demand_and_keeps_them_and_commands_as_commen
     assert r"\texttt{m0\textbar" in printed
     assert "% m0|v:1" not in printed
     assert "% Command: openended --multirun\n" in plain
-    assert r"\caption{Wide: Task docs." in plain
+    assert r"\caption{Wide (task docs); $\pm$: standard deviation over seeds.}" in plain
+    assert r"\label{tab:wide}" in plain
+    assert r"\label{tab:my-report-wide}" in to_latex(wide(2), "my report/wide")
+
+
+def test_the_float_is_as_wide_as_the_table_needs():
+    narrow, middle = wide(2), wide(6)
+    assert r"\begin{table}" in to_latex(narrow)
+    assert r"\begin{table*}[tp]" in (text := to_latex(middle))
+    assert "system 0 &" in text, "systems are rows where they fit"
+    assert r"\scriptsize\setlength" in to_latex(wide(7)), "in smaller letters before metrics become rows"
+    column = to_latex(replace(middle, tex_width=219.0))
+    assert r"\begin{table}[tp]" in column
+    assert "Metric 5" in column
+
+
+@pytest.mark.parametrize(
+    ("label", "printed"),
+    [("human", "Human"), ("nucleus p=0.95", "Nucleus, p = 0.95"), ("top-k k=40", "Top-k, k = 40"),
+     ("gpt2 xtc threshold=0.1, length=96", "gpt2 XTC, threshold = 0.1, length = 96"), ("temperature=0.9", "T = 0.9"),
+     ("beam b=4", "Beam 4"), ("a, b (x=1)", "a, b (x=1)")],
+)  # fmt: skip
+def test_systems_are_named_as_in_an_article(label, printed):
+    assert write_label(label) == printed
 
 
 def test_metrics_become_rows_where_the_columns_do_not_fit():
@@ -263,6 +290,7 @@ def test_the_terminal_shows_warnings_first_and_details_on_demand():
         assert detail in long
     for part in ("human", "0.900±0.010", "[b]", "↑ higher, ≈ closer to human is better"):
         assert part in long
+    assert "Bold" not in long, "nothing is bold where there is no terminal"
     assert "(more columns)" in console(TABLE, 60)
 
 
