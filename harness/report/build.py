@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import SpecError, escape_controls_in_line, write_text
+from openended.harness.core import SpecError, escape_controls_in_line, parse_signature, write_text
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Layout, build_layout, load_layout
@@ -117,7 +117,11 @@ def build_report(
     tables += [build_comparison(results, reference) for reference in compare]
     tables += build_significance_tables(results, baseline) if baseline is not None else []
     about = summarize_sources(results.values, results.runs)
-    tables = [replace(t, about=t.about or about, warnings=(*t.warnings, *results.remarks())) for t in tables]
+    width = layouts[0][1].latex_width
+    tables = [
+        replace(_name_invented(t), about=t.about or about, warnings=(*t.warnings, *results.remarks()), tex_width=width)
+        for t in tables
+    ]
     kinds = {loaded.kind for _, loaded in layouts}
 
     def write_rest(folder: Path) -> list[Path]:
@@ -150,7 +154,8 @@ def write_report(
 ) -> Report:
     """Replace a folder by tables (.md, .tex, .csv) and what `write_rest` writes into the folder that it gets."""
     with replace_folder(folder, FILES, (*TEXTS, LAYOUTS)) as fresh:
-        written = [*(p for table in tables for p in write_table(table, fresh / "tables")), *write_rest(fresh)]
+        files = (write_table(table, fresh / "tables", folder.resolve().name) for table in tables)
+        written = [*(path for paths in files for path in paths), *write_rest(fresh)]
     paths = tuple(folder / path.relative_to(fresh) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
     return Report(folder, tuple(tables), paths, *counts, results=results)
@@ -206,15 +211,27 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         runs = sorted({str(results.runs[at].folder) for item in err.items for at, _ in item.sources})
         more = f" and {len(runs) - MAX_LISTED_RUNS} more" if len(runs) > MAX_LISTED_RUNS else ""
         raise SpecError(f"{err}; the runs that differ: {', '.join(runs[:MAX_LISTED_RUNS])}{more}") from err
-    return [replace(t, tex_width=layout.latex_width, tex_signatures=layout.latex_signatures) for t in tables]
+    return [replace(t, tex_signatures=layout.latex_signatures) for t in tables]
 
 
-def write_table(table: Table, folder: Path) -> list[Path]:
-    """Write a table as Markdown, LaTeX and CSV."""
+def _name_invented(table: Table) -> Table:
+    """Return a table whose title says that the judgments behind it are the bundled, invented ones."""
+    from openended.harness.report.findings.claims import INVENTED
+
+    files = (parse_signature(signature).get("judgments", "").partition("@")[0] for signature in table.signatures())
+    return replace(table, title=f"{table.title}, invented judgments") if set(files) & set(INVENTED) else table
+
+
+def write_table(table: Table, folder: Path, report: str = "") -> list[Path]:
+    """Write a table as Markdown, LaTeX and CSV; the name of the report makes its LaTeX label unique."""
     from openended.harness.report.tables.formats.latex import to_latex
     from openended.harness.report.tables.formats.markdown import to_csv, to_markdown
 
-    texts = {"md": to_markdown(table), "tex": to_latex(table), "csv": to_csv(table)}
+    texts = {
+        "md": to_markdown(table),
+        "tex": to_latex(table, "-".join(filter(None, (report, table.name)))),
+        "csv": to_csv(table),
+    }
     paths = {suffix: folder / f"{table.name}.{suffix}" for suffix in texts}
     for suffix, text in texts.items():
         write_text(paths[suffix], text)

@@ -54,7 +54,7 @@ def parser() -> CommandParser:
         help="keep only these runs; a|b accepts either; also METRIC.OPTION=VALUE",
     )
     command.add_argument(
-        "--out", metavar="DIR", help="where the files go; default: outputs/reports/NAME, and layouts/LAYOUT in it"
+        "--out", metavar="DIR", help="where the files go; default: outputs/reports/NAME, and layouts/LAYOUT or layouts/compare in it"
     )
     command.add_argument("--metrics", metavar="NAMES", help="values to show; overrides the layout")
     command.add_argument("--rows", metavar="AXES", help="axes that label the rows; overrides the layout")
@@ -66,6 +66,8 @@ def parser() -> CommandParser:
     command.add_argument(
         "--intervals", action="store_true", help="print the 95 %% interval over examples next to every value"
     )
+    width = "text width of the LaTeX tables: column (219 points), page (455), or points; default: that of the layout"
+    command.add_argument("--width", metavar="column|page|POINTS", help=width)
     command.add_argument("--side-by-side", action="store_true", help="compare two: settings, numbers and texts")
     command.add_argument("--methods", action="store_true", help="write the settings as methods.tex and references.bib")
     command.add_argument("--checklist", action="store_true", help="write checklist.md (REFORMS) as far as it is known")
@@ -98,16 +100,20 @@ def _run(args: argparse.Namespace) -> None:
     options: dict[str, Any] = {k: tuple(_split_at_commas([v])) for k, v in list_options.items() if v is not None}
     typed_axes = [a for name in ("rows", "columns", "split") for a in options.get(name, ()) if a != "auto"]
     options |= {name: True for name in ("gaps", "intervals") if getattr(args, name)}
+    if args.width is not None:
+        options["latex_width"] = _parse_width(args.width)
     request = resolve_report_request(args.paths, Path(args.outputs))
-    layout: str | list[str] | None = _split_at_commas(args.layout) or "full"
+    layouts = _split_at_commas(args.layout)
+    layout: str | list[str] | None = layouts or "full"
     if not args.layout and request.options:
         layout, options = None, {**request.options, **options}
     where = {**dict(options.pop("where", {})), **dict(_parse_filter(text) for text in args.where)}
     folder = Path(args.outputs) / "reports" / request.name
-    others = "-".join(Path(name).stem for name in layout or ())
+    # Another layout and a comparison go next to the finished report, never over it.
+    others = [*(Path(word).stem for word in layouts), *(["compare"] if args.compare else [])]
     report = build_report(
         request.paths,
-        args.out or (folder / LAYOUTS / others if args.layout and folder.exists() else folder),
+        args.out or (folder / LAYOUTS / "-".join(others) if others and folder.exists() else folder),
         layout=layout,
         compare=_split_at_commas(args.compare),
         baseline=args.baseline,
@@ -157,6 +163,13 @@ def _show(report: Report, args: argparse.Namespace) -> None:
 def _split_at_commas(texts: Sequence[str] | None) -> list[str]:
     """Split texts at commas."""
     return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]
+
+
+def _parse_width(text: str) -> float:
+    try:
+        return {"column": 219.0, "page": 455.0}.get(text) or float(text)
+    except ValueError:
+        raise SpecError(f"--width: expected column, page or a number of points, got {text!r}") from None
 
 
 def _parse_filter(text: str) -> tuple[str, str]:

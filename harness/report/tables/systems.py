@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -72,6 +73,7 @@ RESOLVED = 1.96 * math.sqrt(2)  # standard errors between two independent values
 CEILING = "Human ceiling: two disjoint sets of human text against each other"
 UNSHARED = "The two human sets have different prompts, so a system can score above this ceiling."
 
+NO_INTERVAL = re.compile(r"no interval(?: of ([^:]*))?: (.*)")
 RowKey = tuple[str, ...]
 Label = Callable[[SystemValue], str]
 
@@ -148,7 +150,7 @@ def _build_table(results: Results, layout: Layout, part: TablePart) -> Table:
     return Table(
         part.stem, title, tuple(column for column, _ in columns), (*top, *rows), about=part.about,
         remarks=(*describe_resolution(models, results), *list_run_notes(models, results, label)),
-        warnings=list_warnings(models, part.items, label),
+        warnings=list_warnings(models, part.items, label, intervals=layout.intervals),
         rules=(*([f"Mean over {counts} seeds, as the column says."] if counts else []), RULE),
     )  # fmt: skip
 
@@ -261,11 +263,23 @@ def _crowd(pivot: _Pivot, first: SystemValue, second: SystemValue) -> SpecError:
 # Warnings and remarks -------------------------------------------------------------------------------------------------
 
 
-def list_warnings(models: Sequence[SystemValue], items: Sequence[SystemValue], label: Label) -> tuple[str, ...]:
-    """Return the caveats about values, and remarks on human values of another number of texts than the systems'."""
-    notes: dict[str, set[str]] = {}
+def list_warnings(
+    models: Sequence[SystemValue], items: Sequence[SystemValue], label: Label, *, intervals: bool = False
+) -> tuple[str, ...]:
+    """Return the caveats about values, and remarks on human values of another number of texts than the systems'.
+
+    Missing intervals are named if intervals are printed. One line tells a caveat of all metrics and systems.
+    """
+    kinds: dict[str, dict[str, set[str]]] = {}  # caveat → metric or title of a value → systems
     for item in (i for i in models if i.note and math.isfinite(i.mean)):
-        notes.setdefault(f"{item.metric}: {item.note}", set()).add(label(item))
+        parts = item.note.split("; ")
+        missing = [match for part in parts if (match := NO_INTERVAL.fullmatch(part))]
+        for keys, why in (match.groups() for match in missing if intervals):
+            if keys is None or item.key in keys.split(", "):
+                kinds.setdefault(f"no interval: {why}", {}).setdefault(item.title, set()).add(label(item))
+        if rest := "; ".join(part for part in parts if not NO_INTERVAL.fullmatch(part)):
+            kinds.setdefault(rest, {}).setdefault(item.metric, set()).add(label(item))
+    notes = {f"{', '.join(of)}: {caveat}": set().union(*of.values()) for caveat, of in kinds.items()}
     pairs = [(find_human_value(items, m), m) for m in models if m.direction == "match_human"]
     counts = {tuple(parse_signature(i.signature).get("n", "") for i in (h, m)) for h, m in pairs if h is not None}
     return (
@@ -304,7 +318,8 @@ def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label
         fields = parse_signature(item.signature)
         repeated |= {describe_out_of_domain(k, v.partition("@")[0]) for k, v in fields.items() if OUT_OF_DOMAIN in v}
         for note in {n for at, _ in item.sources for n in results.runs[at].notes}:
-            notes.setdefault(note, set()).add(label(item))
+            # Notes of naive systems begin with their name, which the list of systems says.
+            notes.setdefault(note.removeprefix(f"{item.axes.get('model')}: "), set()).add(label(item))
     others = {note: systems for note, systems in notes.items() if note not in repeated}
     return tuple(_join_notes(others, {label(i) for i in models}))
 

@@ -51,8 +51,11 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
     )
     made = {p.name for p in (tmp_path / "tables").glob("*.md")}
     assert made == {"decoders.md", "lm.md", "significance.md", "significance-p.md", "compare-mauve2021-table3.md"}
-    assert main([str(runs), "--metrics", "mauve,zipf", "--where", "decoder=nucleus", *more]) == 0
+    labels = [p.read_text().partition(r"\label{")[2].partition("}")[0] for p in (tmp_path / "tables").glob("*.tex")]
+    assert len(set(labels)) == len(labels) == 5, "every table has a label of its own"
+    assert main([str(runs), "--metrics", "mauve,zipf", "--width", "column", "--where", "decoder=nucleus", *more]) == 0
     assert "greedy" not in (tmp_path / "tables" / "full.csv").read_text()
+    assert r"\begin{table}[tp]" in (tmp_path / "tables" / "full.tex").read_text()
     interval = {"low": 0.4, "high": 0.6, "std_error": 0.05, "level": 0.95, "method": "bootstrap", "replicates": 9}
     line = result("model", "m", {"m": 0.5}, direction="higher", intervals={"m": interval})
     write_run(tmp_path / "with", "nucleus", 0, results=[line])
@@ -73,6 +76,7 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
     [
         (["{runs}", "--layout", "decoder"], "did you mean 'decoders'"),
         (["{runs}", "--baseline", "greed"], "did you mean 'greedy'"),
+        (["{runs}", "--width", "wide"], "--width: expected column, page or a number of points, got 'wide'"),
         (["{runs}", "--out", "{runs}/../store/measure/file/x"], "cannot write"),
     ],
 )

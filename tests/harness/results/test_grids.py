@@ -75,6 +75,7 @@ def test_a_rebuilt_report_is_laid_out_as_the_grids(outputs, tmp_path, capsys):
     assert "keep one of them: --where 'm.k=" in refused
     assert "the runs that differ: " in refused
     assert main([*words, "--layout", "full", "--where", "m.k=4"]) == 0
-    assert not (outputs / "reports/mine/tables/results.md").exists(), "nothing stale stays"
+    assert (outputs / "reports/mine/tables/results.md").is_file(), "another layout is written next to it"
+    assert (outputs / "reports/mine-full/tables/full.md").is_file()
     assert main([*words, "--where", "m.j=4"]) == 2
     assert "no option 'j' of m" in capsys.readouterr().err

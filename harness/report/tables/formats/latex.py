@@ -26,9 +26,11 @@ NUMBERS = r"\sisetup{group-separator={,}, group-minimum-digits=4, retain-explici
 LINES = 52  # per page at \footnotesize
 COLUMN = 219.0  # points of a column of a two-column article (ACL)
 MAX_LISTED_CELLS = 3  # in a comment
+MARGIN = 1.03  # of estimated widths
 SMALL, BOLD = 0.88, 1.15  # width factors of \scriptsize (uncertainties, wide tables) and of bold values
 FONTS = {1.0: r"\footnotesize", SMALL: r"\scriptsize"}
 UNICODE = "% Needs XeLaTeX or LuaLaTeX with \\usepackage{{fontspec}} and a font (\\setmainfont) that has the letters {}"
+LEAST_SCALE = 0.85  # of a table that is scaled down
 SEP = 4.0  # space on each side of a column in points
 LONG = 14  # characters of a heading on one line
 
@@ -38,7 +40,7 @@ class GridCell:
     """The plain text of one cell: what siunitx aligns or words instead, and what follows it."""
 
     number: str = ""
-    """Digits with sign and point; empty if the cell has no number."""
+    """With sign, point and thousands separators; empty if the cell has no number."""
     words: str = ""
     suffix: str = ""
     """Stars of a test and other text after the number."""
@@ -66,11 +68,13 @@ class GridColumn:
     head: tuple[str, ...]
     cells: tuple[GridCell, ...]
     head_points: float
+    is_aligned: bool = True
+    """Whether its numbers are of one metric, so that their decimal points are aligned; otherwise they are centered."""
 
     @cached_property
     def has_tail(self) -> bool:
         """Whether a second column follows, with what stands after the numbers."""
-        return any(cell.tail for cell in self.cells)
+        return self.is_aligned and any(cell.tail for cell in self.cells)
 
     @cached_property
     def has_words(self) -> bool:
@@ -79,7 +83,7 @@ class GridColumn:
 
     def find_number_format(self) -> tuple[str, int, int]:
         """Return a sign if any number has one, and the most digits before and after the point."""
-        numbers = [cell.number for cell in self.cells if cell.number]
+        numbers = [cell.number.replace(",", "") for cell in self.cells if cell.number]
         sign = next((n[0] for n in numbers if n[0] in "+-"), "")
         whole = max((len(n.lstrip("+-").partition(".")[0]) for n in numbers), default=0)
         return sign, whole, max((len(n.partition(".")[2]) for n in numbers), default=0)
@@ -97,7 +101,7 @@ class GridColumn:
     def format_type(self) -> str:
         """Return the column type: text at the left, numbers at their decimal point with the widest number's format."""
         sign, whole, decimals = self.find_number_format()
-        if self.has_words or not whole:
+        if self.has_words or not whole or not self.is_aligned:
             return "l" if self.has_words else "c"
         form = f"S[table-format={sign}{whole}.{decimals}]" if decimals else f"S[table-format={sign}{whole}]"
         return f"{form}@{{~}}l" if self.has_tail else form
@@ -109,8 +113,12 @@ class GridColumn:
     def format_cell(self, row: int) -> str:
         cell = self.cells[row]
         text = cell.text or cell.number
+        if not self.is_aligned:
+            number = text.replace("-", "$-$") if cell.number else text
+            return " ".join(filter(None, [rf"\textbf{{{number}}}" if cell.bold else number, cell.tail]))
         if not self.has_words:
-            text = f"{{{cell.text}}}" if cell.text else rf"\bfseries {cell.number}" if cell.bold else cell.number
+            digits = cell.number.replace(",", "")
+            text = f"{{{cell.text}}}" if cell.text else rf"\bfseries {digits}" if cell.bold else digits
         return f"{text} & {cell.tail}".rstrip() if self.has_tail else text
 
 
@@ -128,14 +136,14 @@ class Grid:
 
     def measure(self, columns: range) -> float:
         """Return the estimated width of the row labels and some columns."""
-        return self.label_points + sum(self.columns[i].points for i in columns)
+        return MARGIN * (self.label_points + sum(self.columns[i].points for i in columns))
 
 
 def to_latex(table: Table, label: str = "") -> str:
     r"""Format a table as one float: `table` if it fits a column of a two-column article, else `table*`.
 
-    Systems are rows wherever they fit the text width; otherwise metrics are. A table that exceeds a page, or that fits
-    in neither form, is continued in further floats, and a single column that is too wide is scaled down.
+    Systems are rows wherever they fit the text width; otherwise metrics are. A table that fits in neither form is
+    scaled down a little, or continued in further floats, as is one that exceeds a page.
 
     Args:
         table: The table.
@@ -175,11 +183,12 @@ def _choose_form(table: Table) -> tuple[Grid, list[range], float, float]:
     """Return the grid, its columns in each float, the width of a float and the size of its letters."""
     grids = [lay_out(table), *([lay_out_transposed(table)] if table.columns else [])]
     page = table.tex_width
-    forms = [(width, size) for width, size in ((COLUMN, 1.0), (page, 1.0), (page, SMALL)) if width <= page]
+    forms = ((COLUMN, 1.0, 1.0), (page, 1.0, 1.0), (page, SMALL, 1.0), (page, SMALL, LEAST_SCALE))
     for grid in grids:
         whole = range(len(grid.columns))
-        for width, size in forms:
-            if grid.measure(whole) * size <= width + 2 * SEP:  # the outer separators may extend beyond the line
+        for width, size, scale in forms:
+            # The outer columns have no space beyond the line.
+            if width <= page and grid.measure(whole) * size * scale <= width + 2 * SEP:
                 return grid, [whole], width, size
     choices = [(g, pieces([c.points for c in g.columns], g.label_points, page + 2 * SEP)) for g in grids]
     fitting = [(g, parts) for g, parts in choices if all(g.measure(part) <= page + 2 * SEP for part in parts)]
@@ -243,9 +252,6 @@ def lay_out(table: Table) -> Grid:
         )
         for j, column in enumerate(table.columns)
     ]  # fmt: skip
-    if table.show_seeds:
-        seeds = tuple(GridCell(number=str(row.seeds or "")) for row in table.rows)
-        columns.insert(0, GridColumn(("seeds",), seeds, estimate_points("seeds")))
     longest = max(estimate_points(text) for text in (table.head, *(write_label(row.label) for row in table.rows)))
     labels = tuple(_emphasize(escape(write_label(row.label)), row) for row in table.rows)
     return Grid(escape(table.head), labels, tuple(columns), tuple(row.rule for row in table.rows), longest + 2 * SEP)
@@ -253,11 +259,10 @@ def lay_out(table: Table) -> Grid:
 
 def lay_out_transposed(table: Table) -> Grid:
     """Lay out metrics as rows and systems as columns."""
-    seeds = ["seeds"] if table.show_seeds else []
-    labels = [*seeds, *(" ".join(_format_metric_head(column)) for column in table.columns)]
+    labels = tuple(" ".join(_format_metric_head(column)) for column in table.columns)
     columns = []
     for row in table.rows:
-        cells = [_make_grid_cell(table, cell, column) for cell, column in zip(row.cells, table.columns, strict=True)]
+        cells = tuple(_make_grid_cell(table, *both) for both in zip(row.cells, table.columns, strict=True))
         lines = [""]  # of the label, about `LONG` characters each
         for word in write_label(row.label).split(" "):
             if lines[-1] and len(lines[-1]) + len(word) >= LONG:
@@ -265,18 +270,16 @@ def lay_out_transposed(table: Table) -> Grid:
             else:
                 lines[-1] = f"{lines[-1]} {word}".strip()
         head = tuple(_emphasize(escape(line), row) for line in lines)
-        cells = [*(GridCell(words=str(row.seeds or "")) for _ in seeds), *cells]
-        columns.append(GridColumn(head, tuple(cells), max(map(estimate_points, lines))))
+        columns.append(GridColumn(head, cells, max(map(estimate_points, lines)), is_aligned=False))
     longest = max(estimate_points(column.heading) for column in table.columns)
-    rules = tuple(bool(seeds) and i == 1 for i in range(len(labels)))
-    return Grid("Metric", tuple(labels), tuple(columns), rules, longest + 2 * SEP)
+    return Grid("Metric", labels, tuple(columns), (False,) * len(labels), longest + 2 * SEP)
 
 
 def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
     """Format some rows and columns of a grid as a tabular."""
     part = [grid.columns[i] for i in columns]
     lines = [
-        rf"\begin{{tabular}}{{l{''.join(column.format_type() for column in part)}}}", r"\toprule",
+        rf"\begin{{tabular}}{{@{{}}l{''.join(column.format_type() for column in part)}@{{}}}}", r"\toprule",
         " & ".join([_protect(grid.head), *(column.format_head() for column in part)]) + r" \\", r"\midrule",
     ]  # fmt: skip
     for i in rows:
@@ -293,8 +296,7 @@ def _make_grid_cell(table: Table, cell: Cell, column: Column) -> GridCell:
     number, spread = table.text(cell, column)
     if cell.words or not math.isfinite(cell.value):
         return GridCell(words=number)
-    digits = number.removesuffix(cell.suffix).replace(",", "")
-    return GridCell(digits, suffix=cell.suffix.strip(), spread=spread, bold=cell.best)
+    return GridCell(number.removesuffix(cell.suffix), suffix=cell.suffix.strip(), spread=spread, bold=cell.best)
 
 
 def _format_metric_head(column: Column) -> tuple[str, ...]:

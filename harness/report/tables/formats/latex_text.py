@@ -18,14 +18,15 @@ SPECIAL = {
     "θ": r"$\theta$", "κ": r"$\kappa$", "λ": r"$\lambda$", "μ": r"$\mu$", "π": r"$\pi$", "ρ": r"$\rho$",
     "σ": r"$\sigma$", "τ": r"$\tau$",
     "→": r"$\rightarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "’": "'", "‘": "`", "“": "``", "”": "''",
-    "†": r"$\dagger$",
+    "†": r"$\dagger$", "\u00a0": "~",
     "∪": r"$\cup$", "²": r"$^2$", "‖": r"$\|$",
 }  # fmt: skip
 # Decoders and options whose names in an article are not those of the command line.
 NAMES = {"dry": "DRY", "llada": "LLaDA", "mdlm": "MDLM", "remdm": "ReMDM", "xtc": "XTC", "top_n_sigma": "Top-nσ"}
+GREEK = {"temperature": "T", "eps": "ε", "tau": "τ", "alpha": "α"}
 OPTIONS = {
     "num_beams": " {value}", "b": " {value}", "no_repeat_ngram_size": " + no {value}-gram repeat",
-    "temperature": ", T = {value}", "eps": ", ε = {value}", "tau": ", τ = {value}", "alpha": ", α = {value}",
+    **{name: f", {letter}\u00a0=\u00a0{{value}}" for name, letter in GREEK.items()},
 }  # fmt: skip
 DIGIT, THIN, BROAD = 4.25, 2.5, 6.2  # widths of characters in points at 8 points (\\footnotesize)
 
@@ -52,17 +53,17 @@ def list_other_letters(text: str) -> list[str]:
 
 
 def write_label(text: str) -> str:
-    """Write the name of a system as in an article: "Nucleus, p = 0.95" for `nucleus p=0.95`.
+    r"""Write the name of a system as in an article: "Nucleus, p = 0.95" for `nucleus p=0.95`.
 
     >>> write_label("docs-s beam num_beams=4 no_repeat_ngram_size=4, length=96")
-    'docs-s Beam 4 + no 4-gram repeat, length = 96'
+    'docs-s Beam 4 + no 4-gram repeat, length\xa0=\xa096'
     """
     names, decoders, out = {"human": "Human"}, load_members("decoder"), ""
     for word in text.split(" "):
         name, sign, value = word.partition("=")
         plain = name.replace("-", "_")
         if sign and plain.isidentifier():
-            out += OPTIONS.get(plain, ", {name} = {value}").format(name=name.replace("_", " "), value=value)
+            out += OPTIONS.get(plain, ", {name}\u00a0=\u00a0{value}").format(name=name.replace("_", " "), value=value)
         elif plain in decoders:
             out += " " + NAMES.get(plain, plain.replace("_", "-").capitalize())
         else:
@@ -72,8 +73,8 @@ def write_label(text: str) -> str:
 
 def estimate_points(text: str) -> float:
     r"""Estimate the width of a text in points at \footnotesize."""
-    broad = "mw±≈↑↓→"
+    broad = "mw±+=≈↑↓→"
     return sum(
-        THIN if c in " .,:;()[]|'ijl" else 8.0 if unicodedata.east_asian_width(c) in "WF" else
+        THIN if c in " \u00a0.,:;()[]|'ijl" else 8.0 if unicodedata.east_asian_width(c) in "WF" else
         BROAD if c.isupper() or c in broad else DIGIT for c in text
     )  # fmt: skip

@@ -128,7 +128,7 @@ def test_latex_structure():
     text = to_latex(replace(TABLE, tex_width=2000.0))
     body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
-    assert [len(re.findall(r"(?<!\\)&", row)) for row in rows] == [3, 5, 5, 5]  # two headings span two columns
+    assert [len(re.findall(r"(?<!\\)&", row)) for row in rows] == [2, 4, 4, 4]  # two headings span two columns
     assert r"\bfseries 0.900 & {\scriptsize $\pm$ 0.010}" in body
     assert r"+1234.5 & $^{**}$" in body
     assert "& -2.0 &" in body
@@ -153,23 +153,23 @@ def test_latex_escapes_everything(text, escaped):
 
 
 def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_does():
-    lines = format_tabular(lay_out(GRID), range(3), range(2))
-    assert lines[0] == r"\begin{tabular}{lS[table-format=1]S[table-format=1.3]S[table-format=4.1]@{~}l}"
+    lines = format_tabular(lay_out(GRID), range(2), range(2))
+    assert lines[0] == r"\begin{tabular}{@{}lS[table-format=1.3]S[table-format=4.1]@{~}l@{}}"
     assert lines[2] == (
-        r"System & {seeds} & {MAUVE $\uparrow$} & \multicolumn{2}{c}{\shortstack{PPL $\approx$ \\ (word level) \\ {}[95\,\% CI]}} \\"
+        r"System & {MAUVE $\uparrow$} & \multicolumn{2}{c}{\shortstack{PPL $\approx$ \\ (word level) \\ {}[95\,\% CI]}} \\"
     )
     assert lines[4:7] == [
-        r"\emph{Human} &  & {--} & 36.4 & \\",
+        r"\emph{Human} & {--} & 36.4 & \\",
         r"\midrule",
-        r"{}[a] Nucleus, p = 0.95 & 2 & \bfseries 0.900 & 1234.5 & {\scriptsize [1,200.0, 1,300.0]} \\",
+        r"{}[a] Nucleus, p~=~0.95 & \bfseries 0.900 & 1234.5 & {\scriptsize [1,200.0, 1,300.0]} \\",
     ]
-    transposed = format_tabular(lay_out_transposed(GRID), range(2), range(3))
-    assert transposed[2] == r"Metric & {\emph{Human}} & \multicolumn{2}{c}{\shortstack{[a] Nucleus, \\ p = 0.95}} \\"
-    assert transposed[4] == r"seeds &  & {2} & \\"
-    assert transposed[6] == r"MAUVE $\uparrow$ & {--} & \bfseries 0.900 & \\"
+    transposed = format_tabular(lay_out_transposed(GRID), range(2), range(2))
+    assert transposed[2] == r"Metric & {\emph{Human}} & {\shortstack{[a] Nucleus, \\ p~=~0.95}} \\"
+    assert transposed[4] == r"MAUVE $\uparrow$ & -- & \textbf{0.900} \\"
+    assert transposed[5].endswith(r"& 36.4 & 1,234.5 {\scriptsize [1,200.0, 1,300.0]} \\")
     words = Table.from_columns("t", "T", ["x"], [(Column("", "by", "by"), [Cell(words="a & b")])])
     lines = format_tabular(lay_out(words), range(1), range(1))
-    assert (lines[0], lines[4]) == (r"\begin{tabular}{ll}", r"x & a \& b \\")
+    assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{}}", r"x & a \& b \\")
 
 
 def has_siunitx() -> bool:
@@ -208,7 +208,7 @@ def test_pieces_fit_and_are_about_as_wide(widths, label, width, sizes):
 
 def test_latex_splits_columns_and_rows_that_no_page_holds():
     text = to_latex(wide(17, rows=20))
-    tabulars = re.findall(r"\\begin\{tabular\}\{(l.*?)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
+    tabulars = re.findall(r"\\begin\{tabular\}\{(@.*?)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
     assert len(tabulars) == text.count(r"\begin{table*}") > 2, "one tabular in each float"
     for align, body in tabulars:
         assert align.count("S[") <= 7, "more columns than a line holds at 8 points"
@@ -256,15 +256,14 @@ def test_the_float_is_as_wide_as_the_table_needs():
      ("beam b=4", "Beam 4"), ("a, b (x=1)", "a, b (x=1)")],
 )  # fmt: skip
 def test_systems_are_named_as_in_an_article(label, printed):
-    assert write_label(label) == printed
+    assert write_label(label).replace("\u00a0", " ") == printed
 
 
 def test_metrics_become_rows_where_the_columns_do_not_fit():
     text = to_latex(wide(17))
     assert text.count(r"\begin{tabular}") == text.count(r"\begin{table*}") == 1
-    assert r"Metric & \multicolumn{2}{c}{system 0} & \multicolumn{2}{c}{system 1}" in text
-    assert r"Metric 16 $\uparrow$ & 0.500 & {\scriptsize $\pm$ 0.010}" in text
-    assert "seeds & {3} &" in text
+    assert r"Metric & {system 0} & {system 1}" in text
+    assert r"Metric 16 $\uparrow$ & 0.500 {\scriptsize $\pm$ 0.010}" in text
     with pytest.raises(SpecError, match=r"latex_width.*100.*got 12"):
         Layout(latex_width=12)
 

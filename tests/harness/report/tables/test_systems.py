@@ -235,9 +235,9 @@ def label(item):
     return item.axes["decoder"]
 
 
-def write_noted(folder, decoder, notes=(), run_notes=(), **more):
+def write_noted(folder, decoder, notes=(), run_notes=(), model="docs-s", **more):
     lines = [result("model", "mauve", {"mauve": 0.5}, direction="higher", notes=list(notes), **more)]
-    run = write_run(folder, decoder, 0, results=lines)
+    run = write_run(folder, decoder, 0, results=lines, model=model)
     record = json.loads((run / "record.json").read_text())
     seal_record(run, {k: v for k, v in record.items() if k != "digest"} | {"notes": list(run_notes)})
 
@@ -249,6 +249,21 @@ def test_a_caveat_names_its_systems_unless_it_is_about_all(tmp_path):
     assert list_warnings(results.values, results.values, label) == ("mauve: few texts (greedy)",)
     assert list_run_notes(results.values, results, label) == ("5 records skipped",)
     assert describe_resolution(results.values, results) == (), "without intervals nothing is said"
+
+
+def test_caveats_of_one_kind_are_one_line_about_what_is_printed(tmp_path):
+    missing = "no interval of mauve, mauve_star: no variation seen"
+    write_noted(
+        tmp_path, "greedy", notes=["few texts", missing], model="naive:unigram", run_notes=["naive:unigram: no model"]
+    )
+    write_noted(tmp_path, "nucleus", notes=[missing], model="naive:mirror", run_notes=["naive:mirror: no model"])
+    results = read_results([tmp_path])
+    items = results.values
+    assert list_warnings(items, items, label) == ("mauve: few texts (greedy)",), "no intervals are printed"
+    assert list_warnings(items, items, label, intervals=True)[1:] == ("MAUVE: no interval: no variation seen",)
+    other = [replace(item, key="other", title="Other") for item in items]
+    assert list_warnings(other, items, label, intervals=True) == ("mauve: few texts (greedy)",)
+    assert list_run_notes(items, results, label) == ("no model",)
 
 
 def test_the_warning_of_a_marked_heading_is_not_repeated_as_a_note(tmp_path):
