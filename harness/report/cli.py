@@ -53,9 +53,8 @@ def parser() -> CommandParser:
         metavar="AXIS=VALUE",
         help="keep only these runs; a|b accepts either; also METRIC.OPTION=VALUE",
     )
-    command.add_argument(
-        "--out", metavar="DIR", help="where the files go; default: outputs/reports/NAME, and layouts/LAYOUT or layouts/compare in it"
-    )
+    out = "where the files go; default: outputs/reports/NAME, and layouts/LAYOUT or layouts/compare in it"
+    command.add_argument("--out", metavar="DIR", help=out)
     command.add_argument("--metrics", metavar="NAMES", help="values to show; overrides the layout")
     command.add_argument("--rows", metavar="AXES", help="axes that label the rows; overrides the layout")
     command.add_argument("--columns", metavar="AXES", help="axes that get separate columns")

@@ -11,9 +11,10 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from openended.harness.imported import is_built_in_system
 from openended.harness.report.analysis.paired import LEVEL, compute_margin_p_value, correct_by_holm
 from openended.harness.report.tables.table import BoldRule, Cell, Column, format_fixed
+
+CONTROLS = ("naive:", "damage:")  # models that are naive systems or damaged human texts
 
 
 def mark_best_cells(
@@ -25,7 +26,7 @@ def mark_best_cells(
     tested, and one with the same printed value as the best, is not separated from it. Naive systems and damaged texts
     are never marked, and nothing is in a column whose scoring model is out of its domain.
     """
-    costs = {at: _compute_cost(column, c.value, c.human) for at, c in enumerate(cells) if not _is_built_in(c)}
+    costs = {at: _compute_cost(column, c.value, c.human) for at, c in enumerate(cells) if not _is_control(c)}
     costs = {at: cost for at, cost in costs.items() if math.isfinite(cost)}
     if len(cells) < 2 or not costs or column.out_of_domain:
         return column, list(cells)
@@ -45,8 +46,8 @@ def mark_best_cells(
     return dataclasses.replace(column, bold=rule), styled
 
 
-def _is_built_in(cell: Cell) -> bool:
-    return cell.source is not None and is_built_in_system(cell.source.axes.get("model", ""))
+def _is_control(cell: Cell) -> bool:
+    return cell.source is not None and cell.source.axes.get("model", "").startswith(CONTROLS)
 
 
 def _round(cost: float, column: Column) -> str:

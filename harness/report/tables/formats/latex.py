@@ -31,6 +31,7 @@ SMALL, BOLD = 0.88, 1.15  # width factors of \scriptsize (uncertainties, wide ta
 FONTS = {1.0: r"\footnotesize", SMALL: r"\scriptsize"}
 UNICODE = "% Needs XeLaTeX or LuaLaTeX with \\usepackage{{fontspec}} and a font (\\setmainfont) that has the letters {}"
 LEAST_SCALE = 0.85  # of a table that is scaled down
+PROSE = 130.0  # points of a column of text; longer text is wrapped
 SEP = 4.0  # space on each side of a column in points
 LONG = 14  # characters of a heading on one line
 
@@ -95,14 +96,17 @@ class GridColumn:
         digits = f"{sign}{'0' * whole}{',' * ((whole - 1) // 3)}{'.' * bool(decimals)}{'0' * decimals}"
         number = estimate_points(digits) * (BOLD if any(cell.bold for cell in self.cells) else 1)
         tail = max((SMALL * estimate_points(f"{c.suffix} {c.spread}".strip()) for c in self.cells), default=0.0)
-        width = max(number, *(estimate_points(cell.words) for cell in self.cells), 0.0) + (tail + THIN if tail else 0.0)
-        return max(self.head_points, width) + 2 * SEP
+        words = min(max((estimate_points(cell.words) for cell in self.cells), default=0.0), PROSE)
+        return max(self.head_points, max(number, words) + (tail + THIN if tail else 0.0)) + 2 * SEP
 
     def format_type(self) -> str:
         """Return the column type: text at the left, numbers at their decimal point with the widest number's format."""
         sign, whole, decimals = self.find_number_format()
-        if self.has_words or not whole or not self.is_aligned:
-            return "l" if self.has_words else "c"
+        if self.has_words:
+            long = any(estimate_points(cell.words) > PROSE for cell in self.cells)
+            return rf"p{{{PROSE:g}pt}}" if long else "l"
+        if not whole or not self.is_aligned:
+            return "c"
         form = f"S[table-format={sign}{whole}.{decimals}]" if decimals else f"S[table-format={sign}{whole}]"
         return f"{form}@{{~}}l" if self.has_tail else form
 
@@ -190,7 +194,8 @@ def _choose_form(table: Table) -> tuple[Grid, list[range], float, float]:
             # The outer columns have no space beyond the line.
             if width <= page and grid.measure(whole) * size * scale <= width + 2 * SEP:
                 return grid, [whole], width, size
-    choices = [(g, pieces([c.points for c in g.columns], g.label_points, page + 2 * SEP)) for g in grids]
+    room = (page + 2 * SEP) / MARGIN
+    choices = [(g, pieces([c.points for c in g.columns], g.label_points, room)) for g in grids]
     fitting = [(g, parts) for g, parts in choices if all(g.measure(part) <= page + 2 * SEP for part in parts)]
     grid, parts = min(fitting or choices[:1], key=lambda choice: len(choice[1]))
     return grid, parts, page, 1.0
