@@ -154,7 +154,9 @@ def write_report(
 ) -> Report:
     """Replace a folder by tables (.md, .tex, .csv) and what `write_rest` writes into the folder that it gets."""
     with replace_folder(folder, FILES, (*TEXTS, LAYOUTS)) as fresh:
-        files = (write_table(table, fresh / "tables", folder.resolve().name) for table in tables)
+        names = sorted({run.experiment for run in results.runs})
+        report = f"{names[0]}-and-{len(names) - 1}-more" if len(names) > 1 else names[0]
+        files = (write_table(table, fresh / "tables", report) for table in tables)
         written = [*(path for paths in files for path in paths), *write_rest(fresh)]
     paths = tuple(folder / path.relative_to(fresh) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
@@ -223,7 +225,7 @@ def _name_invented(table: Table) -> Table:
 
 
 def write_table(table: Table, folder: Path, report: str = "") -> list[Path]:
-    """Write a table as Markdown, LaTeX and CSV; the name of the report makes its LaTeX label unique."""
+    """Write a table as Markdown, LaTeX and CSV; the name of the runs makes its LaTeX label unique."""
     from openended.harness.report.tables.formats.latex import to_latex
     from openended.harness.report.tables.formats.markdown import to_csv, to_markdown
 

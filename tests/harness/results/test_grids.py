@@ -76,8 +76,8 @@ def test_a_rebuilt_report_is_laid_out_as_the_grids(outputs, tmp_path, capsys):
     assert "the runs that differ: " in refused
     assert main([*words, "--layout", "full", "--where", "m.k=4"]) == 0
     assert (outputs / "reports/mine/tables/results.md").is_file(), "another layout is written next to it"
-    assert (outputs / "reports/mine-full/tables/full.md").is_file()
+    assert (outputs / "reports/mine/layouts/full/tables/full.md").is_file()
     assert main([*words, "--compare", "mauve2021/table3"]) == 0
-    assert (outputs / "reports/mine-compare/tables/compare-mauve2021-table3.md").is_file()
+    assert (outputs / "reports/mine/layouts/compare/tables/compare-mauve2021-table3.md").is_file()
     assert main([*words, "--where", "m.j=4"]) == 2
     assert "no option 'j' of m" in capsys.readouterr().err
