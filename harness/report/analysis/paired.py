@@ -189,8 +189,8 @@ def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> S
 
 def _combine(weights: Sequence[float], parts: Sequence[Replicates | None]) -> Replicates | None:
     """Return the weighted sum of replicates; None if some are missing or do not fit."""
-    known = [part for part in parts if part is not None]
-    return combine_replicates(weights, known) if len(known) == len(parts) else None
+    present = [part for part in parts if part is not None]
+    return combine_replicates(weights, present) if len(present) == len(parts) else None
 
 
 def _test_over_seeds(a: SystemValue, b: SystemValue) -> SystemComparison:

@@ -50,7 +50,7 @@ def _compare_best(values: Sequence[SystemValue], part: Sequence[SystemValue], er
         return join_components("", [numbers[best] > numbers[at] for at in others])
 
     verdict = check_with_uncertainty(check, items, errors)
-    drawn = [errors.of(value) for value in values]
+    sampled = [errors.of(value) for value in values]
     system_names = {tuple(system.items[0].axes.items()): system.name for system in group_systems(part)}
     names = [system_names[tuple(value.axes.items())] for value in values]
     gaps, margins, p_values = {}, {}, {}
@@ -58,8 +58,8 @@ def _compare_best(values: Sequence[SystemValue], part: Sequence[SystemValue], er
         differences = oriented[best] - oriented[at]
         low, high = np.quantile(differences[1:], (LEVEL / 2, 1 - LEVEL / 2))
         gaps[at], margins[at] = float(abs(differences[0])), float(high - low) / 2
-        known = [error for error in (drawn[best], drawn[at]) if error is not None]
-        if verdict is not None and verdict.doubts and len(known) == 2 and np.stack(known).any():
+        both = [error for error in (sampled[best], sampled[at]) if error is not None]
+        if verdict is not None and verdict.doubts and len(both) == 2 and np.stack(both).any():
             p_values[at] = compute_margin_p_value(gaps[at], margins[at])
     # The best is known only from the data, so all pairs of systems count, as for bold cells.
     corrected = correct_by_holm(p_values, math.comb(len(values), 2))
