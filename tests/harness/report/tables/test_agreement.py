@@ -110,7 +110,10 @@ def runs(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "name",
-    sorted(set(list_bundled_choices("report")) - {"discriminator", "huse", "fair", "frontier", "players", "stress"}),
+    sorted(
+        set(list_bundled_choices("report"))
+        - {"discriminator", "huse", "human_study", "fair", "frontier", "players", "stress"}
+    ),
 )
 def test_every_layout_that_ships_builds_a_table(name, runs):
     tables = make_tables(runs, load_layout(name), name)
