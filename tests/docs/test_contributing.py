@@ -36,8 +36,6 @@ class TextCount(TextMetric):
 '''
 DECODER = '''"""A decoder: nucleus sampling with half of the mass."""
 
-from __future__ import annotations
-
 from openended.harness.core import decoder
 from openended.harness.decoders.sampling import Nucleus
 

@@ -1,13 +1,10 @@
 """A folder written anew takes the place of the old one."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
 
-from openended.harness.core import temporary_files
-from openended.harness.core.errors import StoreError
+from openended.harness.core import StoreError, temporary_files
 from openended.harness.report.atomic_folder import replace_folder
 
 OWN = ("a", "b")

@@ -7,15 +7,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from openended.harness.core.errors import DataError
-from openended.harness.core.io import write_json
-from openended.harness.results.axes import format_axis_value
+from openended.harness.core import DataError, write_json
+from openended.harness.results import INTERNAL, find_varying_axes, format_axis_value, label_system, label_systems
 from openended.harness.results.frame import FIXED, build_frame, filter_results, list_rows, read_results, write_frame
 from openended.harness.results.runs import describe_reused_artifacts, serialize_axes
-from openended.harness.results.systems import find_varying_axes, label_system, label_systems
-from openended.harness.results.values import INTERNAL
-from openended.harness.storage.provenance import compare_environments
-from openended.harness.storage.record import RunRecord, mark_record
+from openended.harness.storage import RunRecord, compare_environments, mark_record
 from tests.harness.report.synthetic import result, write_run
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from openended.harness.app.commands.score import convert_preset
 from openended.harness.core import DataError, SpecError, list_bundled_choices, load_members, read_node
-from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models import ModelSpec, load_tokenizer
 from openended.harness.run.dataset import NO_TOKENIZER, load_dataset
 from openended.harness.run.settings import _apply_preset, read_preset
 from tests.harness.run.small import make_builder, settings

@@ -108,13 +108,9 @@ def runs(tmp_path_factory):
     return read_results([quickstart(tmp_path_factory.mktemp("runs"), arrays=False, texts=False)])
 
 
-@pytest.mark.parametrize(
-    "name",
-    sorted(
-        set(list_bundled_choices("report"))
-        - {"discriminator", "huse", "human_study", "fair", "frontier", "players", "stress"}
-    ),
-)
+@pytest.mark.parametrize("name", list_bundled_choices("report"))
 def test_every_layout_that_ships_builds_a_table(name, runs):
-    tables = make_tables(runs, load_layout(name), name)
-    assert all(t.rows and t.columns for t in tables)
+    layout = load_layout(name)
+    assert layout.title
+    if name not in {"discriminator", "huse", "human_study", "fair", "frontier", "players", "stress"}:  # need other runs
+        assert all(table.rows and table.columns for table in make_tables(runs, layout, name))
