@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from openended.harness.core import DataError, parse_signature
 from openended.harness.imported import Damage, list_damages, parse_damage
+from openended.harness.report.analysis.paired import correct_by_holm
 from openended.harness.results import Results, SystemValue, find_interval
 
-Z = 1.96  # two-sided 5 %
+LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +58,15 @@ class DamageCurve:
         points = [p for p in (self.undamaged, *self.points) if math.isfinite(p.value)]
         direction = math.copysign(1.0, points[-1].value - points[0].value) if points else 1.0
         return all(
-            (after.value - before.value) * direction >= 0 or not differs(before, after)
+            (after.value - before.value) * direction >= 0 or not compute_p_value(before, after) < LEVEL
             for before, after in itertools.pairwise(points)
         )
 
 
-def differs(first: DamagedValue, second: DamagedValue) -> bool:
-    """Return whether two values differ at 5 %, as if they were of different texts."""
-    errors = [0.0 if math.isnan(p.std_error) else p.std_error for p in (first, second)]
-    return abs(first.value - second.value) > Z * math.hypot(*errors)
+def compute_p_value(first: DamagedValue, second: DamagedValue) -> float:
+    """Return the p-value of two equal values, as if they were of different texts; NaN if an error is unknown."""
+    error = math.hypot(first.std_error, second.std_error)
+    return math.erfc(abs(first.value - second.value) / error / math.sqrt(2)) if error > 0 else math.nan
 
 
 def find_damage_curves(results: Results, items: Sequence[SystemValue]) -> list[DamageCurve]:
@@ -80,10 +81,10 @@ def find_damage_curves(results: Results, items: Sequence[SystemValue]) -> list[D
         start = next((item for damage, item in values.items() if damage.percent == 0), None)
         if start is None:
             continue
-        undamaged, embedder = _read_value(results, start, 0, None), _name_embedder(start)
+        undamaged, embedder = _read_value(results, start, 0), _name_embedder(start)
         for kind in sorted({damage.kind for damage in values if damage.percent}, key=list_damages().index):
             strengths = sorted((damage.percent, item) for damage, item in values.items() if damage.kind == kind)
-            points = tuple(_read_value(results, item, percent, undamaged) for percent, item in strengths)
+            points = detect_damage([_read_value(results, item, percent) for percent, item in strengths], undamaged)
             curve = DamageCurve(metric, key, start.title, embedder, kind, undamaged, points)
             other, _ = curves.setdefault((metric, key, embedder, kind), (signature, curve))
             if other != signature:  # one curve would hide the other
@@ -95,14 +96,20 @@ def find_damage_curves(results: Results, items: Sequence[SystemValue]) -> list[D
     return [curve for _, curve in curves.values()]
 
 
-def _read_value(results: Results, item: SystemValue, percent: int, undamaged: DamagedValue | None) -> DamagedValue:
+def detect_damage(points: Sequence[DamagedValue], undamaged: DamagedValue) -> tuple[DamagedValue, ...]:
+    """Test each strength against no damage; Holm's correction, because each is another chance to be the smallest."""
+    p_values = correct_by_holm({point.percent: compute_p_value(undamaged, point) for point in points})
+    return tuple(
+        replace(point, detected=p_values[point.percent] < LEVEL) if point.percent in p_values else point
+        for point in points
+    )
+
+
+def _read_value(results: Results, item: SystemValue, percent: int) -> DamagedValue:
     interval = find_interval(results, item)
     error = interval.std_error if interval is not None else math.nan
     ends = (interval.low, interval.high) if interval is not None else None
-    point = DamagedValue(percent, item.mean, error, ends, None)
-    if undamaged is None or not (math.isfinite(item.mean) and math.isfinite(undamaged.std_error)):
-        return point
-    return replace(point, detected=differs(undamaged, point))
+    return DamagedValue(percent, item.mean, error, ends, None)
 
 
 def _name_embedder(item: SystemValue) -> str:

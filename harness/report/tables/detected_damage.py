@@ -18,8 +18,8 @@ _COLUMNS = "metric,embedder,damage,strength,value,low,high,detected"
 _REMARKS = (
     "Percent of the words (or of the texts) that are damaged; no: not detected at any strength measured.",
     (
-        "Detected: the value differs from that of the undamaged texts at 5 %, with the standard errors of both, as if "
-        "they were of different texts."
+        "Detected: the value differs from that of the undamaged texts at 5 % (Holm's correction over the strengths), "
+        "with the standard errors of both, as if they were of different texts."
     ),
     "~: not monotone: some step goes against the whole change by more than its error.",
 )

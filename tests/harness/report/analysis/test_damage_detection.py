@@ -1,5 +1,7 @@
 """What a metric detects, from values with known errors."""
 
+from __future__ import annotations
+
 import math
 from types import SimpleNamespace
 from typing import Any, cast
@@ -7,23 +9,32 @@ from typing import Any, cast
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.report.analysis.damage_detection import DamageCurve, DamagedValue, differs, find_damage_curves
+from openended.harness.report.analysis.damage_detection import (
+    DamageCurve,
+    DamagedValue,
+    detect_damage,
+    find_damage_curves,
+)
 
 
 def make_curve(values, error=1.0):
     points = [DamagedValue(percent, value, error, None, None) for percent, value in values.items()]
-    detected = [DamagedValue(p.percent, p.value, error, None, differs(points[0], p)) for p in points[1:]]
-    return DamageCurve("mauve", "mauve", "MAUVE", "docs-m/last", "truncation", points[0], tuple(detected))
+    detected = detect_damage(points[1:], points[0])
+    return DamageCurve("mauve", "mauve", "MAUVE", "docs-m/last", "truncation", points[0], detected)
 
 
-def test_detected_at_the_root_of_both_errors_of_which_one_may_be_nothing():
-    """Errors 1 and 1: 1.96 * sqrt(2) = 2.772."""
-    assert make_curve({0: 0.0, 10: 2.77, 30: 2.78, 100: 9.0}).smallest == 30
+def test_detected_at_the_root_of_both_errors():
+    """Errors 1 and 1: 1.96 * sqrt(2) = 2.772; second of three strengths, by Holm: 2.2414 * sqrt(2) = 3.170."""
+    assert make_curve({0: 0.0, 10: 2.0, 30: 3.18, 100: 9.0}).smallest == 30
+    assert make_curve({0: 0.0, 10: 2.0, 30: 3.16, 100: 9.0}).smallest == 100
     assert make_curve({0: 0.0, 10: -2.78}).smallest == 10
-    assert make_curve({0: 0.0, 10: 2.0}).smallest is None
+    assert make_curve({0: 0.0, 10: 2.77}).smallest is None
 
-    assert differs(DamagedValue(0, 0.0, 1.0, None, None), DamagedValue(9, 1.97, math.nan, None, None))
-    assert not differs(DamagedValue(0, 0.0, 1.0, None, None), DamagedValue(9, 1.95, math.nan, None, None))
+
+def test_an_unknown_error_is_no_error_of_0():
+    unknown = make_curve({0: 0.0, 10: 9.0}, error=math.nan)
+    assert [point.detected for point in unknown.points] == [None]
+    assert not unknown.is_known
 
 
 @pytest.mark.parametrize(
