@@ -106,12 +106,12 @@ def build_signature(spec: Any, facts: Mapping[str, str]) -> str:  # noqa: ANN401
 
     Args:
         spec: A metric spec (a dataclass with ClassVars `name` and `version`).
-        facts: Facts of the data (`embedder`, `scorer`, `n`, `task`), in this order after the fields.
+        facts: Facts of the data (`embedder`, `scorer`, `n`, `task`), in this order after the fields. A fact that has
+            the name of an option replaces it: the digest of a file's texts stands for its path.
     """
+    fields = {name: getattr(spec, name) for name in list_identifying_options(spec)} | dict(facts)
     parts = [str(type(spec).name), f"v:{type(spec).version}"]
-    parts += [f"{name}:{render_option(getattr(spec, name))}" for name in list_identifying_options(spec)]
-    parts += [f"{name}:{render_option(value)}" for name, value in facts.items()]
-    return "|".join(parts)
+    return "|".join([*parts, *(f"{name}:{render_option(value)}" for name, value in fields.items())])
 
 
 def parse_signature(text: str) -> dict[str, str]:

@@ -29,7 +29,7 @@ from openended.harness.imported import compute_fingerprint, detect_kind, is_buil
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.dataset import HUMAN_ROWS
-from openended.harness.run.import_texts import digest_corpus
+from openended.harness.run.import_texts import digest_corpus, load_corpus
 from openended.harness.run.settings import Settings
 from openended.harness.storage import Entry, RowFile
 
@@ -37,10 +37,11 @@ _SHORT = 6  # hexadecimal digits of a digest in a signature, for people
 _LONG = 12  # of a digest in an axis
 
 
-def collect_facts(
-    settings: Settings, metric: Metric, human: TextRows, model: TextRows, fingerprint: str | None
-) -> dict[str, str]:
-    """Return the facts of the data that identify a number, equal for all systems of a column."""
+def collect_facts(settings: Settings, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str]:
+    """Return the facts of the data that identify a number, equal for all systems of a column.
+
+    The digest of prompts and human texts identifies the data: no path, line ends or compression do.
+    """
     needs, out = metric.needs(), dict[str, str]()
     roles = {need.by for need in needs} | {need.kind for need in needs}
     embedder, scorer = settings.embedder, settings.scorer
@@ -63,14 +64,14 @@ def collect_facts(
     for need in needs:
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
-            out["corpus_file"] = f"{path.name}@{digest_corpus(path)[:_SHORT]}"
+            out["corpus"] = _digest_corpus_texts(path, digest_corpus(path))[:_SHORT]
     out |= metric.describe_libraries()
     out["length"] = f"{settings.max_new_tokens}{' words' if settings.cut_by_words else ''}"
     if settings.model is not None and any(map(reads_q, needs)):
         out["min_new_tokens"] = str(settings.least_length)  # Q gives the end of text no probability before
     if settings.model is not None and settings.model.signature_note:
         out["model"] = settings.model.signature_note  # values from unchecked servers get their own column
-    out["task"] = f"{settings.task.name}@{digest([canonicalize(settings.task), fingerprint])[:_SHORT]}"
+    out["task"] = settings.task.name
     out["texts"] = (digest_texts(human.entry) or "?")[:_SHORT]
     return out
 
@@ -123,6 +124,11 @@ def digest_texts(human: Entry | None) -> str | None:
 
 
 @lru_cache(maxsize=64)
+def _digest_corpus_texts(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
+    return digest(load_corpus(path))
+
+
+@lru_cache(maxsize=64)
 def _digest_rows(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
     rows = RowFile(path)
     return digest_columns(rows.each(name) for name in ("example_id", "prompt", "text"))
@@ -142,8 +148,11 @@ def collect_axes(
     if path is not None and judged:
         out["task"] = path.name
     else:
-        out |= _collect_option_axes("task", task)
-        out |= {"task.digest": _shorten(fingerprint), "task.texts": _shorten(digest_texts(human))}
+        fields = [name for name in vars(task) if name.endswith("_field")]
+        out |= _collect_option_axes(
+            "task", task, without=("path", "cache_dir", *fields)
+        )  # the digest says what was read
+        out["task.texts"] = _shorten(digest_texts(human))
     out |= _collect_system_axes(settings, decoder, fingerprint)
     if judged:
         out |= {"model": None, "decoder": "rated"}

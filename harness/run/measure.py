@@ -45,7 +45,7 @@ from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_fi
 log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
-RESAMPLING_VERSION = 3  # increased when replicates are drawn differently; enters the keys of results that have any
+RESAMPLING_VERSION = 4  # increased when replicates are drawn differently; enters the keys of results that have any
 # From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
 MANY = 200_000
 _RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "sd": Mapping,
@@ -78,17 +78,14 @@ class _MetricCodeError(Exception):
 class MetricRunner:
     """Computes metrics from finished sides through the store.
 
-    `sides` has computed all that the metrics need. `fingerprint` is the digest of the task's data, for the signature.
-    `others` are all systems of a grid, for metrics that fit something on all of them.
+    `sides` has computed all that the metrics need. `others` are all systems of a grid, for metrics that fit something
+    on all of them.
     """
 
-    def __init__(
-        self, settings: Settings, sides: Featurizer, fingerprint: str | None, others: Sequence[TextRows] = ()
-    ) -> None:
+    def __init__(self, settings: Settings, sides: Featurizer, others: Sequence[TextRows] = ()) -> None:
         self.settings = settings
         self.sides = sides
         self.builder = sides.builder
-        self.fingerprint = fingerprint
         self.others = tuple(others)
         self.resampling = Plan(settings.intervals)
 
@@ -151,7 +148,7 @@ class MetricRunner:
         return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, reason), None)
 
     def _collect_facts(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str]:
-        return collect_facts(self.settings, metric, human, model, self.fingerprint)
+        return collect_facts(self.settings, metric, human, model)
 
     def _collect_inputs(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str | None]:
         needs = list_text_needs(metric)
@@ -241,7 +238,10 @@ def add_intervals(
     intervals = {
         k: asdict(interval)
         for k, r in sound.items()
-        if (interval := estimate_interval(r, values[k], metric.bounds, result.per_example.get(k), prompts)) is not None
+        if (
+            interval := estimate_interval(r, values[k], metric.bounds_of(k, result), result.per_example.get(k), prompts)
+        )
+        is not None
     }
     reasons = {
         "no variation seen": [k for k in sound if k not in intervals],

@@ -139,7 +139,7 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
         requests += [(source, list_text_needs(job.metric)) for source in read]
     requests += [(source, list_text_needs(m)) for m in metrics if m.reads_grid for source in others]
     texts.featurizer.compute(requests, texts.decoder)
-    runner = MetricRunner(settings, texts.featurizer, texts.dataset.fingerprint, others)
+    runner = MetricRunner(settings, texts.featurizer, others)
     out = [runner.measure(*job) for job in jobs]
     if not task.has_human():
         reason = f"task {task.name} has no human side{task.no_human}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from openended.harness.core import Generation, load_members
+from openended.harness.core import Generation, build_signature, load_members
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.dataset import HUMAN_ROWS
@@ -22,17 +22,32 @@ def human(folder: Path, text: str = "said", ids: tuple[int, ...] = (1, 2)) -> Te
     return TextRows("human", Entry("human", "k", folder, files, {}), HUMAN_ROWS, "tokenizer")
 
 
-def known(metric: str, side: TextRows, fingerprint: str = "f" * 64, **parts: Any) -> dict[str, str]:
-    return collect_facts(settings(**parts), load_members("metric")[metric](), side, side, fingerprint)
+def known(metric: str, side: TextRows, **parts: Any) -> dict[str, str]:
+    return collect_facts(settings(**parts), load_members("metric")[metric](), side, side)
 
 
-def test_every_option_of_the_task_and_its_data_move_the_fact_of_the_task(tmp_path):
+def test_the_same_texts_read_from_another_file_are_the_same_data(tmp_path):
     side, task = human(tmp_path / "a"), settings().task
-    base = known("length", side)
-    changed = dataclasses.replace(task, id_field="name")
-    assert known("length", side, task=changed)["task"] != base["task"]
-    assert known("length", side, fingerprint="e" * 64)["task"] != base["task"]
-    assert known("length", side) == base
+    other = dataclasses.replace(task, path="copy.jsonl.gz", id_field="name", human_field="reference")
+    assert known("length", side, task=other) == known("length", side)
+    axes = [
+        collect_axes(settings(task=t), None, fingerprint=f, human=side.entry) for t, f in ((task, "f"), (other, "e"))
+    ]
+    assert axes[0] == axes[1]
+
+
+def test_the_texts_of_a_corpus_stand_for_its_path(tmp_path):
+    side, metric = human(tmp_path / "a"), load_members("metric")["novelty"]
+    rows = ['{"text": "a b"}', '{"text": "c"}']
+    (tmp_path / "one.jsonl").write_text("\n".join(rows) + "\n")
+    (tmp_path / "two.jsonl").write_bytes("\r\n".join([rows[0], '{"text": "c", "more": 1}']).encode())
+    (tmp_path / "three.jsonl").write_text(rows[0] + "\n")
+    signatures = []
+    for name in ("one", "two", "three"):
+        novelty = metric(corpus=str(tmp_path / f"{name}.jsonl"))
+        signatures.append(build_signature(novelty, collect_facts(settings(), novelty, side, side)))
+    assert signatures[0] == signatures[1] != signatures[2]
+    assert str(tmp_path) not in signatures[0]
 
 
 def test_texts_that_are_cut_elsewhere_are_other_texts_whatever_the_tokenizer_is_called(tmp_path):

@@ -80,7 +80,7 @@ def start(tmp_path: Path) -> Any:
         texts.featurizer.compute([(one, (Probe.need,)) for one in sources], texts.decoder)
 
         def measure(metric: Metric, system: Any = "model", others: Sequence[TextRows] = (), **change: Any) -> Any:
-            runner = MetricRunner(replace(chosen, **change), texts.featurizer, texts.dataset.fingerprint, others)
+            runner = MetricRunner(replace(chosen, **change), texts.featurizer, others)
             model = texts.human_rows if system == "human" else texts.model_rows
             return runner.measure(metric, system, texts.human_rows, model)
 
@@ -105,7 +105,7 @@ def test_a_result_is_computed_once_and_the_human_row_is_a_system_of_human_texts(
     first, again = measure(probe()), measure(probe())
     assert (first.artifact, first.result.values) == (again.artifact, again.result.values)
     assert len(seen) == 1
-    runner = MetricRunner(texts.settings, texts.featurizer, texts.dataset.fingerprint)
+    runner = MetricRunner(texts.settings, texts.featurizer)
     human = texts.human_rows
     rows = {system: runner.measure(probe(), system, human, human) for system in ("human", "model", "ceiling")}
     assert rows["human"].artifact == rows["model"].artifact != rows["ceiling"].artifact
