@@ -2,14 +2,16 @@
 
     D = 2 E|X - Y| - E|X - X'| - E|Y - Y'|,  means over all pairs, a text with itself included
 
-Measures whether two sets of vectors have one distribution; 0 only if they do, unbounded above, lower is better. Surface
-features (34, without a model: lengths, cohesion, capitals, pronouns, discourse markers, punctuation) are standardized
-by the human mean and standard deviation; embeddings are taken as they are. `p_value` is that of the permutation test:
+Measures whether two sets of vectors have one distribution; unbounded above, lower is better. It is 0 only for equal
+sets: for two sets of one distribution it is a little above 0, and falls as 1 / n. Surface features (34, without a
+model: lengths, cohesion, capitals, pronouns, discourse markers, punctuation) are standardized by the mean and the
+standard deviation of both sides together; embeddings are taken as they are. `p_value` is that of the permutation test:
 the share of random relabelings of the texts with a distance at least as large.
 
 Source: Székely and Rizzo 2013, "Energy statistics: a class of statistics based on distances"; the surface features
 and the use for language models: dLMbench. Variants: the square root of D; the unbiased estimate without pairs of a text
-with itself, which can be negative. Here D itself over all pairs (a V-statistic), as in dLMbench.
+with itself, which can be negative; standardization by the human side (dLMbench), under which relabelings are not
+exchangeable. Here D itself over all pairs (a V-statistic), as in dLMbench.
 """
 
 from __future__ import annotations
@@ -64,6 +66,7 @@ class EnergyDistance(PermutationMetric, FeatureSpaceMetric):
     """Energy distance of the model's texts from the human ones, and its permutation p-value."""
 
     name = "energy_distance"
+    version = 2
     titles = {"energy_distance": "Energy", "p_value": "Energy p"}
 
     space: Space = "surface"  # dLMbench

@@ -150,12 +150,13 @@ def has_same_data(human: SystemValue, item: SystemValue) -> bool:
 
 
 def find_human_value(items: Iterable[SystemValue], like: SystemValue) -> SystemValue | None:
-    """Return the human value that matches a system's value in metric, signature and data.
+    """Return the human value (of two sides: the human ceiling) that matches a system's in metric, signature and data.
 
     The number of texts may differ, since a system with several samples per prompt has more texts than the humans.
     """
     exact, others = [], []
-    for human in (i for i in items if i.system == "human" and i.pair == like.pair):
+    roles = ("human", "ceiling") if like.direction == "match_human" else ("human",)
+    for human in (i for i in items if i.system in roles and i.pair == like.pair):
         differ = compare_signatures(human.signature, like.signature)
         if has_same_data(human, like) and differ in ([], ["n"]):
             exact.append(human)

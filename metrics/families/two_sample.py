@@ -186,7 +186,7 @@ class TwoSample(ComparisonMetric):
 
 
 class FeatureSpaceMetric(TwoSample):
-    """A metric of surface features, standardized by the human side, or of embeddings."""
+    """A metric of surface features, standardized by both sides together, or of embeddings."""
 
     most: ClassVar[int | None] = 2_000
 
@@ -212,7 +212,12 @@ def _compute_surface(side: Side, need: Need) -> F64:
 
 
 def standardize(*, human: F64, model: F64) -> tuple[F64, F64]:
-    """Subtract the human mean of every column and divide by the human standard deviation; constant columns by 1."""
-    center, scale = human.mean(axis=0), human.std(axis=0)
+    """Subtract the mean of every column and divide by its standard deviation; constant columns by 1.
+
+    Both are of all rows: moments of the human rows alone would change if texts were relabeled, and no permutation test
+    would be valid.
+    """
+    rows = np.concatenate([human, model])
+    center, scale = rows.mean(axis=0), rows.std(axis=0)
     scale = np.where(scale > 1e-12 * np.abs(center), scale, 1.0)
     return (human - center) / scale, (model - center) / scale

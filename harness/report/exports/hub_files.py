@@ -16,7 +16,7 @@ MODELS = "models"  # folder with one folder per model
 
 def write_hub_files(results: Results, folder: Path, dataset: str | None) -> list[Path]:
     """Write a folder per model below `models`: `README.md` with a model-index, and `.eval_results/<system>.yaml`."""
-    humans = [item for item in results.values if item.system == "human"]
+    humans = [item for item in results.values if item.system != "model"]
     models: dict[str, list[System]] = {}
     for system in group_systems(results.values):
         models.setdefault(system.items[0].titles[0] or system.name, []).append(system)
