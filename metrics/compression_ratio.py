@@ -84,19 +84,19 @@ class CompressionRatio(Metric):
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Draw blocks of prompts: a block's bytes, and how many it adds after the blocks before it.
 
-        The compressor looks back 32 kB and no further, so that the bytes that blocks add are all but independent.
+        The compressor looks back 32 kB and no further, so that the bytes that blocks add are all but independent. The
+        last blocks stand before the first one: without a past, it would add more bytes than the others.
         """
         texts, ids = features.model.texts(self.needs()[0]), features.model.ids
         names, prompt = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
         block = prompt * min(_BLOCKS, max(10, len(names) // _LEAST), len(names)) // len(names)
-        before, after, window = [], [], b""
-        for number in range(int(block.max()) + 1):
-            joined = "\n".join(texts[i] for i in np.flatnonzero(block == number)) + "\n"
-            raw = joined.encode("utf-8", "surrogatepass")
-            packer = zlib.compressobj(self.level, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=window)
-            before.append(len(raw))
-            after.append(len(packer.compress(raw)) + len(packer.flush()))
-            window = (window + raw)[-_WINDOW:]
-        sizes = np.array([before, after], dtype=np.float64)
-        mean = plan.mean([f"{number:06d}" for number in range(len(before))], sizes[0] / sizes[1], sizes[1])
-        return {"compression_ratio": mean}
+        joined = ("\n".join(texts[i] for i in np.flatnonzero(block == b)) + "\n" for b in range(int(block.max()) + 1))
+        parts = [part.encode("utf-8", "surrogatepass") for part in joined]
+        sizes = np.array([len(part) for part in parts])
+        circle, starts, added = b"".join(parts * 2), sizes.sum() + np.cumsum(sizes) - sizes, []
+        for part, start in zip(parts, starts.tolist(), strict=True):
+            past = circle[start - min(_WINDOW, len(circle) // 2 - len(part)) : start]
+            packer = zlib.compressobj(self.level, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=past)
+            added.append(len(packer.compress(part)) + len(packer.flush()))
+        after = np.array(added, dtype=np.float64)
+        return {"compression_ratio": plan.mean([f"{b:06d}" for b in range(len(parts))], sizes / after, after)}

@@ -7,9 +7,10 @@ The human side is taken as the training texts: use the model's own training text
 that. A model text is authentic if it is farther from its nearest training text than that one from its own neighbor. For
 C_T the human texts are split in two by prompt: one half is the training set and the other the test set, and then the
 reverse; the value is the mean of both. z compares how near model and test texts are to the training set inside a
-k-means cell; p is the share of test texts in the cell. `auth_pct` is from 0 to 100, higher is better; `c_t` is a
-z-score: about 0 if model texts are as near as other human texts, far below 0 if they are copies, above 0 if they are
-farther away.
+k-means cell; p is the share of test texts in the cell. `auth_pct` is from 0 to 100; the value of other human texts (the
+ceiling) is best: noise copies nothing and has 100. `c_t` is about 0 if model texts are as near as other human texts,
+far below 0 if they are copies, above 0 if they are farther away. It is a weighted mean of z-scores, so that its
+standard deviation is not 1: with three cells, .40 to .54 for another human sample.
 
 Source: AuthPct: Alaa et al. 2022, "How faithful is your synthetic data?", as in layer6ai-labs/dgm-eval; C_T: Meehan,
 Chaudhuri and Dasgupta 2020, "A non-parametric test to detect data-copying in generative models". The split of one set
@@ -78,7 +79,7 @@ def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, see
         seed: Of k-means.
 
     Returns:
-        A z-score; far below 0: copies.
+        A weighted mean of z-scores; far below 0: copies.
 
     Raises:
         ValueError: If shapes do not fit or a number is not finite.
@@ -137,8 +138,9 @@ class Copying(TwoSample):
     """Percent authentic and C_T of the model's texts, with the human side as training texts."""
 
     name = "copying"
-    direction = "higher"
-    bounds = (-np.inf, np.inf)  # auth_pct 0 to 100; c_t is a z-score
+    direction = "match_human"
+    bounds = (0.0, 100.0)
+    ranges = {"c_t": (-np.inf, np.inf)}
     titles = {"auth_pct": "AuthPct", "c_t": "C_T"}
     targets = {"c_t": 0.0}
 

@@ -109,12 +109,18 @@ class DistinctK(SamplesMetric, ReadsFile):
 
     name = "distinct_k"
     family = "text"
-    bounds = (0.0, np.inf)
+    bounds = (1.0, np.inf)
+    ranges = {"distinct_share": (0.0, 1.0)}
     titles = {"distinct_k": "Distinct-k", "distinct_share": "Distinct share"}
 
     partition: Partition = "exact"
     threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")  # Jiang et al. 2025; of `partition=threshold`
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
+
+    def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
+        low, high = super().bounds_of(key, result)
+        samples = np.bincount(result.arrays["prompts"]).max() if "prompts" in result.arrays else high
+        return low, min(high, float(samples))
 
     def needs(self) -> tuple[Need, ...]:
         if self.partition == "threshold":

@@ -97,12 +97,15 @@ class DistinctN(TextMetric):
 
     name = "distinct_n"
     version = 2
-    bounds = (0.0, np.inf)  # ngram_diversity is a sum over orders
+    bounds = (0.0, 1.0)
     resampling = "subsample"  # a bootstrap repeats texts, which lowers the value
     titles = {**{f"distinct_{n}": f"Distinct-{n}" for n in range(1, 7)}, "ngram_diversity": "n-gram diversity"}
 
     orders: tuple[int, ...] = declare_orders(1, 2, 3, 4, 5, 6)  # Pillutla et al. 2021, released code
     variant: Variant = "corpus"  # pooled types over n-grams: Pillutla et al. 2021
+
+    def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
+        return (0.0, float(len(self.orders))) if key == "ngram_diversity" else super().bounds_of(key, result)
 
     def compute(self, features: Features) -> MetricResult:
         corpus = self.corpus(features)

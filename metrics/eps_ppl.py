@@ -58,7 +58,7 @@ class EpsPPL(TeacherForced):
 
     name = "eps_ppl"
     direction = "lower"
-    bounds = (0.0, np.inf)
+    bounds = (1.0, np.inf)
     exponential = True
     titles = {"eps_ppl": "ε-PPL"}
 

@@ -28,6 +28,7 @@ from openended.metrics._common import Values
 from openended.metrics.families import ComparisonMetric, ReplicatesByName
 
 FREQUENCIES = 1000  # Yang et al. 2023
+LOG_2 = float(np.log(2.0))
 _TINY = 1e-300
 
 Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
@@ -139,7 +140,10 @@ class Face(ComparisonMetric):
     name = "face"
     family = "scored"
     direction = "higher"
-    bounds = (-1.0, np.inf)  # correlations from -1, kl has no upper bound
+    bounds = (0.0, 1.0)
+    ranges = {
+        "pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "emd": (0.0, 0.5), "kl": (0.0, np.inf), "js": (0.0, LOG_2),
+    }  # fmt: skip
     titles = {
         "so": "FACE-SO", "pearson": "FACE-Pearson", "spearman": "FACE-Spearman", "emd": "FACE-EMD", "kl": "FACE-KL",
         "js": "FACE-JS",

@@ -291,6 +291,7 @@ class Frechet(TwoSample):
     version = 2
     direction = "lower"
     bounds = (0.0, np.inf)
+    ranges = {"frechet_infinity": (-np.inf, np.inf)}
     titles = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
     targets = {"frechet_infinity": 0.0}  # may come out below
 

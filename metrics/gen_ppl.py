@@ -160,7 +160,8 @@ class GenPPL(Metric):
     name = "gen_ppl"
     family = "scored"
     direction = "match_human"
-    bounds = (0.0, np.inf)  # gen_ppl from 1, entropy from 0
+    bounds = (1.0, np.inf)
+    ranges = {"entropy": (0.0, np.inf)}
     resampling = "bootstrap"
     sides = "one"
     titles = {"gen_ppl": "Gen. PPL", "entropy": "Entropy"}

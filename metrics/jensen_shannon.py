@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, NextToken, metric
+from openended.harness.core import F64, MetricResult, NextToken, metric
 from openended.metrics._common import check_choice
 from openended.metrics.families import TeacherForced, probabilities
 
@@ -61,6 +61,9 @@ class JensenShannon(TeacherForced):
     titles = {"jensen_shannon": "JS"}
 
     base: Base = "e"  # nats: Martins et al. 2020, Pillutla et al. 2021
+
+    def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
+        return 0.0, 1.0 if self.base == "2" else float(np.log(2.0))
 
     def by_position(self, stats: NextToken) -> dict[str, F64]:
         return {self.name: _compute_by_token(stats.gold_prob, self.base)}

@@ -168,6 +168,7 @@ class Kid(TwoSample):
     version = 2
     direction = "lower"
     bounds = (-np.inf, np.inf)
+    ranges = {"std_error": (0.0, np.inf)}
     titles = {"kid": "KID", "std_error": "KID s.e."}
     targets = {"kid": 0.0}  # unbiased: below 0 as often as above for texts of one source
     directions = {"std_error": "none"}

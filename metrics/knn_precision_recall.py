@@ -130,6 +130,7 @@ class KnnPrecisionRecall(TwoSample):
     name = "knn_precision_recall"
     direction = "higher"
     bounds = (0.0, 1.0)
+    ranges = {"density": (0.0, np.inf)}
     titles = {"precision": "Precision", "recall": "Recall", "density": "Density", "coverage": "Coverage"}
     targets = {"density": 1.0}  # section 3 of Naeem et al. 2020
     most = 50_000  # all pairs: two to three minutes per core

@@ -60,6 +60,7 @@ class Length(Metric):
     family = "text"
     direction = "match_human"
     bounds = (0.0, np.inf)
+    ranges = {"hit_limit": (0.0, 1.0)}
     resampling = "bootstrap"
     sides = "one"
     titles = {

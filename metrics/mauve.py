@@ -156,6 +156,7 @@ class Mauve(Quantized):
 
     name = "mauve"
     version = 2
+    ranges = {"kl_human_model": (0.0, np.inf), "kl_model_human": (0.0, np.inf), "js": (0.0, float(np.log(2.0)))}
     titles = {
         "mauve": "MAUVE",
         "mauve_star": "MAUVE*",
@@ -204,6 +205,12 @@ class Mauve(Quantized):
         super().check()
         uses_cells = self.estimator == "cells" or (self.smoothing == "none" and self.cluster_fit == "pair")
         self.require(uses_cells, "estimator", "cells where smoothing or cluster_fit is set (the others count nothing)")
+
+    def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
+        error, _, weight = key.partition("@")
+        if not weight:
+            return super().bounds_of(key, result)
+        return 0.0, -float(np.log(float(weight) if error == "type_2" else 1.0 - float(weight)))
 
     @property
     def reads_grid(self) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core import F64, Ragged, UndefinedMetric, metric
+from openended.harness.core import F64, MetricResult, Ragged, UndefinedMetric, metric
 from openended.metrics._ngrams.sequences import pack_rows
 from openended.metrics.families import PromptGroups, SamplesTextMetric, declare_orders, prompts_of
 
@@ -76,10 +76,13 @@ class NgramDiversity(SamplesTextMetric):
 
     name = "ngram_diversity"
     direction = "higher"
-    bounds = (0.0, np.inf)  # the number of orders
+    bounds = (0.0, np.inf)
     titles = {"ngram_diversity": "n-gram div. a prompt"}
 
     orders: tuple[int, ...] = declare_orders(1, 2, 3, 4)  # Shaib et al. 2024
+
+    def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
+        return 0.0, float(len(self.orders))
 
     def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
         return _compute_by_prompt(rows, prompts, self.orders)

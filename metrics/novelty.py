@@ -2,9 +2,9 @@
 
     novelty_n = |{n-grams of the texts that do not occur in the corpus}| / |{n-grams of the texts}|
 
-Measures how much of the text is new at each length; from 0 (all copied) to 1, compared with the value of other human
-texts (the ceiling), because people repeat common phrases too. `longest_copy` is the longest sequence of words of any
-text that occurs in the corpus, `mean_longest_copy` its mean over texts, both in words. Tokens are words, split at white
+Measures how much of the text is new at each length; from 0 (all copied) to 1. `longest_copy` is the longest sequence of
+words of any text that occurs in the corpus, `mean_longest_copy` its mean over texts, both in words. The value of other
+human texts (the ceiling) is best: people repeat common phrases, and noise is all new. Tokens are words, split at white
 space; n-grams do not cross texts. The corpus is the task's own references, or a file that `corpus` names (the model's
 training text, say). The value falls as the corpus grows.
 
@@ -15,6 +15,7 @@ Source: n-novelty: Merrill, Smith and Elazar 2024, "Evaluating n-gram novelty of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +33,10 @@ from openended.harness.core import (
     metric,
     option,
 )
+from openended.metrics._ngrams.index import NgramIndex
 from openended.metrics._ngrams.sequences import pack_rows
-from openended.metrics.families import ComparisonMetric, ReplicatesByName, declare_orders, require_defined
+from openended.metrics._ngrams.statistics import count_subset_copies
+from openended.metrics.families import ComparisonMetric, ReplicatesByName, declare_orders, require_defined, sort_order
 
 REFERENCES = "references"
 _END = 0  # separator after each text of the corpus; tokens are from 1
@@ -182,14 +185,14 @@ class Novelty(ComparisonMetric):
 
     name = "novelty"
     family = "text"
-    direction = "higher"
-    bounds = (0.0, np.inf)  # shares to 1, lengths in words
+    direction = "match_human"
+    bounds = (0.0, 1.0)
+    ranges = dict.fromkeys(("longest_copy", "mean_longest_copy"), (0.0, np.inf))  # words
     resampling = "bootstrap"
     titles = {
         **{f"novelty_{n}": f"Novelty-{n}" for n in range(1, 101)},
         "longest_copy": "Longest copy", "mean_longest_copy": "Mean longest copy",
     }  # fmt: skip
-    directions = {"longest_copy": "lower", "mean_longest_copy": "lower"}
 
     orders: tuple[int, ...] = declare_orders(2, 4, 6, 8, 10)  # people differ from models from 5 on: Merrill et al. 2024
     corpus: str = option(REFERENCES, bool, "references, or the path of a file of texts")
@@ -219,11 +222,24 @@ class Novelty(ComparisonMetric):
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: Ragged | None = None
     ) -> ReplicatesByName:
-        """Draw texts, for the corpus as it is: ratios of sums, and a mean."""
-        matches = self.prepare(features) if prepared is None else prepared
+        """Draw texts: ratios of sums, and a mean. References are drawn too; a corpus of the user's is what it is."""
         out = dict(super().replicates(features, result, plan))
+        if self.corpus == REFERENCES:
+            return {**out, **self.subsample(features, plan, partial(self._resample, features))}
+        matches = self.prepare(features) if prepared is None else prepared
         for order in self.orders:
             novel, total = _count_novel(matches, order)
             share: F64 = np.divide(novel, total, out=np.full(len(total), np.nan), where=total > 0)
             out[f"novelty_{order}"] = plan.mean(features.model.ids, share, total.astype(np.float64))
         return out
+
+    def _resample(self, features: Features, human: NDArray[np.bool_], model: NDArray[np.bool_]) -> dict[str, F64]:
+        sides = (features.model, features.human)
+        rows = [[side.texts(self.needs()[0])[at].split() for at in sort_order(side)] for side in sides]
+        index = NgramIndex(pack_rows([*rows[0], *rows[1]]))
+        values = {}
+        for order in self.orders:
+            total = model @ index.sizes(order)[: len(rows[0])].astype(np.float64)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                values[f"novelty_{order}"] = 1.0 - count_subset_copies(index, order, model, human) / total
+        return values

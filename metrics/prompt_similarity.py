@@ -71,6 +71,7 @@ class PromptSimilarity(SamplesMetric):
     direction = "lower"
     directions = {"other_prompts": "none"}
     bounds = (-1.0, 1.0)
+    ranges = {"similar_share": (0.0, 1.0)}
     titles = {
         "prompt_similarity": "Prompt sim.",
         "similar_share": "Similar pairs",

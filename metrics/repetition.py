@@ -222,7 +222,8 @@ class Repetition(TextMetric):
     """Loops, repeated n-grams and n-grams shared between texts."""
 
     name = "repetition"
-    bounds = (0.0, np.inf)  # self_repetition is in nats
+    bounds = (0.0, 1.0)
+    ranges = {"self_repetition": (0.0, np.inf)}  # nats
     resampling = "bootstrap"  # the primary value is a mean over texts
     titles = {
         "loop_rate": "Rep.",

@@ -1,12 +1,13 @@
 """Measure the coverage of intervals and the false positives of tests for every metric, on made-up or real texts.
 
-    python scripts/coverage.py [--draws 400] [--n 200] [--metrics mauve,zipf] [--texts made-up|docs] [--samples 1]
-                               [--write docs/statistics.md]
+    python scripts/coverage.py [--draws 400] [--n 200] [--metrics mauve,zipf] [--texts made-up|docs|FILE] [--samples 1]
+                               [--seconds 60] [--write docs/statistics.md]
 
 Each of many worlds has one human side and two systems that follow one law: made-up texts on the same prompts
-(`scripts/worlds.py`), or disjoint draws of docstring passages (`scripts/passages.py`). The script counts the 95 %
-intervals that contain the systems' mean value at this n, and the tests at 5 % that call the two systems different,
-which is always wrong. A share of 400 has a standard error of 1.1 points.
+(`scripts/worlds.py`), or disjoint draws of docstring passages or of the texts of a file of generations
+(`scripts/passages.py`). The script counts the 95 % intervals that contain the systems' mean value at this n, and the
+tests at 5 % that call the two systems different, which is always wrong. Permutation p-values are counted where human
+side and systems have one law, that of the passages. A share of 400 has a standard error of 1.1 points.
 """
 
 from __future__ import annotations
@@ -55,7 +56,14 @@ class Shares:
 
 
 def simulate(
-    metric: Metric, n: int, worlds: int, seed: int = 0, *, texts: str = "made-up", samples: int | None = None
+    metric: Metric,
+    n: int,
+    worlds: int,
+    seed: int = 0,
+    *,
+    texts: str = "made-up",
+    samples: int | None = None,
+    seconds: float = math.inf,
 ) -> list[Shares]:
     """Draw worlds, and return the shares of every value of the metric."""
     samples = samples or count_needed_samples(metric)
@@ -64,15 +72,17 @@ def simulate(
     values: dict[str, list[float]] = defaultdict(list)
     intervals: dict[str, list[Interval]] = defaultdict(list)
     p_values: dict[str, list[float]] = defaultdict(list)
+    permuted: list[float] = []
+    start = time.process_time()
     for world in range(worlds):
         rng = np.random.default_rng([seed, world])
-        if texts == "docs":
-            pair = draw_passages(rng, n, metric, samples)
-        else:
+        if texts == "made-up":
             pair = draw(rng, n, metric, MODEL, MODEL, samples=samples)
+        else:
+            pair = draw_passages(rng, n, metric, samples, texts)
         if pair is None:  # the metric needs features that these texts do not have
             return []
-        systems = [_resample(metric, features) for features in pair]
+        systems = [_resample(metric, features, permuted) for features in pair]
         for key, (value, _, interval) in (item for system in systems for item in system.items()):
             values[key].append(value)
             intervals[key] += [interval] if interval is not None else []  # none without variation, as in a run
@@ -80,19 +90,30 @@ def simulate(
             (a, first, _), (b, second, _) = systems[0][key], systems[1][key]
             difference = combine_replicates((1.0, -1.0), (first, second))
             p_values[key] += [difference.p_value(a - b)] if difference is not None else []
+        if time.process_time() - start > seconds:
+            break
     name = metric.name if samples == 1 or metric.least_samples > 1 else f"{metric.name} ({samples} samples)"
-    return [_count(name, key, n, values[key], intervals[key], p_values[key]) for key in intervals if intervals[key]]
+    rows = [_count(name, key, n, values[key], intervals[key], p_values[key]) for key in intervals if intervals[key]]
+    if texts == "docs" and permuted:
+        wrong = float(np.mean(np.array(permuted) < 0.05))
+        rows.append(Shares(name, "p_value", "permutation", n, math.nan, wrong, math.nan, len(permuted)))
+    return rows
 
 
-def _resample(metric: Metric, features: Features) -> dict[str, tuple[float, Replicates, Interval | None]]:
+def _resample(
+    metric: Metric, features: Features, permuted: list[float]
+) -> dict[str, tuple[float, Replicates, Interval | None]]:
     """Return every value of a system with its replicates and interval; those without finite replicates are left out."""
-    result = metric.compute(features)
+    prepared = metric.prepare(features)
+    shared = {} if prepared is None else {"prepared": prepared}
+    result = metric.compute(features, **shared)
     prompts = result.arrays.get("prompts")
+    permuted += [result.values["p_value"]] if "p_value" in result.values else []
     resampled = {}
-    for key, replicates in metric.replicates(features, result, Plan()).items():
+    for key, replicates in metric.replicates(features, result, Plan(), **shared).items():
         if key in result.values and np.isfinite(replicates.draws).all():
             value, rows = result.values[key], result.per_example.get(key)
-            interval = estimate_interval(replicates, value, metric.bounds, rows, prompts)
+            interval = estimate_interval(replicates, value, metric.bounds_of(key, result), rows, prompts)
             resampled[key] = value, replicates, interval
     return resampled
 
@@ -139,16 +160,16 @@ def simulate_near_human(worlds: int = 2000, n: int = 200) -> str:
 def format_table(rows: Sequence[Shares]) -> str:
     """Format the shares as Markdown; shares outside the bands are bold."""
     lines = [
-        "| metric | value | method | n | coverage of 95 % | false positives at 5 % | s.e. / true s.d. |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: |",
+        "| metric | value | method | n | intervals | coverage of 95 % | false positives at 5 % | s.e. / true s.d. |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for r in rows:
-        inside, fair = 0.92 <= r.coverage <= 0.98, 0.04 <= r.false_positives <= 0.06
-        covered, wrong = (f"{100 * v:.1f}" for v in (r.coverage, r.false_positives))
-        lines.append(
-            f"| {r.metric} | {r.key} | {r.method} | {r.n} | {covered if inside else f'**{covered}**'} | "
-            f"{wrong if fair else f'**{wrong}**'} | {r.error_ratio:.2f} |"
+        covered, wrong = (
+            "–" if math.isnan(share) else f"{100 * share:.1f}" if low <= share <= high else f"**{100 * share:.1f}**"
+            for share, low, high in ((r.coverage, 0.92, 0.98), (r.false_positives, 0.04, 0.06))
         )
+        ratio = "–" if math.isnan(r.error_ratio) else f"{r.error_ratio:.2f}"
+        lines.append(f"| {r.metric} | {r.key} | {r.method} | {r.n} | {r.intervals} | {covered} | {wrong} | {ratio} |")
     return "\n".join(lines)
 
 
@@ -158,7 +179,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--n", type=int, default=200)
     parser.add_argument("--metrics", default="")
-    parser.add_argument("--texts", choices=("made-up", "docs"), default="made-up")
+    parser.add_argument("--texts", default="made-up", help="made-up, docs, or a file of references and generations")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="CPU seconds for each metric")
     parser.add_argument(
         "--samples", type=int, default=None, help="texts a prompt; default: as many as the metric needs"
     )
@@ -170,13 +192,15 @@ def main() -> None:
         if (names and name not in names) or cls.family == "human":  # type: ignore[attr-defined]
             continue
         start = time.process_time()
-        shares = simulate(cls(), options.n, options.draws, texts=options.texts, samples=options.samples)  # type: ignore[arg-type]
-        rows += [row for row in shares if row.key not in LEFT_OUT]
+        shares = simulate(
+            cls(), options.n, options.draws, texts=options.texts, samples=options.samples, seconds=options.seconds
+        )  # type: ignore[arg-type]
+        rows += [row for row in shares if row.key not in LEFT_OUT or row.method == "permutation"]
         print(f"{name}: {time.process_time() - start:.1f} s", flush=True)
         print("\n".join(format_table([row]).splitlines()[-1] for row in shares), flush=True)
     if options.write:
         page = options.write.read_text(encoding="utf-8")
-        heading = "measured" if options.texts == "made-up" else "measured on docs"
+        heading = "measured" if options.texts == "made-up" else f"measured on {Path(options.texts).stem}"
         for mark, content in ((heading, format_table(rows)), ("near", simulate_near_human())):
             page = re.sub(f"<!-- {mark} -->.*?{END}", f"<!-- {mark} -->\n{content}\n{END}", page, flags=re.DOTALL)
         options.write.write_text(page, encoding="utf-8")

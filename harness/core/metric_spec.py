@@ -141,6 +141,9 @@ class Metric(Spec):
     family: ClassVar[Family]
     direction: ClassVar[Direction]
     bounds: ClassVar[tuple[float, float]]
+    """Least and greatest number that a value can be, where `ranges` does not say otherwise."""
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    """The same of the values that differ."""
     resampling: ClassVar[Resampling]
     sides: ClassVar[Literal["one", "two", "human"]]
     ceiling: ClassVar[bool] = False
@@ -150,12 +153,18 @@ class Metric(Spec):
     """Display names of the values, where they differ from the key."""
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}
     """Directions of the values that differ from the metric's own."""
+    coverage: ClassVar[Mapping[str, int]] = {}
+    """Measured coverage of a value's 95 % interval on real text, percent, where it is outside 90 to 98."""
     targets: ClassVar[Mapping[str, float]] = {}
     """Expected value for two sets of texts from one source, for values that can lie on either side of it."""
 
     def best_of(self, key: str) -> Best:
         """Return which value is best; `target` means nearest to the number in `targets`."""
         return "target" if key in self.targets else self.directions.get(key, self.direction)
+
+    def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:  # noqa: ARG002 - some depend on n
+        """Return the least and the greatest number that a value can be: no interval leaves them."""
+        return self.ranges.get(key, (0.0, 1.0) if key == "p_value" else self.bounds)
 
     @property
     def needs_prompts(self) -> bool:

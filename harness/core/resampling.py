@@ -3,10 +3,11 @@
 Prompts are the units of resampling: all samples of a prompt and its human text stay together. Three methods:
 
 - `bootstrap`: each prompt gets a Poisson(1) weight; for means and ratios of sums, where a text may count twice.
-- `subsample`: random subsets of nine tenths of the prompts (Zipf: three quarters), scaled by the factor that
-  is exact for a mean; for statistics that depend on n itself, as Self-BLEU does on the number of references, for which
-  halves are too small. k-NN precision and recall take subsets of three fifths: removing few texts would scale the
-  deviations too much, and the covariance of halves misses contributions of pairs of near texts within one half.
+- `subsample`: random subsets of the prompts without replacement (three fifths; Zipf: three quarters;
+  self-repetition and overused phrases: nine tenths), scaled by the factor that is exact for a mean; for statistics that
+  depend on n itself, as Self-BLEU does on the number of references, for which halves are too small. Removing fewer
+  texts would scale the deviations of nearest neighbors too much, and the covariance of halves misses contributions of
+  pairs of near texts within one half.
 - `halves`: the prompts are split into two halves, each once; for statistics that are biased when a
   text is drawn twice (clusters, numbers of distinct n-grams). A half has n / 2 texts, so its value has another mean
   and another variance; but two halves share no text. Let V be the value averaged over all halves; the covariance of the
@@ -24,7 +25,8 @@ number of prompts. For other values no size of the error is known if the replica
 Source: Efron and Tibshirani 1993, "An introduction to the bootstrap"; Politis, Romano and Wolf 1999, "Subsampling";
 Shao and Wu 1989 (deleting many); the covariance of halves is the unbiased variance of a complete U-statistic whose
 kernel is the half's value (Hoeffding 1948). Wilson 1927; Brown, Cai and DasGupta 2001, "Interval estimation for a
-binomial proportion"; Korn and Graubard 1998 (the effective number of clustered observations).
+binomial proportion"; Korn and Graubard 1998 (the effective number of clustered observations). Intervals on a
+transformed scale: Agresti 2013, "Categorical data analysis", section 3.1.
 """
 
 from __future__ import annotations
@@ -132,12 +134,19 @@ class Replicates:
         return math.sqrt(max(apart - together, _FLOOR * apart) + self.noise)
 
     def interval(self, value: float, bounds: Sequence[float] = (-math.inf, math.inf), level: float = LEVEL) -> Interval:
-        """Return value ± t · standard error, clipped to the bounds of the metric."""
+        """Return value ± t · standard error, on the scale of its bounds: its range, which no interval leaves.
+
+        The scale is the log odds of the place between two bounds, or the log of the distance to one: errors near a
+        bound are skewed. A value less than one standard error from a bound is cut off there.
+        """
         from scipy.special import stdtrit
 
-        error = self.std_error()
+        error, (least, most) = self.std_error(), bounds
         away = float(stdtrit(self.freedom, 0.5 + level / 2)) * error
-        low, high = max(value - away, min(bounds[0], value)), min(value + away, max(bounds[1], value))
+        low, high = max(value - away, min(least, value)), min(value + away, max(most, value))
+        if 0 < error <= min(value - least, most - value) < math.inf:
+            step = away * (1 / (value - least) + 1 / (most - value))  # the slope of the scale; 1 / inf is 0
+            low, high = (_shift_on_scale(value, least, most, by) for by in (-step, step))
         return Interval(low, high, error, level, self.method, self.draws.size)
 
     def p_value(self, value: float) -> float:
@@ -262,6 +271,15 @@ class Plan:
             sums = self.sums(ids, np.stack([centered, np.ones(len(centered))], axis=1))
             draws = draws + sums[:, 0] / np.maximum(sums[:, 1], 1.0)
         return Replicates(draws[None, :])
+
+
+def _shift_on_scale(value: float, least: float, most: float, step: float) -> float:
+    """Move a value on the scale of its bounds, one of which is finite."""
+    if math.isinf(most):
+        return least + (value - least) * math.exp(step)
+    if math.isinf(least):
+        return most - (most - value) * math.exp(-step)
+    return least + (most - least) / (1 + (most - value) / (value - least) * math.exp(-step))
 
 
 def _mask_smallest(numbers: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:

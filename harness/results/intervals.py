@@ -44,5 +44,9 @@ def find_interval(results: Results, item: SystemValue) -> Interval | None:
     # Seeds share their prompts.
     prompts = [a.get("arrays/prompts", np.arange(len(part))) for a, part in zip(arrays, per_example, strict=True)]
     return estimate_interval(
-        replicates, item.mean, rows[0].bounds, np.concatenate(per_example), np.concatenate(prompts).astype(np.int64)
+        replicates,
+        item.mean,
+        rows[0].bounds[item.key],
+        np.concatenate(per_example),
+        np.concatenate(prompts).astype(np.int64),
     )

@@ -71,8 +71,8 @@ class ResultRow:
     """Name of a value whose direction is `target` → the number that is best; in the file: direction `nearest 0.5`."""
     titles: Mapping[str, str] = field(default_factory=dict)
     """Name of a value → display name, where it differs."""
-    bounds: tuple[float, ...] = (-math.inf, math.inf)
-    """Least and greatest value that the metric can have."""
+    bounds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Name of a value → least and greatest number that it can be."""
     resampling: str = "none"
     """Which interval over examples is valid: `bootstrap`, `subsample` or `none`."""
     artifact: str | None = None
@@ -89,7 +89,7 @@ class ResultRow:
             sd=dict(r.sd), n_human=r.n_human, n_model=r.n_model, status=r.status, notes=tuple(r.notes),
             family=m.family, direction=m.direction, directions={n: m.best_of(n) for n in r.values},
             targets={n: m.targets[n] for n in r.values if n in m.targets}, titles=dict(m.titles),
-            bounds=m.bounds, resampling=m.resampling, artifact=artifact,
+            bounds={n: m.bounds_of(n, r) for n in r.values}, resampling=m.resampling, artifact=artifact,
             intervals={n: dict(i) for n, i in r.intervals.items()},
         )  # fmt: skip
 
@@ -117,13 +117,13 @@ class ResultRow:
                 where = f"{where}: directions.{name}"
                 raise DataError(f"{where}: expected `{_NEAREST}` and a number, got {text[:40]!r}") from err
         row["directions"] |= dict.fromkeys(nearest, "target")
-        bounds = row["bounds"]
-        if len(bounds) != 2:
-            raise DataError(f"{where}: bounds: expected two numbers, got {len(bounds)}")
-        least, most = bounds
+        for name, bounds in row["bounds"].items():
+            if len(bounds) != 2:
+                raise DataError(f"{where}: bounds.{name}: expected two numbers, got {len(bounds)}")
+            least, most = bounds
+            row["bounds"][name] = -math.inf if math.isnan(least) else least, math.inf if math.isnan(most) else most
         if row["artifact"] is not None:
             check_entry_name(row["artifact"], f"{where}: artifact")
-        row["bounds"] = (-math.inf if math.isnan(least) else least, math.inf if math.isnan(most) else most)
         return cls(**row)
 
 

@@ -147,6 +147,26 @@ def count_subset_matches(index: NgramIndex, order: int, first: F64, is_reference
     return matches
 
 
+def count_subset_copies(index: NgramIndex, order: int, texts: Subsets, corpus: Subsets) -> F64:
+    """Count the n-grams of the texts of each subset that a text of a subset of the corpus has, shape (subsets,).
+
+    The index has the texts first, then the corpus.
+    """
+    runs = index.runs(order)
+    is_text = runs.text < texts.shape[1]
+    holders = _build_table(index, order, ~is_text)[:, texts.shape[1] :]
+    shared = np.flatnonzero(np.diff(holders.indptr))  # n-grams that the corpus has
+    counts = _build_table(index, order, is_text, runs.count)[:, : texts.shape[1]]
+    copies = np.zeros(len(texts))
+    step = max(1, _CELLS // max(len(texts), 1))
+    for low in range(0, len(shared), step):
+        part = shared[low : low + step]
+        copies += ((counts[part] @ texts.T.astype(np.float64)) * (holders[part] @ corpus.T.astype(np.float64) > 0)).sum(
+            0
+        )
+    return copies
+
+
 def _count_singles(index: NgramIndex, order: int) -> NDArray[np.int64]:
     """Return how many n-grams of each text occur nowhere else and once in it, shape (texts,)."""
     runs = index.runs(order)
@@ -154,16 +174,19 @@ def _count_singles(index: NgramIndex, order: int) -> NDArray[np.int64]:
     return index.sizes(order) - seen
 
 
-def _build_table(index: NgramIndex, order: int, keep: NDArray[np.bool_] | None = None) -> Any:  # noqa: ANN401 - a CSR matrix
-    """Return which texts have which n-grams, 1 each, shape (n-grams, texts); only the runs to keep."""
+def _build_table(
+    index: NgramIndex, order: int, keep: NDArray[np.bool_] | None = None, values: NDArray[Any] | None = None
+) -> Any:  # noqa: ANN401 - a CSR matrix
+    """Return which texts have which n-grams, 1 or a value each, shape (n-grams, texts); only the runs to keep."""
     from scipy.sparse import csr_matrix
 
     runs = index.runs(order)
     text, first = runs.text, np.append(runs.first, len(runs.text))
+    values = np.ones(len(text)) if values is None else values.astype(np.float64)
     if keep is not None and not keep.all():
         first = np.concatenate([[0], np.cumsum(keep)])[first]
-        text = text[keep]
-    return csr_matrix((np.ones(len(text)), text, first), shape=(len(first) - 1, len(index)))
+        text, values = text[keep], values[keep]
+    return csr_matrix((values, text, first), shape=(len(first) - 1, len(index)))
 
 
 def _iterate_counts(index: NgramIndex, order: int, subsets: Subsets) -> Iterator[NDArray[np.int32]]:

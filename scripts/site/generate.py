@@ -14,6 +14,7 @@ from pathlib import Path
 import mkdocs_gen_files
 
 from openended.harness.core.catalogue import list_bundled_choices, list_choices, read_full_yaml
+from openended.harness.core.metric_spec import Metric
 from openended.harness.core.registry import load_members
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +39,12 @@ def format_options(group: str, name: str) -> str:
     return "## Options\n\n```yaml\n" + "\n".join(lines).strip() + "\n```\n"
 
 
+def describe_range(metric: Metric) -> str:
+    """Return the range of a metric's values, and of those that differ."""
+    ends = {"": metric.bounds, **{f"; `{key}`: ": bounds for key, bounds in metric.ranges.items()}}
+    return "".join(f"{name}{low:g} to {high:g}" for name, (low, high) in ends.items()).replace("inf", "∞")
+
+
 def format_metric_page(name: str, cls: type) -> str:
     """Join a metric's written page with the facts from its class."""
     source = DOCS / "metrics" / f"{name}.md"
@@ -47,10 +54,13 @@ def format_metric_page(name: str, cls: type) -> str:
     facts = {
         "reads": ", ".join(dict.fromkeys(n.kind + (f" by the {n.by}" if n.by else "") for n in metric.needs())),
         "direction": ARROWS[metric.direction],
-        "range": "{:g} to {:g}".format(*metric.bounds),
+        "range": describe_range(metric),
         "version": metric.version,
         "intervals": getattr(metric, "resampling", "–"),
     }
+    if metric.coverage:
+        listed = ", ".join(f"`{key}` {percent} %" for key, percent in metric.coverage.items())
+        facts["coverage of 95 % intervals far from 95 %"] = f"{listed} ([statistics](../statistics.md))"
     table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {fact} |" for name, fact in facts.items())])
     module = f"openended.{cls.__module__.removeprefix('openended.')}"
     words = source.read_text(encoding="utf-8").rstrip()

@@ -11,7 +11,9 @@ import yaml
 
 from openended.harness.core import NextToken, Ragged, SpecError, UndefinedMetric, build, load_members
 from openended.harness.core.metric_spec import Features, Metric, Need, Side
+from openended.harness.core.resampling import Plan
 from openended.harness.core.signature import build_signature, canonicalize
+from openended.harness.run.measure import add_intervals
 
 ROOT = Path(__file__).parents[2]
 METRICS = load_members("metric")
@@ -135,10 +137,10 @@ def make_feature(need: Need, seed: int, shift: float = 0.0) -> Any:
     raise AssertionError(need.kind)
 
 
-def features_for(metric: Metric) -> Features:
+def features_for(metric: Metric, seed: int = 1, shift: float = 0.3) -> Features:
     ids = tuple(f"t/{i // metric.least_samples:06d}" for i in range(N))
-    human = Side("human", ids, {need: make_feature(need, 1) for need in metric.needs()})
-    model = Side("model", ids, {need: make_feature(need, 2, 0.3) for need in metric.needs()})
+    human = Side("human", ids, {need: make_feature(need, seed) for need in metric.needs()})
+    model = Side("model", ids, {need: make_feature(need, seed + 1, shift) for need in metric.needs()})
     third = Side("model", ids, {need: make_feature(need, 3) for need in metric.needs()})
     others = (model, third) if metric.reads_grid else ()
     return Features(human, model, {"n": f"{N}/{N}", "task": "t@000000"}, others)
@@ -153,12 +155,35 @@ def test_result_is_complete_bounded_and_repeats(name):
     assert first.primary in first.values
     assert first.signature.startswith(f"{name}|v:{metric.version}|")
     assert (first.n_human, first.n_model) == (N, N)
-    low, high = metric.bounds
-    assert low <= first.values[first.primary] <= high
+    for key, value in first.values.items():
+        low, high = metric.bounds_of(key, first)
+        assert low - 1e-9 <= value <= high + 1e-9, key
     assert dict(first.values) == dict(second.values), "the same input gave another value"
     for array in first.per_example.values():
         assert array.shape == (N,)
         assert array.dtype == np.float64
+
+
+SLOW = ("discriminator_accuracy", "mauve", "precision_recall_curve", "typicality")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in FROM_TEXTS])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_no_interval_leaves_the_range_of_its_value_or_ends_at_it(name):
+    metric = METRICS[name]()
+    for seed, shift in ((1, 0.0), (5, 0.3), (9, 4.0)):
+        features = features_for(metric, seed, shift)
+        result = add_intervals(metric, features, metric.compute(features), Plan(20))
+        for key, interval in result.intervals.items():
+            value, (least, most) = result.values[key], metric.bounds_of(key, result)
+            low, high = interval["low"], interval["high"]
+            assert least - 1e-9 <= low <= value <= high <= most + 1e-9, key
+            assert low < value or value <= least + 1e-9, (
+                f"{key}: {value} is no end of its range, but of [{low}, {high}]"
+            )
+            assert value < high or value >= most - 1e-9, (
+                f"{key}: {value} is no end of its range, but of [{low}, {high}]"
+            )
 
 
 @pytest.mark.parametrize("name", FROM_TEXTS)

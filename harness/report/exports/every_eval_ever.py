@@ -92,7 +92,10 @@ def _describe_model(run: Run, record: RunRecord) -> dict[str, Any]:
 
 def _describe_results(run: Run) -> Iterator[dict[str, Any]]:
     """Yield the values of the system under test; a value that aims at another comes after its distance to it."""
-    humans = {row.metric: row.values for row in run.results if row.system == "human"}
+    is_target = {"human": True, "model": False}  # the human ceiling is one where it is the target
+    humans = {
+        row.metric: row.values for row in run.results if is_target.get(row.system, row.direction == "match_human")
+    }
     for row in (row for row in run.results if row.system == "model"):
         for key, value in row.values.items():
             if not math.isfinite(value):
@@ -102,7 +105,7 @@ def _describe_results(run: Run) -> Iterator[dict[str, Any]]:
             target = row.targets.get(key, math.nan) if direction == "target" else human
             if direction in ("match_human", "target") and math.isfinite(target):
                 yield _describe_distance(run, row, key, target)
-            low, high = (_format_bound(bound) for bound in row.bounds)
+            low, high = (_format_bound(bound) for bound in row.bounds[key])
             config = {
                 "metric_id": f"openended.{row.metric}.{key}", "metric_name": row.titles.get(key, key),
                 "lower_is_better": direction == "lower", "score_type": "continuous", "min_score": low,
@@ -121,7 +124,8 @@ def _format_bound(value: float) -> float | str:
 def _describe_distance(run: Run, row: ResultRow, key: str, target: float) -> dict[str, Any]:
     """Describe how far a value is from the best one; a positive value without an upper bound as a log ratio."""
     value, interval = row.values[key], row.intervals.get(key, {})
-    is_ratio = row.bounds[0] >= 0 and row.bounds[1] == math.inf and min(value, target, interval.get("low", value)) > 0
+    least, most = row.bounds[key]
+    is_ratio = least >= 0 and most == math.inf and min(value, target, interval.get("low", value)) > 0
 
     def measure_distance(number: float) -> float:
         return abs(math.log(number / target)) if is_ratio else abs(number - target)

@@ -149,7 +149,10 @@ def _build_table(results: Results, layout: Layout, part: TablePart) -> Table:
 
     return Table(
         part.stem, title, tuple(column for column, _ in columns), (*top, *rows), about=part.about,
-        remarks=(*describe_resolution(models, results), *list_run_notes(models, results, label)),
+        remarks=(
+            *describe_coverage(column for column, _ in columns), *describe_resolution(models, results),
+            *list_run_notes(models, results, label),
+        ),
         warnings=list_warnings(models, part.items, label, intervals=layout.intervals),
         rules=(*([f"Mean over {counts} seeds, as the column says."] if counts else []), RULE),
     )  # fmt: skip
@@ -178,7 +181,7 @@ def _build_column(
     """Build a column with one cell per row, the best ones marked; also return the signatures of its systems."""
     layout, results, items = pivot.layout, pivot.results, pivot.part.items
     here = [i for i in candidates if i.system != "model" or all(i.axes.get(a, "") == v for a, v in where.items())]
-    models, humans = ([i for i in here if i.system == system] for system in ("model", "human"))
+    models, references = [i for i in here if i.system == "model"], [i for i in here if i.system != "model"]
     minority = select_minority(models) if layout.differing == "mark" and models else []
     signatures = {i.signature for i in minority}
     column_items = [i for i in models if i.signature not in signatures]
@@ -195,8 +198,9 @@ def _build_column(
         other = filled.setdefault(key := pivot.get_row(item), item)
         if other is not item:
             raise _crowd(pivot, other, item)
-        cells[key] = _build_cell(pivot, item, humans, gap=gap)
-    digits = choose_column_decimals([*cells.values(), *(Cell(h.mean) for h in humans if not gap)])
+        cells[key] = _build_cell(pivot, item, references, gap=gap)
+    humans = [Cell(i.mean) for i in references if i.system == "human" and not gap]
+    digits = choose_column_decimals([*cells.values(), *humans])
     labels = [v if a in layout.columns else format_option(a, v) for a, v in where.items()]
     title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*labels, options) if v)])
     column = Column(
@@ -290,6 +294,18 @@ def list_warnings(
             for human, model in sorted(counts)
             if human != model
         ),
+    )
+
+
+def describe_coverage(columns: Iterable[Column]) -> tuple[str, ...]:
+    """Return a line with the intervals shown that contain the true value less or more often than they say."""
+    metrics = load_members("metric")
+    shares = ((c.title, getattr(metrics.get(c.metric), "coverage", {}).get(c.key)) for c in columns if c.interval)
+    listed = ", ".join(f"{title} {percent} %" for title, percent in shares if percent is not None)
+    return (
+        (f"Coverage of 95 % intervals, as measured on real text, where it is far from 95 %: {listed}.",)
+        if listed
+        else ()
     )
 
 

@@ -68,6 +68,29 @@ def test_the_covariance_of_halves_knows_a_statistic_that_has_no_linear_part(plan
     assert math.sqrt(np.mean(found)) == pytest.approx(math.sqrt(2) / 200, rel=0.35)
 
 
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (0.0, math.inf), (-math.inf, 3.0), (-math.inf, math.inf), (1.0, 1e6)])
+def test_no_interval_leaves_its_range_or_ends_inside_at_its_value(bounds):
+    rng = np.random.default_rng(0)
+    low, high = max(bounds[0], -50.0), min(bounds[1], 50.0)
+    for _ in range(400):
+        value = rng.choice([low, high, rng.uniform(low, high), low + (high - low) * 10.0 ** -rng.uniform(0, 12)])
+        draws = value + 10.0 ** rng.uniform(-9, 2) * rng.normal(size=(rng.integers(1, 3), 8))
+        made = Replicates(draws).interval(float(value), bounds)
+        assert bounds[0] <= made.low <= value <= made.high <= bounds[1]
+        if made.std_error > 1e-9 * abs(value):
+            assert made.low < value or value == bounds[0]
+            assert made.high > value or value == bounds[1]
+
+
+def test_an_interval_near_a_bound_is_one_of_log_odds(plan):
+    drawn = Replicates(np.array([[0.08, 0.1, 0.12, 0.1]]))
+    made = drawn.interval(0.1, (0.0, 1.0))
+    # sd of the draws 0.0163299, t 3.1824463; d logit / dp = 1 / (0.1 · 0.9): 0.57743 on either side of log(1 / 9)
+    assert made.low == pytest.approx(1 / (1 + 9 * math.exp(0.5774348)), rel=1e-6)
+    assert made.high == pytest.approx(1 / (1 + 9 * math.exp(-0.5774348)), rel=1e-6)
+    assert drawn.interval(0.1, (0.0, math.inf)).high == pytest.approx(0.1 * math.exp(3.1824463 * 0.1632993), rel=1e-6)
+
+
 def test_a_difference_of_two_systems_is_drawn_as_one(plan):
     rng = np.random.default_rng(1)
     prompt = rng.normal(size=300)

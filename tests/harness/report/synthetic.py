@@ -65,7 +65,7 @@ def result(system: str, metric: str, values: Mapping[str, float | None], **more:
     return {
         "system": system, "metric": metric, "signature": f"{metric}|v:1{more.pop('options', '')}|n:{n}/{n}|{facts}",
         "primary": next(iter(values), metric), "values": dict(values), "sd": {}, "n_human": n, "n_model": n, "status": "ok",
-        "notes": [], "family": "text", "direction": "match_human", "directions": {}, "titles": TITLES, "bounds": [0, None],
+        "notes": [], "family": "text", "direction": "match_human", "directions": {}, "titles": TITLES, "bounds": {name: [0, None] for name in values},
         "resampling": "bootstrap", "artifact": None, "intervals": {},
     } | more  # fmt: skip
 

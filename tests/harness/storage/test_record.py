@@ -18,7 +18,7 @@ from openended.metrics.distinct_n import DistinctN
 ROW = ResultRow(
     system="model", metric="m", signature="m|v:1", primary="m", values={"m": 0.5, "other": math.nan}, sd={"m": 0.1},
     n_human=3, n_model=4, status="ok", notes=("small",), family="text", direction="higher",
-    directions={"other": "none"}, titles={"m": "M"}, bounds=(0.0, math.inf), resampling="none", artifact="measure/ab/c",
+    directions={"other": "none"}, titles={"m": "M"}, bounds={"m": (0.0, math.inf), "other": (-math.inf, 1.0)}, resampling="none", artifact="measure/ab/c",
 )  # fmt: skip
 RECORDED = RunRecord(
     created="2026-01-02T03:04:05+00:00", spec={"model": {"title": "A"}, "seed": None}, axes={"decoder": "greedy"},
@@ -44,7 +44,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         assert read.to_json() == RECORDED.to_json()
         (one,) = read.results
         assert math.isnan(one.values["other"])
-        assert one.bounds == (0.0, math.inf)
+        assert one.bounds == {"m": (0.0, math.inf), "other": (-math.inf, 1.0)}
         assert (one.notes, read.overrides, read.axes) == (("small",), ("seed=1",), {"decoder": "greedy"})
 
 
@@ -60,7 +60,7 @@ def test_a_row_of_a_result_holds_what_its_metric_says() -> None:
     metric: Metric = DistinctN()
     result = MetricResult("distinct_n", "s", "distinct_1", {"distinct_1": 0.5}, 2, 3)
     made = ResultRow.from_result("human", metric, result, None)
-    assert (made.family, made.direction, made.bounds) == (metric.family, metric.direction, metric.bounds)
+    assert (made.family, made.direction, made.bounds) == (metric.family, metric.direction, {"distinct_1": (0.0, 1.0)})
     assert set(made.directions) == {"distinct_1"}
 
 
@@ -94,7 +94,7 @@ def test_a_target_is_a_number_in_memory_and_stands_in_the_direction_in_the_file(
         (told(**row(directions={"m": "nearest x"})), r"results\[0\]: directions.m: expected `nearest ` and a number"),
         (told(**row(values={"m": "x"})), r"results\[0\]: values.m: expected a number or null, got str"),
         (told(**row(n_human=True)), r"results\[0\]: n_human: expected a whole number, got bool"),
-        (told(**row(bounds=[0])), r"results\[0\]: bounds: expected two numbers, got 1"),
+        (told(**row(bounds={"m": [0]})), r"results\[0\]: bounds.m: expected two numbers, got 1"),
         (told(**row(system="gone")), r"results\[0\]: not a run record: field 'system' is missing"),
         (told(results=[3]), r"results\[0\]: not a run record: expected a JSON object, got int"),
     ],

@@ -32,7 +32,7 @@ def measured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("measured")
     ppl = result("model", "gen_ppl", {"gen_ppl": 35.0, "entropy": math.nan}, intervals={"gen_ppl": SPREAD})
     accuracy = result(
-        "model", "accuracy", {"accuracy": 0.75}, bounds=(0.0, 1.0), directions={"accuracy": "nearest 0.5"}
+        "model", "accuracy", {"accuracy": 0.75}, bounds={"accuracy": (0.0, 1.0)}, directions={"accuracy": "nearest 0.5"}
     )
     human = result("human", "gen_ppl", {"gen_ppl": 32.0})
     write_run(folder, "nucleus", 0, results=[ppl, human, accuracy])
