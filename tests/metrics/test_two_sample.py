@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from openended.harness.core import Features, Side, UndefinedMetric, build_signature, canonicalize
+from openended.harness.core import SHARE, Features, Plan, Side, UndefinedMetric, build_signature, canonicalize
 from openended.metrics import kid as kid_module
 from openended.metrics._surface import NAMES, surface_features
 from openended.metrics.clipped_density_coverage import clipped_density_coverage, compute_expected_shares
@@ -19,6 +19,7 @@ from openended.metrics.discriminator_accuracy import (
     discriminator_accuracy,
 )
 from openended.metrics.energy_distance import EnergyDistance, energy_distance
+from openended.metrics.families.two_sample import standardize
 from openended.metrics.frechet import Frechet, frechet_distance, frechet_infinity
 from openended.metrics.gradient_moment import GradientMoment, gradient_moment
 from openended.metrics.kid import Kid, kid
@@ -560,3 +561,24 @@ def test_both_sides_keep_the_same_prompts_and_no_order_of_a_file_matters(limit_2
         mixed = replace(sides(other), human=turned[0], model=turned[1])
         assert measured(other, mixed).values == measured(other, sides(other)).values
     assert Frechet.most is None
+
+
+def test_surface_features_are_standardized_alike_whichever_side_is_called_human():
+    """Else relabelings of the texts were not exchangeable, and the permutation test rejected 10 % at a level of 5 %."""
+    first, second = normal(30), 3 * normal(20, seed=1) + 1
+    one, other = standardize(human=first, model=second), standardize(human=second, model=first)
+    assert np.allclose(np.concatenate(one), np.concatenate(other[::-1]), atol=1e-12)
+    assert np.allclose(np.concatenate(one).std(axis=0), 1)
+
+
+@pytest.mark.parametrize(("dim", "method"), [(5, "bootstrap"), (30, "subsample"), (60, "subsample")])
+def test_vendi_scores_subsets_where_texts_are_few_for_their_dimension(dim, method):
+    metric, rows = Vendi(), normal(40, dim)
+    side = Side("model", [f"{i:03d}" for i in range(40)], {metric.needs()[0]: rows})
+    features, plan = Features(side, side), Plan(20)
+    drawn = metric.replicates(features, metric.compute(features), plan)["vendi"]
+    assert drawn.method == method
+    if method == "subsample":
+        inside = plan.subsets(side.ids, SHARE)[3]
+        raw = drawn.draws[0].mean() + (drawn.draws[0, 3] - drawn.draws[0].mean()) / 3  # sqrt(.9 / .1)
+        assert raw == pytest.approx(vendi(rows[inside]))

@@ -19,7 +19,7 @@ from openended.harness.report.tables.systems import (
     mark_incomparable,
 )
 from openended.harness.report.tables.table import Column
-from openended.harness.results import Layout, build_layout, load_layout, read_results
+from openended.harness.results import Layout, build_layout, find_human_value, load_layout, read_results
 from tests.harness.report.synthetic import result, seal_record, write_run
 
 
@@ -226,6 +226,21 @@ def test_an_interval_without_variation_is_replaced_by_a_note(tmp_path):
     constant, varying = (row.cells[0] for row in table(tmp_path, intervals=True).rows)
     assert (constant.interval, constant.note.startswith("No variation seen")) == (None, True)
     assert (varying.interval, varying.note) == ((0.4, 0.6), "")
+
+
+def test_the_human_ceiling_is_the_target_of_a_value_of_two_sides(tmp_path):
+    for decoder, value in (("greedy", 0.34), ("nucleus", 0.5)):
+        lines = [
+            result("model", "typicality", {"typicality": value}),
+            result("ceiling", "typicality", {"typicality": 0.33}),
+        ]
+        write_run(tmp_path, decoder, 0, results=lines)
+    results = read_results([tmp_path])
+    models = [i for i in results.values if i.system == "model"]
+    assert [find_human_value(results.values, item).mean for item in models] == [0.33, 0.33]
+    assert find_human_value(results.values, replace(models[0], direction="higher")) is None
+    (table,) = build_value_tables(results, load_layout("default"), "t")
+    assert [row.cells[0].best for row in table.rows if row.system == "model"] == [True, False]
 
 
 # Remarks and warnings -------------------------------------------------------------------------------------------------
