@@ -313,7 +313,7 @@ def estimate_interval(
     Args:
         replicates: Of the value.
         value: The value.
-        bounds: Least and greatest value of the metric.
+        bounds: Least and greatest number that the value can be.
         rows: The rows whose mean the value is, if it is one.
         prompts: The prompt of each row; None if each has its own.
         level: Confidence level.
