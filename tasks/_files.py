@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
-from openended.harness.core import DataError, SourceFile, Task, digest_file
+from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes
 from openended.tasks.download import Remote, fetch, refuse_missing, verify
 
 T = TypeVar("T")
+_TEXTS = (".jsonl", ".json", ".csv", ".tsv", ".txt")
 
 
 class UserFileTask(Task):
@@ -27,11 +29,23 @@ class UserFileTask(Task):
         return self.digest_user_file(Path(str(self.path)))
 
     def digest_user_file(self, path: Path, option: str = "task.path") -> str:
-        """Return the SHA-256 of a user's file; refuse a missing one by the name of its option."""
+        """Return the SHA-256 of a user's file, of text without compression and with line feeds alone at line ends.
+
+        A missing file is refused by the name of its option.
+        """
         if not path.is_file():
             what = "expected a file, got a folder" if path.is_dir() else "no such file"
             raise DataError(f"task {self.name}: {what}: {path}; set {option}")
-        return digest_file(path)
+        if not path.name.removesuffix(".gz").endswith(_TEXTS):
+            return digest_file(path)
+        seen = hashlib.sha256()
+        try:
+            with open_bytes(path) as handle:
+                for line in handle:
+                    seen.update(line.rstrip(b"\r\n") + b"\n")
+        except (EOFError, zlib.error, OSError):  # reading the examples says what is wrong, and where
+            return digest_file(path)
+        return seen.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)

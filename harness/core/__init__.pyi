@@ -44,6 +44,7 @@ from .io import (
     check_regular_file as check_regular_file,
     describe_read_errors as describe_read_errors,
     digest_file as digest_file,
+    open_bytes as open_bytes,
     open_for_replacement as open_for_replacement,
     open_text as open_text,
     parse_json as parse_json,

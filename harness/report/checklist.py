@@ -47,7 +47,7 @@ def _answer_questions(results: Results, version: str) -> dict[str, dict[str, str
             "Where code, records and generations are published": "",
         },
         "3. Data quality": {
-            "Data": list_values("task", "task.split", "task.texts"),
+            "Data": list_values("task", "task.split", "task.digest"),
             "Number of examples": list_values("num_examples"),
             "Why this data fits the claim": "",
         },

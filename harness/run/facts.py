@@ -149,10 +149,8 @@ def collect_axes(
         out["task"] = path.name
     else:
         fields = [name for name in vars(task) if name.endswith("_field")]
-        out |= _collect_option_axes(
-            "task", task, without=("path", "cache_dir", *fields)
-        )  # the digest says what was read
-        out["task.texts"] = _shorten(digest_texts(human))
+        out |= _collect_option_axes("task", task, without=("path", "cache_dir", *fields))  # digests say what was read
+        out |= {"task.digest": _shorten(fingerprint), "task.texts": _shorten(digest_texts(human))}
     out |= _collect_system_axes(settings, decoder, fingerprint)
     if judged:
         out |= {"model": None, "decoder": "rated"}
