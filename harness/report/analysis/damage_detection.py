@@ -13,6 +13,7 @@ from openended.harness.report.analysis.paired import correct_by_holm
 from openended.harness.results import Results, SystemValue, find_interval
 
 LEVEL = 0.05
+Z = 1.96  # two-sided, of one test at this level
 
 
 @dataclass(frozen=True, slots=True)
