@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
-from openended.harness.core import NextToken, Ragged, SpecError, UndefinedMetric, build, load_members
+from openended.harness.core import NextToken, Plan, Ragged, SpecError, UndefinedMetric, build, load_members
 from openended.harness.core.metric_spec import Features, Metric, Need, Side
-from openended.harness.core.resampling import Plan
 from openended.harness.core.signature import build_signature, canonicalize
 from openended.harness.run.measure import add_intervals
 

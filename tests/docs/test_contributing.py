@@ -50,8 +50,6 @@ class HalfNucleus(Nucleus):
 '''
 TASK = '''"""A task: one prompt with its reference."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What a metric detects, from values with known errors."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any, cast
