@@ -136,8 +136,9 @@ def build_report(
         if figures and "leaderboard" not in kinds:
             fair = next((loaded for _, loaded in layouts if loaded.kind == "fair"), None)
             figure_paths = draw_or_keep(
-                results, folder / "figures", earlier=Path(out_dir) / "figures", traces=traces, fair=fair, kinds=kinds
-            )
+                results, folder / "figures", earlier=Path(out_dir) / "figures", traces=traces, fair=fair, kinds=kinds,
+                layout=layouts[0][1],
+            )  # fmt: skip
         written = [*figure_paths, *write_frame(results, folder)]
         written += [write_stress_csv(results, folder)] if "stress" in kinds else []
         if page:
@@ -213,12 +214,14 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         runs = sorted({str(results.runs[at].folder) for item in err.items for at, _ in item.sources})
         more = f" and {len(runs) - MAX_LISTED_RUNS} more" if len(runs) > MAX_LISTED_RUNS else ""
         raise SpecError(f"{err}; the runs that differ: {', '.join(runs[:MAX_LISTED_RUNS])}{more}") from err
+    if layout.metrics_as_rows:
+        tables = [_name_invented(table).transpose() for table in tables]
     return [replace(t, tex_signatures=layout.latex_signatures) for t in tables]
 
 
 def _name_invented(table: Table) -> Table:
     """Return a table whose title says that the judgments behind it are the bundled, invented ones."""
-    from openended.harness.report.findings.claims import INVENTED
+    from openended.harness.report.tables.run_summary import INVENTED
 
     files = (parse_signature(signature).get("judgments", "").partition("@")[0] for signature in table.signatures())
     return replace(table, title=f"{table.title}, invented judgments") if set(files) & set(INVENTED) else table

@@ -53,12 +53,19 @@ class Layout(Spec):
     intervals: bool = False
     """Print the 95 % interval over examples of every value."""
     human: bool = True
+    human_last: bool = False
+    """Print the human row under the systems instead of above them."""
     rows: tuple[str, ...] = ()
     """Axes that label the rows, outermost first; empty: model, decoder, then other axes that differ."""
     columns: tuple[str, ...] = ()
     """Axes that get separate columns (for example `embedder`)."""
     split: tuple[str, ...] = ()
     """Axes that get one table per value; `auto`: the data axes in which the runs differ."""
+    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Axis → value → its name in the labels of the rows, in the order of the rows; `{p}` stands for the option `p` of
+    the decoder. A value without a name keeps its own, and its rows come last."""
+    metrics_as_rows: bool = False
+    """One row per metric and one column per system, without the numbers of seeds (MAUVE's Tables 3 and 4)."""
     allow: tuple[str, ...] = ()
     """Signature fields that may differ within a column because they distinguish the rows."""
     differing: Literal["refuse", "columns", "mark"] = "refuse"

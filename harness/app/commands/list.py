@@ -13,7 +13,7 @@ _WORDS = (*GROUPS, "papers")
 _ARGUMENTS = {"group": {"nargs": "?", "help": f"one of {', '.join(_WORDS)}; default: all"}}
 STATES = {
     "whole": "as published",
-    "bundled": "bundled data only",
+    "bundled": "with other texts or models",
     "files": "as published with your files",
     "none": "nothing to measure",
 }

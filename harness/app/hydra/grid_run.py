@@ -27,7 +27,7 @@ from openended.harness.app.hydra.jobs import (
     write_experiment_report,
 )
 from openended.harness.app.hydra.launchers import make_launcher
-from openended.harness.app.hydra.plan import check_grid, plan_jobs
+from openended.harness.app.hydra.plan import check_series, plan_jobs
 from openended.harness.app.hydra.simulation import simulate_judgments
 from openended.harness.core import (
     FAILED,
@@ -65,14 +65,14 @@ class GridRun:
         """Name of the runs and of the report: the configured one, else the grid's time."""
         return self.typed_name or self.folder.name
 
-    def run(self, jobs: Jobs, work: Callable[[Sequence[JobWork]], None]) -> None:
+    def run(self, jobs: Jobs, work: Callable[[Jobs, Sequence[JobWork]], None]) -> None:
         """Check the jobs, create the grid's folder, do the work, build the report and list the jobs that failed."""
         require_tracker(self.tracker)
         self.launcher = make_launcher(self.config)
-        composed = check_grid(self.composer, self.config, jobs)
+        jobs, composed = check_series(self.composer, self.config, jobs)
         self.folder = create_unique_folder(Path(self.config.hydra.sweep.dir))
         try:
-            work(composed)
+            work(jobs, composed)
         except KeyboardInterrupt:
             mark_interrupted(self.folder)
             raise
@@ -164,10 +164,10 @@ def run_grid(composer: Composer, config: DictConfig) -> None:
         plan_jobs(composer, config, jobs)
         return
 
-    def launch(composed: Sequence[JobWork]) -> None:
-        axes = find_axes(jobs)
-        grid.write_facts(jobs, axes, len(jobs))
-        grid.launch(jobs, composed, axes, len(jobs))
+    def launch(chosen: Jobs, composed: Sequence[JobWork]) -> None:
+        axes = find_axes(chosen)
+        grid.write_facts(chosen, axes, len(chosen))
+        grid.launch(chosen, composed, axes, len(chosen))
 
     grid.run(jobs, launch)
 

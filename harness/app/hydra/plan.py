@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from openended.harness.app.hydra.compose import Composer, JobWork
 from openended.harness.app.hydra.errors import explain
+from openended.harness.app.hydra.experiments import CHOICE
 from openended.harness.app.hydra.simulation import refuse_single_run
 from openended.harness.core import (
     DataError,
@@ -31,6 +33,8 @@ from openended.harness.core import (
 if TYPE_CHECKING:
     from openended.harness.run import Forecast, Outcome, Rates, Session, Settings
 
+log = logging.getLogger(__name__)
+
 _SURE = {"measured": "by rates measured in this store", "scaled": "rough: from rates of other models or decoders"}
 _UNMEASURED = "unknown: nothing similar was computed in this store; try the command with num_examples=20 first"
 _NO_RATES = "minutes to hours: nothing similar was computed in this store yet"
@@ -40,24 +44,25 @@ _ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines wit
 
 def plan_jobs(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool = False) -> None:
     """Print the plan of jobs without loading models or writing files."""
-    plans, total, rates = _forecast(composer, config, jobs, single=single)
+    plans, total, rates, left_out = _forecast(composer, config, jobs, single=single)
     total.hosts |= composer.compose_tracker(config).list_hosts()
     if address := config.hydra.launcher.get("address"):
         total.hosts[str(address)] = "everything (hydra.launcher.address)"
     total.outside |= dict.fromkeys(composer.loader.list_outside_files())
     if config.plan_only == "json":
-        sys.stdout.write(json.dumps(plan_to_json(total, rates), indent=2) + "\n")
+        plan = plan_to_json(total, rates) | ({"left_out": left_out} if left_out else {})
+        sys.stdout.write(json.dumps(plan, indent=2) + "\n")
         return
     if single:
         (job, outcome) = plans[0]
         _show_steps(f"{job.experiment}: seed {job.seed}", outcome)
-    for line in format_plan(total, rates):
+    for line in [*format_plan(total, rates), *format_left_out(left_out)]:
         sys.stdout.write(f"{escape_controls_in_line(line)}\n")
 
 
 def describe_time(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]]) -> str:
     """Say how many runs a grid is and how long it takes."""
-    _, total, rates = _forecast(composer, config, jobs)
+    _, total, rates, _ = _forecast(composer, config, jobs)
     seconds, sure = total.time(rates)
     work = f"{total.jobs} runs, {total.make + total.waits:,} steps to compute"
     return (
@@ -67,18 +72,40 @@ def describe_time(composer: Composer, config: DictConfig, jobs: Sequence[Sequenc
 
 def _forecast(
     composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]], *, single: bool = False
-) -> tuple[list[tuple[Settings, Outcome]], Forecast, Rates]:
-    """Plan jobs; return the plans, their sum, and the rates of the store."""
+) -> tuple[list[tuple[Settings, Outcome]], Forecast, Rates, dict[str, str]]:
+    """Plan jobs; return the plans, their sum, the rates of the store, and the experiments that cannot run."""
     from openended.harness.run import Session, forecast_plans, read_rates
     from openended.harness.storage import Store
 
     store = Path(str(config.outputs_dir)) / "store"
     session = Session(Store(store))
-    settings = [composer.compose_job(words).settings for words in jobs]
-    if single:
-        refuse_single_run(settings[0].judgments)
-    plans = [plan_job(job, words, session) for job, words in zip(settings, jobs, strict=True)]
-    return plans, forecast_plans(plans), read_rates(store)
+    plans: dict[str, list[tuple[Settings, Outcome]]] = {}
+    left_out: dict[str, str] = {}
+    for words in jobs:
+        member = find_member(config, words)
+        try:
+            settings = composer.compose_job(words).settings
+            if single:
+                refuse_single_run(settings.judgments)
+            plans.setdefault(member, []).append(plan_job(settings, words, session))
+        except HarnessError as err:
+            if not member:
+                raise
+            left_out.setdefault(member, format_error(err))
+    chosen = [plan for member, of_member in plans.items() if member not in left_out for plan in of_member]
+    return chosen, forecast_plans(chosen), read_rates(store), left_out
+
+
+def find_member(config: DictConfig, words: Sequence[str]) -> str:
+    """Return the experiment of a job of a series of experiments; empty if there is no series."""
+    if not config.hydra.sweeper.get("experiments"):
+        return ""
+    return next(word.partition("=")[2] for word in words if word.startswith(f"{CHOICE}="))
+
+
+def format_left_out(left_out: Mapping[str, str]) -> list[str]:
+    """Return a line for each experiment of a series that cannot run, and why."""
+    return [f"left out   {member}: {reason}" for member, reason in left_out.items()]
 
 
 def plan_job(settings: Settings, words: Sequence[str], session: Session) -> tuple[Settings, Outcome]:
@@ -121,6 +148,30 @@ def check_grid(composer: Composer, config: DictConfig, jobs: Sequence[Sequence[s
     if blocking or (errors and len(errors) == len(jobs)):
         _refuse(blocking or errors, len(jobs), total)
     return composed
+
+
+def check_series(
+    composer: Composer, config: DictConfig, jobs: Sequence[Sequence[str]]
+) -> tuple[list[list[str]], list[JobWork]]:
+    """Check the jobs of a grid or series; of a series, the experiments that cannot run are left out with a line."""
+    members: dict[str, list[list[str]]] = {}
+    for words in jobs:
+        members.setdefault(find_member(config, words), []).append(list(words))
+    composed: dict[str, list[JobWork]] = {}
+    left_out: dict[str, str] = {}
+    for member, of_member in members.items():
+        try:
+            composed[member] = check_grid(composer, config, of_member)
+        except HarnessError as err:
+            if not member or len(members) == 1:
+                raise
+            left_out[member] = format_error(err)
+    for line in format_left_out(left_out):
+        log.warning("%s", line)
+    if not composed:
+        raise DataError(f"no experiment of {len(members)} can run")
+    chosen = [words for member in composed for words in members[member]]
+    return chosen, [work for works in composed.values() for work in works]
 
 
 def _find_missing(

@@ -144,7 +144,7 @@ class Search:
         except SpecError as err:
             raise SpecError(add_integer_hint(str(err), space.parameters)) from err
 
-    def run(self, _: object = None) -> None:
+    def run(self, *_: object) -> None:
         """Try the requested number of settings, and write what was found."""
         self.grid.write_facts([], {}, 0)
         options, space = self.options, self.options.plan.space

@@ -7,6 +7,7 @@ details.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import uuid
@@ -33,7 +34,8 @@ def write_every_eval_ever(results: Results, folder: Path, organization: str) -> 
     for run in results.runs:
         evaluation = describe_run(run, read_record(run.folder), organization)
         developer, model = (make_slug(evaluation["model_info"][name]) for name in ("developer", "name"))
-        name = str(uuid.uuid5(uuid.NAMESPACE_OID, evaluation["evaluation_id"]))
+        number = hashlib.sha256(evaluation["evaluation_id"].encode()).digest()[:16]
+        name = str(uuid.UUID(bytes=number, version=4))  # the schema wants version 4; equal runs give equal names
         stem = Path("data", COLLECTION, developer, model, name)
         samples = stem.with_name(f"{name}_samples.jsonl")
         if rows := _write_samples(results, run, evaluation, folder / samples):
@@ -139,9 +141,10 @@ def _describe_distance(run: Run, row: ResultRow, key: str, target: float) -> dic
             "method": f"{interval.get('method')}, best value held fixed", "replicates": interval.get("replicates"),
         }  # fmt: skip
     formula = "abs(log(value / best value))" if is_ratio else "abs(value - best value)"
-    best = "given" if key in row.targets else "the human one"
+    best, kind = "given" if key in row.targets else "the human one", "log_distance" if is_ratio else "distance"
     config = {
-        "metric_id": f"openended.{row.metric}.{key}.distance", "metric_name": f"{row.titles.get(key, key)}, distance",
+        "metric_id": f"openended.{row.metric}.{key}.{kind}",
+        "metric_name": f"{row.titles.get(key, key)}, {kind.replace('_', ' ')}",
         "evaluation_description": f"{formula}; the best value is {best}",
         "metric_unit": "nats" if is_ratio else "points", "lower_is_better": True, "score_type": "continuous",
         "min_score": 0.0, "max_score": "Infinity",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +19,17 @@ from openended.harness.report.figures.panels import metric_panels
 from openended.harness.report.figures.people import huse_figures
 from openended.harness.report.figures.precision_recall_curves import f_scores, pr_curves
 from openended.harness.report.figures.scatter import precision_recall, quality_diversity
-from openended.harness.report.figures.sweep_curves import sweeps
+from openended.harness.report.figures.sweep_curves import DEFAULT, size_curves, sweeps
 from openended.harness.report.figures.trace import trace_figure
 from openended.harness.results import Layout, Results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIGURES: list[Callable[[Results, SystemStyles], Mapping[str, Figure]]] = [
+Draw = Callable[[Results, SystemStyles], Mapping[str, "Figure"]]
+FIGURES: list[Draw] = [
     divergence_curves,
     metric_panels,
-    sweeps,
     precision_recall,
     pr_curves,
     quality_diversity,
@@ -37,7 +38,7 @@ FIGURES: list[Callable[[Results, SystemStyles], Mapping[str, Figure]]] = [
     huse_figures,
     metric_agreement,
 ]
-FIGURES_OF_KIND: dict[str, list[Callable[[Results, SystemStyles], Mapping[str, Figure]]]] = {
+FIGURES_OF_KIND: dict[str, list[Draw]] = {
     "frontier": [generative_frontier, steps_at_equal_entropy],
     "stress": [damage_heat_map],
     "pr_curves": [f_scores],
@@ -57,6 +58,7 @@ def draw_or_keep(
     traces: dict[str, Any],
     fair: Layout | None = None,
     kinds: Collection[str] = (),
+    layout: Layout = DEFAULT,
 ) -> list[Path]:
     """Draw every figure as `draw_all`, or copy those of `earlier` if they were drawn from the same values by this code.
 
@@ -64,16 +66,16 @@ def draw_or_keep(
     """
     code = [digest_file(path) for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
     drawn_from = [(r.axes, r.titles, r.inputs, r.results) for r in results.runs]
-    key = digest_bytes(repr((code, drawn_from, results.values, fair, sorted(kinds))).encode())
+    key = digest_bytes(repr((code, drawn_from, results.values, fair, sorted(kinds), layout)).encode())
     try:
-        drawn = parse_json((earlier / DRAWN).read_bytes(), DRAWN)
-        if drawn["key"] == key and all(digest_file(earlier / name) == d for name, d in drawn["files"].items()):
+        kept = parse_json((earlier / DRAWN).read_bytes(), DRAWN)
+        if kept["key"] == key and all(digest_file(earlier / name) == d for name, d in kept["files"].items()):
             shutil.copytree(earlier, folder)
-            traces.update(drawn["traces"])
-            return [folder / name for name in drawn["files"]]
+            traces.update(kept["traces"])
+            return [folder / name for name in kept["files"]]
     except (OSError, HarnessError, ValueError, KeyError, TypeError):
         pass  # there are none, or they are not what they were
-    paths = draw_all(results, folder, traces=traces, fair=fair, kinds=kinds)
+    paths = draw_all(results, folder, traces=traces, fair=fair, kinds=kinds, layout=layout)
     if paths and not results.damaged:
         files = {path.name: digest_file(path) for path in paths}
         write_text(folder / DRAWN, json.dumps({"key": key, "files": files, "traces": traces}))
@@ -87,11 +89,12 @@ def draw_all(
     traces: dict[str, Any] | None = None,
     fair: Layout | None = None,
     kinds: Collection[str] = (),
+    layout: Layout = DEFAULT,
 ) -> list[Path]:
     """Draw every figure that the runs have data for; returns the files.
 
     `traces` is filled with name → content of the figure as plain data, where that is possible. With a layout `fair`,
-    its curves come first; they stay pictures.
+    its curves come first; they stay pictures. `layout` chooses what the curves over a swept setting show.
     """
     styles = SystemStyles(results.values)
     paths: list[Path] = []
@@ -100,7 +103,8 @@ def draw_all(
             for name, figure in best_of_n(results, styles, fair.metrics).items():
                 paths += save(figure, folder, name)
         extra = [draw for kind, functions in FIGURES_OF_KIND.items() if kind in kinds for draw in functions]
-        for draw in [*FIGURES, *extra]:
+        chosen: list[Draw] = [partial(sweeps, layout=layout), partial(size_curves, layout=layout)]
+        for draw in FIGURES[:2] + chosen + FIGURES[2:] + extra:
             for name, figure in draw(results, styles).items():
                 paths += save(figure, folder, name)
                 if traces is not None and (trace := trace_figure(figure)) is not None:

@@ -6,8 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from openended.harness.core import escape_mathtext, parse_signature
-from openended.harness.report.figures.drawing import HUMAN_COLOR, MOST, SystemStyles, create_panels, draw_legend_below
+from openended.harness.report.figures.drawing import (
+    HUMAN_COLOR,
+    MOST,
+    SystemStyles,
+    create_panels,
+    draw_legend_below,
+    facet,
+)
 from openended.harness.report.tables.selection import make_slug, select_pairs
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import (
@@ -19,6 +28,7 @@ from openended.harness.results import (
     find_human_value,
     format_option,
     get_parent_axis,
+    group_by,
     is_readable,
     make_natural_sort_key,
     select_fewest_axes,
@@ -37,6 +47,7 @@ TITLES = {
 }  # fmt: skip
 FIELDS = {"num_examples": "n", "max_new_tokens": "length", "embedder.max_length": "embedder"}  # of the signature
 CROWDED = 30  # points: with more, markers hide the line
+DEFAULT = Layout()
 LEAST = 3  # points that make a curve
 PER_ROW = 3
 
@@ -48,8 +59,11 @@ class Line(NamedTuple):
     points: tuple[tuple[float, SystemValue], ...]
 
 
-def sweeps(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
-    """Draw every axis or option that takes three or more numbers while all else stays the same."""
+def sweeps(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) -> Mapping[str, Figure]:
+    """Draw every axis or option that takes three or more numbers while all else stays the same.
+
+    The layout chooses the metrics, and whether distances to the human value are drawn.
+    """
     items = results.values
     models = [i for i in items if i.system == "model" and math.isfinite(i.mean)]
     requests = {
@@ -65,7 +79,7 @@ def sweeps(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
             if _has_enough_numbers([f.get(option, "") for f in fields]):
                 values = [i for i in items if i.metric == metric]
                 requests[f"sweep-{metric}-{make_slug(option)}"] = values, f"option.{option}"
-    figures = {name: sweep(values, axis, styles) for name, (values, axis) in requests.items()}
+    figures = {name: sweep(values, axis, styles, layout) for name, (values, axis) in requests.items()}
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
@@ -73,7 +87,7 @@ def _has_enough_numbers(texts: Sequence[str]) -> bool:
     return len({_parse_number(text) for text in texts} - {None}) >= LEAST
 
 
-def sweep(items: Sequence[SystemValue], axis: str, styles: SystemStyles, metrics: Sequence[str] = ()) -> Figure | None:
+def sweep(items: Sequence[SystemValue], axis: str, styles: SystemStyles, layout: Layout = DEFAULT) -> Figure | None:
     """Draw metrics against one axis (`max_new_tokens`, `decoder.p`, …) or one option (`option.scaling_factor`).
 
     One line per system, bands of one standard deviation over seeds (of one seed: its 95 % interval over examples), the
@@ -81,7 +95,7 @@ def sweep(items: Sequence[SystemValue], axis: str, styles: SystemStyles, metrics
     system has three values of the axis.
     """
     panels: list[list[Line]] = []
-    for pair in select_pairs(items, Layout(metrics=tuple(metrics))):
+    for pair in select_pairs(items, Layout(metrics=layout.metrics)):
         lines = group_into_lines([i for i in select_values(items, *pair) if math.isfinite(i.mean)], axis)
         panels += [lines] if lines else []
     if not panels:
@@ -90,22 +104,29 @@ def sweep(items: Sequence[SystemValue], axis: str, styles: SystemStyles, metrics
     first = {line.label: line.points[0][1] for lines in reversed(panels) for line in lines}
     chosen = dict(zip(labels, styles.choose([first[label] for label in labels]), strict=True))
     most = 2 if len(panels) == 1 else 4
-    figure, axes = create_panels(len(panels), 1.75, per_row=PER_ROW, legend=[*labels, "human"], most=most)
+    per_row = 2 if len(panels) == 4 and layout.metrics else PER_ROW
+    figure, axes = create_panels(len(panels), 1.75, per_row=per_row, legend=[*labels, "human"], most=most)
     humans = [i for i in items if i.system == "human"]
     for panel, lines in zip(axes, panels, strict=True):
-        _draw_panel(panel, axis, [line for line in lines if line.label in labels], chosen, humans)
+        visible = [line for line in lines if line.label in labels]
+        _draw_panel(panel, axis, visible, chosen, humans, gaps=layout.gaps)
     fullest = max(axes, key=lambda panel: len(panel.get_legend_handles_labels()[1]))
     draw_legend_below(figure, fullest, most)
     return figure
 
 
 def _draw_panel(
-    panel: Axes, axis: str, lines: Sequence[Line], styles: Mapping[str, Mapping[str, Any]], sides: Sequence[SystemValue]
-) -> None:
+    panel: Axes, axis: str, lines: Sequence[Line], styles: Mapping[str, Mapping[str, Any]],
+    sides: Sequence[SystemValue], *, gaps: bool,
+) -> None:  # fmt: skip
     """Draw the lines of one value; `styles` are those of the labels, `sides` the human values."""
     humans: dict[float, float] = {}
+    is_gap = gaps and lines[0].points[0][1].direction == "match_human"
     for line in lines:
         x, y = [p for p, _ in line.points], [i.mean for _, i in line.points]
+        if is_gap:
+            targets = [h.mean if (h := find_human_value(sides, i)) is not None else math.nan for _, i in line.points]
+            y = [abs(mean - target) for mean, target in zip(y, targets, strict=True)]
         style = {**styles[line.label], **({"marker": ""} if len(x) > CROWDED else {})}
         panel.plot(x, y, label=line.label, **style)
         reach = [i.reach for _, i in line.points]
@@ -113,7 +134,7 @@ def _draw_panel(
             low = [a - below for a, (below, _) in zip(y, reach, strict=True)]
             high = [a + above for a, (_, above) in zip(y, reach, strict=True)]
             panel.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
-        for x_value, item in line.points:
+        for x_value, item in line.points if not is_gap else ():
             human = find_human_value(sides, item)
             if human is not None and math.isfinite(human.mean):
                 humans[x_value] = human.mean
@@ -123,7 +144,8 @@ def _draw_panel(
     if x_values[0] > 0 and x_values[-1] / x_values[0] >= 20:
         panel.set_xscale("log")
     first = lines[0].points[0][1]
-    panel.set_title(f"{first.title} {arrow(first.direction, first.target)}".rstrip())
+    title = f"|Δ {first.title}| {arrow('lower')}" if is_gap else f"{first.title} {arrow(first.direction, first.target)}"
+    panel.set_title(title.rstrip())
     short = axis.rpartition(".")[2]
     panel.set_xlabel(escape_mathtext(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
 
@@ -177,3 +199,38 @@ def _parse_number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def size_curves(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) -> Mapping[str, Figure]:
+    """Draw metrics against the models that a layout names, one line per decoder and embedder (MAUVE Fig. 5, left)."""
+    names = layout.names.get("model", {}) if layout.kind == "embedders" else {}
+    models = [i for i in results.values if i.system == "model" and math.isfinite(i.mean)]
+    items = [i for i in models if i.axes.get("model") in names]
+    several = len({i.axes.get("embedder") for i in items}) > 1
+
+    def draw(part: Sequence[SystemValue]) -> Figure | None:
+        lines = group_by(part, lambda i: " ".join((i.axes["decoder"], i.axes.get("embedder", "") if several else "")))
+        present = [model for model in names if any(i.axes["model"] == model for i in part)]
+        if len(present) < 2:
+            return None
+        figure, (panel,) = create_panels(1, 2.2, legend=[*lines], most=2)
+        choices = styles.choose([line[0] for line in lines.values()])
+        for (label, line), style in zip(lines.items(), choices, strict=True):
+            points = sorted(line, key=lambda i: present.index(i.axes["model"]))
+            x = [present.index(i.axes["model"]) for i in points]
+            panel.errorbar(
+                x, [i.mean for i in points], np.transpose([i.reach for i in points]),
+                **{**style, "label": escape_mathtext(label.strip())},
+            )  # fmt: skip
+        panel.set_xticks(range(len(present)), [names[model] for model in present])
+        panel.set(xlabel="size of the model", ylabel=f"{part[0].title} {arrow(part[0].direction)}")
+        draw_legend_below(figure, panel, 2)
+        return figure
+
+    figures: dict[str, Figure] = {}
+    for pair in select_pairs(items, Layout(metrics=layout.metrics)):
+        values = [i for i in items if i.pair == pair]
+        parts = group_by(values, lambda i: tuple(v for k, v in parse_signature(i.signature).items() if k not in FACTS))
+        if max((len(part) for part in parts.values()), default=0) > 2:
+            figures |= facet(f"sizes-{make_slug(pair[0])}", parts, draw)
+    return figures

@@ -208,12 +208,12 @@ def _measure_agreement(sample: Sample, pair: Pair, field: str, axis: str) -> tup
 def find_best_p(sample: Sample, pair: Pair) -> list[tuple[str, F64, F64]]:
     """Return for nucleus sampling by each model of the main setting: its name, all p, the best p in every draw."""
     nucleus = [i for i in select_main_setting(sample.items, pair) if i.axes.get("decoder") == "nucleus"]
-    found = []
+    lines = []
     for line in group_into_lines(nucleus, "decoder.p"):
         every = np.array([p for p, _ in line.points])
         best = np.argmax(np.stack([sample.means(i) for _, i in line.points]), axis=0)
-        found.append((line.points[best[0]][1].titles[0], every, every[best]))
-    return found
+        lines.append((line.points[best[0]][1].titles[0], every, every[best]))
+    return lines
 
 
 def check_best_p_is_inside(sample: Sample, values: Sequence[Pair]) -> Outcome | None:

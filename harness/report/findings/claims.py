@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib import resources
 from typing import Any, NamedTuple
 
-from openended.harness.core import parse_signature
+from openended.harness.core import parse_signature, show_progress
 from openended.harness.report.findings import checks
 from openended.harness.report.findings.uncertainty import LEVEL, Check, Errors, check_with_uncertainty, combine_tasks
+from openended.harness.report.tables.run_summary import INVENTED
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 from openended.harness.results import Layout, Results, SystemValue, group_by_data
 
-INVENTED = ("example_ratings.csv", "example_pairs.csv")  # shipped example judgments, which are not from people
 REMARK = (
     f"≪: less than {checks.FAR:g} times; close, alike: within {checks.CLOSE:g} of the distance to nucleus "
     f"sampling; rankings survive: Spearman's ρ of at least {checks.ALIKE:g}; agree across embedders: of at least "
@@ -57,18 +58,24 @@ def build_findings_tables(results: Results, layout: Layout, name: str) -> list[T
     """Build the table of claims with source, measured values and verdict; a claim is checked on every task."""
     items = [item for item in results.values if math.isfinite(item.mean) and not _is_invented(item)]
     parts, errors = group_by_data(items), Errors(results)
-    rows = []
-    for claim in load_claims():
-        by_task = {task: check_with_uncertainty(claim.check, part, errors) for task, part in parts.items()}
-        verdicts = {task: verdict for task, verdict in by_task.items() if verdict is not None}
-        if not verdicts:
-            measured, words = Cell(note=f"Needs {claim.needs}."), "not measured"
-        else:
-            (verdict,) = verdicts.values() if len(parts) == 1 else [combine_tasks(verdicts)]
-            measured, words = Cell(words=verdict.measured_text), verdict.words
-        rows.append(TableRow(claim.claim, "claim", (Cell(words=claim.source), measured, Cell(words=words))))
+    rows, claims = [], load_claims()
+    with show_progress("findings", len(claims), unit="claims", enabled=True) as advance:
+        for claim in claims:
+            rows.append(_build_row(claim, parts, errors))
+            advance(1)
     columns = tuple(Column("", title, title, "none") for title in ("source", "measured", "verdict"))
     return [Table(name, layout.title, columns, tuple(rows), (REMARK,), head="Claim", show_seeds=False)]
+
+
+def _build_row(claim: Claim, parts: Mapping[str, Sequence[SystemValue]], errors: Errors) -> TableRow:
+    by_task = {task: check_with_uncertainty(claim.check, part, errors) for task, part in parts.items()}
+    verdicts = {task: verdict for task, verdict in by_task.items() if verdict is not None}
+    if not verdicts:
+        measured, words = Cell(note=f"Needs {claim.needs}."), "not measured"
+    else:
+        (verdict,) = verdicts.values() if len(parts) == 1 else [combine_tasks(verdicts)]
+        measured, words = Cell(words=verdict.measured_text), verdict.words
+    return TableRow(claim.claim, "claim", (Cell(words=claim.source), measured, Cell(words=words)))
 
 
 def _is_invented(item: SystemValue) -> bool:

@@ -50,7 +50,7 @@ def _compare_best(values: Sequence[SystemValue], part: Sequence[SystemValue], er
         return join_components("", [numbers[best] > numbers[at] for at in others])
 
     verdict = check_with_uncertainty(check, items, errors)
-    sampled = [errors.of(value) for value in values]
+    sampled = [errors.get(value) for value in values]
     system_names = {tuple(system.items[0].axes.items()): system.name for system in group_systems(part)}
     names = [system_names[tuple(value.axes.items())] for value in values]
     gaps, margins, p_values = {}, {}, {}
@@ -79,7 +79,7 @@ def _compare_best(values: Sequence[SystemValue], part: Sequence[SystemValue], er
     if verdict is not None and verdict.decides:  # the verdict is sure once the smallest difference is
         rivals = "every other system" if len(others) > 1 else names[others[0]]
         clauses += [f"{verdict.decides} would tell {names[best]} from {rivals}"]
-    hint = " (intervals=200 would test it)" if any(errors.of(item) is None for item in items) else ""
+    hint = " (intervals=200 would test it)" if any(errors.get(item) is None for item in items) else ""
     clauses += [f"not tested against {_join_names(untested)}{hint}"] if untested else []
     return f"{sentence}: {'; '.join(clauses)}."
 

@@ -68,13 +68,13 @@ class Verdict:
 
 
 class Errors:
-    """Simulated errors of values, drawn when a check first asks for them."""
+    """Simulated errors of values, made when a check first asks for them."""
 
     def __init__(self, results: Results | None) -> None:
         self._results = results
         self._draws: dict[int, F64 | None] = {}
 
-    def of(self, item: SystemValue) -> F64 | None:
+    def get(self, item: SystemValue) -> F64 | None:
         """Return the errors of a value, shape (DRAWS,); None if their size is unknown."""
         key = id(item)
         if key not in self._draws:
@@ -127,7 +127,7 @@ class Sample:
     def means(self, item: SystemValue) -> F64:
         """Return the mean of a value in every draw, shape (1 + DRAWS,)."""
         self.read[id(item)] = item
-        error = self._errors.of(item)
+        error = self._errors.get(item)
         return np.concatenate([[item.mean], item.mean + (np.zeros(DRAWS) if error is None else self._scale * error)])
 
     def find_human(self, item: SystemValue) -> F64 | None:
@@ -157,10 +157,10 @@ def check_with_uncertainty(check: Check, items: Sequence[SystemValue], errors: E
     if outcome is None:
         return None
     verdict = Verdict(outcome[0], tuple(outcome[1][0].tolist()))
-    drawn = {key: errors.of(item) for key, item in sample.read.items()}
-    if all(error is None for error in drawn.values()):
+    used_errors = {key: errors.get(item) for key, item in sample.read.items()}
+    if all(error is None for error in used_errors.values()):
         return verdict
-    fixed = {key for key, error in drawn.items() if error is not None and not error.any()}
+    fixed = {key for key, error in used_errors.items() if error is not None and not error.any()}
     if fixed:
         other = check(Sample([item for item in items if id(item) not in fixed], errors))
         if other is None or other[0] != verdict.measured:

@@ -16,7 +16,7 @@ METRIC = "bradley_terry"
 Z = 1.959964  # 97.5 % quantile of the standard normal
 REMARK = (
     "Bradley-Terry scores, mean 0 over the players of a criterion; with a score difference d the better player is "
-    "preferred with probability 1 / (1 + exp(−d)). Intervals from standard errors (observed information)."
+    "preferred with probability 1 / (1 + exp(−d{})). Intervals from standard errors (observed information)."
 )
 
 
@@ -59,10 +59,12 @@ def _build_table(items: Sequence[SystemValue], name: str) -> Table:
         by_name = dict(zip(players, [*marked, *cells[systems:]], strict=True))
         columns.append((column, [by_name[player] for player in ranked]))
     who = parse_signature(items[0].signature).get("raters", "people")
+    scale = parse_signature(items[0].signature).get("display_scale", "1").removesuffix(".0")
     title = f"Preferred by {who} ({items[0].axes.get('task', 'comparisons')})"
     notes = dict.fromkeys(item.note for item in items if item.note)  # how many comparisons, and which were left out
     kinds = ["human" if player == HUMAN else "model" for player in ranked]
-    return Table.from_columns(name, title, ranked, columns, (*notes, REMARK), kinds=kinds, head="Player")
+    remarks = (*notes, REMARK.format(f" / {scale}" if scale != "1" else ""))
+    return Table.from_columns(name, title, ranked, columns, remarks, kinds=kinds, head="Player")
 
 
 def _make_cell(item: SystemValue | None, criterion: str) -> Cell:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from openended.harness.core import DataError, SpecError
@@ -14,6 +14,7 @@ from openended.harness.results import (
     Layout,
     Pair,
     Results,
+    System,
     SystemValue,
     filter_results,
     find_differing_options,
@@ -33,6 +34,7 @@ ORIENTED = (
     "Values are oriented so that larger is better and a positive correlation means agreement. If lower is better, the "
     "sign is changed; if a target is best (the human value or a fixed one), minus the distance to it is used."
 )
+STAND_INS = ("mauve",)  # are compared with only where there are no people and no discriminator
 AxisValues = tuple[tuple[str, str], ...]
 
 
@@ -45,39 +47,67 @@ def _build_correlation_table(part: TablePart, layout: Layout) -> Table:
     from openended.metrics.correlation import correlate
 
     items = part.items
-    targets = select_pairs(items, Layout(metrics=layout.targets, companions=False))
-    pairs = [p for p in select_pairs(items, layout) if p not in targets]
     systems = group_systems(items)
-    scores: dict[Pair, list[float]] = {}
-    for pair in [*pairs, *targets]:
-        values = [s.value(*pair) for s in systems]
-        check_signatures(pair[0], [v for v in values if v is not None], part.stem, layout.allow)
-        scores[pair] = [math.nan if v is None else orient_value(v, items) for v in values]
-        if pair in targets and sum(v is not None and math.isfinite(v.mean) for v in values) < 3:
-            targets.remove(pair)
-    if not targets or not pairs:
-        raise DataError(f"table {part.stem}: none of {', '.join(layout.targets)} was measured on three systems or more")
+    scores, pairs, targets = _collect_scores(part, layout, systems)
+    # Under the metrics: how far the scores agree that they are compared with, and the metrics that stand in for them.
+    criteria = [target for target in targets if target not in pairs] if len(targets) > 1 else []
     columns, counts = [], set()
     for target in targets:
         cells = []
-        for pair in pairs:
+        for pair in [*pairs, *criteria]:
             both = _pair_finite(scores[pair], scores[target])
-            correlation = correlate(*zip(*both, strict=True)) if len(both) > 2 else None
+            correlation = correlate(*zip(*both, strict=True)) if len(both) > 2 and pair != target else None
             if correlation is None or not math.isfinite(correlation.value):
-                cells.append(Cell(note=FEW))
+                cells.append(Cell(blank=True) if pair == target else Cell(note=FEW))
                 continue
             counts.add(correlation.n)
             cells.append(Cell(correlation.value, suffix=stars(correlation.p_value), signed=True))
         like = _find_like(items, target)
-        columns.append((Column(*target, like.title, "higher", 3, like.signature), cells))
+        columns.append((Column(*target, _name_target(items, target), "higher", 3, like.signature), cells))
     remarks = (
         f"Spearman's ρ over {' or '.join(map(str, sorted(counts)))} systems, without the human row. {ORIENTED}",
         "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected.",
     )
-    labels = [_find_like(items, pair).title for pair in pairs]
-    return Table.from_columns(
-        part.stem, f"{layout.title}{part.tasks}", labels, columns, remarks, kinds=["metric"] * len(pairs), head="Metric"
+    labels = [_find_like(items, pair).title for pair in pairs] + [_name_target(items, pair) for pair in criteria]
+    kinds = ["metric"] * len(pairs) + ["summary"] * len(criteria)
+    table = Table.from_columns(
+        part.stem, f"{layout.title}{part.tasks}", labels, columns, remarks, kinds=kinds, head="Metric"
     )
+    rows = tuple(replace(row, rule=at == len(pairs)) for at, row in enumerate(table.rows))
+    return replace(table, rows=rows)
+
+
+def _collect_scores(
+    part: TablePart, layout: Layout, systems: Sequence[System]
+) -> tuple[dict[Pair, list[float]], list[Pair], list[Pair]]:
+    """Return the oriented scores of the systems, the metrics, and the scores that they are compared with."""
+    targets = select_pairs(part.items, Layout(metrics=layout.targets, companions=False))
+    people = [pair for pair in targets if pair[0] not in STAND_INS]
+    metrics = [pair for pair in select_pairs(part.items, layout) if pair not in people]
+    scores: dict[Pair, list[float]] = {}
+    for pair in dict.fromkeys((*metrics, *targets)):
+        values = [s.value(*pair) for s in systems]
+        check_signatures(pair[0], [v for v in values if v is not None], part.stem, layout.allow)
+        scores[pair] = [math.nan if v is None else orient_value(v, part.items) for v in values]
+    measured = [pair for pair in targets if sum(map(math.isfinite, scores[pair])) > 2]
+    several = [pair for pair in measured if not _repeats_criterion(pair, measured, scores)]
+    chosen = [pair for pair in several if pair in people] or several
+    pairs = [pair for pair in metrics if pair not in chosen]
+    if not chosen or not pairs:
+        raise DataError(f"table {part.stem}: none of {', '.join(layout.targets)} was measured on three systems or more")
+    return scores, pairs, chosen
+
+
+def _repeats_criterion(pair: Pair, others: Sequence[Pair], scores: Mapping[Pair, Sequence[float]]) -> bool:
+    """Return whether a value is that of one of the metric's criteria."""
+    metric, key = pair
+    return key == metric and any(o[0] == metric and o != pair and scores[o] == scores[pair] for o in others)
+
+
+def _name_target(items: Sequence[SystemValue], pair: Pair) -> str:
+    """Return the name of what metrics are compared with: a criterion of people, or the value's title."""
+    title = _find_like(items, pair).title
+    return f"BT/{pair[1].replace('_', '-')}" if pair[0] == "bradley_terry" != pair[1] else title
 
 
 def build_embedder_tables(results: Results, layout: Layout, name: str) -> list[Table]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 
 from openended.harness.core import SpecError, suggest
+from openended.harness.report.tables.agreement import orient_value
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
-from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems
+from openended.harness.results import Pair, Results, System, SystemValue, find_human_value, group_by_data, group_systems
 
 Name = tuple[str, str, str]  # model, decoder, its parameters
 
@@ -70,7 +71,15 @@ METRICS = {
     "rep_4_pct": MeasuredValue("repetition", "rep_4", scale=100.0),
     "gen_length_words": MeasuredValue("length"),
 }
+CORRELATED = {
+    "gen_ppl": ("gen_ppl", "gen_ppl"), "zipf": ("zipf", "zipf"), "rep": ("repetition", "loop_rate"),
+    "distinct_4": ("distinct_n", "distinct_4"), "self_bleu": ("self_bleu", "self_bleu_4"), "mauve": ("mauve", "mauve"),
+    "bt_human_like": ("bradley_terry", "human_like"), "bt_interesting": ("bradley_terry", "interesting"),
+    "bt_sensible": ("bradley_terry", "sensible"), "disc_acc": ("discriminator_accuracy", "accuracy"),
+}  # fmt: skip
+"""Metric name in a published correlation `spearman(metric;score)` → measured value."""
 DECODERS = {"topk": "top_k", "beam_search": "beam"}
+CORRELATION = "spearman("
 NO_RUN = "No run has this decoder with these parameters."
 NO_METRIC = "Not measured in this run."
 READ_OFF = "read off a figure"  # prefix of the note in such rows
@@ -80,6 +89,9 @@ OTHER_MODEL = "The measured model is a different one: compare the order of the s
 
 def build_comparison(results: Results, reference: str) -> Table:
     """Build the table that compares a published one (`paper/table`) with measured values, metric by metric."""
+    rows_of_table = _read_rows(reference)
+    if rows_of_table[0]["metric"].startswith(CORRELATION):
+        return _compare_correlations(results, reference, rows_of_table)
     published, items = read_published(reference), results.values
     systems = group_systems(items)
     names = list(dict.fromkeys(p.name for p in published))
@@ -109,6 +121,39 @@ def build_comparison(results: Results, reference: str) -> Table:
     remarks += [f"Published but not measured here: {', '.join(missing)}."] if missing else []
     remarks += [OTHER_MODEL] if any(system is not None and other for system, other in matches.values()) else []
     remarks += [f"signature of the measured value: {s}" for s in signatures]
+    return _make_table(reference, rows, remarks)
+
+
+def _compare_correlations(results: Results, reference: str, published: Sequence[Mapping[str, str]]) -> Table:
+    """Compare published rank correlations with those of the measured values, over the systems that have both."""
+    from openended.metrics.correlation import rank_correlation
+
+    parts = list(group_by_data(results.values).values())
+
+    def correlate(first: Pair, second: Pair) -> Cell:
+        for part in parts:
+            values = [(s.value(*first), s.value(*second)) for s in group_systems(part)]
+            both = [(orient_value(a, part), orient_value(b, part)) for a, b in values if a and b]
+            both = [(a, b) for a, b in both if math.isfinite(a + b)]
+            value = rank_correlation(*zip(*both, strict=True)) if len(both) > 2 else math.nan
+            if math.isfinite(value):
+                return Cell(value, signed=True, note=f"Over {len(both)} systems.")
+        return Cell(note="Fewer than three systems have both values, or one value is constant.")
+
+    several = len({row["domain"] for row in published}) > 1
+    rows = []
+    for row in published:
+        first, second = row["metric"].removeprefix(CORRELATION).removesuffix(")").split(";")
+        measured = correlate(CORRELATED[first], CORRELATED[second])
+        paper = Cell(float(row["value"]), signed=True)
+        gap = Cell(measured.value - paper.value, signed=True) if math.isfinite(measured.value) else BLANK
+        where = ", ".join(filter(None, (row["model"], row["domain"] if several else "")))
+        rows.append(TableRow(f"{first}, {second}{f' ({where})' if where else ''}", "metric", (paper, measured, gap)))
+    remarks = ("Spearman's ρ over systems, oriented so that agreement is positive. Δ is measured minus published.",)
+    return _make_table(reference, rows, remarks)
+
+
+def _make_table(reference: str, rows: Sequence[TableRow], remarks: Sequence[str]) -> Table:
     stem = f"compare-{reference.replace('/', '-').replace(' ', '_')}"
     columns = (Column("", "published", "published"), Column("", "ours", "measured"), Column("", "delta", "Δ"))
     return Table(stem, f"{reference}: published and measured", columns, tuple(rows), tuple(remarks), show_seeds=False)
@@ -119,17 +164,7 @@ def read_published(reference: str) -> list[PaperValue]:
 
     Seeds of a system are averaged into one value; domains are kept apart by the model's name.
     """
-    paper, _, table = reference.partition("/")
-    folder = resources.files("openended.harness") / "reference"
-    papers = {p.name.removesuffix(".csv"): p for p in folder.iterdir() if p.name.endswith(".csv")}
-    if paper not in papers:
-        raise SpecError(f"no published numbers {paper!r}{suggest(paper, papers)}")
-    rows = list(csv.DictReader(papers[paper].read_text(encoding="utf-8").splitlines()))
-    table_rows = [r for r in rows if _make_slug(r["table"]) == _make_slug(table)]
-    if not table_rows:
-        tables = dict.fromkeys(_make_slug(r["table"]) for r in rows)
-        names = [t if t.startswith(("text", "fig")) else f"table{t}" for t in tables]
-        raise SpecError(f"{paper} has no table {table!r}{suggest(table, names)}")
+    table_rows = _read_rows(reference)
     usable = [r for r in table_rows if r["metric"] in METRICS and r["model"] + r["decoder"]]
     if not usable:
         metrics = ", ".join(dict.fromkeys(r["metric"] for r in table_rows))
@@ -150,6 +185,22 @@ def read_published(reference: str) -> list[PaperValue]:
         mean = math.fsum(values) / len(values)
         published.append(PaperValue(name, metric, mean, sd, min(digits, 3), read_off))
     return published
+
+
+def _read_rows(reference: str) -> list[dict[str, str]]:
+    """Return the rows of a published table."""
+    paper, _, table = reference.partition("/")
+    folder = resources.files("openended.harness") / "reference"
+    papers = {p.name.removesuffix(".csv"): p for p in folder.iterdir() if p.name.endswith(".csv")}
+    if paper not in papers:
+        raise SpecError(f"no published numbers {paper!r}{suggest(paper, papers)}")
+    rows = list(csv.DictReader(papers[paper].read_text(encoding="utf-8").splitlines()))
+    table_rows = [r for r in rows if _make_slug(r["table"]) == _make_slug(table)]
+    if not table_rows:
+        tables = dict.fromkeys(_make_slug(r["table"]) for r in rows)
+        names = [t if t.startswith(("text", "fig")) else f"table{t}" for t in tables]
+        raise SpecError(f"{paper} has no table {table!r}{suggest(table, names)}")
+    return table_rows
 
 
 def _make_slug(table: str) -> str:

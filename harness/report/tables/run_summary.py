@@ -13,6 +13,7 @@ from openended.harness.results import Run, SystemValue, format_axis_value, make_
 MAX_LISTED_VALUES = 5  # of more values, only the first and last are listed
 MAX_COMMANDS = 3
 RATED = "rated"  # decoder of runs on judgments alone
+INVENTED = ("example_ratings.csv", "example_pairs.csv")  # shipped example judgments, which are not from people
 
 
 def summarize_sources(items: Iterable[SystemValue], runs: Sequence[Run]) -> tuple[str, ...]:

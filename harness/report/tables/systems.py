@@ -120,7 +120,8 @@ def _build_table(results: Results, layout: Layout, part: TablePart) -> Table:
     row_axes = add_options(layout.rows or [a for a in names if not get_parent_axis(a)], names)
     first_axes = [a for a in (layout.rows or ("model", "decoder")) if a not in layout.columns]
     pivot = _Pivot(results, layout, part, models, [a for a in row_axes if a not in outer], {})
-    pivot.rows.update(group_by(sort_values(models, [*first_axes, *varying, *names]), pivot.get_row))
+    ordered = sorted(sort_values(models, [*first_axes, *varying, *names]), key=lambda i: _rank_by_names(i, layout))
+    pivot.rows.update(group_by(ordered, pivot.get_row))
     column_axes = add_options(layout.columns, names)
     distinct = {tuple(i.axes.get(n, "") for n in column_axes): i.axes for i in models}
     differ = find_distinguishing_axes(list(distinct.values()), column_axes)
@@ -133,14 +134,25 @@ def _build_table(results: Results, layout: Layout, part: TablePart) -> Table:
         for where in combinations
         for options, candidates in _iterate_variants(pair, part.items, layout)
     ]
-    labels = dict(zip(pivot.rows, label_systems([row[0] for row in pivot.rows.values()], outer), strict=True))
+    firsts = [row[0] for row in pivot.rows.values()]
+    named = [axis for axis in layout.names if len({first.axes.get(axis) for first in firsts}) > 1]
+    texts = [_name_row(first, {axis: layout.names[axis] for axis in named or layout.names}) for first in firsts]
+    texts = label_systems(firsts, outer) if "" in texts or len(set(texts)) < len(texts) else texts
+    labels = dict(zip(pivot.rows, texts, strict=True))
     columns = [(column, signatures) for column, _, signatures in built]
     top = _build_human_rows(pivot, columns, outer, varying) if layout.human else []
     rows = [
         TableRow(labels[key], "model", tuple(cells[at] for _, cells, _ in built), max(i.seeds for i in pivot.rows[key]))
         for at, key in enumerate(pivot.rows)
     ]
-    rows[0] = dataclasses.replace(rows[0], rule=bool(top))
+    rows[0] = dataclasses.replace(rows[0], rule=bool(top) and not layout.human_last)
+    if len(named) > 1:  # a line between the groups of the outer axis
+        groups = [first.axes.get(named[0], "") for first in firsts]
+        rows[1:] = [
+            dataclasses.replace(row, rule=before != group)
+            for row, before, group in zip(rows[1:], groups, groups[1:], strict=False)
+        ]
+    rows = [*rows, *(dataclasses.replace(row, rule=True) for row in top)] if layout.human_last else [*top, *rows]
     counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
     title = ", ".join([f"{layout.title}{part.tasks}", *(f"{a}={v}" for a, v in part.where.items() if a != "task")])
 
@@ -148,7 +160,7 @@ def _build_table(results: Results, layout: Layout, part: TablePart) -> Table:
         return labels[pivot.get_row(item)]
 
     return Table(
-        part.stem, title, tuple(column for column, _ in columns), (*top, *rows), about=part.about,
+        part.stem, title, tuple(column for column, _ in columns), tuple(rows), about=part.about,
         remarks=(
             *describe_coverage(column for column, _ in columns), *describe_resolution(models, results),
             *list_run_notes(models, results, label),
@@ -156,6 +168,19 @@ def _build_table(results: Results, layout: Layout, part: TablePart) -> Table:
         warnings=list_warnings(models, part.items, label, intervals=layout.intervals),
         rules=(*([f"Mean over {counts} seeds, as the column says."] if counts else []), RULE),
     )  # fmt: skip
+
+
+def _rank_by_names(item: SystemValue, layout: Layout) -> tuple[int, ...]:
+    """Return the rank of a row by the order of the names in the layout."""
+    ranks = ({value: rank for rank, value in enumerate(names)} for names in layout.names.values())
+    return tuple(rank.get(item.axes.get(axis, ""), len(rank)) for axis, rank in zip(layout.names, ranks, strict=True))
+
+
+def _name_row(item: SystemValue, names: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the label of a row by the names of its axes; empty if there are none."""
+    options = {axis.removeprefix("decoder."): value for axis, value in item.axes.items() if axis.startswith("decoder.")}
+    values = [(item.axes.get(axis, ""), of_axis) for axis, of_axis in names.items()]
+    return " ".join(of_axis.get(value, value).format_map(options) for value, of_axis in values if value)
 
 
 def _iterate_variants(

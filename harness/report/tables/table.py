@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, parse_signature
@@ -165,6 +165,23 @@ class Table:
         )
         heads = tuple(column for column, _ in pairs)
         return cls(name, title, heads, tuple(rows), tuple(remarks), **{"show_seeds": False, **options})
+
+    def transpose(self) -> Table:
+        """Return the table with one row per metric and one column per system, without the numbers of seeds."""
+        bold = {column.bold for at, column in enumerate(self.columns) if any(row.cells[at].best for row in self.rows)}
+        rule: BoldRule = bold.pop() if len(bold) == 1 else ""
+        columns = tuple(Column("", row.label, row.label, bold=rule) for row in self.rows)
+        rows = []
+        for at, column in enumerate(self.columns):
+            cells = (row.cells[at] for row in self.rows)
+            digits = (replace(c, decimals=column.decimals if c.decimals is None else c.decimals) for c in cells)
+            rows.append(TableRow(column.heading, "metric", tuple(digits)))
+        directions = (f"{line.partition(';')[0].rstrip('.')}." for line in self.legend()[:1])
+        return replace(
+            self, columns=columns, rows=tuple(rows), head="Metric", show_seeds=False,
+            remarks=(*directions, *self.remarks), warnings=tuple(self.caveats()),
+            rules=(*self.rules, *self.signatures()),
+        )  # fmt: skip
 
     def notes(self) -> list[str]:
         """Return the distinct notes of the cells in reading order; the first gets mark `a`."""

@@ -48,7 +48,7 @@ def test_every_option_becomes_a_spec(composer, group):
 
 # Experiments that read what only the user has.
 GIVEN = {
-    **{name: ["judgments=pairs.csv"] for name in ("mauve_table5", "mauve_table14")},
+    **{name: ["judgments=pairs.csv"] for name in ("mauve_table5", "mauve_table13", "mauve_table14")},
     **{name: ["judgments=ratings.csv"] for name in ("huse_table1", "huse_fig3", "huse_fig4", "huse_fig5")},
     "pr_table1": ["task.reference=runs/reference"],
     "pr_tableb1": ["task.path=biographies.jsonl"],
@@ -62,7 +62,7 @@ def test_every_experiment_becomes_settings(composer):
 
 
 PAPERS = {
-    "mauve_table": [*range(3, 13), 14],
+    "mauve_table": [*range(3, 15)],
     "mauve_fig": ["2", "4_length", "5_clusters", "5_scaling", "6_length", "7_n", "8_k", "8_p"],
     "pr_table": ["1", "b1", "b5"],
     "pr_fig": ["1", "6_k", "6_n", "7"],
@@ -78,7 +78,10 @@ def test_experiments_using_docs_run_on_the_bundled_data_and_models(composer):
     assert set(SHOWN) <= set(options("experiment"))
     for name in SHOWN:
         settings = composer.compose_job([f"experiment={name}_docs"]).settings
-        rated = settings.judgments is not None and [metric.name for metric in settings.metrics] == ["huse"]
+        rated = settings.judgments is not None and [metric.name for metric in settings.metrics] in (
+            ["huse"],
+            ["bradley_terry"],
+        )
         assert settings.task.name == "docs" or rated, name
         assert settings.generations is None
         assert settings.num_examples <= 500
@@ -131,12 +134,12 @@ def test_values_are_composed_from_the_same_files_once(composer, monkeypatch):
 
 
 def test_a_section_is_composed_after_its_experiment_and_is_no_option_of_it(composer):
-    paper, _ = composer._compose_plain(["experiment=mauve_table3"])
-    docs, _ = composer._compose_plain(["experiment=mauve_table3_docs"])
+    paper, _ = composer._compose_plain(["experiment=mauve_table7"])
+    docs, _ = composer._compose_plain(["experiment=mauve_table7_docs"])
     assert not [key for key in (*paper, *docs) if "=" in str(key)]
     assert (paper["num_examples"], docs["num_examples"]) == (5000, 400)
-    axes = {"decoder": "adversarial,greedy,ancestral,nucleus", "model": "docs-m", "seed": "0,1"}
-    assert composer.compose_experiment(["experiment=mauve_table3_docs"]).sweeper["params"] == axes
+    axes = {"decoder": "ancestral,greedy,nucleus", "model": "docs-s,docs-m", "seed": 0, "generations": None}
+    assert composer.compose_experiment(["experiment=mauve_table7_docs"]).sweeper["params"] == axes
     assert docs["metric"] == paper["metric"]
 
 

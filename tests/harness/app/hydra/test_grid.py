@@ -4,10 +4,11 @@ import importlib.util
 
 import pytest
 
+from openended.harness.app.hydra import plan
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer
 from openended.harness.app.hydra.grid import check_grid_size, count_values, find_axes, list_jobs
-from openended.harness.core import SpecError
+from openended.harness.core import DataError, SpecError
 from tests.helpers import openended
 
 SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]
@@ -58,15 +59,31 @@ def series(*words):
 
 
 def test_a_series_has_the_jobs_of_each_experiment_and_no_others():
-    jobs = series("hydra.sweeper.experiments=[mauve_fig8_k,huse_fig4]", "seed=5", "name=mine")
+    jobs = series("hydra.sweeper.experiments=[mauve_fig8_k,huse_fig5]", "seed=5", "name=mine")
     chosen = [word for job in jobs for word in job if word.startswith("experiment=")]
-    assert chosen == ["experiment=mauve_fig8_k_docs"] * 6 + ["experiment=huse_fig4_docs"]
+    assert chosen == ["experiment=mauve_fig8_k_docs"] * 6 + ["experiment=huse_fig5_docs"]
     assert all("seed=5" in job for job in jobs)
     assert {word for job in jobs for word in job if word.startswith("decoder.k=")} >= {"decoder.k=2", "decoder.k=4096"}
-    assert [job[-1] for job in jobs] == ["name=mine-mauve_fig8_k_docs"] * 6 + ["name=mine-huse_fig4_docs"]
+    assert [job[-1] for job in jobs] == ["name=mine-mauve_fig8_k_docs"] * 6 + ["name=mine-huse_fig5_docs"]
 
     with pytest.raises(Exception, match="mauve_table33_docs"):
         series("hydra.sweeper.experiments=[mauve_table33]")
+
+
+def test_a_series_leaves_out_the_experiments_that_cannot_run(monkeypatch, caplog):
+    def find_missing(settings, words, *_):
+        return DataError("no such file") if "experiment=zipf_docs" in words else None
+
+    monkeypatch.setattr(plan, "_find_missing", find_missing)
+    line = ["experiment=paper_docs", "hydra.sweeper.experiments=[zipf,mauve_fig8_k]", "seed=0", "num_examples=6"]
+    composer = Composer(parse_command_line(line))
+    config = composer.compose_command()
+    jobs, composed = plan.check_series(composer, config, list_jobs(composer, config))
+    assert {plan.find_member(config, job) for job in jobs} == {"mauve_fig8_k_docs"}
+    assert len(jobs) == len(composed) == 6
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("left out   zipf_docs: ")
+    assert "no such file" in line
 
 
 @pytest.mark.long

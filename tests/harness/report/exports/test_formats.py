@@ -16,7 +16,7 @@ from openended.harness.storage import read_record
 from tests.harness.report.page.made import make_report
 from tests.harness.report.synthetic import result, write_run
 
-SCHEMA = json.loads((Path(__file__).parents[3] / "fixtures/every_eval_ever.schema.json").read_text())
+SCHEMAS = Path(__file__).parents[3] / "fixtures" / "every_eval_ever"  # of the package every-eval-ever 0.3.0, MIT
 SPREAD = {"low": 30.0, "high": 40.0, "std_error": 2.5, "level": 0.95, "method": "bootstrap", "replicates": 200}
 
 
@@ -50,8 +50,8 @@ def test_a_value_that_aims_at_the_human_one_is_a_distance_and_a_value_without_po
     assert evaluation["source_metadata"]["source_organization_name"] == "Some Lab"
     by_id = {row["metric_config"]["metric_id"]: row for row in evaluation["evaluation_results"]}
     assert set(by_id) == {f"openended.{name}" for name in (
-        "gen_ppl.gen_ppl", "gen_ppl.gen_ppl.distance", "accuracy.accuracy", "accuracy.accuracy.distance")}  # fmt: skip
-    raw, distance = by_id["openended.gen_ppl.gen_ppl"], by_id["openended.gen_ppl.gen_ppl.distance"]
+        "gen_ppl.gen_ppl", "gen_ppl.gen_ppl.log_distance", "accuracy.accuracy", "accuracy.accuracy.distance")}  # fmt: skip
+    raw, distance = by_id["openended.gen_ppl.gen_ppl"], by_id["openended.gen_ppl.gen_ppl.log_distance"]
     assert raw["metric_config"]["additional_details"]["polarity"] == "unknown"
     assert raw["score_details"]["score"] == 35.0
     assert raw["score_details"]["details"]["human_value"] == "32.0"
@@ -70,15 +70,22 @@ def test_an_evaluation_and_its_texts_follow_the_schema(runs, measured, tmp_path)
     jsonschema = pytest.importorskip(
         "jsonschema", reason="validates the JSON of Every Eval Ever: pip install jsonschema"
     )
+    evaluation, sample = (
+        jsonschema.Draft7Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8")))
+        for name in ("eval", "instance_level_eval")
+    )
     for source in (runs, measured):
-        files = export_results([source], tmp_path / "out", "eee", name="a")
-        for path in (path for path in files if path.suffix == ".json"):
-            jsonschema.validate(json.loads(path.read_text()), SCHEMA)
-    sample = {**SCHEMA["definitions"]["sample"], "definitions": SCHEMA["definitions"]}
-    files = export_results([runs], tmp_path / "out", "eee", name="a")
-    for path in (path for path in files if path.suffix == ".jsonl"):
-        for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
-            jsonschema.validate(json.loads(line), sample)
+        formulas: dict[str, set[str]] = {}
+        for path in export_results([source], tmp_path / "out", "eee", name="a"):
+            if path.suffix == ".json":
+                exported = json.loads(path.read_text("utf-8"))
+                evaluation.validate(exported)
+                for config in (row["metric_config"] for row in exported["evaluation_results"]):
+                    formulas.setdefault(config["metric_id"], set()).add(config.get("evaluation_description", ""))
+            else:
+                for line in path.read_text("utf-8").split("\n")[:-1]:
+                    sample.validate(json.loads(line))
+        assert all(len(of_metric) == 1 for of_metric in formulas.values())
 
 
 def test_the_texts_of_an_evaluation_are_those_that_it_names(runs, tmp_path):

@@ -109,12 +109,22 @@ def test_the_human_value_is_a_line_and_systems_are_points():
 def test_a_sweep_joins_the_points_of_a_system_in_order():
     where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
     items = read_results([FIXTURE], where).values
-    figure = sweep_curves.sweep(items, "max_new_tokens", SystemStyles(items), ["gen_ppl.entropy"])
+    figure = sweep_curves.sweep(items, "max_new_tokens", SystemStyles(items), Layout(metrics=("gen_ppl.entropy",)))
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert list(lines["nucleus p=0.95"].get_xdata()) == [32.0, 64.0, 96.0]
     assert list(lines["human"].get_xdata()) == [32.0, 64.0, 96.0]
     assert "tokens" in figure.axes[0].get_xlabel()
     assert sweep_curves.sweep(items, "num_examples", SystemStyles(items)) is None
+
+
+def test_a_layout_chooses_the_metrics_of_a_sweep_and_distances_to_the_human_value():
+    where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
+    items = read_results([FIXTURE], where).values
+    layout = Layout(metrics=("mauve", "gen_ppl.gen_ppl"), gaps=True)
+    figure = sweep_curves.sweep(items, "max_new_tokens", SystemStyles(items), layout)
+    assert [panel.get_title() for panel in figure.axes] == ["MAUVE ↑", "|Δ Gen. PPL| ↓"]
+    (line,) = figure.axes[1].lines
+    assert max(line.get_ydata()) < 5, "nucleus sampling has a perplexity of 39, people of 36.4"
 
 
 def test_a_dollar_in_a_name_is_no_formula(tmp_path):
@@ -307,3 +317,19 @@ def test_a_shaded_plane_is_left_to_its_picture():
     figure, (axes,) = create_figure(COLUMN, 2.0)
     axes.imshow([[0, 1], [1, 0]])
     assert trace_figure(figure) is None
+
+
+def test_sizes_are_drawn_for_each_decoder_and_embedder(tmp_path):
+    for rank, model in enumerate(("docs-s", "docs-m")):
+        for embedder in ("docs-s", "docs-m"):
+            for decoder in ("greedy", "nucleus"):
+                write_run(tmp_path, decoder, 0, model=model, embedder=embedder, strength=0.5 + rank / 4)
+    results = read_results([tmp_path])
+    layout = Layout(kind="embedders", metrics=("mauve",), names={"model": {"docs-s": "small", "docs-m": "medium"}})
+    (figure,) = sweep_curves.size_curves(results, SystemStyles(results.values), layout).values()
+    (panel,) = figure.axes
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["small", "medium"]
+    assert panel.get_ylabel() == "MAUVE ↑"
+    labels = panel.get_legend_handles_labels()[1]
+    assert sorted(labels) == ["greedy docs-m", "greedy docs-s", "nucleus docs-m", "nucleus docs-s"]
+    assert sweep_curves.size_curves(results, SystemStyles(results.values), Layout(metrics=("mauve",))) == {}
