@@ -64,6 +64,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _SCORES = "scores"  # key of the report of a probe without a decoder
+_NOT_REPEATED = "not repeated"
+_CHANGED = "the server changed during the run: "
+_RECHECK = 1000  # texts after which a few of the probe's questions are asked again
 
 
 class RemoteDevice:
@@ -85,8 +88,11 @@ class EndpointTrust:
         """What the model reads before every text."""
         self.infos: dict[int, ServerInfo] = {}
         """Index of an endpoint → the information it gave about itself."""
-        self._reports: dict[str, ProbeReport] = {}
+        self._reports: dict[str, dict[int, ProbeReport]] = {}
+        """Decoder → endpoint → what the probe found."""
         self._last = ""
+        self.end = _NOT_REPEATED
+        """What came of the probe's repetition during and after the last call."""
 
     @property
     def context(self) -> int | None:
@@ -114,15 +120,43 @@ class EndpointTrust:
                         f"failed the sampling check: {'; '.join(report.faults)} (model.probe=false skips the probe, "
                         "and the signature says so)"
                     )
+                if not self.infos[endpoint].models:
+                    report.unseen.append("the model's name (/v1/models lists no models)")
             self._compare_models(client, endpoints, reports)
-            self._reports[name] = reports[0]
+            self._reports[name] = dict(zip(endpoints, reports, strict=True))
             log.info("probed     %-34s %s", self.spec.title, reports[0].line())
         return endpoints
 
-    async def _probe(self, client: Client, served: ServedModel, endpoint: int, decoder: Decoder | None) -> ProbeReport:
+    async def _probe(
+        self, client: Client, served: ServedModel, endpoint: int, decoder: Decoder | None,
+        do: Callable[[Probe], Awaitable[Any]] = Probe.run,
+    ) -> Any:  # fmt: skip # noqa: ANN401 - what `do` returns
         dialect = self.spec.server_dialect
         server = ServerSession(client, dialect, served, [endpoint], self.tokenizer, self.bos_prefix)
-        return await Probe(server, decoder, self.infos[endpoint].context).run()
+        return await do(Probe(server, decoder, self.infos[endpoint].context, 8 if self.spec.probe == "thorough" else 1))
+
+    async def check_again(self, client: Client, served: ServedModel, decoder: Decoder | None, *, ended: bool) -> None:
+        """Ask the endpoints the probe's questions again, a few of them before a run has ended.
+
+        A server may be another one by now. What it has written since the probe is then marked, not dropped: nobody
+        knows which texts are concerned.
+        """
+        for endpoint, first in self._reports.get(self._last, {}).items():
+            ask = partial(Probe.repeat if ended else Probe.compare_now, first=first)
+            try:
+                faults = await self._probe(client, served, endpoint, decoder, ask)
+            except DataError as err:
+                faults = []
+                self.end = f"could not be repeated ({err})" if ended and not self.has_changed else self.end
+            if faults and not self.has_changed:
+                self.end = f"{_CHANGED}{client.endpoints[endpoint]}: {'; '.join(faults)}"
+                log.error("%s: %s", self.spec.title, self.end)
+        if ended and self.end == _NOT_REPEATED and self._last in self._reports:
+            self.end = "repeated after the last text, as before"
+
+    @property
+    def has_changed(self) -> bool:
+        return self.end.startswith(_CHANGED)
 
     async def _fetch_infos(self, client: Client) -> dict[int, ServerInfo]:
         """Fetch the information of all endpoints; wait until one of them answers, with the pauses of a retry."""
@@ -177,15 +211,19 @@ class EndpointTrust:
             return {}
         s, facts = self.spec, self.infos[min(self.infos)]
         addresses = [s.roots[endpoint] for endpoint in sorted(self.infos)]
-        report = self._reports.get(self._last)
+        report = next(iter(self._reports.get(self._last, {}).values()), None)
         probed = report.line() if report is not None else "not probed"
         header = f"{s.title}: {facts.title} answered, asked in the dialect {s.dialect}"
         notes = [f"{header}; probe: {probed}; its texts are not reproducible bit for bit"]
+        if self.has_changed:
+            notes.insert(
+                0, f"{s.title}: DO NOT REPORT: {self.end}; its texts may be of two models or samplers: make them again"
+            )
         if encoded:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")
         server_facts = {
             **facts.plain(), "model": s.path, "dialect": s.dialect, "endpoints": addresses, "chat": s.chat,
-            "probe": probed, "texts_encoded_again": encoded,
+            "probe": probed, "end_of_run": self.end, "texts_encoded_again": encoded,
         }  # fmt: skip
         return {"served": server_facts, "notes": notes}
 
@@ -238,9 +276,15 @@ class ServerBackend:
         if sampling is None:
             raise SpecError(f"model {self.spec.title}: the server has no parameters for {decoder.title}")
 
+        count = 0
+
         async def generate_text(server: ServerSession, prompt: Prompt) -> None:
+            nonlocal count
             generation = await self._generate_text(server, sampling, prompt, request)
             emit([generation])
+            count += 1
+            if count % _RECHECK == 0:
+                await self.trust.check_again(server.client, self.served, decoder, ended=False)
             if advance is not None:
                 advance(max(len(generation.token_ids), 1))
 
@@ -342,7 +386,9 @@ class ServerBackend:
             async with self.client() as client:
                 alive = await self.trust.check_endpoints(client, self.served, decoder)
                 dialect, prefix = self.spec.server_dialect, self.trust.bos_prefix
+                self.trust.end = _NOT_REPEATED
                 await work(ServerSession(client, dialect, self.served, alive, self.tokenizer, prefix))
+                await self.trust.check_again(client, self.served, decoder, ended=True)
 
         with start_blocking_portal() as portal:
             portal.call(main)

@@ -198,12 +198,20 @@ def read_completion(
         if tokenizer is None:  # the ids cannot be decoded here
             ids = ()
         else:
-            text = decode_continuation(tokenizer, request.ids, ids)
+            decoded = decode_continuation(tokenizer, request.ids, ids)
+            if text and _normalize(text) != _normalize(decoded):
+                raise DataError(f"field text: {text!r:.60} is not the text of its token ids, {decoded!r:.60}")
+            text = decoded
     if count is not None:
         _check_length(count, reason, request)
     elif len(ids) > 2 * request.max_tokens + 8:  # tokenizing again can give a few more
         raise DataError(f"field text: about {len(ids)} tokens where {request.max_tokens} were asked for")
     return CompletedText(ids, text, "eos" if reason == "stop" else "length", encoded)
+
+
+def _normalize(text: str) -> str:
+    """Return a text without what servers leave out of it: outer whitespace, characters that are not complete."""
+    return text.replace("\ufffd", "").strip()
 
 
 def _check_length(count: int, reason: str, request: CompletionRequest) -> None:

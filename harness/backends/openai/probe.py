@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,9 @@ FALSE_ALARMS = 1e-6
 """Maximum probability that any test of one probe raises an alarm on a server that samples correctly."""
 TESTS = 400
 """Maximum number of tests of one probe; the false alarm rate is divided by it (Bonferroni)."""
+POOLED = (0.25, 0.5, 0.75, 0.9)
+"""Shares at which the draws after all prompts are tested together."""
+POWER = 0.9
 NOISE = 0.02
 """Tolerated relative error of a server's log-probabilities (half precision, another batch)."""
 
@@ -56,6 +60,91 @@ def find_worst_mismatch(tokens: Sequence[Hashable], q: F64, draws: Sequence[Hash
     return worst + 1, int(hits[worst]), float(shares[worst])
 
 
+@dataclass(frozen=True, slots=True)
+class DrawSample:
+    """Draws after one prompt, and the listed probabilities that they must follow."""
+
+    tokens: Sequence[Hashable]
+    q: F64
+    draws: Sequence[Hashable]
+
+    def find_prefix(self, share: float) -> tuple[int, float]:
+        """Return how many of the most probable tokens have about this share, and their share."""
+        shares = np.minimum(np.cumsum(self.q), 1.0)
+        at = int(np.abs(shares - share).argmin())
+        return at + 1, float(shares[at])
+
+
+def find_pooled_mismatch(samples: Sequence[DrawSample]) -> tuple[float, float] | None:
+    """Compare the draws after all prompts together: the share of their most probable tokens, and the expected one.
+
+    The sum of binomials has at most the variance of one binomial with their mean, so that the test is conservative.
+    """
+    total = sum(len(sample.draws) for sample in samples)
+    for target in POOLED:
+        prefixes = [(sample, *sample.find_prefix(target)) for sample in samples]
+        hits = sum(sum(draw in set(s.tokens[:count]) for draw in s.draws) for s, count, _ in prefixes)
+        share = sum(len(s.draws) * share for s, _, share in prefixes) / max(total, 1)
+        if is_implausible(hits, total, share):
+            return hits / total, share
+    return None
+
+
+def describe_power(samples: Sequence[DrawSample]) -> str:
+    """Say which deviations of a server these draws detect with a probability of 90 %, the smallest of each kind."""
+    temperatures = np.arange(0.99, 0.3, -0.01), np.arange(1.01, 3, 0.01)
+    found = {
+        "temperature to {:.2g}": _find_smallest(samples, temperatures[0], _heat),
+        "temperature from {:.3g}": _find_smallest(samples, temperatures[1], _heat),
+        "top-p to {:.2g}": _find_smallest(samples, np.arange(0.99, 0.3, -0.01), _cut_mass),
+        "top-k to {:.0f}": _find_smallest(samples, np.arange(400, 4, -1), _cut_count),
+        "wrong draws from {:.0%}": _find_smallest(samples, np.arange(0.01, 0.9, 0.01), lambda q, x: q * (1 - x)),
+    }
+    return ", ".join(text.format(strength) for text, strength in found.items() if strength is not None)
+
+
+def _find_smallest(
+    samples: Sequence[DrawSample], strengths: Iterable[float], alter: Callable[[F64, float], F64]
+) -> float | None:
+    """Return the first strength at which one of the tests has a power of 90 %."""
+    from scipy.stats import binom
+
+    level = FALSE_ALARMS / TESTS / 2
+    tests = [(len(s.draws), [(s, s.find_prefix(share))]) for s in samples for share in POOLED]
+    total = sum(len(s.draws) for s in samples)
+    tests += [(total, [(s, s.find_prefix(share)) for s in samples]) for share in POOLED]
+    weighted = [(n, [(s, k, p, len(s.draws) / n) for s, (k, p) in parts]) for n, parts in tests]
+    expected = np.array([sum(w * p for _, _, p, w in parts) for _, parts in weighted])
+    draws = np.array([n for n, _ in weighted])
+    most = binom.isf(level, draws, np.minimum(expected * (1 + NOISE), 1.0))
+    least = binom.ppf(level, draws, expected * (1 - NOISE))
+    for strength in strengths:
+        altered = {id(s): np.minimum(np.cumsum(alter(s.q, float(strength))), 1.0) for s in samples}
+        shares = np.array([sum(w * altered[id(s)][k - 1] for s, k, _, w in parts) for _, parts in weighted])
+        if float(np.maximum(binom.sf(most, draws, shares), binom.cdf(least - 1, draws, shares)).max()) >= POWER:
+            return float(strength)
+    return None
+
+
+def _heat(q: F64, temperature: float) -> F64:
+    """Return listed probabilities at another temperature; tokens beyond the list count as half as probable."""
+    each = q[-1] / 2
+    tail = max(1 - float(q.sum()), 0.0) / each * each ** (1 / temperature)
+    hot: F64 = q ** (1 / temperature)
+    return hot / (hot.sum() + tail)
+
+
+def _cut_mass(q: F64, p: float) -> F64:
+    before = np.cumsum(q) - q
+    cut = np.where(before < p, q, 0.0)
+    return cut / max(cut.sum(), p if q.sum() < p else 0.0)
+
+
+def _cut_count(q: F64, k: float) -> F64:
+    cut = np.where(np.arange(len(q)) < k, q, 0.0)
+    return cut / min(cut.sum() + max(k - len(q), 0) * q[-1] / 2, 1.0)
+
+
 # Beginnings after which many words are likely, and repetitive ones, which reveal a penalty.
 BEGINNINGS = ("The", "In the", "She said that the", "We use a", "Return the", "This is one of the")
 REPETITIVE = (
@@ -76,6 +165,7 @@ FEW_DRAWS = 192
 TOP = 50
 """A hidden top-k is one of 40 (llama.cpp) or 50 (transformers) as a rule."""
 LENGTH = 8
+_OTHER_ANSWERS = "it gives other answers to the same prompts than before the first text; another model?"
 UNSEEN_PENALTIES = "presence and frequency penalties (one-token draws cannot show them)"
 
 
@@ -89,10 +179,15 @@ class ProbeReport:
     unseen: list[str] = field(default_factory=list)
     """What could not be checked."""
     listings: dict[str, Listing] = field(default_factory=dict)
-    """Prompt → the most probable next tokens, for comparing endpoints."""
+    """Prompt → the most probable next tokens, for comparing endpoints and for the check at the end of a run."""
+    answers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Prompt → the most probable text, of a server that lists nothing."""
+    power: str = ""
+    """The smallest deviations that its draws detect."""
 
     def line(self) -> str:
         summary = f"{len(self.passed)} checks passed ({', '.join(self.passed)}; false alarms below {FALSE_ALARMS:g})"
+        summary += f"; detects with an estimated power of 90 %: {self.power}" if self.power else ""
         return summary + (f"; not checked: {', '.join(self.unseen)}" if self.unseen else "")
 
 
@@ -102,6 +197,8 @@ class ProbePrompts:
 
     server: ServerSession
     salt: int = 0
+    effort: int = 1
+    """Factor of the number of draws."""
     listings: dict[str, Listing] = field(default_factory=dict)
     """Prompt → the most probable next tokens, by the server."""
 
@@ -146,7 +243,8 @@ class ProbePrompts:
         """Return prompts with many, with few and with repetitive likely tokens, each with its number of draws."""
         near = min(self.listings, key=lambda text: abs(self.listings[text].mass - FULL))
         again = sorted(REPETITIVE, key=lambda text: abs(float(np.exp(self.listings[text].log_probs[0])) - 0.6))[:2]
-        return [*dict([(self.flattest_prompt, DRAWS), (near, MANY_DRAWS), *((text, DRAWS) for text in again)]).items()]
+        counts = dict([(self.flattest_prompt, DRAWS), (near, MANY_DRAWS), *((text, DRAWS) for text in again)])
+        return [(text, count * self.effort) for text, count in counts.items()]
 
 
 @dataclass
@@ -156,11 +254,12 @@ class Probe:
     server: ServerSession
     decoder: Decoder | None
     context: int | None = None
+    effort: int = 1
     report: ProbeReport = field(default_factory=ProbeReport)
     prompts: ProbePrompts = field(init=False)
 
     def __post_init__(self) -> None:
-        self.prompts = ProbePrompts(self.server)
+        self.prompts = ProbePrompts(self.server, effort=self.effort)
 
     async def run(self) -> ProbeReport:
         """Run all checks that the dialect allows."""
@@ -188,7 +287,40 @@ class Probe:
         if stochastic and self.server.served.seeded:
             await self._check("seeds", self._check_seeds)
         await self._check_echo()
+        if not self.prompts.listings:
+            self.report.answers = await self._write_answers()
         return self.report
+
+    async def repeat(self, first: ProbeReport) -> list[str]:
+        """Ask again what was asked before the first text; return how the answers show that the server has changed."""
+        self.prompts.salt, self.report.power = 1, first.power
+        if not first.listings:
+            again = await self._write_answers() if first.answers else {}
+            same = sum(again.get(text) == answer for text, answer in first.answers.items())
+            return [_OTHER_ANSWERS] if 2 * same < len(first.answers) else []
+        if not await self.prompts.fetch_listings() or not are_same_model(first.listings, self.prompts.listings):
+            return [_OTHER_ANSWERS]
+        checks = [self._check_hidden_parameters] if self.decoder is not None else []
+        if self.decoder is not None and self.decoder.stochastic and make_sampling(self.decoder) != NEUTRAL:
+            checks.append(self._check_decoder)
+        return [fault for check in checks if (fault := await check())]
+
+    async def compare_now(self, first: ProbeReport) -> list[str]:
+        """Compare the listings after two prompts, for a check during a run; as `repeat`."""
+        again = [(text, await self.server.top(self.prompts.make_request(text))) for text in BEGINNINGS[:2]]
+        listings = {text: listing for text, listing in again if listing is not None}
+        return [_OTHER_ANSWERS] if are_same_model(first.listings, listings) is False else []
+
+    async def _write_answers(self) -> dict[str, tuple[Any, ...]]:
+        """Return the most probable text after each prompt; empty where the server refuses a temperature of 0."""
+        answers = {}
+        for text in BEGINNINGS:
+            request = self.prompts.make_request(text, max_tokens=LENGTH, sampling=Sampling(temperature=0.0))
+            try:
+                answers[text] = await self.server.write(request, 0)
+            except DataError:
+                return {}
+        return answers
 
     async def _check(self, name: str, check: Callable[[], Awaitable[str | None]]) -> None:
         try:
@@ -232,16 +364,24 @@ class Probe:
 
     async def _check_hidden_parameters(self) -> str | None:
         """Check that draws with neutral parameters match the server's log-probabilities."""
-        faults = []
+        faults, samples = [], list[DrawSample]()
         for text, count in self.prompts.select_prompts():
             listing = self.prompts.listings[text]
             draws = await self.server.draw(self.prompts.make_request(text), count, self.prompts.seeds("neutral", text))
-            odd = find_worst_mismatch(listing.tokens, np.exp(listing.log_probs), draws)
+            samples.append(DrawSample(listing.tokens, np.exp(listing.log_probs), draws))
+            odd = find_worst_mismatch(listing.tokens, samples[-1].q, draws)
             if odd is not None:
                 best, hits, share = odd
                 faults.append((text in REPETITIVE, hits / len(draws), share, best, len(draws)))
         if not faults:
-            return None
+            self.report.power = self.report.power or describe_power(samples)
+            if (pooled := find_pooled_mismatch(samples)) is None:
+                return None
+            return (
+                f"with neutral parameters the most probable tokens after all prompts came in {pooled[0]:.1%} of the "
+                f"draws, by its own log-probabilities {pooled[1]:.1%}: a temperature, truncation or penalty that was "
+                f"not asked for, or another model; {self.server.dialect.hint}"
+            )
         only_again = all(again for again, *_ in faults)
         _, had, share, best, count = faults[0]
         causes = "temperature, top-k, top-p or min-p"
@@ -263,9 +403,8 @@ class Probe:
         sampling = make_sampling(decoder) or NEUTRAL
         for text, _ in self.prompts.select_prompts()[:2]:
             head = compute_listed_q(decoder, self.prompts.listings[text], self.server.served.vocab_size)
-            draws = await self.server.draw(
-                self.prompts.make_request(text, sampling=sampling), DRAWS, self.prompts.seeds("own", text)
-            )
+            request = self.prompts.make_request(text, sampling=sampling)
+            draws = await self.server.draw(request, DRAWS * self.effort, self.prompts.seeds("own", text))
             allowed = {*head.tokens, head.next}
             beyond = [token for token in draws if token not in allowed]
             if head.decided and beyond:

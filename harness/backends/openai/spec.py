@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from openended.harness.backends.openai.dialects import (
@@ -60,8 +60,8 @@ class ServerSpec(BackendSpec):
     """Send texts where the dialect takes token ids too."""
     seeded: bool = True
     """Send a seed for each text; false for servers that ignore it."""
-    probe: bool = True
-    """Probe the server before its texts are used."""
+    probe: bool | Literal["thorough"] = True
+    """Probe the server before its texts are used; `thorough`: with eight times the draws."""
     logprobs: int = ranged(20, "[1, 10000]", "1 to 10000")
     """Tokens that the server may list at a position (vLLM: --max-logprobs)."""
     api_key_env: str | None = None
@@ -150,7 +150,7 @@ class ServerSpec(BackendSpec):
             "dialect": self.dialect, "sampler": self.server_dialect.sampler,
             "tokenizer": tokenizer_digest(tokenizer) if tokenizer is not None else None,
             "text": self.prompts_as_text, "chat": [self.chat, self.instruction], "seeded": self.seeded,
-            "probe": self.probe,
+            "probe": bool(self.probe),
         }  # fmt: skip
 
     def fetch_info(self) -> ServerInfo | None:

@@ -60,6 +60,8 @@ class Fault:
     retry_after: str = "0"
     hang: int = 0  # so many never answer
     dies_after: int = -1  # answers so many completions, then none
+    other_text: bool = False  # the text is not that of its ids
+    no_list: bool = False  # a page in place of the list of models
     refuses: bool = False  # 400, whose text names the key
 
 
@@ -83,6 +85,8 @@ class Fake:
         self.app = Starlette(routes=routes)
 
     async def models(self, request: Request) -> Response:
+        if self.fault.no_list:
+            return PlainTextResponse("<html>Welcome</html>")
         name = "another-model" if self.fault.other_id else ID
         return JSONResponse({"data": [{"id": name, "max_model_len": self.context, "owned_by": "vllm"}]})
 
@@ -154,7 +158,7 @@ class Fake:
                 break
         kept = made[:-1] if reason == "stop" else made
         out: dict[str, Any] = {"index": number, "finish_reason": reason, "count": len(made)}
-        text = lm.decode(kept)
+        text = lm.decode(kept) + " and more" * fault.other_text
         out |= {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
         if body.get("return_token_ids") and not fault.no_ids:
             out["token_ids"] = made

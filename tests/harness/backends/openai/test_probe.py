@@ -54,7 +54,8 @@ FOUND_BY = [
     (Fault(top_k=40), Ancestral(), "hidden sampling parameters"),
     (Fault(top_p=0.95), Ancestral(), "hidden sampling parameters"),
     (Fault(min_p=0.05), Nucleus(), "hidden sampling parameters"),
-    (Fault(temperature=0.8), Ancestral(), "hidden sampling parameters"),
+    (Fault(temperature=0.9), Ancestral(), "hidden sampling parameters"),
+    (Fault(top_k=100), Ancestral(), "hidden sampling parameters"),
     (Fault(penalty=1.1), Ancestral(), "hidden sampling parameters"),
     (Fault(penalty=1.1), Greedy(), "hidden sampling parameters"),
     (Fault(processed=True), Ancestral(), "raw log-probabilities"),
@@ -98,6 +99,7 @@ def test_an_honest_server_passes_every_check(decoder):
     assert report.faults == []
     assert report.unseen == ([UNSEEN_PENALTIES] if decoder is not None and decoder.stochastic else [])
     assert "1e-06" in report.line()
+    assert ("power: temperature to 0." in report.line()) == (decoder is not None)
 
 
 @pytest.mark.slow

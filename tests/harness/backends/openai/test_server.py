@@ -123,6 +123,7 @@ def test_what_it_was_told_is_kept_for_the_record(local):
     assert told["served"] | {"probe": ""} == {
         "product": "vllm", "version": "0.33.0", "context": 512, "dtype": None, "model": ID, "dialect": "vllm",
         "endpoints": ["http://fake"], "chat": False, "probe": "", "texts_encoded_again": 0,
+        "end_of_run": "repeated after the last text, as before",
     }  # fmt: skip
     assert "checks passed" in told["notes"][0]
 
@@ -135,8 +136,34 @@ def test_a_server_is_probed_once_for_a_decoder(local):
         before = len(fake.bodies)
         write(backend, prompts_of(local, 1), decoder, 1)
         counts.append(len(fake.bodies) - before)
-    assert counts[1] == len(STARTS)
-    assert min(counts[0], counts[2]) > len(STARTS)
+    assert len(STARTS) < counts[1] < min(counts[0], counts[2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (Fault(top_k=40), "with neutral parameters"),
+        (Fault(temperature=0.5, processed=True), "other answers to the same prompts"),
+        (Fault(ignores="top_p"), "by its Q"),
+    ],
+)
+def test_a_server_that_changes_after_the_probe_is_marked(local, fault, why):
+    fake = Fake()
+    backend = server(fake, probe=True)
+    prompts = generation(prompts_of(local, 1), Nucleus(p=0.5), max_new_tokens=1)
+    backend.generate(prompts, lambda _: setattr(fake, "fault", fault))
+    (first, *_), served = backend.provenance()["notes"], backend.provenance()["served"]
+    assert first.startswith("docs-s (vllm): DO NOT REPORT: the server changed during the run: http://fake: ")
+    assert why in first
+    assert served["end_of_run"] in first
+
+
+def test_a_server_without_a_list_of_models_is_told(local):
+    backend = server(Fake(Fault(no_list=True)), probe="thorough")
+    write(backend, prompts_of(local, 1), Greedy(), 1)
+    probed = backend.provenance()["served"]["probe"]
+    assert "not checked: the model's name (/v1/models lists no models)" in probed
 
 
 def test_a_fault_names_the_endpoint_what_it_means_and_what_to_set(local):
@@ -155,6 +182,7 @@ def test_faults_that_come_later_are_found_in_the_replies(local):
         (Fault(one_more=True), "keeps no max_tokens"),
         (Fault(cut_prompt=1), "cuts prompts"),
         (Fault(bos=True), "before"),
+        (Fault(other_text=True), "is not the text of its token ids"),
     ):
         with pytest.raises(DataError, match=rf"model docs-s \(vllm\): text t/\d/0: .*{why}"):
             write(server(Fake(fault)), prompts_of(local, 1), Ancestral(), 2)
