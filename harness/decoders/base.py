@@ -120,12 +120,7 @@ class Decoder(Spec):
         return logits
 
     def check_model(self, model: ModelInfo) -> None:
-        """Refuse a model that the decoder cannot work with; no weights are loaded.
-
-        Raises:
-            SpecError: Names the option.
-            DataError: If files of a model are not there.
-        """
+        """Refuse a model that the decoder cannot work with; no weights are loaded."""
         del model
 
     def check_context_length(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
@@ -135,9 +130,6 @@ class Decoder(Spec):
             context_length: Positions of the model, None where it has no limit.
             max_new_tokens: Tokens to make.
             longest_prompt: Tokens of the longest prompt, 0 where it is not known yet.
-
-        Raises:
-            SpecError: Names the lengths.
         """
         if max_new_tokens < 1:
             raise SpecError(f"max_new_tokens: expected at least 1, got {max_new_tokens}")

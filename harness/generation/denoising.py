@@ -201,11 +201,7 @@ class DenoisingDecoder(Decoder):
     """Of the draws."""
 
     def check_context_length(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
-        """Refuse, before a model loads, lengths that the model cannot hold; no start token is needed.
-
-        Raises:
-            SpecError: Names the lengths.
-        """
+        """Refuse, before a model loads, lengths that the model cannot hold; no start token is needed."""
         if max_new_tokens < 1:
             raise SpecError(f"max_new_tokens: expected at least 1, got {max_new_tokens}")
         if context_length is not None and longest_prompt + max_new_tokens > context_length:

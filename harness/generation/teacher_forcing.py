@@ -35,16 +35,8 @@ def compute_q_statistics(
 ) -> list[NextToken]:
     """Score human continuations token by token under each decoder's Q, in one pass.
 
-    Args:
-        lm: The model.
-        request: The texts and the decoders; a decoder's state (mirostat) runs along the human text.
-        advance: Gets the number of positions just scored.
-
     Returns:
         One `NextToken` a decoder, rows as in the continuations.
-
-    Raises:
-        DataError: If the rows do not match or one is longer than the model's context.
     """
     import torch
 
@@ -71,16 +63,7 @@ def build_next_token(table: QTable, request: QStatisticsRequest, vocab_size: int
 
 
 def check_rows(context_length: int | None, before: I64, continuations: Ragged) -> None:
-    """Refuse rows that do not pair, and texts that are longer than the context.
-
-    Args:
-        context_length: Positions of the model; None where there is no limit.
-        before: Tokens that the model reads before each continuation.
-        continuations: Token ids to score.
-
-    Raises:
-        DataError: Says which.
-    """
+    """Refuse rows that do not pair, and texts that are longer than the context."""
     if len(before) != len(continuations):
         raise DataError(f"expected a prompt for each continuation, got {len(before)} for {len(continuations)}")
     longest = int(np.max(np.maximum(before, 1) + continuations.lengths - 1, initial=0))
@@ -160,14 +143,7 @@ def score_chunk(
     chunk: LogitChunk,
     read_history: Callable[[TextPosition], I64],
 ) -> Iterator[QStatistics]:
-    """Yield the statistics of a chunk under each decoder.
-
-    Args:
-        decoders: The decoders.
-        tables: Their tables, which hold the states of decoders that have one.
-        chunk: The logits of some positions.
-        read_history: Returns the tokens before a position, prompt included, for decoders that penalize them.
-    """
+    """Yield the statistics of a chunk under each decoder."""
     truncating = sum(not (d.one_hot or d.untruncated or d.penalizes) for d in decoders)
     vocab_size = chunk.logits.shape[1]
     head = vocab_size if truncating >= SHARED or vocab_size <= 2 * HEAD else HEAD

@@ -83,11 +83,7 @@ def list_damages() -> tuple[str, ...]:
 
 
 def parse_damage(name: str) -> Damage | None:
-    """Return the damage of the option `generations`; None if it names something else.
-
-    Raises:
-        SpecError: If there is no such damage, or its strength is not a percentage from 1.
-    """
+    """Return the damage of the option `generations`; None if it names something else."""
     if not name.startswith(PREFIX):
         return None
     kind, _, percent = name.removeprefix(PREFIX).partition(":")

@@ -97,21 +97,13 @@ def list_files(path: Path) -> list[Path]:
 
 
 def digest_files(path: Path) -> str:
-    """Return the SHA-256 that names the texts of a file or folder: their bytes, and in a folder their names.
-
-    Raises:
-        DataError: If there is no file of texts.
-    """
+    """Return the SHA-256 that names the texts of a file or folder: their bytes, and in a folder their names."""
     files = list_files(path)
     return digest([[p.name, digest_file(p)] for p in files]) if path.is_dir() else digest_file(path)
 
 
 def read_records(path: Path, summary: ReadSummary | None = None) -> Iterator[TextRecord]:
-    """Yield the records of a file or folder; what is left out of them is counted in `summary`, and logged at the end.
-
-    Raises:
-        DataError: If a file cannot be read; names file and line.
-    """
+    """Yield the records of a file or folder; what is left out is counted in `summary`, and logged at the end."""
     count, summary = 0, summary or ReadSummary()
     for file in list_files(path):
         whole = path.is_dir() and detect_kind(file) == ".txt"

@@ -130,11 +130,7 @@ def read_generations(
 
 
 def recognize_format(path: Path) -> str | None:
-    """Name the format of a file of a paper or of another framework; None for the other formats.
-
-    Raises:
-        DataError: If the file cannot be read.
-    """
+    """Name the format of a file of a paper or of another framework; None for the other formats."""
     archive, member = split_member(path)
     if member is not None or archive.is_dir() or path.suffix in _PICKLES:
         return None
@@ -151,11 +147,7 @@ def split_member(path: Path) -> tuple[Path, str | None]:
 
 
 def compute_fingerprint(path: Path) -> str:
-    """Compute the SHA-256 fingerprint of a file, or of an archive's member.
-
-    Raises:
-        DataError: If there is no such file, or an archive is not the one its authors published.
-    """
+    """Compute the SHA-256 fingerprint of a file, or of an archive's member."""
     archive, member = split_member(path)
     if not archive.is_file() and (member is not None or not archive.is_dir()):
         raise DataError(f"generations: no such file: {archive}")

@@ -63,11 +63,7 @@ class NaiveSystem:
 
 
 def parse_naive_system(name: str) -> NaiveSystem | None:
-    """Return the naive system of the option `generations`; None if it names something else.
-
-    Raises:
-        SpecError: If there is no such system, or its number is not a whole number from 1.
-    """
+    """Return the naive system of the option `generations`; None if it names something else."""
     if not name.startswith(PREFIX):
         return None
     kind, _, number = name.removeprefix(PREFIX).partition(":")

@@ -96,11 +96,7 @@ class ChatTemplate:
 
 
 def load_template(spec: ModelSpec) -> ChatTemplate:
-    """Load the chat template of a model's tokenizer; no weights.
-
-    Raises:
-        DataError: If the tokenizer cannot be read or has no chat template.
-    """
+    """Load the chat template of a model's tokenizer; no weights."""
     inner = load_transformers_tokenizer(spec)
     if spec.chat_template == "vicuna":
         inner.chat_template = VICUNA

@@ -19,9 +19,6 @@ def check_logits(logits: Tensor, lm: CausalModel) -> Tensor:
 
     The sum of a row is not finite where any of its logits is not, and costs far less than the output layer; where the
     sum of finite logits itself overflows they are of no use either.
-
-    Raises:
-        DataError: If a logit is infinite or NaN; names the model and its dtype.
     """
     if bool(logits.sum(-1).isfinite().all()):
         return logits

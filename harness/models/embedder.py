@@ -109,11 +109,7 @@ class EmbedderSpec(Spec):
         return {n: replace(self, max_length=n, lengths=()).limit(context_length) for n in lengths}
 
     def limit(self, context_length: int | None) -> int | None:
-        """Return the length at which texts are cut.
-
-        Raises:
-            SpecError: If `max_length` is more than the model can read.
-        """
+        """Return the length at which texts are cut."""
         if self.max_length is not None and context_length is not None:
             self.require(
                 self.max_length <= context_length,

@@ -80,11 +80,7 @@ def is_stateful(model: Any) -> bool:  # noqa: ANN401 - a transformers model
 
 
 def get_body(model: Any) -> Any:  # noqa: ANN401 - transformers models
-    """Return the part of a causal model that computes hidden states from token ids.
-
-    Raises:
-        TypeError: If no part is a `PreTrainedModel`.
-    """
+    """Return the part of a causal model that computes hidden states from token ids."""
     from transformers import PreTrainedModel
 
     for part in (model.get_decoder(), model.base_model, *model.children()):

@@ -29,16 +29,8 @@ _CHUNK = 1 << 22  # parameters hashed at once
 def sketch_gradients(lm: CausalModel, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
     """Sketch the gradient of the mean token loss of each text, one text at a time.
 
-    Args:
-        lm: The model; its weights are not changed.
-        request: The texts; one that is longer than the context is cut there.
-        advance: Called with the number of texts done.
-
     Returns:
         Shape (texts, size); zero for a text without a scored token.
-
-    Raises:
-        DataError: If a gradient is not finite.
     """
     import torch
 

@@ -45,11 +45,6 @@ def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance
     or `request.bos` puts the start token there. Texts longer than the context are read in windows that overlap by half,
     every token scored once.
 
-    Args:
-        lm: The scorer.
-        request: The texts.
-        advance: Called with the number of texts done.
-
     Returns:
         Float64 rows, one value per scored token; with `request.ranks` of shape (tokens, 2): loss and rank.
     """
@@ -62,11 +57,7 @@ def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance
 def embed_and_score(
     lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None
 ) -> tuple[TextVectors, Ragged]:
-    """Do what `embed_rows` and `token_nll` do in one pass, where scorer and embedder are one causal model.
-
-    Raises:
-        SpecError: If the embedder is not causal.
-    """
+    """Do what `embed_rows` and `token_nll` do in one pass, where scorer and embedder are one causal model."""
     spec, prompts, continuations = request.embedder, request.prompts, request.continuations
     if spec.kind != "causal":
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")

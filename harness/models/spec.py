@@ -157,11 +157,7 @@ class BackendSpec(Spec):
         return None if ability in self.abilities else f"the backend {self.name} cannot do {ability}"
 
     def demand(self, ability: Ability, decoder: Decoder | None = None) -> None:
-        """Refuse, at planning, what the model cannot do.
-
-        Raises:
-            SpecError: Names the model and the reason.
-        """
+        """Refuse, at planning, what the model cannot do."""
         reason = self.cannot(ability, decoder)
         if decoder is not None and decoder.denoises and not self.denoises:
             reason = f"{decoder.name} fills positions in any order; it needs model=denoiser"
@@ -169,11 +165,7 @@ class BackendSpec(Spec):
             raise SpecError(f"{self.error_name} {self.title}: {reason}")
 
     def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
-        """Refuse, at planning, lengths that the backend cannot keep.
-
-        Raises:
-            SpecError: Names the option.
-        """
+        """Refuse, at planning, lengths that the backend cannot keep."""
         del decoder, max_new_tokens, min_new_tokens
 
     def load(self, *, device: str = "cpu", device_map: DeviceMap | None = None) -> Any:  # noqa: ANN401 - a `backend.Backend`, whose requests name specs
@@ -239,11 +231,7 @@ class ModelSpec(BackendSpec):
         return dataclasses.replace(self, label=None, bos=None)
 
     def identity(self) -> dict[str, Json]:
-        """Return the model's identity independent of its path: content digests, or the hub's commit.
-
-        Raises:
-            DataError: If a file is missing or the hub cannot be asked.
-        """
+        """Return the model's identity independent of its path: content digests, or the hub's commit."""
         fields: dict[str, Json] = {"dtype": self.dtype, "chat_template": self.chat_template}
         if self.bos is not None:
             fields["bos"] = self.bos
@@ -430,11 +418,7 @@ def _format_download_advice(spec: ModelSpec) -> str:
 
 
 def require_model(value: object, where: str) -> BackendSpec:
-    """Return `value`, the spec of a model.
-
-    Raises:
-        SpecError: If it is anything else; names `where` it was given.
-    """
+    """Return `value`, the spec of a model."""
     if not isinstance(value, BackendSpec):
         raise SpecError(f"{where}: expected a model, got {getattr(value, 'name', value)!s:.80}")
     return value

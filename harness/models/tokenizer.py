@@ -112,11 +112,7 @@ class TextTokenizer:
 
 
 def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
-    """Load only the tokenizer; without torch if there is a tokenizer.json.
-
-    Raises:
-        DataError: If there is none or it cannot be read.
-    """
+    """Load only the tokenizer; without torch if there is a tokenizer.json."""
     require_package("tokenizers", "local")
     folder = spec.folder
     path = folder / "tokenizer.json" if folder is not None else spec.hub_file("tokenizer.json")
@@ -202,12 +198,6 @@ def tokenize_continuation(tokenizer: Tokenizer, prompt: str, before: Sequence[in
     A tokenizer that marks the beginning of a text (SentencePiece's "▁") would mark that of the continuation too, which
     no model does: there the ids are those of both together less the prompt's. Where a token spans the border, what
     follows a line break takes the place of the prompt. A byte-level tokenizer gives every part its own ids.
-
-    Args:
-        tokenizer: Any.
-        prompt: The text before.
-        before: Its token ids.
-        text: The continuation.
     """
     if getattr(tokenizer, "byte_level", True) or not prompt:
         return tokenizer.encode(text)
@@ -298,11 +288,7 @@ def _find_end_ids(spec: ModelSpec, token_to_id: Callable[[str], int | None]) -> 
 
 
 def check_ids(name: str, vocabulary: Mapping[str, int], vocab_size: int) -> None:
-    """Refuse a tokenizer with ids that the model has no embedding for.
-
-    Raises:
-        DataError: Names the largest id and its token.
-    """
+    """Refuse a tokenizer with ids that the model has no embedding for."""
     token, largest = max(vocabulary.items(), key=lambda item: item[1], default=("", -1))
     if largest >= vocab_size:
         raise DataError(

@@ -53,11 +53,7 @@ class CollectedGarbage:
 
 
 def check_store(root: Path) -> StoreReport:
-    """Verify every entry of a store without changing anything.
-
-    Raises:
-        DataError: If there is no store.
-    """
+    """Verify every entry of a store without changing anything."""
     kinds: dict[str, list[str]] = {"sound": [], "aside": [], "unfinished": [], "litter": [], "foreign": []}
     damaged: dict[str, str] = {}
     for path in _list_store(root):

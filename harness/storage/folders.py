@@ -17,11 +17,7 @@ DAMAGED_MARK = ".damaged-"  # suffix of damaged entries that were moved aside
 
 
 def create_unique_folder(preferred: Path) -> Path:
-    """Create a new folder with the preferred name, or with `-2`, `-3`, … appended.
-
-    Raises:
-        StoreError: If the folder cannot be created.
-    """
+    """Create a new folder with the preferred name, or with `-2`, `-3`, … appended."""
     try:
         preferred.parent.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):

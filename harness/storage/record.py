@@ -102,11 +102,7 @@ class ResultRow:
 
     @classmethod
     def from_json(cls, value: object, where: str) -> Self:
-        """Parse the output of `to_json`.
-
-        Raises:
-            DataError: Names the file, the field and the problem.
-        """
+        """Parse the output of `to_json`."""
         row = _read(cls, value, where)
         nearest = {name: text for name, text in row["directions"].items() if text.startswith(_NEAREST)}
         row["targets"] = {}
@@ -168,11 +164,7 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, value: object, where: str) -> Self:
-        """Parse the output of `to_json`.
-
-        Raises:
-            DataError: Names the file, the field and the problem.
-        """
+        """Parse the output of `to_json`."""
         if isinstance(value, Mapping) and value.get("schema", SCHEMA) != SCHEMA:
             raise DataError(f"{where}: expected record schema {SCHEMA}, got {value['schema']!r:.40}; run it again")
         record = cls(**_read(cls, value, where))
@@ -183,11 +175,7 @@ class RunRecord:
 
 
 def read_record(path: Path) -> RunRecord:
-    """Read the record of a run, given its file or its folder.
-
-    Raises:
-        DataError: Names the file and the problem.
-    """
+    """Read the record of a run, given its file or its folder."""
     file = path / RECORD if path.is_dir() else path
     return _unseal(read_json(file), str(file), "; the same command writes it again")[0]
 
@@ -207,21 +195,13 @@ def _unseal(value: Any, where: str, advice: str = "") -> tuple[RunRecord, dict[s
 
 
 def save_record(folder: Path, record: RunRecord) -> None:
-    """Write a record with its digest into its folder, with home folder and keys removed.
-
-    Raises:
-        StoreError: If it cannot be written.
-    """
+    """Write a record with its digest into its folder, with home folder and keys removed."""
     fields = make_shareable(record.to_json())
     write_json(folder / RECORD, {**typing.cast("dict[str, Json]", fields), DIGEST: digest(fields)})
 
 
 def mark_record(value: Any, mark: Mapping[str, Json], where: str) -> dict[str, Json]:  # noqa: ANN401
-    """Return the JSON of an imported record with the mark in its provenance, its own and every input's, sealed again.
-
-    Raises:
-        DataError: If it is not a sound record that names its inputs.
-    """
+    """Return the JSON of an imported record, sealed again with the mark in its own and every input's provenance."""
     record, fields = _unseal(value, where)
     inputs = [name for name in record.inputs if name != "task"]
     if not inputs:

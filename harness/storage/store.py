@@ -292,11 +292,7 @@ def write_manifest(folder: Path, recipe: Json, key: str, meta: Mapping[str, Any]
 
 
 def mark_manifest(value: Any, mark: Mapping[str, Json], name: str, where: str) -> dict[str, Json]:  # noqa: ANN401
-    """Return the JSON of an imported manifest with the mark, sealed again.
-
-    Raises:
-        DataError: If it is not the sound manifest of the entry `name` (`stage/ab/key`).
-    """
+    """Return the JSON of an imported manifest with the mark, sealed again."""
     try:
         manifest = dict(value)
         if manifest.pop("digest") != digest(manifest):
@@ -330,11 +326,7 @@ class Store:
         return self.root / recipe.stage / recipe.key[:2] / recipe.key
 
     def find(self, recipe: Recipe) -> Entry | None:
-        """Return the cached entry, or None if there is no valid one; writes nothing.
-
-        Raises:
-            StoreError: If it exists and may not be read.
-        """
+        """Return the cached entry, or None if there is no valid one; writes nothing."""
         folder = self.get_entry_path(recipe)
         result = self._check_entry(recipe, folder)
         if isinstance(result, str):
@@ -415,11 +407,7 @@ class Store:
 
     @contextlib.contextmanager
     def hold_lock(self, name: str, what: str) -> Iterator[None]:
-        """Hold a lock against other processes that share the store; `what` names the work in messages.
-
-        Raises:
-            StoreError: If the lock file cannot be opened.
-        """
+        """Hold a lock against other processes that share the store; `what` names the work in messages."""
         if not self._locking:
             yield
             return

@@ -176,11 +176,7 @@ class Client:
             await self._http.aclose()
 
     async def get(self, endpoint: int, path: str) -> Any:  # noqa: ANN401 - JSON
-        """Return the JSON at a path; None if the server does not serve it.
-
-        Raises:
-            UnreachableError: If the endpoint does not answer.
-        """
+        """Return the JSON at a path; None if the server does not serve it."""
         try:
             return await self._send_once(endpoint, path, None, MAX_REPLY)
         except _AttemptError as err:

@@ -303,11 +303,7 @@ def make_model_ref(source: AnyModel) -> RemoteModelRef:
 
 
 def load_ray_backend(workers: WorkerPool, source: AnyModel) -> RayBackend:
-    """Load a model on a worker, and return the backend that sends rows to all workers.
-
-    Raises:
-        DataError: If the worker's files are not those that are here, or cannot be loaded.
-    """
+    """Load a model on a worker, and return the backend that sends rows to all workers."""
     import torch
 
     model = make_model_ref(source)

@@ -108,16 +108,7 @@ class ActorPool:
     def map(
         self, calls: Sequence[Sequence[Any]], report_death: Callable[[int, int, str], None]
     ) -> Iterator[tuple[int, Any]]:
-        """Run the calls on the actors; yield (number of the call, answer or `WorkerDeath`) as they finish, each once.
-
-        Args:
-            calls: Arguments of `do`.
-            report_death: Called with (actor, number of the call, why) when an actor died over a call.
-
-        Raises:
-            Exception: What an actor raised.
-            DataError: If no actor can start.
-        """
+        """Run the calls on the actors; yield (number of the call, its answer or `WorkerDeath`) as they end, each once."""
         waiting, deaths = deque(range(len(calls))), Counter[int]()
         running: dict[Any, tuple[int, int]] = {}
         try:
@@ -194,15 +185,7 @@ class ActorPool:
 
 
 class Cluster:
-    """The workers of a session.
-
-    Args:
-        runtime: How many workers, with what, and where.
-
-    Raises:
-        DataError: If there is no cluster.
-        SpecError: If it has no GPU and workers are to have one.
-    """
+    """The workers of a session."""
 
     def __init__(self, runtime: Runtime) -> None:
         min_cpus = (runtime.workers or 1) * (runtime.threads or 1)
@@ -222,12 +205,7 @@ class Cluster:
         warn_if_full(nodes, self.count, {"CPU": cpus, "GPU": gpus})
 
     def map(self, task: str, chunks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
-        """Run `task` on each chunk's arguments; yield (number of the chunk, answer) as they finish, each once.
-
-        Raises:
-            HarnessError: What a worker raised about the user's input.
-            DataError: If a chunk ends its worker again and again.
-        """
+        """Run `task` on each chunk's arguments; yield (number of the chunk, answer) as they finish, each once."""
 
         def report_death(who: int, _: int, reason: str) -> None:
             log.warning("worker %d died while it did %s (%s); its chunk is done again", who, task, reason)
