@@ -31,9 +31,6 @@ def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, adva
             out.
         emit: Gets rows as soon as they are finished, in any order, each once.
         advance: Gets the number of tokens just made.
-
-    Raises:
-        SpecError: If the lengths do not fit the model or the decoder is not resolved.
     """
     decoder = request.decoder
     if request.batch_size < 1:

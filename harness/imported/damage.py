@@ -108,16 +108,7 @@ def digest_source(damage: Damage) -> str | None:
 
 
 def damage_texts(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
-    """Return the damaged texts, one for each text.
-
-    Args:
-        damage: Kind and strength.
-        human: The texts, with their prompts.
-        seed: Of the run.
-
-    Raises:
-        SpecError: If the damage needs prompts and there are none.
-    """
+    """Return the damaged texts, one for each text."""
     if damage.kind == NONE or not human.texts:
         return list(human.texts)
     if damage.kind in _CORPUS_DAMAGES:

@@ -129,9 +129,6 @@ def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, 
         names: Usual names of the field.
         where: File and line, for errors.
         option: What a user types before the name of the field, for errors: `task.field=`, `--field `.
-
-    Raises:
-        DataError: If there is none, or several; lists them.
     """
     present = next((name for name in names if name in cells), None)
     if present is not None:
@@ -151,12 +148,7 @@ def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, 
 
 
 def choose_text_field(path: Path, names: Sequence[str], field: str | None, option: str) -> str:
-    """Return the field that holds the texts of a file, by its first record; a given one is only checked.
-
-    Raises:
-        DataError: If the file is empty or cannot be read, or as `find_text_field`.
-        SpecError: If the given field is not there.
-    """
+    """Return the field that holds the texts of a file, by its first record; a given one is only checked."""
     first = next(read_records(path), None)
     if first is None:
         raise DataError(f"{path}: holds no text")
@@ -168,12 +160,7 @@ def choose_text_field(path: Path, names: Sequence[str], field: str | None, optio
 
 
 def download_if_on_hub(path: str) -> str:
-    """Return the path of a file; one named `hf://datasets/OWNER/NAME/FILE` is downloaded into the Hub's cache first.
-
-    Raises:
-        SpecError: If an address has no repository or no file.
-        DataError: If the file cannot be downloaded.
-    """
+    """Return the path of a file; one named `hf://datasets/OWNER/NAME/FILE` is downloaded into the Hub's cache first."""
     if not path.startswith("hf://"):
         return path
     address = _HUB_ADDRESS.fullmatch(path)

@@ -91,15 +91,7 @@ def find_nearest_prompts(queries: Sequence[str], prompts: Sequence[str]) -> list
 
 @dataclass(frozen=True)
 class NaiveTexts:
-    """The texts of a naive system.
-
-    Args:
-        system: Which.
-        training: Token ids of the training texts; not empty.
-        seed: Of the run.
-        tokenizer: Of the ids; None: they are words, and `words` has their names.
-        words: Word of each id, without a tokenizer.
-    """
+    """The texts of a naive system; without a tokenizer, ids are those of `words`."""
 
     system: NaiveSystem
     training: Sequence[Sequence[int]]

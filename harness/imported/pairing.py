@@ -36,9 +36,6 @@ def import_rows(
         tokenizer: Tokenizes and truncates to `max_new_tokens`; None: text only, truncated to as many words.
         max_new_tokens: Length limit, as for generated texts.
         field: Field with the text; None: detected.
-
-    Raises:
-        DataError: If an example has no text, or a text comes twice.
     """
     summary = ReadSummary()
     texts = load_within_memory(read_generations(path, field, summary), path)
@@ -94,9 +91,6 @@ def import_unpaired(
         max_new_tokens: Length limit, as for generated texts.
         count: Number of texts, from the start; None: all.
         field: Field with the text; None: detected.
-
-    Raises:
-        DataError: If the file has too few texts, or all are empty.
     """
     texts = _UnpairedTexts(path, name, tokenizer, count, field)
     count_read, prompted, first, summary = 0, True, "", ReadSummary()

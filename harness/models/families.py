@@ -103,15 +103,7 @@ def rescale_logits(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
 
 
 def choose_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper]) -> Kind:
-    """Return the first kind of runner whose steps agree with the model's full pass; the answer is cached.
-
-    Args:
-        lm: The model.
-        make_runner: Creates a runner of a given kind, for one row and at least ten positions.
-
-    Raises:
-        DataError: If no kind agrees, or the logits are not finite.
-    """
+    """Return the first kind of runner whose steps agree with the model's full pass; the answer is cached."""
     if lm.model not in RUNNER_KINDS:
         RUNNER_KINDS[lm.model] = _find_agreeing_kind(lm, make_runner)
     return RUNNER_KINDS[lm.model]

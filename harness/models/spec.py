@@ -169,12 +169,7 @@ class BackendSpec(Spec):
         del decoder, max_new_tokens, min_new_tokens
 
     def load(self, *, device: str = "cpu", device_map: DeviceMap | None = None) -> Any:  # noqa: ANN401 - a `backend.Backend`, whose requests name specs
-        """Load the model.
-
-        Raises:
-            DataError: If files are missing or cannot be read, or the device is not there.
-            ExtraNotInstalled: If an optional package is needed and not installed.
-        """
+        """Load the model."""
         module, _, function = self.loader.partition(":")
         return getattr(importlib.import_module(module), function)(self, device=device, device_map=device_map)
 
@@ -331,11 +326,7 @@ class ModelSpec(BackendSpec):
             raise DataError(f"model {self.path}: the hub does not answer for it ({shorten_error(err)})") from err
 
     def hub_file(self, name: str, *, optional: bool = False) -> Path | None:
-        """Return the path of a file of the hub model in the local cache, fetched if allowed; None if there is none.
-
-        Raises:
-            DataError: If it cannot be fetched; where it is `optional`, not because the hub has none of this name.
-        """
+        """Return the path of a file of the hub model in the local cache, fetched if allowed; None if there is none."""
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 

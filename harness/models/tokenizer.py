@@ -219,15 +219,7 @@ def decode_continuation(tokenizer: Tokenizer, before: Sequence[int], ids: Sequen
 def cut_continuation(
     tokenizer: Tokenizer | None, before: Sequence[int], text: str, ids: tuple[int, ...], most: int | None
 ) -> tuple[str, tuple[int, ...], bool]:
-    """Return a continuation's text and ids cut after `most` tokens, and whether anything was cut off.
-
-    Args:
-        tokenizer: Of the ids; None: there are none, and words are counted.
-        before: The ids of the prompt.
-        text: The continuation.
-        ids: Its ids.
-        most: None: all.
-    """
+    """Return a continuation's text and ids cut after `most` tokens (words without a tokenizer), and whether it was cut."""
     if tokenizer is None:
         cut = text if most is None else take_first_words(text, most)
         return cut, ids, cut != text

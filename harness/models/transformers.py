@@ -34,16 +34,7 @@ _SHOWN = 3
 
 
 def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str], bool] = lambda _: False) -> None:
-    """Refuse weights that transformers would have initialized at random or skipped.
-
-    Args:
-        title: The model, for the error.
-        info: Loading info of `from_pretrained(output_loading_info=True)`.
-        unused: Which names make no difference, missing or not.
-
-    Raises:
-        DataError: Names the first weights of each kind.
-    """
+    """Refuse weights that transformers would have initialized at random or skipped, but `unused` names."""
     missing = [k for k in info["missing_keys"] if not unused(k)]
     other = [k for k in info["unexpected_keys"] if not k.endswith(_BUFFERS) and not unused(k)]
     wrong = [f"{k} ({_format_shape(has)} for {_format_shape(wants)})" for k, has, wants in info["mismatched_keys"]]
@@ -160,17 +151,7 @@ class LanguageModel:
 
 
 def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> LanguageModel:
-    """Load weights and tokenizer; eval mode, no gradients, the model's own generation_config is ignored.
-
-    Args:
-        spec: Which model.
-        device: `cpu`, `cuda` or `cuda:<i>`; with a `device_map`, what stands there is left to accelerate.
-        device_map: How accelerate spreads the weights over all devices there are; null: `device` holds them all.
-
-    Raises:
-        DataError: If files are missing or cannot be read, or the device is not there.
-        ExtraNotInstalled: If a device map is asked for and accelerate is not installed.
-    """
+    """Load weights and tokenizer; eval mode, no gradients, the model's own generation_config is ignored."""
     import torch
     from transformers import GenerationConfig
 

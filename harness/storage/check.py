@@ -79,10 +79,6 @@ def collect_garbage(root: Path, *, runs: Path | None = None, days: float = 7, de
         runs: Folder of the run records; if given, entries that no record names are deleted too.
         days: Minimum age in days, except for temporary files of processes that have ended.
         delete: If false, only list what would be deleted.
-
-    Raises:
-        DataError: If there is no store or no folder of runs, or a record cannot be read.
-        StoreError: If something cannot be deleted.
     """
     named = _read_named_entries(runs) if runs is not None else None
     names, size = [], 0

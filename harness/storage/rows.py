@@ -102,13 +102,7 @@ def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBat
 
 
 def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | NDArray[np.int64]) -> int:
-    """Write rows of files in a new order; return their number. The bytes equal those of writing them in that order.
-
-    Args:
-        path: The new file.
-        sources: Files with one schema, of rows or of examples.
-        order: Row numbers, counted over all sources; rows may be left out.
-    """
+    """Write rows of files in a new order; return their number. The bytes equal those of writing them in that order."""
     import pyarrow as pa
 
     source_batches = [batch for source in sources for batch in _open(source)]

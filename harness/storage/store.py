@@ -240,10 +240,6 @@ def read_entry(folder: Path, *, only: str | None = None) -> Entry:
     Args:
         folder: `…/<stage>/<ab>/<key>`.
         only: Verify and read only this file (the manifest is always verified).
-
-    Raises:
-        DataError: Names what is missing or damaged.
-        StoreError: If its files may not be read.
     """
     return _read(folder, only)[0]
 
@@ -340,9 +336,6 @@ class Store:
             recipe: What identifies it.
             build: Writes files into the folder it is given and returns the entry's `meta`.
             resumable: Keep the folder when `build` is interrupted and give it to `build` again next time.
-
-        Raises:
-            StoreError: If the store cannot be read or written.
         """
         folder = self.get_entry_path(recipe)
         result = self._check_entry(recipe, folder)

@@ -55,9 +55,6 @@ def connect_to_ray(address: str | None, option: str, *, cpus: int | None = None)
         address: `auto` or `host:port` of a cluster that runs; None: one of our own, which ends with this process.
         option: What the user set to that address, for messages.
         cpus: CPUs of our own cluster at least; where one is joined they are counted already.
-
-    Raises:
-        DataError: If no cluster answers there.
     """
     ray = load_ray()
     if ray.is_initialized():  # by an earlier job, or by the Python program that calls this one
@@ -92,11 +89,7 @@ class WorkerDeath(NamedTuple):
 class ActorPool:
     """A pool of Ray actors that take one call at a time; an actor has methods `ready` and `do`.
 
-    Args:
-        ray: Ray, ready.
-        actors: Handles; Ray starts one that died again.
-        deaths: Actors that may die over one chunk.
-        option: What the user set to have them, for messages.
+    `deaths` actors may die over one chunk; `option` is what the user set to have them.
     """
 
     def __init__(self, ray: Any, actors: Sequence[Any], *, deaths: int, option: str) -> None:  # noqa: ANN401
@@ -108,7 +101,7 @@ class ActorPool:
     def map(
         self, calls: Sequence[Sequence[Any]], report_death: Callable[[int, int, str], None]
     ) -> Iterator[tuple[int, Any]]:
-        """Run the calls on the actors; yield (number of the call, its answer or `WorkerDeath`) as they end, each once."""
+        """Run the calls on the actors; yield (number of the call, its answer or `WorkerDeath`) as they end."""
         waiting, deaths = deque(range(len(calls))), Counter[int]()
         running: dict[Any, tuple[int, int]] = {}
         try:
