@@ -219,7 +219,7 @@ def decode_continuation(tokenizer: Tokenizer, before: Sequence[int], ids: Sequen
 def cut_continuation(
     tokenizer: Tokenizer | None, before: Sequence[int], text: str, ids: tuple[int, ...], most: int | None
 ) -> tuple[str, tuple[int, ...], bool]:
-    """Return a continuation's text and ids cut after `most` tokens (words without a tokenizer), and whether it was cut."""
+    """Return a text and its ids cut after `most` tokens (words without a tokenizer), and whether it was cut."""
     if tokenizer is None:
         cut = text if most is None else take_first_words(text, most)
         return cut, ids, cut != text
