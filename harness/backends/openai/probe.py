@@ -92,12 +92,11 @@ def find_pooled_mismatch(samples: Sequence[DrawSample]) -> tuple[float, float] |
 
 def describe_power(samples: Sequence[DrawSample]) -> str:
     """Say which deviations of a server these draws detect with a probability of 90 %, the smallest of each kind."""
-    temperatures = np.arange(0.99, 0.3, -0.01), np.arange(1.01, 3, 0.01)
     found = {
-        "temperature to {:.2g}": _find_smallest(samples, temperatures[0], _heat),
-        "temperature from {:.3g}": _find_smallest(samples, temperatures[1], _heat),
+        "temperature to {:.2g}": _find_smallest(samples, np.arange(0.99, 0.3, -0.01), _heat),
+        "temperature from {:.3g}": _find_smallest(samples, np.arange(1.01, 3, 0.01), _heat),
         "top-p to {:.2g}": _find_smallest(samples, np.arange(0.99, 0.3, -0.01), _cut_mass),
-        "top-k to {:.0f}": _find_smallest(samples, np.arange(400, 4, -1), _cut_count),
+        "top-k to {:.0f}": _find_smallest(samples, (400, 300, 200, 150, 100, 75, 50, 40, 30, 20, 10, 5), _cut_count),
         "wrong draws from {:.0%}": _find_smallest(samples, np.arange(0.01, 0.9, 0.01), lambda q, x: q * (1 - x)),
     }
     return ", ".join(text.format(strength) for text, strength in found.items() if strength is not None)
@@ -109,19 +108,21 @@ def _find_smallest(
     """Return the first strength at which one of the tests has a power of 90 %."""
     from scipy.stats import binom
 
-    level = FALSE_ALARMS / TESTS / 2
-    tests = [(len(s.draws), [(s, s.find_prefix(share))]) for s in samples for share in POOLED]
-    total = sum(len(s.draws) for s in samples)
-    tests += [(total, [(s, s.find_prefix(share)) for s in samples]) for share in POOLED]
-    weighted = [(n, [(s, k, p, len(s.draws) / n) for s, (k, p) in parts]) for n, parts in tests]
-    expected = np.array([sum(w * p for _, _, p, w in parts) for _, parts in weighted])
-    draws = np.array([n for n, _ in weighted])
+    sizes = np.array([len(sample.draws) for sample in samples])
+    draws = np.append(sizes, sizes.sum())[:, None]
+    ends = [[sample.find_prefix(share)[0] - 1 for share in POOLED] for sample in samples]
+
+    def compute_shares(qs: Iterable[F64]) -> F64:
+        """Shares of each prompt's prefixes, in the last row of all prompts together."""
+        rows = np.array([np.minimum(np.cumsum(q), 1.0)[at] for q, at in zip(qs, ends, strict=True)])
+        return np.vstack([rows, sizes @ rows / sizes.sum()])
+
+    level, expected = FALSE_ALARMS / TESTS / 2, compute_shares(sample.q for sample in samples)
     most = binom.isf(level, draws, np.minimum(expected * (1 + NOISE), 1.0))
     least = binom.ppf(level, draws, expected * (1 - NOISE))
     for strength in strengths:
-        altered = {id(s): np.minimum(np.cumsum(alter(s.q, float(strength))), 1.0) for s in samples}
-        shares = np.array([sum(w * altered[id(s)][k - 1] for s, k, _, w in parts) for _, parts in weighted])
-        if float(np.maximum(binom.sf(most, draws, shares), binom.cdf(least - 1, draws, shares)).max()) >= POWER:
+        shares = compute_shares(alter(sample.q, strength) for sample in samples)
+        if np.maximum(binom.sf(most, draws, shares), binom.cdf(least - 1, draws, shares)).max() >= POWER:
             return float(strength)
     return None
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,9 @@ from openended.harness.models import (
     allocate_vectors,
     load_tokenizer,
 )
+
+if TYPE_CHECKING:
+    from openended.harness.backends.ray.cluster import Cluster
 
 AnyModel = ModelSpec | EmbedderSpec
 
@@ -185,22 +188,11 @@ MAX_FEATURE_BATCHES = 16  # batches of features in a chunk
 ROUNDS = 4  # chunks per worker if there are enough rows: small chunks shorten the wait for the last worker
 
 
-class WorkerPool(Protocol):
-    """Processes that hold the models."""
-
-    @property
-    def count(self) -> int:
-        """Number of workers if all are alive."""
-
-    def map(self, task: str, chunks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
-        """Run `task` on each chunk's arguments; yield (number of the chunk, answer) as they finish."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RayBackend(TransformersBackend):
     """A `Backend` whose weights are in worker processes."""
 
-    workers: WorkerPool
+    workers: Cluster
     info: RemoteModelInfo
     source: RemoteModelRef
     """What workers load."""
@@ -302,7 +294,7 @@ def make_model_ref(source: AnyModel) -> RemoteModelRef:
     return RemoteModelRef(placed, digest(source.identity()))
 
 
-def load_ray_backend(workers: WorkerPool, source: AnyModel) -> RayBackend:
+def load_ray_backend(workers: Cluster, source: AnyModel) -> RayBackend:
     """Load a model on a worker, and return the backend that sends rows to all workers."""
     import torch
 
