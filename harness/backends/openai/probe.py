@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -295,8 +296,11 @@ class Probe:
     async def repeat(self, first: ProbeReport) -> list[str]:
         """Ask again what was asked before the first text; return how the answers show that the server has changed."""
         self.prompts.salt, self.report.power = 1, first.power
+        await self.server.write(self.prompts.make_request(KNOWN_TEXT), 0)  # raises where no server answers
+        if not first.listings and not first.answers:
+            raise DataError("it lists no log-probabilities and refuses a temperature of 0: there is nothing to compare")
         if not first.listings:
-            again = await self._write_answers() if first.answers else {}
+            again = await self._write_answers()
             same = sum(again.get(text) == answer for text, answer in first.answers.items())
             return [_OTHER_ANSWERS] if 2 * same < len(first.answers) else []
         if not await self.prompts.fetch_listings() or not are_same_model(first.listings, self.prompts.listings):
@@ -308,20 +312,18 @@ class Probe:
 
     async def compare_now(self, first: ProbeReport) -> list[str]:
         """Compare the listings after two prompts, for a check during a run; as `repeat`."""
+        await self.server.write(self.prompts.make_request(KNOWN_TEXT), 0)
         again = [(text, await self.server.top(self.prompts.make_request(text))) for text in BEGINNINGS[:2]]
         listings = {text: listing for text, listing in again if listing is not None}
         return [_OTHER_ANSWERS] if are_same_model(first.listings, listings) is False else []
 
     async def _write_answers(self) -> dict[str, tuple[Any, ...]]:
         """Return the most probable text after each prompt; empty where the server refuses a temperature of 0."""
-        answers = {}
-        for text in BEGINNINGS:
-            request = self.prompts.make_request(text, max_tokens=LENGTH, sampling=Sampling(temperature=0.0))
-            try:
-                answers[text] = await self.server.write(request, 0)
-            except DataError:
-                return {}
-        return answers
+        greedy = Sampling(temperature=0.0)
+        requests = {text: self.prompts.make_request(text, max_tokens=LENGTH, sampling=greedy) for text in BEGINNINGS}
+        with suppress(DataError):
+            return {text: await self.server.write(request, 0) for text, request in requests.items()}
+        return {}
 
     async def _check(self, name: str, check: Callable[[], Awaitable[str | None]]) -> None:
         try:
