@@ -151,8 +151,13 @@ def test_a_server_is_probed_once_for_a_decoder(local):
 def test_a_server_that_changes_after_the_probe_is_marked(local, fault, why):
     fake = Fake()
     backend = server(fake, probe=True)
-    prompts = generation(prompts_of(local, 1), Nucleus(p=0.5), max_new_tokens=1)
-    backend.generate(prompts, lambda _: setattr(fake, "fault", fault))
+
+    def change(_: object) -> None:
+        fake.fault = fault
+        fake._verified.clear()
+
+    prompts = generation(prompts_of(local, 1), Nucleus(p=0.5), seed=0, max_new_tokens=1, batch_size=64)
+    backend.generate(prompts, change)
     (first, *_), served = backend.provenance()["notes"], backend.provenance()["served"]
     assert first.startswith("docs-s (vllm): DO NOT REPORT: the server changed during the run: http://fake: ")
     assert why in first
