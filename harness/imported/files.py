@@ -107,7 +107,8 @@ def read_records(path: Path, summary: ReadSummary | None = None) -> Iterator[Tex
     count, summary = 0, summary or ReadSummary()
     for file in list_files(path):
         whole = path.is_dir() and detect_kind(file) == ".txt"
-        records = _read_whole_text(file) if whole else open_records(file, summary)[1]
+        one_text = "".join(line for _, line in _read_lines(file)) if whole else ""
+        records = iter([(1, {"text": one_text})]) if whole else open_records(file, summary)[1]
         for number, cells in records:
             yield TextRecord(f"{file}:{number}", count, cells)
             count += 1
@@ -198,10 +199,6 @@ def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
             yield from enumerate(handle, start=1)
         except (UnicodeDecodeError, EOFError, OSError) as err:
             raise DataError(f"{file}: cannot be read to its end ({err})") from err
-
-
-def _read_whole_text(file: Path) -> Records:
-    yield 1, {"text": "".join(line for _, line in _read_lines(file))}
 
 
 def _read_text_lines(file: Path) -> Records:

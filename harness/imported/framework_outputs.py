@@ -121,11 +121,6 @@ def _read_lm_eval(row: Cells, where: str) -> Iterator[dict[str, Any]]:
     return ({**fields, "text": text, "sample": sample} for sample, text in enumerate(texts))
 
 
-def _read_alpaca_eval(row: Cells, where: str) -> Iterator[dict[str, Any]]:
-    del where
-    yield {"text": row["output"], "prompt": row["instruction"]}
-
-
 def _read_answers(row: Cells, where: str) -> Iterator[dict[str, Any]]:
     """Answers of MT-Bench (turns are texts) and of Arena-Hard (turns are objects with `content`)."""
     question = row["question_id"]
@@ -232,8 +227,9 @@ def _read_stop(reason: object, where: str) -> dict[str, str]:
 
 _INSPECT = OutputFormat("Inspect log", _read_inspect, {"id": _ID, "output": (dict,)})
 _ALPACA_EVAL = OutputFormat(
-    "AlpacaEval outputs", _read_alpaca_eval, {"instruction": (str,), "output": (str,)}, "generator"
-)
+    "AlpacaEval outputs", lambda row, _: [{"text": row["output"], "prompt": row["instruction"]}],
+    {"instruction": (str,), "output": (str,)}, "generator",
+)  # fmt: skip
 _LM_EVAL = OutputFormat(
     "lm-evaluation-harness samples", _read_lm_eval,
     {"doc_id": (int,), "arguments": (dict, type(None)), "resps": (list,)},

@@ -74,11 +74,6 @@ def choose_attention(model_class: Any) -> str:  # noqa: ANN401 - a transformers 
     return "sdpa" if getattr(model_class, "_supports_sdpa", False) else "eager"
 
 
-def is_stateful(model: Any) -> bool:  # noqa: ANN401 - a transformers model
-    """Return whether a model's past is more than keys and values by position (recurrent and hybrid models)."""
-    return bool(getattr(model, "_is_stateful", False))
-
-
 def get_body(model: Any) -> Any:  # noqa: ANN401 - transformers models
     """Return the part of a causal model that computes hidden states from token ids."""
     from transformers import PreTrainedModel
@@ -114,7 +109,8 @@ def _find_agreeing_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper])
     ids, full_logits = _run_full_pass(lm)
     reasons = []
     for kind in KINDS:
-        if kind != "reread" and is_stateful(lm.model):
+        # Recurrent and hybrid models: their past is more than keys and values by position.
+        if kind != "reread" and getattr(lm.model, "_is_stateful", False):
             continue
         try:
             difference = measure_difference(lm, make_runner(kind), ids, full_logits)

@@ -66,14 +66,6 @@ def hide_loading_report() -> Iterator[None]:
         logging.set_verbosity(verbosity)
 
 
-def require_accelerate() -> None:
-    """Raise `ExtraNotInstalled` where accelerate is not installed."""
-    try:
-        import accelerate  # noqa: F401
-    except ImportError as err:
-        raise ExtraNotInstalled("accelerate", "large") from err
-
-
 def has_many_devices(model: Any) -> bool:  # noqa: ANN401 - a transformers model
     """Return whether a model's weights are on several devices, so that only its own `forward` may use them."""
     return len({str(device) for device in (getattr(model, "hf_device_map", None) or {}).values()}) > 1
@@ -160,7 +152,10 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     if reason is not None:
         raise DataError(f"model {spec.title}: {reason}")
     if device_map is not None:
-        require_accelerate()
+        try:
+            import accelerate  # noqa: F401
+        except ImportError as err:
+            raise ExtraNotInstalled("accelerate", "large") from err
     elif device.startswith("cuda") and not torch.cuda.is_available():
         raise DataError(f"device {device}: no CUDA device is visible; use runtime.device=cpu")
     model = _read_weights(spec, device_map)

@@ -86,7 +86,8 @@ def collect_garbage(root: Path, *, runs: Path | None = None, days: float = 7, de
         kind, name = _classify(path), str(path.relative_to(root))
         unnamed = kind == "entry" and named is not None and name not in named
         old = temporary_files.compute_age_in_days(path) >= days
-        if not (kind == "litter" or (old and (kind in ("aside", "unfinished") or unnamed or _is_temporary(path)))):
+        is_orphan = temporary_files.MARK in path.name and not temporary_files.is_in_use(path)
+        if not (kind == "litter" or (old and (kind in ("aside", "unfinished") or unnamed or is_orphan))):
             continue
         names.append(name)
         size += sum(p.lstat().st_size for p in (path.rglob("*") if path.is_dir() else [path]))
@@ -114,11 +115,6 @@ def _classify(path: Path) -> str:
     if path.name.endswith(PARTIAL) and path.is_dir() and not path.is_symlink():
         return "unfinished"
     return "entry" if _KEY.fullmatch(path.name) or (path / MANIFEST).exists() else "foreign"
-
-
-def _is_temporary(path: Path) -> bool:
-    """Return whether a path is a temporary file that no running process of this machine owns."""
-    return temporary_files.MARK in path.name and not temporary_files.is_in_use(path)
 
 
 def _read_named_entries(runs: Path) -> set[str]:

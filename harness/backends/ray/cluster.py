@@ -211,17 +211,12 @@ class Cluster:
                     f"{task} ({answer.reason}); out of memory? use a smaller "
                     "runtime.batch_size, or give each worker more memory"
                 )
-            _relay_answer(answer)
+            for remark in answer.remarks:
+                log.warning("a worker says: %s", remark)
+            if answer.error is not None:
+                name, message = answer.error
+                raise (HarnessError if name == "ExtraNotInstalled" else getattr(errors, name, HarnessError))(message)
             yield number, answer.value
-
-
-def _relay_answer(answer: WorkerAnswer) -> None:
-    """Log a worker's warnings; raises its error."""
-    for remark in answer.remarks:
-        log.warning("a worker says: %s", remark)
-    if answer.error is not None:
-        name, message = answer.error
-        raise (HarnessError if name == "ExtraNotInstalled" else getattr(errors, name, HarnessError))(message)
 
 
 def _summarize_error(err: Exception) -> str:
