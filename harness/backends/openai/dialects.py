@@ -198,8 +198,8 @@ def read_completion(
         if tokenizer is None:  # the ids cannot be decoded here
             ids = ()
         else:
-            decoded = decode_continuation(tokenizer, request.ids, ids)
-            if text and _normalize(text) != _normalize(decoded):
+            decoded, with_end = (decode_continuation(tokenizer, request.ids, part) for part in (ids, choice.ids or ()))
+            if text and _normalize(text) not in (_normalize(decoded), _normalize(with_end)):
                 raise DataError(f"field text: {text!r:.60} is not the text of its token ids, {decoded!r:.60}")
             text = decoded
     if count is not None:

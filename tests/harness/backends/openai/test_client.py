@@ -25,7 +25,7 @@ PROMPTS = [Prompt(f"t/{i:02d}", 0, (10 + i, 20, 30)) for i in range(12)]
 PATIENCE = 1.5
 GOOD: dict[str, Any] = {
     "model": ID,
-    "choices": [{"index": 0, "finish_reason": "length", "text": " a b", "token_ids": [10, 11, 12]}],
+    "choices": [{"index": 0, "finish_reason": "length", "text": "*+,", "token_ids": [10, 11, 12]}],
     "usage": {"prompt_tokens": 3, "completion_tokens": 3},
 }
 

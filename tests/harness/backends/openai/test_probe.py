@@ -99,7 +99,7 @@ def test_an_honest_server_passes_every_check(decoder):
     assert report.faults == []
     assert report.unseen == ([UNSEEN_PENALTIES] if decoder is not None and decoder.stochastic else [])
     assert "1e-06" in report.line()
-    assert ("power: temperature to 0." in report.line()) == (decoder is not None)
+    assert ("power of 90 %: temperature to 0." in report.line()) == (decoder is not None)
 
 
 @pytest.mark.slow
