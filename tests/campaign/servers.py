@@ -31,7 +31,7 @@ COMPLETION: dict[str, Any] = {
     "model": ID,
     "choices": [
         {
-            "index": 0, "finish_reason": "length", "text": " a b", "token_ids": [10, 11, 12],
+            "index": 0, "finish_reason": "length", "text": "*+,", "token_ids": [10, 11, 12],
             "prompt_token_ids": [10, 20, 30],
             "logprobs": {"tokens": ["token_id:10"], "top_logprobs": [{"token_id:10": -0.1, "token_id:11": -3.0}]},
         }
