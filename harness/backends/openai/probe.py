@@ -93,14 +93,14 @@ def find_pooled_mismatch(samples: Sequence[DrawSample]) -> tuple[float, float] |
 
 def describe_power(samples: Sequence[DrawSample]) -> str:
     """Say which deviations of a server these draws detect with a probability of 90 %, the smallest of each kind."""
-    found = {
+    smallest = {
         "temperature to {:.2g}": _find_smallest(samples, np.arange(0.99, 0.3, -0.01), _heat),
         "temperature from {:.3g}": _find_smallest(samples, np.arange(1.01, 3, 0.01), _heat),
         "top-p to {:.2g}": _find_smallest(samples, np.arange(0.99, 0.3, -0.01), _cut_mass),
         "top-k to {:.0f}": _find_smallest(samples, (400, 300, 200, 150, 100, 75, 50, 40, 30, 20, 10, 5), _cut_count),
         "wrong draws from {:.0%}": _find_smallest(samples, np.arange(0.01, 0.9, 0.01), lambda q, x: q * (1 - x)),
     }
-    return ", ".join(text.format(strength) for text, strength in found.items() if strength is not None)
+    return ", ".join(text.format(strength) for text, strength in smallest.items() if strength is not None)
 
 
 def _find_smallest(
