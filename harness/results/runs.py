@@ -55,6 +55,10 @@ def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
     for path in paths:
         if not path.exists():
             raise DataError(f"no such run folder: {path}")
+        if path.is_file() and path.name != RECORD:
+            raise DataError(
+                f"{path}: expected a run's {RECORD}, runs or a name; openended score {path.name} reads texts"
+            )
         for record in _walk(path) if path.is_dir() else [path]:
             if record.is_file():
                 records[record.resolve()] = None

@@ -109,7 +109,7 @@ def _plan_naive_texts(
         if not len(spare):
             raise SpecError(
                 f"generations={settings.generations}: naive systems learn from human texts that are not compared, and "
-                f"task {settings.task.name} has none left; set a smaller num_examples"
+                f"task {settings.task.name} has none left; set num_examples={max(len(rows) // 2, 1)} or fewer"
             )
         if tokenizer is not None:
             training: Sequence[Sequence[int]] = [ids.tolist() for ids in spare.token_ids if len(ids)]

@@ -253,7 +253,7 @@ def test_damaged_rows_are_human_texts_that_are_not_compared_with_tokens_of_their
 
 @pytest.mark.parametrize(
     ("name", "count", "message"),
-    [("naive:unigram", 16, "has none left; set a smaller num_examples"), ("damage:negation:5", 14, "num_examples=8")],
+    [("naive:unigram", 16, "has none left; set num_examples=8 or fewer"), ("damage:negation:5", 14, "num_examples=8")],
 )
 def test_a_plan_makes_nothing_and_a_task_without_spare_texts_is_refused(tmp_path, name, count, message):
     assert build(tmp_path, f"generations={name}", plan_only=True).model_rows.entry is None
