@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
     args = parser.parse_intermixed_args(words)  # options may come before the archive
     if args.format is None and args.archive is None:
         parser.error("the following arguments are required: archive")
-    if args.format is None and args.archive.suffix != ".zip" and str(args.archive) != "-":
+    if args.format is None and args.archive.suffix not in ("", ".zip"):
         parser.error(f"argument archive: expected a name that ends in .zip, got {str(args.archive)!r}")
     if args.dataset is not None and args.dataset.strip("/").count("/") != 1:
         parser.error(f"argument --dataset: expected a repository as OWNER/NAME, got {args.dataset!r}")
