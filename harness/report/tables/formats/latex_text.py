@@ -60,14 +60,16 @@ def write_label(text: str) -> str:
     """
     names, decoders, out = {"human": "Human"}, load_members("decoder"), ""
     for word in text.split(" "):
-        name, sign, value = word.partition("=")
+        bare = word.removesuffix(",")
+        name, sign, value = bare.partition("=")
         plain = name.replace("-", "_")
         if sign and plain.isidentifier():
             out += OPTIONS.get(plain, ", {name}\u00a0=\u00a0{value}").format(name=name.replace("_", " "), value=value)
         elif plain in decoders:
             out += " " + NAMES.get(plain, plain.replace("_", "-").capitalize())
         else:
-            out += " " + names.get(word, word)
+            out += " " + names.get(bare, bare)
+        out += "," if word.endswith(",") else ""
     return out.replace(",,", ",").strip(" ,")
 
 
