@@ -38,7 +38,7 @@ class TopicTask(Task):
         del tokenizer
         yield from self._select_texts(self.topics, skipped, system=False)
 
-    def open_bundled_system(self, name: str) -> Callable[[], list[str]] | None:
+    def open_bundled_system(self, name: str) -> Callable[[], list[str] | dict[str, str]] | None:
         """Return the reader of `topics:world+business`: a system of texts of these topics."""
         if not name.startswith(SYSTEM):
             return None

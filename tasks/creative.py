@@ -88,13 +88,13 @@ class Creative(UserFileTask):
             parts.append(self.digest_user_file(_find_texts(Path(self.reference)), "task.reference"))
         return digest(parts)
 
-    def open_bundled_system(self, name: str) -> Callable[[], list[str]] | None:
+    def open_bundled_system(self, name: str) -> Callable[[], list[str] | dict[str, str]] | None:
         """Return the reader of `generations=reference`: the reference as a system, the row of 1.00 in Table 1."""
         if name != "reference":
             return None
         if self.reference is None:
             raise SpecError("generations=reference: set task.reference to the reference's run folder or texts")
-        return lambda: [example.human for example in self.examples(None, Counter())]
+        return lambda: {example.id: example.human for example in self.examples(None, Counter())}
 
     def remarks(self) -> tuple[str, ...]:
         return (f"the reference is no human text: it is what {self.reference} holds",) if self.reference else ()

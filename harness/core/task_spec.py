@@ -72,10 +72,11 @@ class Task(Spec):
         """Return remarks about the task's texts for readers of a table; stored in the run record's notes."""
         return ()
 
-    def open_bundled_system(self, name: str) -> Callable[[], list[str]] | None:  # noqa: ARG002 - the signature is the contract
+    def open_bundled_system(self, name: str) -> Callable[[], list[str] | dict[str, str]] | None:  # noqa: ARG002 - the signature is the contract
         """Return a reader of the texts of a system that the task bundles, or None if it has no such system.
 
-        `generations=NAME` then scores it; the texts have no prompts and are matched to the human ones row by row.
+        `generations=NAME` then scores it: example id → text, or texts without prompts, matched to the human ones row by
+        row.
         """
         return None
 

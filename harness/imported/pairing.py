@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -43,10 +43,18 @@ def import_rows(
 
 
 def import_texts(
-    texts: Sequence[str], name: str, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+    texts: Sequence[str] | Mapping[str, str],
+    name: str,
+    prompts: Path,
+    tokenizer: Tokenizer | None,
+    max_new_tokens: int | None,
 ) -> ImportedRows:
-    """Pair texts without prompts with the examples of a run, row by row; otherwise as `import_rows`."""
-    items = [ImportedText(f"{name}, text {i}", i, text, paired=False) for i, text in enumerate(texts)]
+    """Pair texts with the examples of a run: by example id, or texts without prompts row by row; as `import_rows`."""
+    if isinstance(texts, Mapping):
+        ids = [example for example in RowFile(prompts).ids if example in texts]
+        items = [ImportedText(f"{name}, {example}", i, texts[example], example) for i, example in enumerate(ids)]
+    else:
+        items = [ImportedText(f"{name}, text {i}", i, text, paired=False) for i, text in enumerate(texts)]
     return _pair_and_import(items, Path(name), prompts, tokenizer, max_new_tokens, None)
 
 

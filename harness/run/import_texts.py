@@ -140,7 +140,8 @@ def _plan_retrieved_texts(
         if not rest:
             raise SpecError(f"generations={name}: needs prompts that are not compared; set a smaller num_examples")
         nearest = find_nearest_prompts(rows.prompts, [e.prompt for e in rest])
-        texts = import_texts([rest[i].human for i in nearest], name, dataset.prompts, tokenizer, length)
+        texts_by_id = {example: rest[i].human for example, i in zip(rows.ids, nearest, strict=True)}
+        texts = import_texts(texts_by_id, name, dataset.prompts, tokenizer, length)
         note = f"{name}: no model; the human text of the most similar of {len(rest)} other prompts (BM25)"
         return {"n": write_rows(folder / DATA, texts), "notes": [note]}
 

@@ -58,7 +58,9 @@ def test_the_authors_file_is_read_not_run(tmp_path):
 
 def test_the_reference_is_a_system_too(tmp_path):
     path = write(tmp_path, [{"id": i, "text": f"t{i}"} for i in range(5)])
-    assert Creative(reference=path, num_draws=60).open_bundled_system("reference")() == [f"t{i}" for i in range(5)]
+    assert Creative(reference=path, num_draws=60).open_bundled_system("reference")() == {
+        f"creative/{i:06d}": f"t{i}" for i in range(5)
+    }
     with pytest.raises(SpecError, match=r"generations=reference: set task\.reference"):
         Creative().open_bundled_system("reference")
 

@@ -49,9 +49,13 @@ def test_every_option_becomes_a_spec(composer, group):
 # Experiments that read what only the user has.
 GIVEN = {
     **{name: ["judgments=pairs.csv"] for name in ("mauve_table5", "mauve_table13", "mauve_table14")},
-    **{name: ["judgments=ratings.csv"] for name in ("huse_table1", "huse_fig3", "huse_fig4", "huse_fig5")},
+    **{
+        name: ["judgments=ratings.csv"]
+        for name in ("huse_table1", "huse_table2", "huse_fig3", "huse_fig4", "huse_fig5")
+    },
     "pr_table1": ["task.reference=runs/reference"],
-    "pr_tableb1": ["task.path=biographies.jsonl"],
+    **{name: ["task.path=biographies.jsonl"] for name in ("pr_tableb1", "pr_fig8", "pr_figa5")},
+    "pr_fig7b": ["task.path=biographies.jsonl", "judgments=pairs.csv"],
 }
 
 
@@ -65,27 +69,27 @@ PAPERS = {
     "mauve_table": [*range(3, 15)],
     "mauve_fig": ["2", "4_length", "5_clusters", "5_scaling", "6_length", "7_n", "8_k", "8_p"],
     "pr_table": ["1", "b1", "b5"],
-    "pr_fig": ["1", "6_k", "6_n", "7"],
+    "pr_fig": ["1", "2", "6_k", "6_n", "7", "8", "a4", "a5", "b2"],
     "huse_table": [1],
     "huse_fig": [3, 4, 5],
     "": ["quality_diversity", "zipf"],
 }
+SIMULATED = ["huse_table2", "pr_fig7b"]  # judged by simulated raters: by themselves, not in the series
 SHOWN = [f"{kind}{number}" for kind, numbers in PAPERS.items() for number in numbers]
 
 
 @pytest.mark.slow
 def test_experiments_using_docs_run_on_the_bundled_data_and_models(composer):
     assert set(SHOWN) <= set(options("experiment"))
-    for name in SHOWN:
+    for name in [*SHOWN, *SIMULATED]:
         settings = composer.compose_job([f"experiment={name}_docs"]).settings
         rated = settings.judgments is not None and [metric.name for metric in settings.metrics] in (
             ["huse"],
             ["bradley_terry"],
         )
-        assert settings.task.name == "docs" or rated, name
-        assert settings.generations is None
+        assert settings.task.name in ("docs", "docs_topics", "unconditional") or rated, name
         assert settings.num_examples <= 500
-        for model in (settings.model, settings.scorer):
+        for model in (settings.model, settings.scorer) if settings.generations is None else [settings.scorer]:
             assert model is not None
             assert model.path.startswith("bundled:")
 
