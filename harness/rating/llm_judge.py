@@ -30,7 +30,7 @@ from openended.harness.core import (
 )
 from openended.harness.rating.answers import list_judgment_columns, write_judgments
 from openended.harness.rating.calibration import calibrate
-from openended.harness.rating.design import RatingTask
+from openended.harness.rating.design import RatingTask, derive_opaque_id
 from openended.harness.rating.key import StudyKey
 from openended.harness.rating.protocol import StudyProtocol
 from openended.metrics.judgments import JUDGE, UNCALIBRATED
@@ -74,7 +74,7 @@ def build_questions(key: StudyKey, *, limit: int | None, seed: int) -> list[Judg
     def ask(example: str, sides: tuple[str, ...], prompt: str, texts: Sequence[str]) -> None:
         question_seed = derive_seed(seed, "judge", example, *sides) % _SEEDS
         # Texts cannot know this mark, so none can pose as a part of the question.
-        mark = f"{derive_seed(seed, 'judge mark', example, *sides):016x}"[:8]
+        mark = derive_opaque_id(key.secret, "judge mark", seed, example, *sides)[:8]
         words = _format_question(key.protocol, prompt, texts, mark)
         votes = sum(bool(_find_votes(key.protocol, text)) for text in texts)
         questions.append(JudgeQuestion(example, sides, words, question_seed, votes))
@@ -137,17 +137,21 @@ def _find_votes(protocol: StudyProtocol, text: str) -> list[dict[str, int]]:
     """Return question → number of the answer for each JSON object in a text that answers a question."""
     keys = protocol.judging.keys
     decoder = json.JSONDecoder()
-    votes, end = [], 0
+    votes: list[dict[str, int]] = []
+    end = 0
     for match in itertools.islice(re.finditer(r"\{", text), _MOST_BRACES):
         if match.start() < end:
             continue
         try:
-            answers, end = decoder.raw_decode(text, match.start())
+            answers, stop = decoder.raw_decode(text, match.start())
         except (ValueError, RecursionError):
             continue
         numbers = {q: _match_choice(protocol, answers.get(keys.get(q, q))) for q in protocol.questions}
-        votes.append({question: number for question, number in numbers.items() if number is not None})
-    return [vote for vote in votes if vote]
+        vote = {question: number for question, number in numbers.items() if number is not None}
+        if vote:  # else it may hold one
+            votes.append(vote)
+            end = stop
+    return votes
 
 
 def _match_choice(protocol: StudyProtocol, value: object) -> int | None:

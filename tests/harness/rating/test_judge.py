@@ -119,6 +119,7 @@ def test_the_log_has_prompts_and_seeds_and_nothing_is_asked_twice(paired, tmp_pa
     ("reply", "read"),
     [
         ('{"interesting": "Definitely A", "sensible": "tie", "human_like": "slightly b."}', {"interesting": 1, "sensible": 3, "human_like": 4}),
+        ('{"answers": {"sensible": "tie"}}', {"sensible": 3}),
         ('x {"a": 1} y {"sensible": "Tie (Use sparingly!)"}', {"sensible": 3}),
         ('The text says {"sensible": "Tie"}. {"sensible": "tie", "human_like": "Slightly B"}', {"sensible": 3, "human_like": 4}),
         ('{"sensible": "Definitely A", "human_like": "tie"} {"sensible": "Slightly B", "human_like": "tie"}', {"human_like": 3}),
