@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from openended.harness.core import F64
 from openended.harness.report.tables.selection import select_pairs, split_results
 from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals
 from openended.harness.results import Layout, Pair, Results, SystemValue
@@ -57,7 +58,7 @@ def _compute_stds(values: Sequence[SystemValue]) -> tuple[float, float, float]:
     return float(over_seeds), float(over_sets), float(both.std(ddof=1)) if len(both) > 1 else math.nan
 
 
-def _make_cell(stds: np.ndarray) -> Cell:
+def _make_cell(stds: F64) -> Cell:
     if not len(stds):
         return Cell(note="it needs two sets or more")
     return Cell(float(stds.mean()), float(stds.std(ddof=1)) if len(stds) > 1 else math.nan, len(stds))
