@@ -238,6 +238,7 @@ def _pair_by_id(texts: Sequence[ImportedText], examples: Sequence[Row], path: Pa
             "give both files the same ids (task.id_field names the task's)"
         )
     by_line = all(_is_record_number(e.generation.example_id) for e in examples)
+    by_line = by_line and any(text.identity != e.generation.example_id for e, text in pairs)
     return pairs, ["its ids were taken for numbers of the task's records, counted from 0"] if by_line else []
 
 
