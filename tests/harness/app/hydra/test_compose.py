@@ -28,7 +28,11 @@ def options(group: str) -> list[str]:
     return sorted(str(path.relative_to(CONF / group).with_suffix("")) for path in files)
 
 
-REQUIRED = {("task", "texts"): ["generations=x.jsonl"], ("task", "hub"): ["task.path=x/y"]}
+REQUIRED = {
+    ("task", "texts"): ["generations=x.jsonl"],
+    ("task", "hub"): ["task.path=x/y"],
+    ("task", "gigaword"): ["task.human_path=y"],
+}
 GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "runtime", "report", "tracker", "compat")
 
 
