@@ -117,6 +117,12 @@ def _calibrate(share: float, expected: F64) -> float:
     return float(np.searchsorted(expected, share - 1e-12) / len(expected))
 
 
+def _calibrate_beyond(share: float, expected: F64) -> float:
+    """Do the same for a replicate, which goes on in a straight line where more is covered than all good texts would."""
+    beyond = max(share - float(expected[-1]), 0.0) / float(expected[-1] - expected[-2])
+    return _calibrate(share, expected) + beyond / len(expected)
+
+
 @metric
 class ClippedDensityCoverage(TwoSample):
     """Clipped density and clipped coverage of the model's texts."""
@@ -155,7 +161,7 @@ class ClippedDensityCoverage(TwoSample):
             sizes = int(np.count_nonzero(human[0])), int(np.count_nonzero(model[0]))
             if sizes[0] < self.k + 2:
                 return {}
-            calibrate = partial(_calibrate, expected=compute_expected_shares(*sizes, self.k))
+            calibrate = partial(_calibrate_beyond, expected=compute_expected_shares(*sizes, self.k))
             return resample_clipped(*points, human, model, k=self.k, calibrate=calibrate)
 
         return self.subsample(features, plan, resample)

@@ -178,6 +178,8 @@ class Gaussian:
     """Shape (d, d); nothing of use above the diagonal."""
     root: F64 | None
     """Shape (d, n)."""
+    shrunk: float = 0.0
+    """Weight of the identity in the covariance."""
 
 
 def _fit_gaussian(rows: Floats, shrinkage: Shrinkage) -> Gaussian:
@@ -190,7 +192,7 @@ def _fit_gaussian(rows: Floats, shrinkage: Shrinkage) -> Gaussian:
         centered -= mean
         centered /= np.sqrt(n - 1)
         return Gaussian(mean, float(np.sum(centered**2)), None, centered.T)
-    mean, lower = moments([rows], "none")
+    (mean, lower), weight = moments([rows], "none"), 0.0
     if shrinkage != "none":
         fourth = 0.0
         for _, block in blocks(rows, "none"):
@@ -207,7 +209,7 @@ def _fit_gaussian(rows: Floats, shrinkage: Shrinkage) -> Gaussian:
         lower = (1 - weight) * lower
         lower[np.diag_indices(dim)] += weight * target
         lower = lower * n / (n - 1)
-    return Gaussian(mean, float(np.trace(lower)), lower, None)
+    return Gaussian(mean, float(np.trace(lower)), lower, None, weight)
 
 
 def cross_root_trace(a: Gaussian, b: Gaussian) -> float:
@@ -244,37 +246,52 @@ def _compute_root(side: Gaussian) -> F64:
         return np.asarray(axes[:, is_positive] * np.sqrt(values[is_positive]), dtype=np.float64)
 
 
-def frechet_influence(human: Floats, model: Floats) -> tuple[F64, F64]:
+def frechet_influence(human: Floats, model: Floats, shrinkage: Shrinkage = "none") -> tuple[F64, F64]:
     """Return the influence of the rows of both sides on their Fréchet distance, shapes (n_human,) and (n_model,).
 
     With T the map that carries one Gaussian to the other, the derivative of tr S1 + tr S2 - 2 tr (S1 S2)^1/2 by S1 is
-    I - T, and by S2 I - T^-1; that of |m1 - m2|^2 is 2 (m1 - m2).
+    I - T, and by S2 I - T^-1; that of |m1 - m2|^2 is 2 (m1 - m2). Of a shrunk covariance, (1 - w) S + w tr(S) I / d,
+    the rows move both parts; w stays.
     """
     x, y = (np.array(side, dtype=np.float64) for side in (human, model))
     means = x.mean(axis=0), y.mean(axis=0)
     x -= means[0]
     y -= means[1]
     gap = means[0] - means[1]
-    forth, back = _transport_costs(x, y)
+    fits = None if shrinkage == "none" else (_fit_gaussian(human, shrinkage), _fit_gaussian(model, shrinkage))
+    forth, back = _transport_costs(x, y, fits)
     first = 2 * x @ gap + np.einsum("ij,ij->i", x, x) - forth
     second = -2 * y @ gap + np.einsum("ij,ij->i", y, y) - back
     return first, second
 
 
-def _transport_costs(x: F64, y: F64) -> tuple[F64, F64]:
-    """Return x_i^T T x_i and y_i^T T^-1 y_i for centered rows."""
+def _transport_costs(x: F64, y: F64, fits: tuple[Gaussian, Gaussian] | None) -> tuple[F64, F64]:
+    """Return what tr(T S1) and tr(T^-1 S2) gain from each centered row: x_i^T T x_i and y_i^T T^-1 y_i, not shrunk."""
     (n, dim), m = x.shape, len(y)
-    if min(n, m) > dim:
-        first, second = x.T @ x / (n - 1), y.T @ y / (m - 1)
+    if fits is not None or min(n, m) > dim:
+        if fits is None:
+            first, second = x.T @ x / (n - 1), y.T @ y / (m - 1)
+        else:
+            first, second = (np.tril(fit.lower) + np.tril(fit.lower, -1).T for fit in fits if fit.lower is not None)
         try:
             root = np.linalg.cholesky(first)
             values, axes = np.linalg.eigh(root.T @ second @ root)
             singular = np.sqrt(np.maximum(values, values[-1] * 1e-12))
-            ahead = np.linalg.solve(root, x.T)
-            turned = axes.T @ ahead
-            forth = np.einsum("ij,ij,i->j", turned, turned, singular)
-            turned = axes.T @ (root.T @ y.T)
-            return forth, np.einsum("ij,ij,i->j", turned, turned, 1 / singular)
+
+            def carry(rows: F64) -> F64:
+                turned = axes.T @ np.linalg.solve(root, rows.T)
+                return np.asarray(np.einsum("ij,ij,i->j", turned, turned, singular))
+
+            def return_from(rows: F64) -> F64:
+                turned = axes.T @ (root.T @ rows.T)
+                return np.asarray(np.einsum("ij,ij,i->j", turned, turned, 1 / singular))
+
+            costs = [carry(x), return_from(y)]
+            if fits is not None:
+                for i, (rows, fit, cost) in enumerate(zip((x, y), fits, (carry, return_from), strict=True)):
+                    identity = fit.shrunk / dim * float(cost(np.eye(dim)).sum())
+                    costs[i] = (1 - fit.shrunk) * costs[i] + identity * np.einsum("ij,ij->i", rows, rows)
+            return costs[0], costs[1]
         except np.linalg.LinAlgError:  # a covariance that is singular although there are many texts
             pass
     # The centered rows are roots: x_i^T T x_i is the i-th diagonal entry of the polar factor of their product table.
@@ -338,7 +355,7 @@ class Frechet(TwoSample):
     ) -> ReplicatesByName:
         """Weigh the texts by their influence on the distance; PCA and the weight of a shrinkage stay as they are."""
         sides = prepared or self.prepare(features)
-        influences = frechet_influence(sides.human, sides.model)
+        influences = frechet_influence(sides.human, sides.model, self.shrinkage)
         parts = zip(self.sort_both_ids(features), influences, strict=True)
         replicates = plan.linear(result.values["frechet"], *parts)
         out = {"frechet": replicates}

@@ -30,11 +30,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, metric, ranged
-from openended.metrics._common import Values, check_choice
+from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, Plan, metric, ranged
+from openended.metrics._common import ReplicatesByName, Values, check_choice
 from openended.metrics._huse.discriminator import HusePoints, Rule, Ties, VoteTie, compute_huse
 from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, PairRatings, join_ratings
-from openended.metrics._huse.stability import bootstrap_huse, count_affordable_draws, example_curve, rater_curve
+from openended.metrics._huse.stability import example_curve, rater_curve, subsample_huse
 from openended.metrics.judgments import (
     LOG_PROB,
     Empty,
@@ -50,9 +50,11 @@ from openended.metrics.judgments import (
 )
 
 __all__ = [
-    "Huse", "HusePoints", "HuseScores", "PairRatings", "Rule", "Ties", "VoteTie", "bootstrap_huse", "example_curve",
-    "huse", "rater_curve",
+    "Huse", "HusePoints", "HuseScores", "PairRatings", "Rule", "Ties", "VoteTie", "example_curve", "huse",
+    "rater_curve",
 ]  # fmt: skip
+
+_SUBSET_SHARE = 0.3  # of the examples; with more, neighbors change too much from subset to subset
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -149,16 +151,10 @@ class Huse(JudgmentMetric):
 
     name = "huse"
     bounds = (0.0, 2.0)
-    titles = {
-        "huse": "HUSE",
-        "huse_q": "HUSE-Q",
-        "huse_d": "HUSE-D",
-        "huse_low": "HUSE (low)",
-        "huse_high": "HUSE (high)",
-        "agreement": "Krippendorff α",
-    }
+    titles = {"huse": "HUSE", "huse_q": "HUSE-Q", "huse_d": "HUSE-D", "agreement": "Krippendorff α"}
     targets = {"huse": 1.0, "huse_q": 1.0, "huse_d": 1.0}  # above: worse than chance
-    directions = {"huse_low": "none", "huse_high": "none", "agreement": "none"}
+    directions = {"agreement": "none"}
+    resampling = "subsample"  # a text drawn twice is its own nearest neighbor
 
     # section 3.4: k = 16 (the released code's index 15 is the 16th nearest)
     k: int = ranged(16, "[1, inf)", "a whole number of at least 1")
@@ -171,9 +167,6 @@ class Huse(JudgmentMetric):
     scale_max: float | None = None  # highest rating that is allowed
     system: str | None = None  # the model's name in the file; none: the only one there
     empty: Empty = "refuse"  # a row without a rating; skip: left out, and counted in the notes
-    draws: int = ranged(200, "[0, inf)", "a whole number of at least 0")  # bootstrap over examples; 0: no interval
-    level: float = ranged(0.95, "(0, 1)", "a number between 0 and 1")  # width of the interval
-    seed: int = 0
 
     def check(self) -> None:
         self.require(self.scale[0] < self.scale[1], "scale_max", "more than scale_min")
@@ -209,20 +202,24 @@ class Huse(JudgmentMetric):
         by_column = dataclasses.replace(self, log_probs="column")
         return by_column, build_file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
 
-    def compute(self, features: Features) -> MetricResult:
-        """Join ratings to the run's examples and score them."""
+    @property
+    def rule(self) -> Rule:
+        """How the discriminator decides."""
+        return Rule(k=self.k, ties=self.ties, vote_tie=self.vote_tie, log_prob_floor=self.log_prob_floor)
+
+    def prepare(self, features: Features) -> PairRatings:
+        """Join ratings to the run's examples."""
         judged = get_judgments(features.model, RATINGS, Judgments)
         judged.check_scale(self.scale)
-        rated = join_ratings(
+        return join_ratings(
             judged, features, system=self.system, log_probs=self.log_probs, length_unit=self.length_unit
         )
-        rule = Rule(k=self.k, ties=self.ties, vote_tie=self.vote_tie, log_prob_floor=self.log_prob_floor)
-        scores = huse(**rated.columns(), **dataclasses.asdict(rule))
+
+    def compute(self, features: Features, prepared: PairRatings | None = None) -> MetricResult:
+        """Score the rated pairs."""
+        judged, rated = get_judgments(features.model, RATINGS, Judgments), prepared or self.prepare(features)
+        scores = huse(**rated.columns(), **dataclasses.asdict(self.rule))
         values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
-        draws = count_affordable_draws(self.draws, rated.n)
-        if draws:
-            low, high = bootstrap_huse(rated, rule, draws=draws, level=self.level, seed=self.seed).interval()
-            values |= {"huse_low": low, "huse_high": high}
         values["agreement"] = agreement(rated.ratings)
         features, notes = add_raters_fact(features, judged.raters, judged.calibration)
         notes += rated.notes
@@ -230,9 +227,6 @@ class Huse(JudgmentMetric):
             notes.append(f"{judged.empty} rows without a rating left out")
         if rated.n < 100:  # the paper's number of examples per task
             notes.append(f"{rated.n} examples with both texts rated; the paper uses 100")
-        if draws < self.draws:
-            texts = 2 * rated.n
-            notes.append(f"the interval is of {draws} bootstrap draws instead of {self.draws}: {texts} texts are many")
         return self.result(
             features,
             "huse",
@@ -240,4 +234,13 @@ class Huse(JudgmentMetric):
             notes=notes,
             per_example=rated.align_errors(scores.errors, scores.errors_q, features.model.ids),
             arrays=rated.arrays() | {"errors": scores.errors, "errors_q": scores.errors_q},
+            unranked=("huse", "huse_d") if np.isneginf(rated.log_probs[: rated.n]).any() else (),
         )
+
+    def replicates(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: PairRatings | None = None
+    ) -> ReplicatesByName:
+        """Score subsets of the examples: a bootstrap's copies would crowd the neighbors and move the value."""
+        rated = prepared or self.prepare(features)
+        draws = subsample_huse(rated, self.rule, plan.subsets(rated.ids, _SUBSET_SHARE))
+        return {name: plan.build_subset_replicates(rated.ids, _SUBSET_SHARE, column) for name, column in draws.items()}

@@ -126,30 +126,20 @@ def kid_draws(
     human: Floats, model: Floats, human_halves: NDArray[np.bool_], model_halves: NDArray[np.bool_], degree: int
 ) -> F64:
     """Return the unbiased kernel distance of both halves of each split, shape (2, splits)."""
-    within = [
-        _compute_half_kernel_means(side, halves, degree)
-        for side, halves in ((human, human_halves), (model, model_halves))
-    ]
     masks = [np.hstack([h.T.astype(np.float64), 1.0 - h.T]) for h in (human_halves, model_halves)]
-    across = np.zeros(masks[0].shape[1])
+    sizes = [mask.sum(axis=0) for mask in masks]
+    value = np.zeros(masks[0].shape[1])
+    for side, mask, size in zip((human, model), masks, sizes, strict=True):
+        within = np.zeros(len(value))
+        for part, table in _iterate_kernel(side, side, degree):
+            np.fill_diagonal(table[:, part], 0.0)
+            within += np.einsum("ij,ij->j", mask[part], table @ mask)
+        value += within / (size * (size - 1))
+    across = np.zeros(len(value))
     for part, table in _iterate_kernel(human, model, degree):
         across += np.einsum("ij,ij->j", masks[0][part], table @ masks[1])
-    sizes = [m.sum(axis=0) for m in masks]
-    value: F64 = within[0] + within[1] - 2 * (across / (sizes[0] * sizes[1]))
+    value -= 2 * (across / (sizes[0] * sizes[1]))
     return value.reshape(2, -1)
-
-
-def _compute_half_kernel_means(side: Floats, halves: NDArray[np.bool_], degree: int) -> F64:
-    """Mean of the kernel over the pairs of each half, shape (2 · splits,)."""
-    mask = np.hstack([halves.T.astype(np.float64), 1.0 - halves.T])
-    total = np.zeros(mask.shape[1])
-    for part, table in _iterate_kernel(side, side, degree):
-        diagonal = np.arange(part.start, part.start + len(table))
-        table[np.arange(len(table)), diagonal] = 0.0
-        total += np.einsum("ij,ij->j", mask[part], table @ mask)
-    size = mask.sum(axis=0)
-    means: F64 = total / (size * (size - 1))
-    return means
 
 
 def _iterate_kernel(a: Floats, b: Floats, degree: int) -> Iterator[tuple[slice, F64]]:

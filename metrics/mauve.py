@@ -11,7 +11,8 @@ human as its P; on the same rows in the same order the scores agree to 1e-9. Row
 the function takes rows as they come, the metric sorts them by example id.
 
 Variants in use: the paper's experiments take the weights on an angular grid (`curve: angular`, differs by at most
-.0005); other packages leave out the normalization or take k = 500 at any n. `*_star` values come from histograms with
+.0005), and the paper's appendix C.3.3 scales rows after PCA (`unit_norm: after_pca`), which its code does not; other
+packages leave out the normalization or take k = 500 at any n. `*_star` values come from histograms with
 half a count added to each cell (`smoothing: kt`, see `openended.metrics._mauve.histograms`).
 
 Summaries of one frontier: `area` (MAUVE), `mid_point` (the rectangle exp(-2 c JS) under the curve's mid-point), `js`
@@ -31,7 +32,7 @@ section 3; Pillutla et al. 2023, "MAUVE scores for generative models" (smoothing
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -42,7 +43,7 @@ from openended.metrics._common import check_choice
 from openended.metrics._embeddings.blocks import blocks, check_sides
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
 from openended.metrics._mauve.histograms import Curve, Smoothing, histogram, renumber_cells
-from openended.metrics._mauve.quantizers import Buckets, QuantizerName, counts_seen_cells, fit_quantizer
+from openended.metrics._mauve.quantizers import Buckets, QuantizerName, UnitNorm, counts_seen_cells, fit_quantizer
 from openended.metrics._mauve.scores import (
     MauveResult,
     Ratios,
@@ -82,6 +83,7 @@ def mauve(
     neighbors: int = 50,
     self: OwnPoint = "counted",
     groups: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    unit_norm: UnitNorm = "before_pca",
 ) -> MauveResult:
     """Compute MAUVE of one clustering, or of one estimate of density ratios.
 
@@ -102,6 +104,7 @@ def mauve(
         neighbors: Of `knn`, at least 1.
         self: Of `knn`: whether a text counts among its own neighbors.
         groups: The prompt of each human and of each model row: an estimator judges a text by those of other prompts.
+        unit_norm: Whether rows are scaled to unit L2 norm before or after PCA.
 
     Returns:
         The scores, the curve and both histograms.
@@ -136,6 +139,7 @@ def mauve(
         explained_variance=explained_variance,
         restarts=restarts,
         max_iter=max_iter,
+        unit_norm=unit_norm,
     )
     model_cells, human_cells = cluster(seed)([model, human])
     return mauve_of_cells(
@@ -157,6 +161,7 @@ class Mauve(Quantized):
     name = "mauve"
     version = 2
     ranges = {"kl_human_model": (0.0, np.inf), "kl_model_human": (0.0, np.inf), "js": (0.0, float(np.log(2.0)))}
+    later_options = frozenset({"unit_norm"})
     titles = {
         "mauve": "MAUVE",
         "mauve_star": "MAUVE*",
@@ -200,6 +205,8 @@ class Mauve(Quantized):
     summary: Summary = "area"  # MAUVE; what tables show first
     neighbors: int = ranged(50, "[1, inf)", "at least 1")  # for knn; not from the paper
     self: OwnPoint = "counted"  # for knn; counted errs downwards, left_out upwards
+    # mauve-text and the released code; the paper's appendix C.3.3: after_pca (kmeans, residual_kmeans and lattice)
+    unit_norm: UnitNorm = "before_pca"
 
     def check(self) -> None:
         super().check()
@@ -236,7 +243,7 @@ class Mauve(Quantized):
         return Ratios(*log_ratios(human=human, model=model, estimator=self.estimator, settings=settings))
 
     def compute(self, features: Features, prepared: tuple[ClusteringRun, ...] | Ratios | None = None) -> MetricResult:
-        """Average the scores over the clustering seeds, or score by density ratios; an array holds the curves."""
+        """Average the scores over the clustering seeds, or score by density ratios; with curves and cells as arrays."""
         runs = prepared or self.prepare(features)
         primary = _VALUE[self.summary]
         if isinstance(runs, Ratios):
@@ -249,6 +256,7 @@ class Mauve(Quantized):
         (human, model), cells = self.pair(features), runs[0].cells
         arrays = {
             "divergence_curves": np.stack([run.arrays["divergence_curve"] for run in runs]),
+            **{f"{side}_hists": _stack([run.arrays[f"{side}_hist"] for run in runs]) for side in ("human", "model")},
             **find_distinguishing_cells(
                 human=human, model=model, human_cells=cells.human, model_cells=cells.model, num_buckets=cells.count
             ),
@@ -284,7 +292,9 @@ class Mauve(Quantized):
         values = self._select_values(
             scores, "mauve", "mauve_star", "frontier_integral", "frontier_integral_star"
         ) | histogram_values(scores, len(cells.human), len(cells.model), self.lambdas, self.smoothing)
-        return ClusteringRun(cells, values, {"divergence_curve": scores.divergence_curve})
+        return ClusteringRun(
+            cells, values, {name: scores[name] for name in ("divergence_curve", "human_hist", "model_hist")}
+        )
 
     def score_halves(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
         return resample_mauve(
@@ -325,6 +335,12 @@ class Mauve(Quantized):
         elif self.estimator == "knn":
             notes.append("knn leaves each text out of its neighbors and adds half a count: small differences are lost")
         return notes
+
+
+def _stack(histograms: Sequence[F64]) -> F64:
+    """Stack histograms as rows, with zeros where some have fewer cells."""
+    longest = max(map(len, histograms))
+    return np.stack([np.pad(histogram, (0, longest - len(histogram))) for histogram in histograms])
 
 
 def _describe_sample(n_human: int, n_model: int, buckets: int) -> list[str]:

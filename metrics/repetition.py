@@ -15,7 +15,9 @@ Variants, and which is computed:
 
 - Loop: of all phrase lengths n up to `max_phrase`, the one with the most contiguous repeats at the end (the shortest
   of equals) counts if it stands there more than once and n >= 3, or more than 50 times. 500 (default) is the limit of
-  Pillutla et al. 2021, 90 that of Holtzman et al. 2020; long loops need 500.
+  Pillutla et al. 2021, 90 that of Holtzman et al. 2020; long loops need 500. `loop: two_copies` is the definition in
+  words of Pillutla et al. (appendix C.4), which their released code does not use: two copies of a phrase of any length
+  are enough.
 - `seq_rep_<n>` is the mean over texts (Welleck et al.), texts shorter than n left out. `rep_<n>` pools: repeats summed
   over texts over all n-grams. `diversity` multiplies the pooled values. `simctg: true` reproduces the published tables
   instead: the last n-gram of each text is not counted, and rep-n is rounded to hundredths of a percent.
@@ -53,24 +55,26 @@ from openended.metrics.families import (
 )
 
 Average = Literal["texts", "pooled", "simctg"]
+Loop = Literal["released", "two_copies"]
 _DIVERSITY_ORDERS = (2, 3, 4)  # Su et al. 2022
 _FEW_REPEATS = 50  # a phrase of one or two tokens counts only above this: Holtzman et al. 2020, released code
 _LONG_PHRASE = 3
 
 
-def loop_rate(sequences: Sequences, *, max_phrase: int = 500) -> float:
+def loop_rate(sequences: Sequences, *, max_phrase: int = 500, loop: Loop = "released") -> float:
     """Share of texts that end in a repeated phrase (Holtzman et al. 2020, released code).
 
     Args:
         sequences: Texts as lists of token ids or strings, end token stripped.
         max_phrase: Longest phrase looked for, in tokens (500: Pillutla et al. 2021; 90: Holtzman et al. 2020).
+        loop: `released`: more than 50 copies of a phrase of one or two tokens; `two_copies`: two copies of any phrase.
 
     Returns:
         A fraction in [0, 1]; an empty text is no loop.
 
     Raises:
         UndefinedMetric: If there are no texts.
-        ValueError: If `max_phrase` is below 1.
+        ValueError: If `max_phrase` is below 1 or `loop` is unknown.
 
     >>> loop_rate([[1, 2, 3, 7, 8, 9, 7, 8, 9], [1, 2, 3, 4]])
     0.5
@@ -78,7 +82,8 @@ def loop_rate(sequences: Sequences, *, max_phrase: int = 500) -> float:
     index = index_of(sequences)
     if not len(index):
         raise UndefinedMetric("there are no texts")
-    return float(ends_in_loop(index, max_phrase).mean())
+    check_choice("loop", loop, Loop)
+    return float(ends_in_loop(index, max_phrase, loop).mean())
 
 
 def seq_rep_n(
@@ -159,10 +164,10 @@ def _compute_rep(index: NgramIndex, order: int, average: str) -> float:
     return simctg_percent(index, order) / 100.0 if average == "simctg" else compute_pooled_repeats(index, order)
 
 
-def ends_in_loop(index: NgramIndex, max_phrase: int) -> NDArray[np.bool_]:
+def ends_in_loop(index: NgramIndex, max_phrase: int, loop: Loop = "released") -> NDArray[np.bool_]:
     """Return true for each text that ends in a loop, shape (n,)."""
     repeats, phrase = final_repeats(index, max_phrase)
-    return (repeats > 1) & ((phrase >= _LONG_PHRASE) | (repeats > _FEW_REPEATS))
+    return (repeats > 1) & ((phrase >= _LONG_PHRASE) | (repeats > _FEW_REPEATS) | (loop == "two_copies"))
 
 
 def final_repeats(index: NgramIndex, max_phrase: int) -> tuple[I64, I64]:
@@ -224,6 +229,7 @@ class Repetition(TextMetric):
     name = "repetition"
     bounds = (0.0, 1.0)
     ranges = {"self_repetition": (0.0, np.inf)}  # nats
+    later_options = frozenset({"loop"})
     resampling = "bootstrap"  # the primary value is a mean over texts
     titles = {
         "loop_rate": "Rep.",
@@ -237,11 +243,12 @@ class Repetition(TextMetric):
     orders: tuple[int, ...] = declare_orders(2, 3, 4)  # Su et al. 2022
     simctg: bool = False  # rep_n and diversity as the SimCTG tables print them
     self_repetition_order: int = ranged(4, "[1, inf)", "a positive integer")  # Salkar et al. 2022
+    loop: Loop = "released"  # Holtzman et al. 2020, released code; two_copies: Pillutla et al. 2021, appendix C.4
 
     def compute(self, features: Features) -> MetricResult:
         corpus = self.corpus(features)
         index = corpus.index
-        by_text = {"loop_rate": ends_in_loop(index, self.max_phrase).astype(np.float64)}
+        by_text = {"loop_rate": ends_in_loop(index, self.max_phrase, self.loop).astype(np.float64)}
         by_text |= {f"seq_rep_{order}": 1.0 - distinct_share_by_text(index, order) for order in self.orders}
         by_text["self_repetition"] = self_repetition_by_text(index, self.self_repetition_order)
         values = {name: mean_without_nan(column) for name, column in by_text.items()}

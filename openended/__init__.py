@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from openended import metrics as metrics
     from openended.harness.app.api import Evaluation as Evaluation, evaluate as evaluate, measure as measure
+    from openended.harness.app.compute_mauve import compute_mauve as compute_mauve
 
 _HERE = os.path.dirname(__file__)
 if not os.path.isdir(os.path.join(_HERE, "harness")):
     __path__.append(os.path.dirname(_HERE))
 
 __version__ = "0.2.0"
-__all__ = ["Evaluation", "__version__", "evaluate", "measure", "metrics"]
+__all__ = ["Evaluation", "__version__", "compute_mauve", "evaluate", "measure", "metrics"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's own
@@ -34,6 +35,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's own
         return import_module("openended.metrics")
     if name in ("Evaluation", "evaluate", "measure"):
         return getattr(import_module("openended.harness.app.api"), name)
+    if name == "compute_mauve":
+        return getattr(import_module("openended.harness.app.compute_mauve"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

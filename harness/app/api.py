@@ -15,7 +15,7 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -42,7 +42,7 @@ from openended.harness.core import (
     write_text,
 )
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
-from openended.harness.run import Session, build_settings, read_preset
+from openended.harness.run import Session, build_settings, load_result_arrays, read_preset
 from openended.harness.storage import RunRecord, read_record
 from openended.tasks.texts import Texts
 
@@ -206,7 +206,7 @@ def measure(
     device: str = "auto",
     **options: Any,  # noqa: ANN401 - of the metric
 ) -> MetricResult:
-    """Compute one metric of texts; also `oe.metrics.NAME(model_texts=…, …)`."""
+    """Compute one metric of texts, with its arrays; also `oe.metrics.NAME(model_texts=…, …)`."""
     spec = metric if isinstance(metric, Metric) else make_metric(metric, options)
     if human_texts is None and spec.sides != "one":
         raise SpecError(f"{spec.name} compares two sides: give human_texts=… beside model_texts=…")
@@ -215,7 +215,9 @@ def measure(
         scoring=scoring, scorer=scorer, embedder=embedder,
         outputs_dir=outputs_dir, device=device,
     )  # fmt: skip
-    return result.results["model"][spec.name]
+    row = next(row for row in result.records["model"].results if row.system == "model")
+    arrays = load_result_arrays(Path(outputs_dir) / "store" / row.artifact) if row.artifact is not None else {}
+    return replace(result.results["model"][spec.name], arrays=arrays)
 
 
 def make_metric(name: str, options: Mapping[str, Any]) -> Metric:

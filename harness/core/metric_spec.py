@@ -227,6 +227,7 @@ class Metric(Spec):
         per_example: Mapping[str, F64] | None = None,
         arrays: Mapping[str, NDArray[Any]] | None = None,
         sd: Mapping[str, float] | None = None,
+        unranked: Sequence[str] = (),
     ) -> MetricResult:
         """Build a `MetricResult`; its array `prompts` marks rows that share a prompt."""
         ids = features.model.ids
@@ -237,5 +238,5 @@ class Metric(Spec):
             metric=self.name, signature=build_signature(self, features.facts), primary=primary,
             values={k: float(v) for k, v in values.items()}, n_human=len(features.human), n_model=len(features.model),
             notes=tuple(notes), per_example=per_example or {}, arrays=arrays or {},
-            sd={k: float(v) for k, v in (sd or {}).items()},
+            sd={k: float(v) for k, v in (sd or {}).items()}, unranked=tuple(unranked),
         )  # fmt: skip

@@ -155,6 +155,8 @@ class MetricResult:
     """Name → the fields of its `Interval`; some values have none."""
     draws: Mapping[str, F64] = field(default_factory=dict)
     """Name → draws of the value; `repeats/<name>`, `share/<name>` → the other fields of its `Replicates`."""
+    unranked: tuple[str, ...] = ()
+    """Values that no table may call the best, for a reason that the notes give."""
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())

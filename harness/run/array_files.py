@@ -105,6 +105,8 @@ def save_result(folder: Path, result: MetricResult) -> Mapping[str, Any]:
     row = {name: getattr(result, name) for name in _RESULT}
     if result.intervals:
         row["intervals"] = result.intervals
+    if result.unranked:
+        row["unranked"] = result.unranked
     write_json(folder / "result.json", row)
     return {"metric": result.metric}
 
@@ -114,7 +116,7 @@ def load_result(folder: Path) -> MetricResult:
     row = read_json(folder / "result.json")
     for name in ("values", "sd"):
         row[name] = {k: float("nan") if v is None else v for k, v in row[name].items()}
-    return MetricResult(**{**row, "notes": tuple(row["notes"])})
+    return MetricResult(**{**row, "notes": tuple(row["notes"]), "unranked": tuple(row.get("unranked", ()))})
 
 
 def load_result_arrays(folder: Path) -> Mapping[str, np.ndarray[Any, Any]]:

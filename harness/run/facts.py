@@ -30,7 +30,7 @@ from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, token
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.dataset import HUMAN_ROWS
 from openended.harness.run.import_texts import digest_corpus, load_corpus
-from openended.harness.run.settings import Settings
+from openended.harness.run.settings import Settings, read_preset
 from openended.harness.storage import Entry, RowFile
 
 _SHORT = 6  # hexadecimal digits of a digest in a signature, for people
@@ -65,6 +65,10 @@ def collect_facts(settings: Settings, metric: Metric, human: TextRows, model: Te
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
             out["corpus"] = _digest_corpus_texts(path, digest_corpus(path))[:_SHORT]
+    if settings.protocol is not None:
+        options = read_preset(settings.protocol)["metric"].get(metric.name)
+        if options and all(canonicalize(getattr(metric, name)) == value for name, value in options.items()):
+            out["protocol"] = settings.protocol
     out |= metric.describe_libraries()
     out["length"] = f"{settings.max_new_tokens}{' words' if settings.cut_by_words else ''}"
     if settings.model is not None and any(map(reads_q, needs)):

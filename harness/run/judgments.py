@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, UndefinedMetric, canonicalize, load_members
+from openended.harness.core import DataError, Plan, UndefinedMetric, canonicalize, load_members
 from openended.harness.run.array_files import load_result, save_result
 from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact
 from openended.harness.run.facts import describe_columns
-from openended.harness.run.measure import SystemResult, digest_judgments
+from openended.harness.run.measure import RESAMPLING_VERSION, SystemResult, add_intervals, digest_judgments
 from openended.harness.run.run_record import Outcome, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
@@ -60,9 +60,14 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         def write(folder: Path, metric: JudgmentMetric = metric) -> Mapping[str, Any]:
             scored, features = metric.from_file(path, columns)
             with_columns = replace(features, facts={**features.facts, **describe_columns(columns)})
-            return save_result(folder, scored.compute(with_columns))
+            prepared = scored.prepare(with_columns)
+            shared = {} if prepared is None else {"prepared": prepared}
+            result = scored.compute(with_columns, **shared)
+            return save_result(folder, add_intervals(scored, with_columns, result, Plan(settings.intervals), shared))
 
         spec = {"metric": canonicalize(metric), "system": "judgments", "file": path.name}
+        if settings.intervals:
+            spec["intervals"] = [settings.intervals, RESAMPLING_VERSION]
         what = f"{metric.name} {path.name}"
         artifact = PlannedArtifact("measure", what, spec, {"judgments": sha}, "model", metric=metric.name)
         entry = builder.build(artifact, write)

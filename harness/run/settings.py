@@ -73,6 +73,8 @@ class Settings(Spec):
     features: Mapping[str, str | None] = field(default_factory=dict)
     """`human` and `model`: files with one vector per text, in place of an embedder."""
     judgments: str | None
+    protocol: str | None = None
+    """The preset of `compat` whose name stands in the signatures of the metrics that it sets."""
     intervals: int = COUNT
     """Replicates for the intervals of the values; 0: none."""
     judgment_columns: Mapping[str, str] = field(default_factory=dict)
@@ -304,12 +306,15 @@ def read_preset(name: str | None) -> dict[str, Any]:
     Raises:
         SpecError: If there is none of this name.
     """
-    return dict(read_node(_PRESET, name)) if name is not None else {}
+    node = read_node(_PRESET, name) if name is not None else {}
+    return dict(node.get(_PRESET, node))
 
 
 def _apply_preset(config: Mapping[str, Any]) -> dict[str, Any]:
     """Set a preset's options in the metrics and the embedder of a configuration; what the user changed stays."""
     preset, config = config.get(_PRESET) or {}, {key: value for key, value in config.items() if key != _PRESET}
+    if "protocol" in preset:
+        config["protocol"] = preset["protocol"]
     options, metrics = preset.get("metric", {}), config.get("metric")
     if options and isinstance(metrics, Mapping):
         config["metric"] = dict(metrics)

@@ -87,9 +87,11 @@ class ResultRow:
         return cls(
             system=system, metric=r.metric, signature=r.signature, primary=r.primary, values=dict(r.values),
             sd=dict(r.sd), n_human=r.n_human, n_model=r.n_model, status=r.status, notes=tuple(r.notes),
-            family=m.family, direction=m.direction, directions={n: m.best_of(n) for n in r.values},
-            targets={n: m.targets[n] for n in r.values if n in m.targets}, titles=dict(m.titles),
-            bounds={n: m.bounds_of(n, r) for n in r.values}, resampling=m.resampling, artifact=artifact,
+            family=m.family, direction=m.direction,
+            directions={n: "none" if n in r.unranked else m.best_of(n) for n in r.values},
+            targets={n: m.targets[n] for n in r.values if n in m.targets and n not in r.unranked},
+            titles=dict(m.titles), bounds={n: m.bounds_of(n, r) for n in r.values}, resampling=m.resampling,
+            artifact=artifact,
             intervals={n: dict(i) for n, i in r.intervals.items()},
         )  # fmt: skip
 

@@ -232,7 +232,8 @@ def resample_clipped(
 ) -> dict[str, F64]:
     """Return clipped density and coverage of each subset of half of the points or more, each of shape (subsets,).
 
-    `calibrate` turns the mean share of neighbors inside the balls of a subset into coverage.
+    Neither is cut off at 1: a spread that ends at the limit would be too narrow. `calibrate` turns the mean share of
+    neighbors inside the balls of a subset into coverage.
     """
     near = _Neighbors(human, model, k)
 
@@ -251,7 +252,7 @@ def resample_clipped(
         model_share = average_clipped(near.other[inside], in_model)
         in_ball = in_human[near.index] & (near.squared <= clipped[:, None])
         human_share = average_clipped(near.index[in_ball], in_human)
-        out["clipped_density"][number] = min(1.0, model_share / human_share) if human_share else np.nan
+        out["clipped_density"][number] = model_share / human_share if human_share else np.nan
         inside = in_model[near.other] & (near.apart < radius[near.ball])
         out["clipped_coverage"][number] = calibrate(average_clipped(near.ball[inside], in_human))
     return out

@@ -39,8 +39,16 @@ class Projection:
 
 def fit_pca(sides: Sequence[Floats], *, share: float, rows: Rows = "l2", whiten: bool = False) -> Projection:
     """Fit PCA on the rows of all sides together."""
-    mean, covariance = moments(sides, rows)
-    values, axes = _select_leading(covariance, share)
+    mean, covariance = moments(sides, rows)  # only the lower triangle is filled
+    dim, total = len(covariance), float(np.trace(covariance))
+    if total <= 1e-28 * dim:  # rounding of equal rows leaves a trace of about 1e-32 a dimension, not 0
+        values, axes = np.zeros(1), np.eye(dim, 1)
+    else:
+        values, vectors = _compute_eigenvectors(covariance)
+        values = values[::-1]
+        reached = np.cumsum(values / total) >= share
+        keep = int(np.argmax(reached)) + 1 if reached.any() else int((values > 1e-15 * values[0]).sum())
+        values, axes = values[:keep], np.ascontiguousarray(vectors(keep)[:, ::-1])
     if whiten:
         safe = np.where(values > 0, values, 1.0)
         axes = axes / np.sqrt(safe)
@@ -80,19 +88,6 @@ def moments(sides: Sequence[Floats], rows: Rows) -> tuple[F64, F64]:
     products = blas.dsyr(-float(total), off, a=products, lower=1, overwrite_a=1)
     products /= max(total - 1, 1)
     return shift + off, products
-
-
-def _select_leading(covariance: F64, share: float) -> tuple[F64, F64]:
-    """Eigenvalues (falling) and eigenvectors that reach the share of the trace; reads the lower triangle."""
-    dim, total = len(covariance), float(np.trace(covariance))
-    # Rounding of equal rows leaves a trace of about 1e-32 a dimension, not 0.
-    if total <= 1e-28 * dim:
-        return np.zeros(1), np.eye(dim, 1)
-    values, vectors = _compute_eigenvectors(covariance)
-    values = values[::-1]
-    reached = np.cumsum(values / total) >= share
-    keep = int(np.argmax(reached)) + 1 if reached.any() else int((values > 1e-15 * values[0]).sum())
-    return values[:keep], np.ascontiguousarray(vectors(keep)[:, ::-1])
 
 
 def _compute_eigenvectors(lower: F64) -> tuple[F64, Callable[[int], F64]]:

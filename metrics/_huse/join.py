@@ -109,7 +109,7 @@ def join_ratings(
         notes.append(
             f"{int(zero[:n].sum())} of {n} human and {int(zero[n:].sum())} of {n} model texts have probability zero "
             "under the decoder and got log_prob_floor; HUSE needs a model that can produce every text, so the value "
-            "depends on that floor"
+            "depends on that floor and is never bold"
         )
     return PairRatings(tuple(ids), judged.ratings[rows], logp, lengths, tuple(notes))
 

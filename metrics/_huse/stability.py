@@ -1,4 +1,4 @@
-"""Uncertainty of HUSE: bootstrap over examples, curves over raters and examples."""
+"""Uncertainty of HUSE: subsets of the examples, curves over raters and examples."""
 
 from __future__ import annotations
 
@@ -13,27 +13,7 @@ from openended.harness.core import F64, I64, UndefinedMetric, make_random_stream
 from openended.metrics._huse.discriminator import HusePoints, Rule, compute_huse
 from openended.metrics._huse.join import PairRatings
 
-_MOST_TEXTS = 600_000  # texts scored over all bootstrap draws: some ten seconds
-
-
-def count_affordable_draws(draws: int, examples: int) -> int:
-    """Return the number of bootstrap draws, fewer (but at least 25) where there are many examples."""
-    return min(draws, max(25, _MOST_TEXTS // (2 * examples)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Draws:
-    """Values over resamples."""
-
-    huse: F64
-    """Shape (draws,), NaN where a resample has no value."""
-    huse_q: F64
-    huse_d: F64
-    level: float
-
-    def interval(self, name: str = "huse") -> tuple[float, float]:
-        """Percentile interval; NaN if more than half of the draws have no value."""
-        return percentiles(getattr(self, name), self.level)
+_MOST_TEXTS = 600_000  # texts scored over all subsets: some ten seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,17 +38,15 @@ def percentiles(values: F64, level: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def bootstrap_huse(rated: PairRatings, rule: Rule, *, draws: int = 200, level: float = 0.95, seed: int = 0) -> Draws:
-    """Resample examples with replacement and compute HUSE of each resample.
+def subsample_huse(rated: PairRatings, rule: Rule, subsets: NDArray[np.bool_]) -> Mapping[str, F64]:
+    """Compute HUSE, HUSE-Q and HUSE-D of subsets of the examples, shape (subsets, n) → (subsets,); NaN without a value.
 
-    A text drawn twice would be its own nearest neighbor and betray its label; so a text never votes for its copies.
+    Of many examples only the first subsets are used, at least 25.
     """
     columns = rated.columns()
-    out = np.full((draws, 2), np.nan)
-    for i in range(draws):
-        picked = make_random_stream(seed, "huse-bootstrap", i).integers(rated.n, size=rated.n)
-        out[i] = _score(columns, picked, rule)
-    return Draws(out[:, 0], out[:, 1], 1.0 + out[:, 0] - out[:, 1], level)
+    most = max(25, _MOST_TEXTS // (2 * max(int(subsets[0].sum()), 1)))
+    pairs = np.array([_score(columns, np.flatnonzero(subset), rule) for subset in subsets[:most]])
+    return {"huse": pairs[:, 0], "huse_q": pairs[:, 1], "huse_d": 1.0 + pairs[:, 0] - pairs[:, 1]}
 
 
 def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) -> F64:

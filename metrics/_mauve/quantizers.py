@@ -15,7 +15,7 @@ import numpy as np
 
 from openended.harness.core import I64, Floats, UndefinedMetric
 from openended.metrics._common import check_choice
-from openended.metrics._embeddings.blocks import Rows, check_range, n_rows
+from openended.metrics._embeddings.blocks import Rows, blocks, check_range, n_rows
 from openended.metrics._embeddings.pca import fit_pca
 from openended.metrics._mauve.drmm import fit_mixture
 from openended.metrics._mauve.kmeans import F32, LEVELS, kmeans, nearest, residual_cells, residual_kmeans
@@ -23,6 +23,7 @@ from openended.metrics._mauve.lattice import CELLS, lattice_cells, train_spreadi
 
 QuantizerName = Literal["kmeans", "kmeans_l1", "residual_kmeans", "drmm", "lattice"]
 Buckets = int | Literal["auto"]
+UnitNorm = Literal["before_pca", "after_pca"]
 _MOST_BUCKETS = 500  # the MAUVE paper's k, used at its n = 5,000 and above
 
 
@@ -64,8 +65,7 @@ def _cluster_by_mixture(sides: Sequence[Floats], settings: QuantizerSettings, se
     return fit_mixture(sides, settings.codes, restarts=settings.restarts, seed=seed).cells
 
 
-def _cluster_by_lattice(points: F32, settings: QuantizerSettings, seed: int) -> Callable[[F32], I64]:
-    del settings
+def _cluster_by_lattice(points: F32, _: QuantizerSettings, seed: int) -> Callable[[F32], I64]:
     net = train_spreading_net(points, seed=seed)
     return lambda rows: lattice_cells(net.map_to_sphere(rows))
 
@@ -99,12 +99,15 @@ def fit_quantizer(
     explained_variance: float,
     restarts: int,
     max_iter: int,
+    unit_norm: UnitNorm = "before_pca",
 ) -> tuple[Callable[[int], Assign], int]:
     """Fit a quantizer on checked sides; return the function from a seed to cells, and the number of cells.
 
-    The order of the sides feeds the seeding of k-means. `num_buckets=auto` follows the smallest side.
+    The order of the sides feeds the seeding of k-means. `num_buckets=auto` follows the smallest side. `unit_norm` moves
+    the scaling of quantizers that scale rows to unit L2 norm.
     """
     check_choice("quantizer", quantizer, QuantizerName)
+    check_choice("unit_norm", unit_norm, UnitNorm)
     if not (0 < explained_variance <= 1 and min(restarts, max_iter) >= 1):
         raise ValueError(
             "expected 0 < explained_variance <= 1 and restarts, max_iter >= 1, got "
@@ -116,12 +119,20 @@ def fit_quantizer(
     _require_enough_rows(n_rows(fit), quantizer, settings)
     points: Any
     project: Callable[[Floats], Any]
-    if kind.rows is None:
+    scales_last = kind.rows == "l2" and unit_norm == "after_pca"
+    if kind.rows is None or scales_last:
         check_range(human=fit[-1], model=fit[0])
+    if kind.rows is None:
         points, project = fit, lambda side: [side]
     else:
-        projection = fit_pca(fit, share=explained_variance, rows=kind.rows, whiten=kind.whiten)
-        points, project = projection.apply(fit), _cache_last(lambda side: projection.apply([side]))
+        rows: Rows = "none" if scales_last else kind.rows
+        projection = fit_pca(fit, share=explained_variance, rows=rows, whiten=kind.whiten)
+
+        def project_sides(sides: Sequence[Floats]) -> F32:
+            projected = projection.apply(sides)
+            return np.vstack([b for _, b in blocks(projected, "l2")]).astype(np.float32) if scales_last else projected
+
+        points, project = project_sides(fit), _cache_last(lambda side: project_sides([side]))
     ends = np.cumsum([len(side) for side in fit])[:-1]
 
     def cluster(seed: int) -> Assign:

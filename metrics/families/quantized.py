@@ -30,6 +30,7 @@ from openended.metrics._mauve.quantizers import (
     Assign,
     Buckets,
     QuantizerName,
+    UnitNorm,
     count_fitted_rows,
     describe_accepted_buckets,
     fit_quantizer,
@@ -70,6 +71,7 @@ class Quantized(TwoSample):
     direction: ClassVar[Direction] = "higher"
     bounds = (0.0, 1.0)
     cluster_fit: ClusterFit = "pair"  # not an option unless a subclass declares it
+    unit_norm: UnitNorm = "before_pca"  # likewise
 
     quantizer: QuantizerName
     num_buckets: Buckets
@@ -185,6 +187,7 @@ class Quantized(TwoSample):
             explained_variance=self.explained_variance,
             restarts=self.restarts,
             max_iter=self.max_iter,
+            unit_norm=self.unit_norm,
         )
 
 

@@ -7,17 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from openended.harness.core import DataError, Features, Ragged, Side, UndefinedMetric
+from openended.harness.core import DataError, Features, Plan, Ragged, Side, UndefinedMetric
 from openended.harness.report.figures.people import huse_regions
+from openended.harness.run.measure import add_intervals
 from openended.metrics._huse.discriminator import Rule
 from openended.metrics._huse.join import NLL, RATINGS, WORDS, PairRatings
-from openended.metrics._huse.stability import (
-    bootstrap_huse,
-    count_affordable_draws,
-    example_curve,
-    percentiles,
-    rater_curve,
-)
+from openended.metrics._huse.stability import example_curve, percentiles, rater_curve, subsample_huse
 from openended.metrics.huse import Huse, huse
 from openended.metrics.judgments import agreement
 from tests.oracles import huse as oracle
@@ -139,7 +134,7 @@ def test_released_ratings():
 @needs_data
 def test_released_ratings_curve():
     """The stored curve is a mean of 20 draws whose sd is at most 0.06: two such means differ by 0.06 at three sigma."""
-    metric, features = Huse(draws=0).from_file(SHARED / "summarization.csv")
+    metric, features = Huse().from_file(SHARED / "summarization.csv")
     rated = PairRatings.from_arrays(metric.compute(features).arrays)
     expected = json.loads((SHARED / "huse_expected.json").read_text())
     stored = expected["rating_subsample_curve_k16_exact_ties_vote_tie_reference"]
@@ -282,14 +277,14 @@ def run_features(judged, ids, seed=0, *, zero=(), unit=WORDS):
 def test_joins_a_run_by_id_and_names_what_does_not_match():
     judged = Huse().read(EXAMPLE)
     ids = [f"example/{i:03d}" for i in range(2, 102)]
-    result = Huse(draws=20, k=5).compute(run_features(judged, ids, zero=(0, 4)))
+    result = Huse(k=5).compute(run_features(judged, ids, zero=(0, 4)))
     notes = " ".join(result.notes)
     assert "2 rated human texts are not in the run and were left out: example/000, example/001" in notes
     assert "2 rated model texts are not in the run" in notes
     assert "2 examples of the run were not rated: example/100, example/101" in notes
     assert "2 of 98 human and 0 of 98 model texts have probability zero" in notes
     assert "98 examples with both texts rated" in notes
-    assert result.values["huse_low"] <= result.values["huse"] <= result.values["huse_high"]
+    assert result.unranked == ("huse", "huse_d")
     errors = result.per_example["error_model"]
     assert errors.shape == (100,)
     assert np.isnan(errors[-2:]).all()
@@ -300,7 +295,7 @@ def test_joins_a_run_by_id_and_names_what_does_not_match():
 def test_lengths_are_words_or_tokens_and_do_not_change_huse_where_all_are_equal():
     judged = Huse().read(EXAMPLE)
     ids = [f"example/{i:03d}" for i in range(100)]
-    values = [Huse(draws=0, length_unit=unit).compute(run_features(judged, ids)).values for unit in ("words", "tokens")]
+    values = [Huse(length_unit=unit).compute(run_features(judged, ids)).values for unit in ("words", "tokens")]
     assert values[0]["huse"] == values[1]["huse"]
     assert WORDS in Huse().needs()
     assert WORDS not in Huse(length_unit="tokens").needs()
@@ -324,7 +319,7 @@ def test_runs_that_cannot_be_scored():
 
 
 def test_a_file_by_itself_is_scored_from_its_columns(tmp_path):
-    metric, features = Huse(draws=30).from_file(EXAMPLE)
+    metric, features = Huse().from_file(EXAMPLE)
     result = metric.compute(features)
     assert result.status == "ok"
     assert "log_probs:column" in result.signature
@@ -333,7 +328,7 @@ def test_a_file_by_itself_is_scored_from_its_columns(tmp_path):
     assert 0 < result.values["agreement"] < 1
     rows = list(csv.reader(EXAMPLE.read_text().splitlines()))
     shuffled = [rows[0], *[rows[1:][i] for i in np.random.default_rng(0).permutation(200)]]
-    metric, features = Huse(draws=30).from_file(write(tmp_path / "example_ratings.csv", shuffled))
+    metric, features = Huse().from_file(write(tmp_path / "example_ratings.csv", shuffled))
     assert metric.compute(features).values == result.values
     bare = write(tmp_path / "bare.csv", [[c for j, c in enumerate(row) if j not in (2, 3)] for row in rows])
     metric, features = Huse().from_file(bare)
@@ -349,20 +344,23 @@ def make_pairs(data):
     return PairRatings(ids, data["judgments"][:, None], data["log_probs"], data["lengths"].astype(float))
 
 
-def test_copies_of_a_text_do_not_vote_for_it():
+def test_intervals_are_around_the_value():
     """Texts at random: a bootstrap that let a text's copies vote would call 2 × 0.3 of the errors back, far below 1."""
-    given_ = columns(300, 10)
-    rated = make_pairs(given_)
-    draws = bootstrap_huse(rated, Rule(k=4), draws=20)
-    assert np.mean(draws.huse) == pytest.approx(huse(**given_, k=4).huse, abs=0.1)
-    low, high = draws.interval()
-    assert low < 1.0 < high
-    once = bootstrap_huse(rated, Rule(k=4), draws=20)
-    assert np.array_equal(draws.huse, once.huse)
+    metric, features = Huse().from_file(EXAMPLE)
+    result = add_intervals(metric, features, metric.compute(features), Plan(40))
+    for name in ("huse", "huse_q", "huse_d"):
+        interval = result.intervals[name]
+        assert interval["method"] == "subsample"
+        assert interval["low"] < result.values[name] < interval["high"]
+    few = subsample_huse(make_pairs(columns(30, 10)), Rule(k=4), np.arange(30)[None, :] < [[12], [3]])
+    kept = columns(30, 10)
+    rows = np.concatenate([np.arange(12), np.arange(30, 42)])
+    assert few["huse"][0] == huse(**{name: column[rows] for name, column in kept.items()}, k=4).huse
+    assert np.isnan(subsample_huse(make_pairs(kept), Rule(k=16), np.arange(30)[None, :] < 5)["huse"]).all()
 
 
 def test_curves_end_at_the_value_and_narrow():
-    metric, features = Huse(draws=0).from_file(EXAMPLE)
+    metric, features = Huse().from_file(EXAMPLE)
     rated = PairRatings.from_arrays(metric.compute(features).arrays)
     value = huse(**rated.columns())
     raters = rater_curve(rated, Rule(k=16), counts=[1, 5], draws=8)
@@ -373,7 +371,6 @@ def test_curves_end_at_the_value_and_narrow():
     assert examples.high[-1] == examples.low[-1] == pytest.approx(value.huse)
     assert examples.low[1] < examples.high[1]
     assert math.isnan(percentiles(np.array([np.nan, np.nan, 1.0]), 0.9)[0])
-    assert [count_affordable_draws(*case) for case in ((200, 100), (200, 10_000), (0, 10))] == [200, 30, 0]
 
 
 def test_agreement_between_raters():
@@ -390,14 +387,14 @@ def test_agreement_between_raters():
 
 
 def test_without_a_floor_probability_zero_is_undefined_everywhere():
-    """The metric, its bootstrap and its figure share one statistic: none of them makes up a floor."""
+    """The metric, its subsets and its figure share one statistic: none of them makes up a floor."""
     data = columns(30)
     data["log_probs"][3] = -np.inf
     rated = make_pairs(data)
     rule = Rule(log_prob_floor=None)
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
         huse(**data, log_prob_floor=None)
-    draws = bootstrap_huse(rated, rule, draws=20)
-    assert 0 < np.isnan(draws.huse).sum() < 20, "a draw has a value where it leaves the text out, and only there"
+    draws = subsample_huse(rated, rule, np.arange(30) != np.array([[3], [4]]))
+    assert np.isnan(draws["huse"]).tolist() == [False, True], "a subset has a value where it leaves the text out"
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
         huse_regions(rated, rule)

@@ -10,7 +10,7 @@ from openended.harness.run.measure import add_intervals
 from openended.metrics._mauve.histograms import count_half_histograms
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells, resample_mauve
 from openended.metrics._ngrams.sequences import select_rows
-from openended.metrics.frechet import frechet_influence
+from openended.metrics.frechet import _fit_gaussian, frechet_influence
 from openended.metrics.mauve import Mauve
 from openended.metrics.vendi import vendi, vendi_influence
 from scripts.coverage import count_needed_samples, simulate
@@ -181,6 +181,13 @@ def test_influences_are_derivatives_by_the_share_of_a_text():
                 share = (copies // 10) / weights.sum()
                 centered = influence - influence.mean()
                 assert moved - base == pytest.approx(share * centered[row], rel=0.15, abs=2e-4)
+    human, model = rng.normal(size=(60, 20)) * np.geomspace(2, 0.5, 20), rng.normal(0.2, 1.3, size=(75, 20))
+    for side, influence in enumerate(frechet_influence(human, model, "ledoit_wolf")):
+        # The divisor n - 1 scales the slopes by 60 / 59 and 75 / 74.
+        slopes = slope_of_shrunk(human, model, side)
+        assert influence - influence.mean() == pytest.approx(slopes, rel=0.03, abs=0.3)
+        plain = frechet_influence(human, model)[side]
+        assert plain - plain.mean() != pytest.approx(slopes, rel=0.03, abs=0.3)
     rows = rng.normal(size=(30, 5))
     for order in (1.0, 2.0, float("inf")):
         influence = vendi_influence(rows, order)
@@ -206,6 +213,30 @@ def frechet_of(human, model, copies, changed=None):
     (m1, s1), (m2, s2) = moments
     gap = m1 - m2
     return float(gap @ gap + np.trace(s1 + s2 - 2 * np.real(sqrtm(s1 @ s2))))
+
+
+def slope_of_shrunk(human, model, side, step=1e-5):
+    """Central differences by each row's share, with the weights that Ledoit and Wolf give all rows."""
+    from scipy.linalg import sqrtm
+
+    shrunk = [_fit_gaussian(rows, "ledoit_wolf").shrunk for rows in (human, model)]
+
+    def distance(shares):
+        moments = []
+        for number, rows in enumerate((human, model)):
+            w = shares if number == side else np.full(len(rows), 1 / len(rows))
+            mean = w @ rows
+            s = (rows - mean).T @ ((rows - mean) * w[:, None]) * len(rows) / (len(rows) - 1)
+            identity = np.eye(len(s)) * np.trace(s) / len(s)
+            moments.append((mean, (1 - shrunk[number]) * s + shrunk[number] * identity))
+        (m1, s1), (m2, s2) = moments
+        return float((m1 - m2) @ (m1 - m2) + np.trace(s1 + s2 - 2 * np.real(sqrtm(s1 @ s2))))
+
+    n = len((human, model)[side])
+    even, slopes = np.full(n, 1 / n), []
+    for row in np.eye(n):
+        slopes.append((distance(even + step * (row - even)) - distance(even - step * (row - even))) / (2 * step))
+    return slopes
 
 
 @pytest.mark.parametrize("name", DRAWN)

@@ -260,6 +260,14 @@ def test_loop_by_hand(text, repeats, phrase, loop):
     found, length = final_repeats(index, 500)
     assert (found[1], length[1]) == (repeats, phrase)
     assert bool(ends_in_loop(index, 500)[1]) is loop
+    assert bool(ends_in_loop(index, 500, "two_copies")[1]) is (repeats > 1)
+
+
+def test_two_copies_of_any_phrase_are_a_loop_in_the_words_of_the_paper():
+    # "5 6" twice, "4" twice, "1 2 3" twice, and an end without a copy
+    texts = [[1, 7, 5, 6, 5, 6], [9, 4, 4], [1, 2, 3, 1, 2, 3], [4, 4, 9]]
+    assert (loop_rate(texts), loop_rate(texts, loop="two_copies")) == (0.25, 0.75)
+    assert run(Repetition(loop="two_copies"), texts).values["loop_rate"] == 0.75
 
 
 def test_repetition_by_hand():

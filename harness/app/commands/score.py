@@ -64,7 +64,7 @@ def make_parser() -> CommandParser:
     parser.add_argument(
         "--compat",
         metavar="PAPER",
-        help="Gen-PPL, entropy, MAUVE as mdlm, sedd, bd3lm, sdtt, dlmbench; or compat=PAPER",
+        help="metrics as in mauve2021, pr2024, mdlm, sedd, bd3lm, sdtt, dlmbench; or compat=PAPER",
     )
     parser.add_argument(
         "--field", metavar="NAME", help="field with the text in the systems' files; default: told by them"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from openended.harness.core import HUMAN, DataError
+from openended.harness.core import HUMAN, DataError, Plan, Replicates
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, list_judgment_columns, write_judgments
 from openended.harness.rating.commands import main
 from openended.harness.rating.key import read_key
@@ -15,8 +15,9 @@ from openended.harness.rating.rater_model import (
     make_forecast_raters,
 )
 from openended.harness.rating.study import Z95, make_study
+from openended.metrics._huse.stability import subsample_huse
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
-from openended.metrics.huse import PairRatings, Rule, bootstrap_huse
+from openended.metrics.huse import PairRatings, Rule
 from openended.metrics.judgments import (
     count_wins,
     format_raters_fact,
@@ -91,8 +92,9 @@ def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
     logp = np.concatenate([rng.normal(-4.2, 0.9, 100), rng.normal(-3.4, 0.6, 100)])
     rated = PairRatings(tuple(sorted(sides[0])), judged.ratings[at], np.minimum(logp, -0.5), np.ones(200))
     rule = Rule(k=16, ties="include", vote_tie="human", log_prob_floor=-1000.0)
-    low, high = bootstrap_huse(rated, rule, draws=200).interval()
-    assert told.width == pytest.approx(high - low, rel=0.35)  # a bootstrap of 100 examples is itself rough
+    draws = subsample_huse(rated, rule, Plan().subsets(rated.ids, 0.3))
+    width = 2 * 1.96 * Replicates.from_subsamples(draws["huse"], 0.3).std_error()
+    assert told.width == pytest.approx(width, rel=0.35)  # a standard error from 100 examples is itself rough
 
 
 def test_simulated_raters_say_so_in_every_number(two_hundred, tmp_path):

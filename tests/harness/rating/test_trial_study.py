@@ -17,7 +17,6 @@ from tests.helpers import openended
 @pytest.mark.slow
 def test_the_whole_way_says_that_nobody_rated(tmp_path):
     words = ["-m", "experiment=human_study_docs", "metric=[huse,bradley_terry]", "num_examples=20", "max_new_tokens=8"]
-    words += ["metric.huse.draws=25"]
     openended(*words, cwd=tmp_path, code=0)
     folder = next((tmp_path / "outputs" / "studies" / "human_study_docs").iterdir())
     for protocol in ("mauve", "typicality"):

@@ -142,6 +142,15 @@ def test_the_options_of_every_preset_are_accepted(name):
         load_members("metric")[metric](**options)
 
 
+def test_a_protocol_names_itself_in_the_signature_of_metrics_that_have_its_options():
+    made = run_settings("compat=mauve2021", "metric=[mauve,repetition,zipf]", "metric.zipf.max_rank=100")
+    assert (made.protocol, made.num_examples) == ("mauve2021", 5000)
+    assert run_settings("compat=pr2024", "num_examples=500").num_examples == 500
+    assert run_settings("compat=mdlm").protocol is None
+    by_name = {metric.name: metric for metric in made.metrics}
+    assert (by_name["repetition"].loop, by_name["mauve"].unit_norm) == ("two_copies", "after_pca")
+
+
 def test_an_unknown_preset_is_refused():
     assert read_preset(None) == {}
     with pytest.raises(SpecError, match="no compat 'mdlmm'"):

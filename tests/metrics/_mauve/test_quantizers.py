@@ -49,6 +49,22 @@ def pure(cells, names):
     return len(pairs) == len(set(cells.tolist())) == len(set(names.tolist()))
 
 
+def test_unit_norm_after_pca_scales_what_pca_kept():
+    # Ten raw directions of falling variance: PCA of raw rows keeps other axes than PCA of unit rows.
+    sides = [np.random.default_rng(i).normal(size=(60, 10)) * np.geomspace(8, 0.5, 10) + i for i in range(2)]
+    options = {"quantizer": "kmeans", "num_buckets": 5, "explained_variance": 0.9, "restarts": 2, "max_iter": 50}
+    cells = fit_quantizer(sides, **options, unit_norm="after_pca")[0](3)(sides)
+    rows = np.vstack(sides)
+    values, axes = np.linalg.eigh(np.cov(rows.T))
+    kept = int(np.argmax(np.cumsum(values[::-1]) / values.sum() >= 0.9)) + 1
+    projected = (rows - rows.mean(axis=0)) @ axes[:, ::-1][:, :kept]
+    projected /= np.linalg.norm(projected, axis=1, keepdims=True)
+    # The seed of k-means is the metric's plus 2; a flipped axis moves no distance.
+    centroids = kmeans(projected.astype(np.float32), 5, restarts=2, max_iter=50, seed=5)
+    assert pure(np.concatenate(cells), nearest(projected.astype(np.float32), centroids)[0])
+    assert not pure(np.concatenate(cells), np.concatenate(fit_quantizer(sides, **options)[0](3)(sides)))
+
+
 # k-means: it ends in a fixed point, and the best of its starts
 
 
