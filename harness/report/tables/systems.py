@@ -212,7 +212,8 @@ def _build_column(
     column_items = [i for i in models if i.signature not in signatures]
     if layout.differing != "mark":
         check_signatures(pair[0], column_items, pivot.part.stem, layout.allow)
-    first = (column_items or here or candidates)[0]
+    ranked = [i for i in column_items if i.direction != "none"]
+    first = (ranked or column_items or here or candidates)[0]
     gap = layout.gaps and first.direction == "match_human"
     reasons = {pivot.get_row(i): i.reason for i in items if i.system == "model" and i.metric == pair[0] and i.reason}
     # The reason for a missing metric is shown in the cells of all its values.
@@ -238,7 +239,11 @@ def _build_column(
             return math.nan
         return compute_equality_p_value(results, items, cell.source, best.source)
 
-    return *mark_best_cells(column, list(cells.values()), compute_p_value), {i.signature for i in column_items}
+    # Values that their metric does not rank stand apart from those of other systems that it does.
+    marked = {key: c for key, c in cells.items() if c.source is None or not ranked or c.source.direction != "none"}
+    column, styled = mark_best_cells(column, list(marked.values()), compute_p_value)
+    cells |= zip(marked, styled, strict=True)
+    return column, list(cells.values()), {i.signature for i in column_items}
 
 
 def _build_cell(pivot: _Pivot, item: SystemValue, humans: Sequence[SystemValue], *, gap: bool) -> Cell:

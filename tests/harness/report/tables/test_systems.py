@@ -50,6 +50,18 @@ def test_the_human_row_is_first_and_its_value_decides(tmp_path):
     assert best(made) == ["ancestral", "nucleus p=0.95"]
 
 
+def test_a_value_that_its_metric_does_not_rank_is_never_bold(tmp_path):
+    for decoder, value, direction in (
+        ("greedy", 1.0, "none"),
+        ("nucleus", 0.6, "higher"),
+        ("ancestral", 0.5, "higher"),
+    ):
+        write(tmp_path, decoder, {"m": value}, direction=direction)
+    made = table(tmp_path)
+    assert made.columns[0].heading == "m ↑"
+    assert best(made) == ["nucleus p=0.95"]
+
+
 def test_the_human_value_decides_where_systems_have_several_samples_per_prompt(tmp_path):
     for decoder, value in (("greedy", 6.0), ("nucleus", 11.0)):
         system = result("model", "m", {"m": value}, direction="match_human", n=1000)
