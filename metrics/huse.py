@@ -151,6 +151,7 @@ class Huse(JudgmentMetric):
 
     name = "huse"
     bounds = (0.0, 2.0)
+    ranges = {"huse_d": (-1.0, 3.0), "agreement": (-np.inf, 1.0)}
     titles = {"huse": "HUSE", "huse_q": "HUSE-Q", "huse_d": "HUSE-D", "agreement": "Krippendorff α"}
     targets = {"huse": 1.0, "huse_q": 1.0, "huse_d": 1.0}  # above: worse than chance
     directions = {"agreement": "none"}
