@@ -26,7 +26,7 @@ def mark_best_cells(
     tested, and one with the same printed value as the best, is not separated from it. Naive systems and damaged texts
     are never marked, and nothing is in a column whose scoring model is out of its domain.
     """
-    costs = {at: _compute_cost(column, c.value, c.human) for at, c in enumerate(cells) if not _is_control(c)}
+    costs = {at: _compute_cost(column, c.value, c.human) for at, c in enumerate(cells) if not _is_left_out(c)}
     costs = {at: cost for at, cost in costs.items() if math.isfinite(cost)}
     if len(cells) < 2 or not costs or column.out_of_domain:
         return column, list(cells)
@@ -46,8 +46,10 @@ def mark_best_cells(
     return dataclasses.replace(column, bold=rule), styled
 
 
-def _is_control(cell: Cell) -> bool:
-    return cell.source is not None and cell.source.axes.get("model", "").startswith(CONTROLS)
+def _is_left_out(cell: Cell) -> bool:
+    """Whether a cell is of a control, or of a value that its metric does not rank for a reason in its note."""
+    source = cell.source
+    return source is not None and (source.direction == "none" or source.axes.get("model", "").startswith(CONTROLS))
 
 
 def _round(cost: float, column: Column) -> str:

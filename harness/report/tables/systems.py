@@ -239,11 +239,7 @@ def _build_column(
             return math.nan
         return compute_equality_p_value(results, items, cell.source, best.source)
 
-    # Values that their metric does not rank stand apart from those of other systems that it does.
-    marked = {key: c for key, c in cells.items() if c.source is None or not ranked or c.source.direction != "none"}
-    column, styled = mark_best_cells(column, list(marked.values()), compute_p_value)
-    cells |= zip(marked, styled, strict=True)
-    return column, list(cells.values()), {i.signature for i in column_items}
+    return *mark_best_cells(column, list(cells.values()), compute_p_value), {i.signature for i in column_items}
 
 
 def _build_cell(pivot: _Pivot, item: SystemValue, humans: Sequence[SystemValue], *, gap: bool) -> Cell:
