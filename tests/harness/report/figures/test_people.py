@@ -33,7 +33,7 @@ def style():
 
 @pytest.fixture
 def rated():
-    metric, features = Huse(draws=0).from_file(EXAMPLE)
+    metric, features = Huse().from_file(EXAMPLE)
     return PairRatings.from_arrays(metric.compute(features).arrays)
 
 
