@@ -397,4 +397,4 @@ def test_without_a_floor_probability_zero_is_undefined_everywhere():
     draws = subsample_huse(rated, rule, np.arange(30) != np.array([[3], [4]]))
     assert np.isnan(draws["huse"]).tolist() == [False, True], "a subset has a value where it leaves the text out"
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
-        huse_regions(rated, rule)
+        huse_regions({"model": (rated, rule)})
