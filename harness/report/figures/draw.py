@@ -68,11 +68,11 @@ def draw_or_keep(
     drawn_from = [(r.axes, r.titles, r.inputs, r.results) for r in results.runs]
     key = digest_bytes(repr((code, drawn_from, results.values, fair, sorted(kinds), layout)).encode())
     try:
-        kept = parse_json((earlier / DRAWN).read_bytes(), DRAWN)
-        if kept["key"] == key and all(digest_file(earlier / name) == d for name, d in kept["files"].items()):
+        cached = parse_json((earlier / DRAWN).read_bytes(), DRAWN)
+        if cached["key"] == key and all(digest_file(earlier / name) == d for name, d in cached["files"].items()):
             shutil.copytree(earlier, folder)
-            traces.update(kept["traces"])
-            return [folder / name for name in kept["files"]]
+            traces.update(cached["traces"])
+            return [folder / name for name in cached["files"]]
     except (OSError, HarnessError, ValueError, KeyError, TypeError):
         pass  # there are none, or they are not what they were
     paths = draw_all(results, folder, traces=traces, fair=fair, kinds=kinds, layout=layout)

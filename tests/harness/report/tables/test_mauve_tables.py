@@ -139,7 +139,7 @@ def test_table_13_has_the_players_and_a_column_per_question_and_says_that_the_ju
     (path,) = tmp_path.glob("outputs/reports/mauve_table13_docs/tables/*.md")
     text = path.read_text("utf-8")
     labels = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("|")]
-    assert labels[2:] == ["human", "nucleus", "ancestral", "greedy"], "sorted by the first question"
+    assert labels[2:] == ["*human*", "nucleus", "ancestral", "greedy"], "sorted by the first question"
     assert "| human like ↑" in text
     assert "interesting ↑" in text
     assert "invented judgments" in text
