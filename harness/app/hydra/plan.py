@@ -168,7 +168,7 @@ def check_series(
             left_out[member] = format_error(err)
     for line in format_left_out(left_out):
         log.warning("%s", line)
-    if not composed:
+    if not composed and members:
         raise DataError(f"no experiment of {len(members)} can run")
     chosen = [words for member in composed for words in members[member]]
     return chosen, [work for works in composed.values() for work in works]
