@@ -109,6 +109,8 @@ def build_folder(folder: Path) -> Path:
         code=0,
     )
     (folder / "samples.json").write_text(json.dumps({"generated_seqs": [" a sample."] * 30}))
+    (folder / "sentences.txt").write_text("A cat.\nA dog.\nA dog.\nA fox.\n")
+    (folder / "ratings.csv").write_text("text,rating_1,rating_2\nA cat.,1,2\nA dog.,4,5\nA fox.,2,2\n")
     runs = folder / "outputs" / "runs"
     for name in ("p-sweep", "study", "monday", "tuesday", "mauve_table3", "dlm_owt"):
         shutil.copytree(runs / "quickstart", runs / name)
