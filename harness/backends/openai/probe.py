@@ -133,18 +133,19 @@ def _heat(q: F64, temperature: float) -> F64:
     each = q[-1] / 2
     tail = max(1 - float(q.sum()), 0.0) / each * each ** (1 / temperature)
     hot: F64 = q ** (1 / temperature)
-    return hot / (hot.sum() + tail)
+    cooled: F64 = hot / (hot.sum() + tail)
+    return cooled
 
 
 def _cut_mass(q: F64, p: float) -> F64:
     before = np.cumsum(q) - q
-    cut = np.where(before < p, q, 0.0)
-    return cut / max(cut.sum(), p if q.sum() < p else 0.0)
+    cut: F64 = np.where(before < p, q, 0.0)
+    return cut / max(float(cut.sum()), p if q.sum() < p else 0.0)
 
 
 def _cut_count(q: F64, k: float) -> F64:
-    cut = np.where(np.arange(len(q)) < k, q, 0.0)
-    return cut / min(cut.sum() + max(k - len(q), 0) * q[-1] / 2, 1.0)
+    cut: F64 = np.where(np.arange(len(q)) < k, q, 0.0)
+    return cut / min(float(cut.sum() + max(k - len(q), 0) * q[-1] / 2), 1.0)
 
 
 # Beginnings after which many words are likely, and repetitive ones, which reveal a penalty.

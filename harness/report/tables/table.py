@@ -249,9 +249,12 @@ class Table:
 
     def explain_bold(self) -> list[str]:
         """Explain bold face in one line; of several rules, all but the first name their columns."""
-        (first, _), *others = self.find_bold_rules().items() or [("", [])]
-        parts = [f"bold in {', '.join(titles)}: {BOLD[rule]}" for rule, titles in others]
-        return [f"{'; '.join([f'Bold: {BOLD[first]}', *parts])}."] if first else []
+        rules = self.find_bold_rules()
+        if not rules:
+            return []
+        first, *others = rules
+        parts = [f"bold in {', '.join(rules[rule])}: {BOLD[rule]}" for rule in others]
+        return [f"{'; '.join([f'Bold: {BOLD[first]}', *parts])}."]
 
 
 def format_letters(index: int) -> str:
