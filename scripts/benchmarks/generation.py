@@ -389,7 +389,8 @@ def _write_vllm_model() -> str:
 
 def _start_vllm() -> Backend:
     """Start the engine and run a few prompts."""
-    from openended.harness.backends.vllm.backend import VllmBackend, VllmSpec
+    from openended.harness.backends.vllm.backend import VllmBackend
+    from openended.harness.backends.vllm.spec import VllmSpec
 
     spec = VllmSpec(path=_write_vllm_model(), max_num_seqs=ENGINE_SIZE.slots, check_texts=0)
     backend = VllmBackend(spec, "cpu")

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.backends.vllm.backend import VllmSpec
+from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core import Runtime, Spec, SpecError, build_signature, load_members
 from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.models.embedder import EmbedderSpec

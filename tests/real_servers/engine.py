@@ -16,7 +16,8 @@ from typing import Any, get_args
 import numpy as np
 
 from openended.harness.backends.transformers import load_backend
-from openended.harness.backends.vllm.backend import VllmBackend, VllmSpec, find_version
+from openended.harness.backends.vllm.backend import VllmBackend
+from openended.harness.backends.vllm.spec import VllmSpec, find_version
 from openended.harness.core import Generation, Ragged, load_members
 from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, MinP, Mirostat, Nucleus, TopK, Typical

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from openended.harness.backends.ray.backend import Worker, WorkerAnswer
+from openended.harness.backends.ray.worker import Worker, WorkerAnswer
 from openended.harness.core import (
     DataError,
     ExtraNotInstalled,

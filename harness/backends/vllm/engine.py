@@ -15,7 +15,7 @@ from openended.harness.core import DataError, SpecError, shorten_error, suggest
 from openended.harness.models import is_out_of_memory
 
 if TYPE_CHECKING:
-    from openended.harness.backends.vllm.backend import VllmSpec
+    from openended.harness.backends.vllm.spec import VllmSpec
     from openended.harness.models import Pooling
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from openended.harness.backends.denoiser import DenoiserBackend, DenoiserSpec, find_mask_id
-from openended.harness.backends.vllm.backend import VllmSpec
+from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core import DataError, SpecError, load_members
 from openended.harness.decoders import GenerationRequest, Nucleus, Prompt
 from openended.harness.generation.denoising import DenoisingDecoder, Duo, FirstHitting, Llada, Mdlm, Remdm

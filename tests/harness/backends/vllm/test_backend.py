@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from openended.harness.backends.vllm import backend as backend_module
-from openended.harness.backends.vllm.backend import VllmBackend, VllmSpec, load_vllm
+from openended.harness.backends.vllm.backend import VllmBackend, load_vllm
 from openended.harness.backends.vllm.engine import PoolingEngine, build_engine_options
+from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core import DataError, ExtraNotInstalled, Generation, Ragged, SpecError, load_members
 from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Greedy, Mirostat, Nucleus, TopK
