@@ -246,7 +246,7 @@ def _compute_root(side: Gaussian) -> F64:
         return np.asarray(axes[:, is_positive] * np.sqrt(values[is_positive]), dtype=np.float64)
 
 
-def frechet_influence(human: Floats, model: Floats, shrinkage: Shrinkage = "none") -> tuple[F64, F64]:
+def _frechet_influence(human: Floats, model: Floats, shrinkage: Shrinkage = "none") -> tuple[F64, F64]:
     """Return the influence of the rows of both sides on their Fréchet distance, shapes (n_human,) and (n_model,).
 
     With T the map that carries one Gaussian to the other, the derivative of tr S1 + tr S2 - 2 tr (S1 S2)^1/2 by S1 is
@@ -355,7 +355,7 @@ class Frechet(TwoSample):
     ) -> ReplicatesByName:
         """Weigh the texts by their influence on the distance; PCA and the weight of a shrinkage stay as they are."""
         sides = prepared or self.prepare(features)
-        influences = frechet_influence(sides.human, sides.model, self.shrinkage)
+        influences = _frechet_influence(sides.human, sides.model, self.shrinkage)
         parts = zip(self.sort_both_ids(features), influences, strict=True)
         replicates = plan.linear(result.values["frechet"], *parts)
         out = {"frechet": replicates}

@@ -83,7 +83,7 @@ def loop_rate(sequences: Sequences, *, max_phrase: int = 500, loop: Loop = "rele
     if not len(index):
         raise UndefinedMetric("there are no texts")
     check_choice("loop", loop, Loop)
-    return float(ends_in_loop(index, max_phrase, loop).mean())
+    return float(_ends_in_loop(index, max_phrase, loop).mean())
 
 
 def seq_rep_n(
@@ -164,7 +164,7 @@ def _compute_rep(index: NgramIndex, order: int, average: str) -> float:
     return simctg_percent(index, order) / 100.0 if average == "simctg" else compute_pooled_repeats(index, order)
 
 
-def ends_in_loop(index: NgramIndex, max_phrase: int, loop: Loop = "released") -> NDArray[np.bool_]:
+def _ends_in_loop(index: NgramIndex, max_phrase: int, loop: Loop = "released") -> NDArray[np.bool_]:
     """Return true for each text that ends in a loop, shape (n,)."""
     repeats, phrase = final_repeats(index, max_phrase)
     return (repeats > 1) & ((phrase >= _LONG_PHRASE) | (repeats > _FEW_REPEATS) | (loop == "two_copies"))
@@ -248,7 +248,7 @@ class Repetition(TextMetric):
     def compute(self, features: Features) -> MetricResult:
         corpus = self.corpus(features)
         index = corpus.index
-        by_text = {"loop_rate": ends_in_loop(index, self.max_phrase, self.loop).astype(np.float64)}
+        by_text = {"loop_rate": _ends_in_loop(index, self.max_phrase, self.loop).astype(np.float64)}
         by_text |= {f"seq_rep_{order}": 1.0 - distinct_share_by_text(index, order) for order in self.orders}
         by_text["self_repetition"] = self_repetition_by_text(index, self.self_repetition_order)
         values = {name: mean_without_nan(column) for name, column in by_text.items()}

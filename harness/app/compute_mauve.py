@@ -118,8 +118,10 @@ def compute_mauve(
         "p": {"p_features": p_features, "p_tokens": p_tokens, "p_text": p_text},
         "q": {"q_features": q_features, "q_tokens": q_tokens, "q_text": q_text},
     }
+    sides = {name: _choose_form(name, values) for name, values in forms.items()}
     rows = {
-        name: _read_side(name, values, embedder, max_text_length, batch_size, runtime) for name, values in forms.items()
+        name: _read_side(form, value, embedder, max_text_length, batch_size, runtime)
+        for name, (form, value) in sides.items()
     }
     # mauve-text has no upper limit, unlike `num_buckets=auto` of the metric.
     automatic = max(2, round(min(map(len, rows.values())) / 10))
@@ -149,14 +151,24 @@ def compute_mauve(
     )
 
 
+def _choose_form(name: str, forms: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return the form in which a side is given, and its value."""
+    arguments = [(form, value) for form, value in forms.items() if value is not None]
+    if len(arguments) != 1:
+        names = " and ".join(form for form, _ in arguments)
+        raise SpecError(f"{name}: expected one of {', '.join(forms)}, got {names or 'none'}")
+    return arguments[0]
+
+
 def _read_side(
-    name: str, forms: Mapping[str, Any], embedder: EmbedderSpec, limit: int, batch_size: int, runtime: Runtime
+    form: str,
+    value: Any,  # noqa: ANN401 - features, tokens or texts
+    embedder: EmbedderSpec,
+    limit: int,
+    batch_size: int,
+    runtime: Runtime,
 ) -> NDArray[Any]:
-    """Return the embeddings of a side that is given in one of three forms."""
-    names = [form for form, value in forms.items() if value is not None]
-    if len(names) != 1:
-        raise SpecError(f"{name}: expected one of {', '.join(forms)}, got {' and '.join(names) or 'none'}")
-    form, value = names[0], forms[names[0]]
+    """Return the embeddings of a side."""
     if form.endswith("features"):
         return np.asarray(value)
     context = embedder.model_spec().context_length()

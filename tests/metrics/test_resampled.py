@@ -10,7 +10,7 @@ from openended.harness.run.measure import add_intervals
 from openended.metrics._mauve.histograms import count_half_histograms
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells, resample_mauve
 from openended.metrics._ngrams.sequences import select_rows
-from openended.metrics.frechet import _fit_gaussian, frechet_influence
+from openended.metrics.frechet import _fit_gaussian, _frechet_influence
 from openended.metrics.mauve import Mauve
 from openended.metrics.vendi import vendi, vendi_influence
 from scripts.coverage import count_needed_samples, simulate
@@ -169,7 +169,7 @@ def test_influences_are_derivatives_by_the_share_of_a_text():
     rng = np.random.default_rng(0)
     for shape in ((40, 6), (12, 20)):  # regular covariances and singular ones
         human, model = rng.normal(size=shape), rng.normal(0.3, 1.2, size=(shape[0] + 5, shape[1]))
-        first, second = frechet_influence(human, model)
+        first, second = _frechet_influence(human, model)
         copies = 4000
         for row in (0, 3):
             for side, influence in ((0, first), (1, second)):
@@ -182,11 +182,11 @@ def test_influences_are_derivatives_by_the_share_of_a_text():
                 centered = influence - influence.mean()
                 assert moved - base == pytest.approx(share * centered[row], rel=0.15, abs=2e-4)
     human, model = rng.normal(size=(60, 20)) * np.geomspace(2, 0.5, 20), rng.normal(0.2, 1.3, size=(75, 20))
-    for side, influence in enumerate(frechet_influence(human, model, "ledoit_wolf")):
+    for side, influence in enumerate(_frechet_influence(human, model, "ledoit_wolf")):
         # The divisor n - 1 scales the slopes by 60 / 59 and 75 / 74.
         slopes = slope_of_shrunk(human, model, side)
         assert influence - influence.mean() == pytest.approx(slopes, rel=0.03, abs=0.3)
-        plain = frechet_influence(human, model)[side]
+        plain = _frechet_influence(human, model)[side]
         assert plain - plain.mean() != pytest.approx(slopes, rel=0.03, abs=0.3)
     rows = rng.normal(size=(30, 5))
     for order in (1.0, 2.0, float("inf")):

@@ -21,8 +21,8 @@ from openended.metrics.novelty import Novelty, SuffixArray, longest_copied_spans
 from openended.metrics.overused_phrases import OverusedPhrases, find_overused_phrases
 from openended.metrics.repetition import (
     Repetition,
+    _ends_in_loop,
     diversity,
-    ends_in_loop,
     final_repeats,
     loop_rate,
     self_repetition,
@@ -259,8 +259,8 @@ def test_loop_by_hand(text, repeats, phrase, loop):
     index = index_of([[99, 98], text, [5, 5, 5]])
     found, length = final_repeats(index, 500)
     assert (found[1], length[1]) == (repeats, phrase)
-    assert bool(ends_in_loop(index, 500)[1]) is loop
-    assert bool(ends_in_loop(index, 500, "two_copies")[1]) is (repeats > 1)
+    assert bool(_ends_in_loop(index, 500)[1]) is loop
+    assert bool(_ends_in_loop(index, 500, "two_copies")[1]) is (repeats > 1)
 
 
 def test_two_copies_of_any_phrase_are_a_loop_in_the_words_of_the_paper():

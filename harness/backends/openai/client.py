@@ -15,11 +15,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
-
-import httpx
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from openended.harness.core import REDACTED, DataError, escape_controls_in_line, redact_keys
+
+if TYPE_CHECKING:
+    import httpx
 
 MAX_REPLY = 16 << 20
 """Bytes of a reply, unless the request allows for more."""
@@ -159,6 +160,8 @@ class Client:
     """Endpoints of which a line said that they are waited for."""
 
     async def __aenter__(self) -> Client:
+        import httpx
+
         self._key = read_key(self.key_name, required=self.key_required)
         headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
         most = self.concurrency * len(self.endpoints)
@@ -266,6 +269,8 @@ class Client:
         self._unavailable_until[endpoint] = time.monotonic() + UNAVAILABLE_SECONDS
 
     async def _send_once(self, endpoint: int, path: str, body: dict[str, Any] | None, limit: int) -> Any:  # noqa: ANN401
+        import httpx
+
         if self._http is None:
             raise TypeError("the client is not open")
         where = f"server {self.endpoints[endpoint]}"

@@ -252,9 +252,9 @@ def test_columns_of_any_name_are_mapped_and_enter_the_signature(tmp_path):
 
 @pytest.mark.slow
 def test_the_interval_of_huse_stands_in_the_table(tmp_path):
-    done = openended("judgments=bundled:example_ratings.csv", cwd=tmp_path, code=0)
+    done = openended("judgments=bundled:example_ratings.csv", "report.intervals=true", cwd=tmp_path, code=0)
     row = next(line for line in done.stdout.splitlines() if line.strip().startswith("rated"))
-    assert row.count("[") == 1
+    assert row.count("[") == 2  # HUSE and HUSE-Q, as wide as a terminal
     assert "HUSE (low)" not in done.stdout
 
 

@@ -100,7 +100,7 @@ def test_each_report_is_there_when_the_next_experiment_begins(away, monkeypatch,
 
     monkeypatch.setattr(JobRunner, "execute", watched)
     words = ["experiment=paper", "using=docs", "hydra.sweeper.experiments=[mauve_fig8_k,zipf]", "num_examples=6"]
-    more = ["max_new_tokens=3", "metric=[distinct_n]", "seed=0", "name=all", "decoder.k=5", "decoder=top_k"]
+    more = ["max_new_tokens=3", "metric=[mauve,zipf]", "seed=0", "name=all", "decoder.k=5", "decoder=top_k"]
     assert exit_code(cli.main, *words, *more) == 0, capsys.readouterr().err
     assert ("all-zipf_docs", ["all-mauve_fig8_k_docs"]) in there
     assert {name for name, _ in there} == {"all-mauve_fig8_k_docs", "all-zipf_docs"}

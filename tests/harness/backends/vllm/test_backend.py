@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from openended.harness.backends.vllm import backend as backend_module
+from openended.harness.backends.vllm import backend as backend_module, spec as spec_module
 from openended.harness.backends.vllm.backend import VllmBackend, load_vllm
 from openended.harness.backends.vllm.engine import PoolingEngine, build_engine_options
 from openended.harness.backends.vllm.spec import VllmSpec
@@ -234,7 +234,7 @@ def test_what_can_move_a_logit_is_in_the_identity(monkeypatch):
     for change in ({"max_num_seqs": 1}, {"gpu_memory_utilization": 0.5}, {"check_texts": 0}):
         assert VllmSpec(path=PATH, **change).identity() == base.identity()
     before = base.identity()
-    monkeypatch.setattr(backend_module, "find_version", lambda: "9.9")
+    monkeypatch.setattr(spec_module, "find_version", lambda: "9.9")
     assert base.identity() != before
     assert base.signature_note == "vLLM 9.9"
     assert base.tokenizer_spec().identity().items() <= base.identity().items()
