@@ -19,18 +19,322 @@ validation perplexity are exported as float16 into the assets folder, with a mod
 from __future__ import annotations
 
 import argparse
+import json
 import logging
+import math
+import shlex
+import shutil
 import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from safetensors.torch import save_file
+from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from docs_lm.data import SIZES, add_mask_token, encode, load_corpus, train_tokenizer  # noqa: E402
-from docs_lm.training import LOG, TrainingRun  # noqa: E402
+from docs_lm import causal, data, masked  # noqa: E402
+from docs_lm.data import POSITIONS, SIZES, VOCAB_SIZE, Batch, Progress  # noqa: E402
+
+LOG = logging.getLogger("train_docs_lm")
+CALIBRATION_GRID = (1.0, 1.04, 1.08, 1.12, 1.16, 1.2)  # temperatures
+_FAMILIES = {"causal": "GPT-2", "masked": "ModernBERT"}
+_EVALUATIONS = {
+    "causal": f"Perplexity is over the whole validation split, each passage alone after `{data.END}`.",
+    "masked": f"""The bound is MDLM's (Sahoo et al. 2024), over the whole validation split in pieces of 256 tokens with
+`{data.END}` after each passage, {masked.EVALUATION_LEVELS} random masks per piece. It is not comparable with the
+perplexity of docs-s and docs-m, which is exact and of single passages.
+
+Objective: pieces of 64, 128, 256 or 512 tokens; of L tokens, k random ones are replaced by `{data.MASK}`, with k
+uniform over 1 to L, and the loss of each has the weight L / k. The model has no time input. It was trained for
+minutes on one core: it writes local phrases and no coherent text.""",
+}
+
+
+def format_card(options: argparse.Namespace, facts: Mapping[str, Any], done: Progress, parameters: int) -> str:
+    """Format the model card of a model with a number of parameters."""
+    size = SIZES[options.model]
+    rows = {"parameters": f"{parameters:,}", **_collect_rows(options, facts, done)}
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    splits = "\n".join(
+        f"| {name} | {facts[name]['passages']:,} | {facts[name]['words']:,} |" for name in ("train", "valid", "test")
+    )
+    return f"""---
+license: apache-2.0
+language: en
+library_name: transformers
+pipeline_tag: {"fill-mask" if size.kind == "masked" else "text-generation"}
+---
+
+# {options.model}
+
+A small {_FAMILIES[size.kind]} trained from scratch on the prose of Python docstrings: the {size.role} of the
+`docs` task. It is a measuring instrument for offline runs, not a model to get text from.
+
+| | |
+| --- | --- |
+{table}
+
+{_EVALUATIONS[size.kind]}
+
+## Data
+
+Fingerprint `{facts["fingerprint"]}`; versions: {versions}.
+
+| split | passages | words |
+| --- | --- | --- |
+{splits}
+
+Splits are a hash of package and module path; no paragraph occurs in two of them. The models have seen
+the train split only; validation chose the checkpoint.
+
+## License
+
+Weights and tokenizer: Apache-2.0. The source texts keep their own licenses (PSF for the standard
+library; BSD, Apache-2.0, PSF-like for the packages) and are not redistributed here.
+"""
+
+
+def _collect_rows(options: argparse.Namespace, facts: Mapping[str, Any], done: Progress) -> dict[str, str]:
+    size = SIZES[options.model]
+    command = ["python", "scripts/train_docs_lm.py", "--model", options.model]
+    for name in ("tokens", "batch_tokens", "lr", "decay", "dropout", "seed"):
+        command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    command += ["--bfloat16"] * options.bfloat16
+    # A run continued with other options says so: its command gives a similar model, not the same one.
+    changes = "; ".join(
+        f"from step {segment['step']}: " + ", ".join(f"{k} {v:,}" for k, v in segment.items() if k != "step")
+        for segment in done.segments
+    )
+    layers, rest = f"{size.layers} layers", f"width {size.width}, {size.heads} heads, {POSITIONS}"
+    if size.kind == "masked":
+        bound = done.best_ppl_with_end
+        rows = {
+            "architecture": f"ModernBERT, {layers} with full attention, {rest} rotary positions, tied embeddings",
+            "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, those of docs-s and docs-m, and `{data.MASK}` "
+            f"(id {VOCAB_SIZE})",
+            "validation bound": f"negative log-likelihood at most {math.log(bound):.3f} nats per token "
+            f"(perplexity at most {bound:.1f}), end tokens counted",
+        }
+    else:
+        rows = {
+            "architecture": f"GPT-2, {layers}, {rest} positions, tied embeddings",
+            "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, shared by all bundled models",
+            "validation perplexity": f"{done.best_ppl:.2f} per token of text; "
+            f"{done.best_ppl_with_end:.2f} with the end of text counted",
+            "calibration": f"logits divided by {done.temperature:g}, fitted to half of the validation split",
+        }
+    return {
+        **rows,
+        "weights": "stored as float16, to be loaded and computed with as float32",
+        "training": f"{done.best_step:,} steps, {done.best_tokens:,} tokens "
+        f"({done.best_tokens / facts['train_tokens']:.1f} epochs of {facts['train_tokens']:,})",
+        "optimizer": f"Muon (hidden matrices) and AdamW (the rest), peak {options.lr:g}, dropout {options.dropout:g}",
+        "command": f"`{shlex.join(command)}`" + (", then again with `--calibrate`" if done.temperature != 1 else ""),
+        "options, as they changed": changes,
+    }
+
+
+class TrainingRun:
+    """A training run: model, optimizers, progress and files."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        tokenizer: PreTrainedTokenizerFast,
+        train: list[np.ndarray],
+        valid: list[np.ndarray],
+        facts: dict[str, Any],
+    ) -> None:
+        self.options, self.tokenizer, self.facts = options, tokenizer, facts
+        self.train_data, self.valid_data = train, valid
+        self.folder = options.workdir / f"{options.model}-{facts['fingerprint'][:12]}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        torch.manual_seed(options.seed)
+        self.objective = masked if SIZES[options.model].kind == "masked" else causal
+        self.model: torch.nn.Module = self.objective.build_model(options, tokenizer)
+        matrices = [p for n, p in self.model.named_parameters() if self.objective.is_hidden_matrix(n, p)]
+        chosen = {id(p) for p in matrices}
+        others = [p for p in self.model.parameters() if id(p) not in chosen]
+        self.optimizers: tuple[torch.optim.Optimizer, ...] = (
+            torch.optim.Muon(matrices, options.lr, options.weight_decay, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(others, options.lr, betas=(0.9, 0.95), weight_decay=0.01),
+        )
+        self.progress = Progress()
+        self._resume()
+        self._note_options()
+
+    def train(self) -> None:
+        """Train until the budget is spent or validation stops improving."""
+        self.model.train()
+        stale, next_eval = 0, self.progress.tokens + self.options.eval_tokens
+        begun = time.monotonic() - self.progress.seconds
+        for batch in self._iterate_batches():
+            loss = self._run_step(batch)
+            self.progress.seconds = time.monotonic() - begun
+            if self.progress.step % 50 == 0:
+                LOG.info("step %d tokens %d loss %.3f lr %.2e %.0f tok/s", self.progress.step,
+                         self.progress.tokens, loss, self._compute_lr(),
+                         self.progress.tokens / self.progress.seconds)  # fmt: skip
+                self._save()
+            finished = self.progress.tokens >= self.options.tokens
+            if self.progress.tokens >= next_eval or finished:
+                next_eval += self.options.eval_tokens
+                stale = 0 if self._evaluate(loss) else stale + 1
+                self._save()
+                if finished or stale >= self.options.patience:
+                    break
+
+    def _iterate_batches(self) -> Iterator[Batch]:
+        """Yield the batches of all epochs from the current step on."""
+        step = 0
+        for epoch in range(10_000):
+            rng = np.random.default_rng([self.options.seed, epoch])
+            for batch in self._make_batches(self.train_data, rng):
+                if step >= self.progress.step:
+                    yield batch
+                step += 1
+
+    def _make_batches(self, sequences: list[np.ndarray], rng: np.random.Generator | None) -> Iterator[Batch]:
+        return self.objective.make_batches(sequences, self.options.batch_tokens, rng, self.tokenizer)
+
+    def _compute_lr(self) -> float:
+        """Compute the learning rate: a trapezoid over the token budget."""
+        done = self.progress.tokens / self.options.tokens
+        falling = (1 - done) / self.options.decay
+        warm = (self.progress.step + 1) / self.options.warmup
+        return float(self.options.lr * max(0.0, min(1.0, warm, falling)))
+
+    def _run_step(self, batch: Batch) -> float:
+        # Dropout depends only on the step, so a resumed run uses the same random numbers.
+        torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.options.bfloat16):
+            losses = self.objective.compute_losses(self.model, batch)
+        loss = (losses.nll * losses.weights).sum() / losses.weights.sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self._compute_lr()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.progress.step += 1
+        self.progress.tokens += round(float(losses.weights.sum()))
+        return float(loss.item())
+
+    @torch.inference_mode()
+    def _evaluate(self, loss: float | None) -> bool:
+        """Measure validation perplexity, log it, and export the weights if they are the best yet."""
+        self.model.eval()
+        total, count, total_end, count_end = 0.0, 0.0, 0.0, 0.0
+        for batch in self._make_batches(self.valid_data, None):
+            losses = self.objective.compute_losses(self.model, batch)
+            text = losses.targets != self.tokenizer.eos_token_id
+            weights, weighted = losses.weights.double(), losses.nll.double() * losses.weights
+            total += weighted[text].sum().item()
+            count += weights[text].sum().item()
+            total_end += weighted.sum().item()
+            count_end += weights.sum().item()
+        self.model.train()
+        ppl, ppl_with_end = math.exp(total / count), math.exp(total_end / count_end)
+        row = {**asdict(self.progress), "train_loss": loss, "lr": self._compute_lr(),
+               "valid_ppl": ppl, "valid_ppl_with_end": ppl_with_end}  # fmt: skip
+        row = {key: value for key, value in row.items() if not key.startswith(("best", "segments"))}
+        with (self.folder / "log.jsonl").open("a") as log:
+            log.write(json.dumps(row) + "\n")
+        LOG.info("valid ppl %.2f (with end of text %.2f)", ppl, ppl_with_end)
+        if ppl >= self.progress.best_ppl:
+            return False
+        self.progress.best_ppl, self.progress.best_ppl_with_end = ppl, ppl_with_end
+        self.progress.best_step, self.progress.best_tokens = self.progress.step, self.progress.tokens
+        self._export()
+        return True
+
+    @torch.inference_mode()
+    def calibrate(self) -> None:
+        """Fit one temperature to the odd batches of the validation split and write it into the weights.
+
+        A model that has seen its text several times is overconfident (Guo et al. 2017, section 4.2). Scaling the last
+        layer norm divides the logits and changes nothing else, including the directions of embeddings.
+        """
+        self.model.eval()
+        held_out = list(self._make_batches(self.valid_data, None))[1::2]
+        norm = causal.last_norm(self.model)
+        weight, bias = norm.weight.clone(), norm.bias.clone()
+
+        def measure_loss(temperature: float) -> float:
+            norm.weight.copy_(weight / temperature)
+            norm.bias.copy_(bias / temperature)
+            return sum(causal.compute_losses(self.model, batch).nll.double().sum().item() for batch in held_out)
+
+        self.progress.temperature = min(CALIBRATION_GRID, key=measure_loss)
+        measure_loss(self.progress.temperature)
+        LOG.info("calibrated with temperature %.2f", self.progress.temperature)
+        self._evaluate(None)
+
+    def _save(self) -> None:
+        """Write the checkpoint atomically, so an interruption leaves the previous one."""
+        state = [optimizer.state_dict() for optimizer in self.optimizers]
+        path = self.folder / "checkpoint.pt"
+        content = {"progress": asdict(self.progress), "model": self.model.state_dict(), "optimizers": state}
+        torch.save(content, path.with_suffix(".tmp"))
+        path.with_suffix(".tmp").replace(path)
+
+    def _resume(self) -> None:
+        """Resume from the checkpoint, if there is one."""
+        path = self.folder / "checkpoint.pt"
+        if not path.is_file():
+            return
+        content = torch.load(path, weights_only=True)
+        self.model.load_state_dict(content["model"])
+        for optimizer, state in zip(self.optimizers, content["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
+        self.progress = Progress(**content["progress"])
+        LOG.info("resumed at step %d", self.progress.step)
+
+    def _note_options(self) -> None:
+        """Record the options and the step from which they apply."""
+        names = ("tokens", "batch_tokens", "lr", "decay", "dropout")
+        chosen = {name: getattr(self.options, name) for name in names}
+        past = self.progress.segments
+        if not past or {**past[-1], "step": 0} != {**chosen, "step": 0}:
+            past.append({"step": self.progress.step, **chosen})
+
+    def _export(self) -> None:
+        """Replace the asset folder with the current weights, tokenizer and card."""
+        assets = self.options.assets
+        assets.mkdir(parents=True, exist_ok=True)
+        final = assets / self.options.model
+        fresh = assets / f".{self.options.model}.new"
+        old = assets / f".{self.options.model}.old"
+        for stale in (fresh, old):
+            shutil.rmtree(stale, ignore_errors=True)
+        fresh.mkdir()
+        self.tokenizer.save_pretrained(fresh)
+        # The output layer is tied to the embedding, so one copy is stored.
+        weights = {n: p.detach().half().contiguous() for n, p in self.model.named_parameters()}
+        save_file(weights, fresh / "model.safetensors", metadata={"format": "pt"})
+        # The library makes the file readable only by its owner.
+        (fresh / "model.safetensors").chmod(0o644)
+        config = self.model.config.to_diff_dict()
+        config.pop("_name_or_path", None)
+        # Weights are stored in half precision and computed in single precision.
+        config |= {"architectures": [self.objective.ARCHITECTURE], "dtype": "float32"}
+        (fresh / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        parameters = sum(p.numel() for p in self.model.parameters())
+        (fresh / "README.md").write_text(format_card(self.options, self.facts, self.progress, parameters))
+        if final.exists():
+            final.rename(old)
+        fresh.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def main() -> None:
@@ -40,18 +344,15 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     # Its warnings on padding and length do not apply: see `token_nll` and `encode`.
     transformers_logging.set_verbosity_error()
-    passages, facts = load_corpus(options.workdir, options.workers)
-    tokenizer = train_tokenizer(options.workdir, passages, facts["fingerprint"])
+    passages, facts = data.load_corpus(options.workdir, options.workers)
+    tokenizer = data.train_tokenizer(options.workdir, passages, facts["fingerprint"])
     if SIZES[options.model].kind == "masked":
-        tokenizer = add_mask_token(tokenizer)
-    data = {split: encode(tokenizer, [p.text for p in passages if p.split == split]) for split in ("train", "valid")}
-    facts["train_tokens"] = sum(len(sequence) - 1 for sequence in data["train"])
-    LOG.info("train %d passages, %d tokens", len(data["train"]), facts["train_tokens"])
-    run = TrainingRun(options, tokenizer, data["train"], data["valid"], facts)
-    if options.calibrate:
-        run.calibrate()
-    else:
-        run.train()
+        tokenizer = data.add_mask_token(tokenizer)
+    train, valid = (data.encode(tokenizer, [p.text for p in passages if p.split == s]) for s in ("train", "valid"))
+    facts["train_tokens"] = sum(len(sequence) - 1 for sequence in train)
+    LOG.info("train %d passages, %d tokens", len(train), facts["train_tokens"])
+    run = TrainingRun(options, tokenizer, train, valid, facts)
+    run.calibrate() if options.calibrate else run.train()
 
 
 def _parse_options() -> argparse.Namespace:

@@ -6,7 +6,6 @@ import pytest
 
 from openended.harness.app.commands.describe import describe_option
 from openended.harness.app.stress_reference import StressRow, describe_stress_results, find_smallest, load_stress_rows
-from scripts.stress_pages import update_pages
 
 
 def make_row(strength, detected, damage="negation"):
@@ -31,7 +30,3 @@ def test_the_packaged_table_has_every_damage():
     assert "resolves differences of" in describe_stress_results("mauve")
     assert describe_stress_results("huse") == ""
     assert "does not see" in describe_option("mauve")
-
-
-def test_the_pages_are_those_of_the_table():
-    assert update_pages(check=True) == [], "run python scripts/stress_pages.py"
