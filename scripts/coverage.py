@@ -3,11 +3,11 @@
     python scripts/coverage.py [--draws 400] [--n 200] [--metrics mauve,zipf] [--texts made-up|docs|FILE] [--samples 1]
                                [--seconds 60] [--write docs/statistics.md]
 
-Each of many worlds has one human side and two systems that follow one law: made-up texts on the same prompts
-(`scripts/worlds.py`), or disjoint draws of docstring passages or of the texts of a file of generations
-(`scripts/passages.py`). The script counts the 95 % intervals that contain the systems' mean value at this n, and the
-tests at 5 % that call the two systems different, which is always wrong. Permutation p-values are counted where human
-side and systems have one law, that of the passages. A share of 400 has a standard error of 1.1 points.
+Each of many worlds (`scripts/worlds.py`) has one human side and two systems that follow one law: made-up texts on the
+same prompts, or disjoint draws of docstring passages or of the texts of a file of generations. The script counts the
+95 % intervals that contain the systems' mean value at this n, and the tests at 5 % that call the two systems different,
+which is always wrong. Permutation p-values are counted where human side and systems have one law, that of the passages.
+A share of 400 has a standard error of 1.1 points.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from openended.harness.core.resampling import Interval, Plan, Replicates, combin
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts.passages import draw_passages
-from scripts.worlds import MODEL, draw
+from scripts.worlds import MODEL, draw, draw_passages
 
 END = "<!-- end -->"
 LEFT_OUT = ("std_error", "inverse_penalty", "n_test", "p_value")

@@ -1,7 +1,7 @@
 """Exact output laws of the samplers of denoisers, on Markov chains whose conditionals are exact.
 
 A distribution over all states, masks included, is pushed through every step by the samplers' own update rules, and
-compared with the chain's law. `python scripts/worlds.py samplers` prints the table.
+compared with the chain's law. `python scripts/sampler_worlds.py` prints the table.
 """
 
 from __future__ import annotations
@@ -14,21 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from openended.harness.generation.denoising import (
-    DenoisingDecoder,
-    DiffusionDecoder,
-    Duo,
-    FirstHitting,
-    Llada,
-    Mdlm,
-    Remdm,
-    Transition,
-    choose_most_confident,
-    choose_one,
-    compute_law,
-    compute_proposal,
-    count_revealed,
-)
+from openended.harness.generation import denoising
 
 _AXES = "abcdefgh"
 
@@ -89,9 +75,9 @@ class MarkovWorld:
         return out / out.sum(dim=-1, keepdim=True)
 
 
-def sees_own(decoder: DenoisingDecoder) -> bool:
+def sees_own(decoder: denoising.DenoisingDecoder) -> bool:
     """Return whether the exact denoiser for a sampler reads the position that it proposes a token for."""
-    return isinstance(decoder, Duo) and decoder.mode != "posterior"
+    return isinstance(decoder, denoising.Duo) and decoder.mode != "posterior"
 
 
 class WorldDenoiser:
@@ -102,7 +88,7 @@ class WorldDenoiser:
     eos_ids = ()
     block_size = None
 
-    def __init__(self, world: MarkovWorld, decoder: DenoisingDecoder) -> None:
+    def __init__(self, world: MarkovWorld, decoder: denoising.DenoisingDecoder) -> None:
         self._world, self._is_masked, self._sees_own = world, decoder.noise == "mask", sees_own(decoder)
         self.mask_id = world.vocab_size if self._is_masked else -1
         self.vocab_size = world.vocab_size + self._is_masked
@@ -119,11 +105,11 @@ class WorldDenoiser:
         return "".join(_AXES[i] for i in ids)
 
 
-def compute_output_law(world: MarkovWorld, decoder: DenoisingDecoder) -> Tensor:
+def compute_output_law(world: MarkovWorld, decoder: denoising.DenoisingDecoder) -> Tensor:
     """Return the exact law of the texts of a sampler with the world's conditionals, flat over the texts."""
-    if isinstance(decoder, Duo):
+    if isinstance(decoder, denoising.Duo):
         return _propagate_uniform(world, decoder)
-    if isinstance(decoder, Remdm) and decoder.strategy == "conf":
+    if isinstance(decoder, denoising.Remdm) and decoder.strategy == "conf":
         return _propagate_with_confidence(world, decoder)
     ids = world.states(masks=True)
     proposal = _propose(decoder, world.propose_for_masks(ids))
@@ -135,26 +121,29 @@ def compute_output_law(world: MarkovWorld, decoder: DenoisingDecoder) -> Tensor:
     return weights[texts]
 
 
-def _propose(decoder: DenoisingDecoder, probs: Tensor) -> Tensor:
+def _propose(decoder: denoising.DenoisingDecoder, probs: Tensor) -> Tensor:
     """Return what the sampler draws from, given the exact conditionals."""
-    return compute_proposal(probs.log(), decoder.temperature, decoder.nucleus_p, decoder.nucleus_rule)
+    return denoising.compute_proposal(probs.log(), decoder.temperature, decoder.nucleus_p, decoder.nucleus_rule)
 
 
 def _list_moves(
-    world: MarkovWorld, decoder: DenoisingDecoder, step: int, ids: Tensor, proposal: Tensor, weights: Tensor
+    world: MarkovWorld, decoder: denoising.DenoisingDecoder, step: int, ids: Tensor, proposal: Tensor, weights: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the parts of a step: weights of the states, and the law of each position in them."""
     is_masked, noise = ids == world.vocab_size, torch.zeros(world.vocab_size + 1, dtype=torch.float64)
     noise[-1] = 1
-    if isinstance(decoder, DiffusionDecoder):
-        yield weights, compute_law(decoder.transition_masked(step, is_masked, torch.zeros(())), proposal, ids, noise)
-    elif isinstance(decoder, FirstHitting):
+    if isinstance(decoder, denoising.DiffusionDecoder):
+        yield (
+            weights,
+            denoising.compute_law(decoder.transition_masked(step, is_masked, torch.zeros(())), proposal, ids, noise),
+        )
+    elif isinstance(decoder, denoising.FirstHitting):
         count = is_masked.sum(dim=1).clamp_min(1)
         for number in range(world.length):
-            chosen = choose_one(is_masked, ((number + 0.5) / count).clamp(max=1 - 1e-9))
+            chosen = denoising.choose_one(is_masked, ((number + 0.5) / count).clamp(max=1 - 1e-9))
             yield weights * (number < count) / count, _compute_law_of_chosen(chosen, proposal, ids, noise)
-    elif isinstance(decoder, Llada) and decoder.remasking == "random":
-        count = count_revealed(world.length, decoder.steps, step)
+    elif isinstance(decoder, denoising.Llada) and decoder.remasking == "random":
+        count = denoising.count_revealed(world.length, decoder.steps, step)
         for subset in itertools.combinations(range(world.length), count):
             chosen = torch.zeros_like(is_masked)
             chosen[:, list(subset)] = True
@@ -169,17 +158,17 @@ def _list_moves(
 
 
 def _list_confident_moves(
-    world: MarkovWorld, decoder: Llada, step: int, ids: Tensor, proposal: Tensor, weights: Tensor
+    world: MarkovWorld, decoder: denoising.Llada, step: int, ids: Tensor, proposal: Tensor, weights: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield a step of LLaDA: every vector of candidates, of which the most confident are revealed."""
-    count = count_revealed(world.length, decoder.steps, step)
+    count = denoising.count_revealed(world.length, decoder.steps, step)
     candidates = world.states(masks=False)
     for number in weights.nonzero().flatten().tolist():
         is_masked = ids[number] == world.vocab_size
         unique = candidates[(candidates[:, ~is_masked] == 0).all(dim=1)]
         probs = proposal[number].gather(1, unique.T).T  # (candidates, positions)
         confidence = torch.where(is_masked, probs, -math.inf)
-        chosen = choose_most_confident(confidence, count)
+        chosen = denoising.choose_most_confident(confidence, count)
         revealed = torch.where(chosen, unique, ids[number])
         law = torch.nn.functional.one_hot(revealed, world.vocab_size + 1).double()
         yield weights[number] * torch.where(is_masked, probs, 1.0).prod(dim=1), law
@@ -187,7 +176,9 @@ def _list_confident_moves(
 
 def _compute_law_of_chosen(chosen: Tensor, proposal: Tensor, ids: Tensor, noise: Tensor) -> Tensor:
     """Return the law of each position where the chosen ones are revealed."""
-    return compute_law(Transition(chosen.double(), torch.zeros_like(chosen, dtype=torch.float64)), proposal, ids, noise)
+    return denoising.compute_law(
+        denoising.Transition(chosen.double(), torch.zeros_like(chosen, dtype=torch.float64)), proposal, ids, noise
+    )
 
 
 def _push(weights: Tensor, law: Tensor) -> Tensor:
@@ -205,7 +196,7 @@ def _multiply(law: Tensor) -> Tensor:
     return out
 
 
-def _propagate_uniform(world: MarkovWorld, decoder: Duo) -> Tensor:
+def _propagate_uniform(world: MarkovWorld, decoder: denoising.Duo) -> Tensor:
     """Return the output law of a uniform-state sampler; its states are the texts."""
     ids, size = world.states(masks=False), world.vocab_size
     weights = torch.full((len(ids),), 1 / len(ids), dtype=torch.float64)
@@ -215,12 +206,12 @@ def _propagate_uniform(world: MarkovWorld, decoder: Duo) -> Tensor:
         proposal = _propose(decoder, world.propose_for_noise(ids, alpha, sees_own=sees_own(decoder)))
         present_prob = proposal.gather(-1, ids[..., None]).squeeze(-1)
         weights = _push(
-            weights, compute_law(decoder.transition_uniform(step, present_prob, size), proposal, ids, noise)
+            weights, denoising.compute_law(decoder.transition_uniform(step, present_prob, size), proposal, ids, noise)
         )
     return weights
 
 
-def _propagate_with_confidence(world: MarkovWorld, decoder: Remdm) -> Tensor:
+def _propagate_with_confidence(world: MarkovWorld, decoder: denoising.Remdm) -> Tensor:
     """Return the output law of a sampler that remembers confidences: a state is tokens with their confidences."""
     size, length = world.vocab_size, world.length
     ids = torch.full((1, length), size)
@@ -230,7 +221,7 @@ def _propagate_with_confidence(world: MarkovWorld, decoder: Remdm) -> Tensor:
     noise = torch.nn.functional.one_hot(torch.tensor(size), size + 1).double()
     for step in range(decoder.steps):
         is_masked, proposal = ids == size, _propose(decoder, world.propose_for_masks(ids))
-        law = compute_law(decoder.transition_masked(step, is_masked, confidence), proposal, ids, noise)
+        law = denoising.compute_law(decoder.transition_masked(step, is_masked, confidence), proposal, ids, noise)
         outcomes = torch.where(is_masked[..., None], proposal, confidence[..., None])
         outcomes[..., size] = -math.inf
         index = choices.T.expand(len(ids), -1, -1)
@@ -254,30 +245,34 @@ def total_variation(law: Tensor, other: Tensor) -> float:
 SMALL = MarkovWorld(vocab_size=2, length=3)
 """For `conf`: its states hold confidences too, and are too many in the larger world."""
 _STEPS = (1, 4, 16, 64)
-SAMPLERS: tuple[DenoisingDecoder, ...] = (
-    FirstHitting(),
-    *(Mdlm(steps=steps) for steps in _STEPS),
+SAMPLERS: tuple[denoising.DenoisingDecoder, ...] = (
+    denoising.FirstHitting(),
+    *(denoising.Mdlm(steps=steps) for steps in _STEPS),
     *(
-        Remdm(strategy=strategy, eta=0.1, nucleus_p=1.0, steps=steps)
+        denoising.Remdm(strategy=strategy, eta=0.1, nucleus_p=1.0, steps=steps)
         for strategy in ("cap", "rescale", "forward_backward", "loop", "conf")
         for steps in (16, 64)
     ),
-    *(Duo(steps=steps) for steps in _STEPS),
-    *(Duo(mode=mode, steps=steps) for mode in ("pc", "cap", "rescale") for steps in (16, 64)),
+    *(denoising.Duo(steps=steps) for steps in _STEPS),
+    *(denoising.Duo(mode=mode, steps=steps) for mode in ("pc", "cap", "rescale") for steps in (16, 64)),
     *(
-        Llada(temperature=1.0, steps=steps, block_length=6, remasking=remasking)
+        denoising.Llada(temperature=1.0, steps=steps, block_length=6, remasking=remasking)
         for remasking in ("random", "low_confidence")
         for steps in (6, 3, 1)
     ),
 )
 
 
-def print_samplers(samplers: Sequence[DenoisingDecoder] = SAMPLERS, world: MarkovWorld | None = None) -> None:
+def print_samplers(samplers: Sequence[denoising.DenoisingDecoder] = SAMPLERS, world: MarkovWorld | None = None) -> None:
     """Print a line for each sampler: name, world, and the total variation from the world's law."""
     world = world or MarkovWorld()
     print(f"{'sampler':<64} {'V':>2} {'L':>2}  total variation")
     for decoder in samplers:
-        is_remembering = isinstance(decoder, Remdm) and decoder.strategy == "conf"
+        is_remembering = isinstance(decoder, denoising.Remdm) and decoder.strategy == "conf"
         used = SMALL if is_remembering else world
         distance = total_variation(compute_output_law(used, decoder), used.law())
         print(f"{decoder.title:<64} {used.vocab_size:>2} {used.length:>2}  {distance:.2e}")
+
+
+if __name__ == "__main__":
+    print_samplers()

@@ -1,4 +1,4 @@
-"""Simulated texts of a known distribution: a human side and systems on the same prompts.
+"""Texts of a known distribution: a human side and systems on the same prompts, made up or drawn from real texts.
 
 Every prompt has a topic, which moves the words, the likelihoods and the embeddings of all that is written about it; so
 systems on the same prompts resemble each other, as they do in earnest.
@@ -6,15 +6,15 @@ systems on the same prompts resemble each other, as they do in earnest.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from openended.harness.core.metric_spec import Features, Metric, Side
+from openended.harness.core.io import read_jsonl
+from openended.harness.core.metric_spec import Features, Metric, Need, Side
 from openended.harness.core.types import F64, I64, NextToken, Ragged
 
 VOCABULARY, TOPICS, DIMENSIONS = 3000, 12, 12
@@ -147,16 +147,118 @@ OF_TOPICS: dict[str, Callable[[np.random.Generator, I64, Writer], object]] = {
 }
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Print how far the exact output law of each sampler is from the law of its world."""
-    parser = argparse.ArgumentParser(description="Worlds of a known law.")
-    parser.add_argument("table", choices=["samplers"], help="samplers: total variation of each sampler of a denoiser")
-    parser.parse_args(words)
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from scripts.sampler_worlds import print_samplers
+# Worlds of real text: disjoint draws from a pool. Tokens are those of the bundled tokenizer, or words; other features
+# need no model: likelihood and rank of a token are those of its frequency in the pool, and the embedding of a text is a
+# random projection of its word counts.
 
-    print_samplers()
+LEAST_WORDS, MOST_WORDS, DIRECTIONS = 20, 64, 128
+TOKENIZER = Path(__file__).resolve().parents[1] / "harness/assets/docs-m/tokenizer.json"
 
 
-if __name__ == "__main__":
-    main()
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """All texts with their features; the first `humans` are human."""
+
+    texts: list[str]
+    humans: int
+    words: Ragged
+    tokens: Ragged
+    frequencies: I64
+    """Of each token id."""
+    embeddings: F64
+
+    def draw(self, rng: np.random.Generator, n: int, samples: int) -> list[I64]:
+        """Return rows of a human side and of two systems."""
+        if self.humans == len(self.texts):
+            return np.split(rng.permutation(self.humans)[: n * (1 + 2 * samples)], [n, n * (1 + samples)])
+        systems = self.humans + rng.permutation(len(self.texts) - self.humans)[: 2 * n * samples]
+        return [rng.permutation(self.humans)[:n], *np.split(systems, 2)]
+
+
+@functools.cache
+def load_pool(source: str = "docs") -> Pool:
+    """Read the passages of the installed packages, or the references and generations of a JSON-lines file.
+
+    Passages without enough words are left out; longer ones are truncated.
+    """
+    from tokenizers import Tokenizer
+
+    if source == "docs":
+        from openended.tasks._docstrings import load_passages
+
+        split = [passage.text.split()[:MOST_WORDS] for passage in load_passages()]
+        split = [words for words in split if len(words) >= LEAST_WORDS]
+        humans = len(split)
+    else:
+        rows = [row for _, row in read_jsonl(Path(source))]
+        split = [row[side].split() for side in ("reference", "generation") for row in rows]
+        humans = len(rows)
+    texts = [" ".join(words) for words in split]
+    vocabulary: dict[str, int] = {}
+    words = Ragged.from_rows([[vocabulary.setdefault(w, len(vocabulary)) for w in row] for row in split], np.int64)
+    encodings = Tokenizer.from_file(str(TOKENIZER)).encode_batch(texts, add_special_tokens=False)
+    tokens = Ragged.from_rows([encoding.ids for encoding in encodings], np.int64)
+    return Pool(texts, humans, words, tokens, np.bincount(tokens.values), _embed(words, len(vocabulary)))
+
+
+def _embed(words: Ragged, vocabulary: int) -> F64:
+    """Project the weighted word counts of each text onto random directions, shape (texts, DIRECTIONS)."""
+    from scipy.sparse import csr_matrix
+
+    ones = np.ones(len(words.values))
+    counts = csr_matrix((ones, words.values, words.offsets), shape=(len(words), vocabulary))
+    counts.sum_duplicates()
+    frequency = np.bincount(counts.indices, minlength=vocabulary)
+    counts.data = np.log1p(counts.data) * np.log(len(words) / frequency)[counts.indices]
+    directions = np.random.default_rng(0).standard_normal((vocabulary, DIRECTIONS))
+    return np.asarray(counts @ directions)
+
+
+def draw_passages(
+    rng: np.random.Generator, n: int, metric: Metric, samples: int = 1, source: str = "docs"
+) -> list[Features] | None:
+    """Draw the features of two systems against one human side; None if the metric needs other features."""
+    if metric.sides == "human" or any(need.kind not in FEATURES for need in metric.needs()):
+        return None
+    pool = load_pool(source)
+    ids = sorted(f"passage/{i:06d}-{rng.integers(1 << 30)}" for i in range(n))
+    human, *systems = pool.draw(rng, n, samples)
+    facts = {"n": f"{n}/{n * samples}", "task": f"{Path(source).stem}@0"}
+
+    def make_side(name: str, ids: list[str], rows: I64) -> Side:
+        return Side(name, ids, {need: FEATURES[need.kind](pool, need, rows) for need in metric.needs()})
+
+    several, reference = [i for i in ids for _ in range(samples)], make_side("human", ids, human)
+    return [Features(reference, make_side("model", several, rows), facts) for rows in systems]
+
+
+def _select_tokens(pool: Pool, need: Need, rows: I64) -> Ragged:
+    ragged = pool.words if need.by == "words" else pool.tokens
+    return Ragged.from_rows((ragged[int(row)] for row in rows), np.int64)
+
+
+def _select_losses(pool: Pool, need: Need, rows: I64) -> Ragged:
+    tokens = _select_tokens(pool, need, rows)
+    return Ragged(-np.log(pool.frequencies[tokens.values] / pool.frequencies.sum()), tokens.offsets)
+
+
+def _select_ranks(pool: Pool, need: Need, rows: I64) -> Ragged:
+    tokens = _select_tokens(pool, need, rows)
+    rank = 1 + np.argsort(np.argsort(-pool.frequencies, kind="stable"), kind="stable")
+    return Ragged(rank[tokens.values], tokens.offsets)
+
+
+def _sum_losses(pool: Pool, need: Need, rows: I64) -> F64:
+    return np.array([-0.9 * losses.sum() for losses in _select_losses(pool, need, rows)])
+
+
+FEATURES: dict[str, Callable[[Pool, Need, I64], object]] = {
+    "texts": lambda pool, need, rows: [pool.texts[row] for row in rows],  # noqa: ARG005
+    "embeddings": lambda pool, need, rows: pool.embeddings[rows],  # noqa: ARG005
+    "gradients": lambda pool, need, rows: pool.embeddings[rows],  # noqa: ARG005
+    "stops": lambda pool, need, rows: _select_tokens(pool, need, rows).lengths >= pool.tokens.lengths.max(),
+    "tokens": _select_tokens,
+    "token_nll": _select_losses,
+    "token_rank": _select_ranks,
+    "log_prob": _sum_losses,
+}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes
+from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, read_jsonl, suggest
 from openended.tasks.download import Remote, fetch, refuse_missing, verify
 
 T = TypeVar("T")
@@ -94,3 +95,96 @@ def is_null_or_text(value: str | None) -> bool:
 def sort_by_hash(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
     """Sort by the SHA-256 of each item's key: the first N are a fair sample, and no item's place depends on others."""
     return sorted(items, key=lambda item: hashlib.sha256(key(item).encode()).digest())
+
+
+ID_FIELDS = ("id", "example_id")
+
+
+def read_text_field(
+    row: Mapping[str, Any], field: str, where: str, option: str | None = None, used: Sequence[str] = ()
+) -> str:
+    """Return a field that must be text that can be written as UTF-8; `option` names it, `used` are taken already."""
+    if field not in row:
+        others = (*ID_FIELDS, "prompt", "human", *used)
+        texts = [name for name, value in row.items() if isinstance(value, str) and name not in others]
+        advice = f"; set {option}={texts[0] if len(texts) == 1 else 'NAME'}" if option else ""
+        raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}{advice}")
+    value = row[field]
+    if not isinstance(value, str):
+        got = "null" if value is None else type(value).__name__
+        raise DataError(f"{where}: field {field!r}: expected text, got {got}")
+    _require_clean(value, field, where)
+    return value
+
+
+def read_usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Counter[str]) -> str | None:
+    """Return the text of a record of a published file, or None, counted, where it is null, empty or broken."""
+    value = row.get(field, "")
+    if value is None:
+        skipped[f"{field} is null"] += 1
+        return None
+    if isinstance(value, str) and not _is_clean(value):
+        skipped[f"{field} is not valid Unicode"] += 1
+        return None
+    text = read_text_field(row, field, where)
+    if not text.strip():
+        skipped[f"{field} is empty"] += 1
+        return None
+    return text
+
+
+def choose_id_field(row: Mapping[str, Any], field: str | None) -> str | None:
+    """Return the field that holds a record's id: the given one; with `auto` the first of `ID_FIELDS` it has."""
+    return field if field != "auto" else next((name for name in ID_FIELDS if row.get(name) is not None), None)
+
+
+def read_id(row: Mapping[str, Any], field: str, where: str) -> str:
+    """Return an id: text or a whole number."""
+    value = row.get(field)
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        got = "nothing" if field not in row else "null" if value is None else repr(value)
+        raise DataError(f"{where}: field {field!r}: expected an id (text or a whole number), got {got}")
+    _require_clean(str(value), field, where)
+    return str(value)
+
+
+class UniqueIds:
+    """The ids of a file's lines, each used once.
+
+    Keeps eight bytes per id, so that a file of a million lines streams in bounded memory; if the same eight bytes
+    appear again, the file is read again to decide.
+    """
+
+    def __init__(self, path: Path, field: str) -> None:
+        self._path, self._field = path, field
+        self._seen: set[int] = set()
+
+    def read(self, row: Mapping[str, Any], number: int) -> str:
+        """Return the id of a line; refuse one that was used on an earlier line."""
+        where = f"{self._path}:{number}"
+        identity = read_id(row, self._field, where)
+        short = int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest(), "little")
+        if short in self._seen:
+            for earlier, other in read_jsonl(self._path):
+                if earlier >= number:
+                    break
+                if str(other.get(self._field)) == identity:
+                    raise DataError(f"{where}: duplicate id {identity!r}, first used on line {earlier}")
+        self._seen.add(short)
+        return identity
+
+
+def _is_clean(text: str) -> bool:
+    """Return true if a text can be written as UTF-8 (JSON can hold halves of surrogate pairs)."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _require_clean(text: str, field: str, where: str) -> None:
+    if not _is_clean(text):
+        raise DataError(f"{where}: field {field!r} holds half of a surrogate pair; it is not valid text")

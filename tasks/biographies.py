@@ -17,19 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from openended.harness.core import (
-    DataError,
-    Example,
-    SourceFile,
-    Tokenizer,
-    make_random_stream,
-    option,
-    ranged,
-    read_jsonl,
-    task,
-)
-from openended.tasks._files import UserFileTask, is_null_or_text, sort_by_hash
-from openended.tasks._records import read_usable_text
+from openended.harness import core
+from openended.harness.core import DataError, Example, SourceFile
+from openended.tasks._files import UserFileTask, is_null_or_text, read_usable_text, sort_by_hash
 
 
 class _Biography(NamedTuple):
@@ -38,7 +28,7 @@ class _Biography(NamedTuple):
     content: str
 
 
-@task
+@core.task
 class Biographies(UserFileTask):
     """Biographies with `num_in_context` examples in the prompt."""
 
@@ -50,16 +40,16 @@ class Biographies(UserFileTask):
     obtained = "by hand: not distributed, the source says how to make it"
     command = "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral scoring=gpt2-large"
 
-    path: str | None = option(
+    path: str | None = core.option(
         None, is_null_or_text, "a JSON-lines file with title and content"
     )  # your own file, see above
-    num_in_context: int = ranged(5, "[0, inf)", "0 or more")  # the paper varies n
+    num_in_context: int = core.ranged(5, "[0, inf)", "0 or more")  # the paper varies n
     header: str = "Write biographies of various people."  # Table B.6, as the next two
     chat_header: str = "Here are a few examples:"  # a second line for models with a chat template
-    instruction: str = option("- Biography of", str.strip, "some text")
+    instruction: str = core.option("- Biography of", str.strip, "some text")
     min_words: int = 80  # Le Bronnec et al., appendix B.5
     max_words: int = 350  # the same
-    max_title_words: int = ranged(10, "[1, inf)", "1 or more")  # of an example in the prompt
+    max_title_words: int = core.ranged(10, "[1, inf)", "1 or more")  # of an example in the prompt
     title_field: str = "title"
     content_field: str = "content"
     seed: int = 0  # draws the examples of each prompt
@@ -77,7 +67,7 @@ class Biographies(UserFileTask):
             raise DataError(f"task biographies: the set is not distributed ({self.source}); set task.path to yours")
         return super().fingerprint()
 
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+    def examples(self, tokenizer: core.Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield biographies by a hash of their line; those of another length are counted."""
         del tokenizer
         biographies = list(self._read(skipped))
@@ -89,7 +79,7 @@ class Biographies(UserFileTask):
         # The order does not depend on which lines were skipped.
         for at in sort_by_hash(range(len(biographies)), lambda i: str(biographies[i].number)):
             biography = biographies[at]
-            generator = make_random_stream(self.seed, "biographies", biography.number)
+            generator = core.make_random_stream(self.seed, "biographies", biography.number)
             chosen = generator.choice(len(biographies) - 1, size=self.num_in_context, replace=False)
             lines = []
             for i in chosen:
@@ -105,7 +95,7 @@ class Biographies(UserFileTask):
 
     def _read(self, skipped: Counter[str]) -> Iterator[_Biography]:
         path = Path(str(self.path))
-        for number, row in read_jsonl(path):
+        for number, row in core.read_jsonl(path):
             where = f"{path}:{number}"
             title = read_usable_text(row, self.title_field, where, skipped)
             content = read_usable_text(row, self.content_field, where, skipped)

@@ -26,24 +26,10 @@ from importlib.resources import files as package_files
 from pathlib import Path
 from typing import NamedTuple
 
-from openended.harness.core import (
-    DataError,
-    Example,
-    Json,
-    SourceFile,
-    SpecError,
-    Tokenizer,
-    digest,
-    digest_bytes,
-    make_random_stream,
-    open_text,
-    ranged,
-    read_jsonl,
-    task,
-)
+from openended.harness import core
+from openended.harness.core import DataError, Example, SourceFile, SpecError
 from openended.harness.storage import RowFile, read_record
-from openended.tasks._files import UserFileTask
-from openended.tasks._records import read_text_field
+from openended.tasks._files import UserFileTask, read_text_field
 
 _TEXTS = ("text", "generation", "human")
 
@@ -54,7 +40,7 @@ class _ReferenceText(NamedTuple):
     text: str
 
 
-@task
+@core.task
 class Creative(UserFileTask):
     """Draws of instructions."""
 
@@ -68,7 +54,7 @@ class Creative(UserFileTask):
 
     path: str | None = None  # file of instructions, one per line, or the authors' .py; null: the bundled ones
     reference: str | None = None  # another system's texts for the same draws: a run folder, or JSON lines
-    num_draws: int = ranged(4000, "[1, inf)", "1 or more")  # Le Bronnec et al., appendix B.4
+    num_draws: int = core.ranged(4000, "[1, inf)", "1 or more")  # Le Bronnec et al., appendix B.4
     min_words: int = 100  # requested in the prompt, as in the paper
     max_words: int = 500  # the same
     seed: int = 0  # draws the instructions
@@ -83,10 +69,10 @@ class Creative(UserFileTask):
         return [SourceFile(Path(p).name, "", Path(p)) for p in (self.path, self.reference) if p is not None]
 
     def fingerprint(self) -> str:
-        parts = [super().fingerprint() if self.path else digest_bytes(_read_builtin())]
+        parts = [super().fingerprint() if self.path else core.digest_bytes(_read_builtin())]
         if self.reference is not None:
             parts.append(self.digest_user_file(_find_texts(Path(self.reference)), "task.reference"))
-        return digest(parts)
+        return core.digest(parts)
 
     def open_bundled_system(self, name: str) -> Callable[[], list[str] | dict[str, str]] | None:
         """Return the reader of `generations=reference`: the reference as a system, the row of 1.00 in Table 1."""
@@ -99,7 +85,7 @@ class Creative(UserFileTask):
     def remarks(self) -> tuple[str, ...]:
         return (f"the reference is no human text: it is what {self.reference} holds",) if self.reference else ()
 
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+    def examples(self, tokenizer: core.Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield draws in order; the human side is the reference's text for the same draw, or empty without one.
 
         With a reference, draws for which it has no text, or an empty one, are skipped and counted; the last draw
@@ -107,7 +93,7 @@ class Creative(UserFileTask):
         """
         del tokenizer
         instructions = self._read_instructions()
-        draws = make_random_stream(self.seed, "creative").integers(0, len(instructions), self.num_draws)
+        draws = core.make_random_stream(self.seed, "creative").integers(0, len(instructions), self.num_draws)
         references = self._read_references() if self.reference is not None else None
         for number, draw in enumerate(draws):
             if references is not None and not references:
@@ -115,7 +101,7 @@ class Creative(UserFileTask):
             identity = f"creative/{number:06d}"
             request = f"{instructions[int(draw)]} Use between {self.min_words} and {self.max_words} words."
             prompt = f"Instruction: {request}\n\nText:\n\n"
-            meta: dict[str, Json] = {"user": request, "assistant": "", "instruction": int(draw)}
+            meta: dict[str, core.Json] = {"user": request, "assistant": "", "instruction": int(draw)}
             if references is None:
                 yield Example(identity, prompt, "", meta)
                 continue
@@ -143,7 +129,7 @@ class Creative(UserFileTask):
             lines = _read_builtin().decode().splitlines()
         else:
             try:
-                with open_text(Path(self.path)) as handle:
+                with core.open_text(Path(self.path)) as handle:
                     lines = handle.read().splitlines()
             except UnicodeDecodeError as err:
                 raise DataError(f"{self.path}: not UTF-8 ({err.reason})") from err
@@ -166,7 +152,7 @@ class Creative(UserFileTask):
                 if sample == 0:
                     texts[key].append(_ReferenceText(f"{path}, {key}", prompt, text))
         else:
-            for number, row in read_jsonl(path):
+            for number, row in core.read_jsonl(path):
                 where = f"{path}:{number}"
                 identity = row.get("id", row.get("example_id"))
                 has_prompt = identity is None or row.get("prompt") is not None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from openended.harness.core import Example, ranged, task
 from openended.tasks._docstrings import DEFAULT_PACKAGES
-from openended.tasks._topics import TopicTask
+from openended.tasks.ag_news import TopicTask
 from openended.tasks.docs import Docs, load_corpus
 
 

@@ -24,15 +24,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from openended.harness.core import (
-    DataError,
-    SpecError,
-    UnavailableFileError,
-    digest_file,
-    read_json,
-    show_progress,
-    write_json,
-)
+from openended.harness import core
+from openended.harness.core import DataError, SpecError
 from openended.harness.models import OFFLINE_VARIABLES, is_switched_off
 
 log = logging.getLogger(__name__)
@@ -98,7 +91,7 @@ def refuse_missing(remote: Remote, path: Path, *, offline: bool = False, plannin
     if is_off or planning:
         why = " (offline)" if is_off else ""
         message = f"missing file{why}: {path.name}; get it from {remote.url} and put it at {path}"
-        raise UnavailableFileError(message, remote.url)
+        raise core.UnavailableFileError(message, remote.url)
 
 
 def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False) -> str:
@@ -114,7 +107,7 @@ def verify(remote: Remote, *, cache_dir: str | None = None, quick: bool = False)
     recorded = read_ledger(ledger).get(remote.path, {})
     if quick and recorded.get("stamp") == stamp:
         return str(recorded["sha256"])
-    sha256 = digest_file(path)
+    sha256 = core.digest_file(path)
     if recorded and recorded["sha256"] != sha256:
         raise DataError(
             f"{path}: its sha256 is {sha256}, was recorded {recorded['sha256']}; remove the file to fetch it again"
@@ -129,7 +122,7 @@ def read_ledger(path: Path) -> dict[str, Any]:
     """Return what was recorded in a cache folder; empty if nothing was."""
     if not path.is_file():
         return {}
-    entries = read_json(path)
+    entries = core.read_json(path)
     if not isinstance(entries, dict):
         raise DataError(f"{path}: expected a JSON object")
     return entries
@@ -144,7 +137,7 @@ def edit_ledger(path: Path) -> Iterator[dict[str, Any]]:
     with FileLock(f"{path}.lock"):
         entries = read_ledger(path)
         yield entries
-        write_json(path, entries)
+        core.write_json(path, entries)
 
 
 def _download(url: str, path: Path) -> None:
@@ -178,7 +171,7 @@ def _download(url: str, path: Path) -> None:
 def _attempt(url: str, part: Path, notes: Path) -> None:
     """Download what is missing of `part`; only the file whose ETag or date is in `notes` is resumed."""
     begun = part.stat().st_size if part.is_file() else 0
-    tag = read_json(notes).get("tag") if begun and notes.is_file() else None
+    tag = core.read_json(notes).get("tag") if begun and notes.is_file() else None
     request = urllib.request.Request(url, headers={"User-Agent": "openended"})  # noqa: S310 - checked by the caller
     if tag:
         request.add_header("Range", f"bytes={begun}-")
@@ -197,12 +190,12 @@ def _attempt(url: str, part: Path, notes: Path) -> None:
             )
         strong = response.headers.get("ETag", "")
         tag = strong if strong and not strong.startswith("W/") else response.headers.get("Last-Modified")
-        write_json(notes, {"url": url, "tag": tag})
+        core.write_json(notes, {"url": url, "tag": tag})
         total = None if size is None else begun + needed
         in_kib = None if total is None else total >> 10
         with (
             part.open("ab" if is_resumed else "wb") as handle,
-            show_progress(part.stem, in_kib, unit="KiB", enabled=True) as advance,
+            core.show_progress(part.stem, in_kib, unit="KiB", enabled=True) as advance,
         ):
             advance(begun >> 10)
             while block := response.read(_CHUNK):

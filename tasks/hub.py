@@ -14,21 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from openended.harness.core import (
-    REQUIRED,
-    DataError,
-    Example,
-    Tokenizer,
-    digest,
-    digest_file,
-    option,
-    shorten_error,
-    suggest,
-    task,
-)
-from openended.tasks._files import sort_by_hash
+from openended.harness import core
+from openended.harness.core import DataError, Example, suggest
+from openended.tasks._files import choose_id_field, read_id, read_usable_text, sort_by_hash
 from openended.tasks._prompts import CutTask, Document, PromptUnit
-from openended.tasks._records import choose_id_field, read_id, read_usable_text
 from openended.tasks.download import LEDGER, edit_ledger, find_cache_root, is_offline, read_ledger
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -40,7 +29,7 @@ class _HubRow(NamedTuple):
     cells: dict[str, Any]
 
 
-@task
+@core.task
 class Hub(CutTask):
     """One split of a dataset, by a hash of the row's number."""
 
@@ -53,7 +42,7 @@ class Hub(CutTask):
         "openended task=hub task.path=Salesforce/wikitext task.config=wikitext-2-raw-v1 model=gpt2 scoring=gpt2-large"
     )
 
-    path: str = option(REQUIRED, str.strip, "a hub id or a folder")  # hub id, or a folder
+    path: str = core.option(core.REQUIRED, str.strip, "a hub id or a folder")  # hub id, or a folder
     config: str | None = None
     split: str = "test"
     revision: str | None = None  # branch, tag or commit; null: the default branch, as first resolved
@@ -87,12 +76,12 @@ class Hub(CutTask):
         """Return a digest of repository, commit, config and split; for a folder, of its files."""
         if self._is_folder:
             files = sorted(p for p in Path(self.path).rglob("*") if p.is_file())
-            content: list[Any] = [[p.relative_to(self.path).as_posix(), digest_file(p)] for p in files]
+            content: list[Any] = [[p.relative_to(self.path).as_posix(), core.digest_file(p)] for p in files]
         else:
             content = [self.path, self._find_commit(ask=False)]
-        return digest([content, self.config, self.split])
+        return core.digest([content, self.config, self.split])
 
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+    def examples(self, tokenizer: core.Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield rows as examples; rows without text are counted."""
         if self.text_field:
             documents = (Document(f"hub/{row.id}", row.text, {}) for row in self._iterate_rows(skipped))
@@ -148,7 +137,7 @@ class Hub(CutTask):
         try:
             commit = HfApi().dataset_info(self.path, revision=self.revision).sha
         except Exception as err:
-            reason = shorten_error(err)
+            reason = core.shorten_error(err)
             raise DataError(f"dataset {self.path}: the hub does not answer for it ({reason}); {url}") from err
         if not commit:
             raise DataError(f"dataset {self.path}: the hub names no commit; set task.revision")
@@ -163,6 +152,6 @@ class Hub(CutTask):
             return datasets.load_dataset(self.path, self.config, split=self.split, revision=commit)
         except Exception as err:
             state = " and the hub is off" if is_offline(offline=self.offline) else ""
-            reason = shorten_error(err)
+            reason = core.shorten_error(err)
             where = f"dataset {self.path}, split {self.split}"
             raise DataError(f"{where}: cannot be loaded{state} ({reason})") from err

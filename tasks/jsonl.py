@@ -18,8 +18,7 @@ from typing import Any
 
 from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, read_jsonl, task
 from openended.harness.imported import HUMAN_TEXTS, find_text_field
-from openended.tasks._files import UserFileTask, is_null_or_text
-from openended.tasks._records import UniqueIds, choose_id_field, read_text_field
+from openended.tasks._files import UniqueIds, UserFileTask, choose_id_field, is_null_or_text, read_text_field
 
 log = logging.getLogger(__name__)
 _HUMAN = "human"

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from openended.harness.core import REQUIRED, DataError, Example, SourceFile, Tokenizer, digest, open_text, option, task
 from openended.harness.imported import digest_files, read_records
-from openended.tasks._files import UserFileTask, is_null_or_text, sort_by_hash
-from openended.tasks._records import read_usable_text
+from openended.tasks._files import UserFileTask, is_null_or_text, read_usable_text, sort_by_hash
 
 
 @task

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from openended.harness.core import DataError, Example, Tokenizer, option, read_jsonl, task
-from openended.tasks._files import PublicFileTask, sort_by_hash
-from openended.tasks._records import read_usable_text
+from openended.tasks._files import PublicFileTask, read_usable_text, sort_by_hash
 
 
 @task

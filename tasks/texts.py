@@ -12,8 +12,7 @@ from pathlib import Path
 
 from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, task
 from openended.harness.imported import HUMAN_TEXTS, choose_text_field, digest_files, read_records
-from openended.tasks._files import UserFileTask, is_null_or_text
-from openended.tasks._records import read_text_field
+from openended.tasks._files import UserFileTask, is_null_or_text, read_text_field
 
 
 @task

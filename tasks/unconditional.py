@@ -21,11 +21,11 @@ from itertools import islice
 from typing import Any, Literal
 
 from openended.harness.core import DataError, Example, SourceFile, SpecError, Task, Tokenizer, ranged, task
-from openended.tasks._detokenize import detokenize_lm1b
 from openended.tasks._files import PublicFileTask
 from openended.tasks.docs import Docs
 from openended.tasks.hub import Hub
 from openended.tasks.texts import Texts
+from openended.tasks.writing_prompts import detokenize_lm1b
 
 TextSource = Literal["docs", "openwebtext", "lm1b", "text8", "hub", "file"]
 Layout = Literal["wrapped", "documents"]

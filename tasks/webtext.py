@@ -17,9 +17,8 @@ from itertools import islice
 from typing import Literal
 
 from openended.harness.core import DataError, Example, Tokenizer, ranged, read_jsonl, task
-from openended.tasks._files import PublicFileTask
+from openended.tasks._files import PublicFileTask, read_usable_text
 from openended.tasks._prompts import CutTask, Document, PromptUnit
-from openended.tasks._records import read_usable_text
 from openended.tasks.download import Remote
 
 ADDRESS = "https://openaipublic.blob.core.windows.net/gpt-2/output-dataset/v1"

@@ -1,9 +1,10 @@
 """Stories that people wrote for situations that others made up (Fan et al. 2018, ACL).
 
 Line i of `<split>.wp_source` is the situation of the story in line i of `<split>.wp_target`. The text is tokenized in
-the files; here its markup is undone (`tasks._detokenize`). The document is the situation, an empty line and the story;
-prompt: its first 50 tokens (MAUVE, Table 2), so the situation and the start of the story; at most 512 tokens in all;
-5,000 random documents of the test split (here: by a hash of their number, so that any N are a fair sample).
+the files; here its markup is undone; what is uncertain (`can not`, nested quotes) stays as it is. The document is the
+situation, an empty line and the story; prompt: its first 50 tokens (MAUVE, Table 2), so the situation and the start of
+the story; at most 512 tokens in all; 5,000 random documents of the test split (here: by a hash of their number, so that
+any N are a fair sample).
 
 Source: https://github.com/facebookresearch/fairseq (examples/stories), MIT license (code); the texts are their authors'
 on reddit.com/r/WritingPrompts.
@@ -11,6 +12,7 @@ on reddit.com/r/WritingPrompts.
 
 from __future__ import annotations
 
+import re
 import tarfile
 import zlib
 from codecs import BOM_UTF8
@@ -22,7 +24,6 @@ from pathlib import Path
 from typing import IO, Literal
 
 from openended.harness.core import MAX_LINE, DataError, Example, Tokenizer, digest, task
-from openended.tasks._detokenize import detokenize, strip_tag
 from openended.tasks._files import PublicFileTask, sort_by_hash
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 
@@ -126,3 +127,68 @@ def _open(path: Path, name: str) -> Iterator[IO[bytes]]:
             raise DataError(f"{path}: holds no {name}")
         with stream:
             yield stream
+
+
+_TAG = re.compile(r"^\s*\[\s*[A-Za-z]{2,4}\s*\]\s*")
+_RULES = (
+    (re.compile(r"\s*``\s*"), ' "'),  # opens: nothing between it and the word that follows
+    (re.compile(r"\s*''"), '"'),  # closes
+    (re.compile(r"(?i)(?<=[a-z]) (n't)\b"), r"\1"),
+    (re.compile(r"(?i)(?<=\w) ('(?:s|re|ve|ll|d|m))\b"), r"\1"),
+    (re.compile(r"(?i)\b(gon|wan) (na)\b"), r"\1\2"),
+    (re.compile(r"(?i)\b(got|gim) (ta|me)\b"), r"\1\2"),
+    (re.compile(r" +([,;:!?%)\]}]|\.+(?!\w))"), r"\1"),
+    (re.compile(r"([(\[{$#]) +"), r"\1"),
+    (re.compile(r" {2,}"), " "),
+)  # fmt: skip
+_LM1B_RULES = (
+    (re.compile(r" (?=[,;:?!](?:\s|$))"), ""),  # no space before punctuation
+    (re.compile(r" (?=\.(?:\s|$))"), ""),
+    (re.compile(r" (?='\w)"), ""),  # clitics
+    (re.compile(r'" ([^"]+) "'), r'"\1"'),
+    (re.compile(r"\( ([^()]+) \)"), r"(\1)"),
+    (re.compile(r"\[ ([^\[\]]+) \]"), r"[\1]"),
+    (re.compile(r" / "), "/"),
+    (re.compile(r"(?<=[$£]) "), ""),
+)
+
+
+def detokenize(text: str) -> str:
+    r"""Return a text of WritingPrompts as its author may have typed it; `<newline>` is a line break.
+
+    >>> detokenize("`` I do n't know , '' she said . <newline> <newline> It 's late .")
+    '"I don\'t know," she said.\n\nIt\'s late.'
+    """
+    lines = []
+    for line in text.split("<newline>"):
+        # Plain double quotes that stand alone: the first opens, the next closes.
+        parts = re.split(r'(?<!\S)"(?!\S)', line) if ' " ' in f" {line} " else [line]
+        line = parts[0]
+        for i, part in enumerate(parts[1:]):
+            line = f'{line.rstrip()} "{part.lstrip()}' if i % 2 == 0 else f'{line.rstrip()}"{part}'
+        lines.append(_substitute(_RULES, line).strip())
+    return "\n".join(lines).strip()
+
+
+def strip_tag(text: str) -> str:
+    """Remove the bracketed tag before a situation.
+
+    >>> strip_tag("[ WP ] You wake up .")
+    'You wake up .'
+    """
+    return _TAG.sub("", text)
+
+
+def detokenize_lm1b(text: str) -> str:
+    r"""Return a sentence of LM1B with the spaces of ordinary text around punctuation, quotes and clitics.
+
+    >>> detokenize_lm1b('He said , " It \\'s $ 5 . "')
+    'He said, "It\\'s $5."'
+    """
+    return _substitute(_LM1B_RULES, text)
+
+
+def _substitute(rules: tuple[tuple[re.Pattern[str], str], ...], text: str) -> str:
+    for pattern, replacement in rules:
+        text = pattern.sub(replacement, text)
+    return text

@@ -24,26 +24,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import (
-    DataError,
-    SpecError,
-    digest,
-    digest_file,
-    format_error,
-    open_text,
-    read_csv,
-    read_json,
-    require_package,
-    shorten_error,
-    suggest,
-)
-from openended.harness.imported.framework_outputs import (
-    ReadSummary,
-    Records,
-    open_json_lines,
-    open_output_document,
-    read_inspect_archive,
-)
+from openended.harness import core
+from openended.harness.core import DataError, SpecError, suggest
+from openended.harness.imported import framework_outputs
 from openended.harness.models import limit_memory
 
 log = logging.getLogger(__name__)
@@ -99,12 +82,12 @@ def list_files(path: Path) -> list[Path]:
 def digest_files(path: Path) -> str:
     """Return the SHA-256 that names the texts of a file or folder: their bytes, and in a folder their names."""
     files = list_files(path)
-    return digest([[p.name, digest_file(p)] for p in files]) if path.is_dir() else digest_file(path)
+    return core.digest([[p.name, core.digest_file(p)] for p in files]) if path.is_dir() else core.digest_file(path)
 
 
-def read_records(path: Path, summary: ReadSummary | None = None) -> Iterator[TextRecord]:
+def read_records(path: Path, summary: framework_outputs.ReadSummary | None = None) -> Iterator[TextRecord]:
     """Yield the records of a file or folder; what is left out is counted in `summary`, and logged at the end."""
-    count, summary = 0, summary or ReadSummary()
+    count, summary = 0, summary or framework_outputs.ReadSummary()
     for file in list_files(path):
         whole = path.is_dir() and detect_kind(file) == ".txt"
         one_text = "".join(line for _, line in _read_lines(file)) if whole else ""
@@ -167,20 +150,20 @@ def download_if_on_hub(path: str) -> str:
     address = _HUB_ADDRESS.fullmatch(path)
     if address is None:
         raise SpecError(f"expected hf://datasets/OWNER/NAME/FILE, got {path!r}")
-    require_package("huggingface_hub", "hub")
+    core.require_package("huggingface_hub", "hub")
     from huggingface_hub import hf_hub_download
 
     try:
         return str(hf_hub_download(address["repo"], address["file"], repo_type="dataset", revision=address["revision"]))
     except Exception as err:  # the errors of its HTTP client have no common base
-        raise DataError(f"{path}: cannot be downloaded ({type(err).__name__}: {format_error(err)})") from err
+        raise DataError(f"{path}: cannot be downloaded ({type(err).__name__}: {core.format_error(err)})") from err
 
 
-def open_records(file: Path, summary: ReadSummary) -> tuple[str | None, Records]:
+def open_records(file: Path, summary: framework_outputs.ReadSummary) -> tuple[str | None, framework_outputs.Records]:
     """Return the records of a file, and the title of its format if it is one of a paper or of another framework."""
     kind = detect_kind(file)
     if kind in (".csv", ".tsv"):
-        return None, iter(read_csv(file)[1])
+        return None, iter(core.read_csv(file)[1])
     if kind == ".parquet":
         return None, _read_parquet(file)
     if kind == ".txt":
@@ -189,25 +172,27 @@ def open_records(file: Path, summary: ReadSummary) -> tuple[str | None, Records]
     if file.suffix == ".npz":
         return f"NPZ, token ids under {_NPZ_FIELD!r}", _read_npz(file)
     if file.suffix == ".eval":
-        return read_inspect_archive(file, summary)
-    return (_open_document(file, summary) if file.suffix == ".json" else None) or open_json_lines(file, summary)
+        return framework_outputs.read_inspect_archive(file, summary)
+    return (_open_document(file, summary) if file.suffix == ".json" else None) or framework_outputs.open_json_lines(
+        file, summary
+    )
 
 
 def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
-    with open_text(file) as handle:
+    with core.open_text(file) as handle:
         try:
             yield from enumerate(handle, start=1)
         except (UnicodeDecodeError, EOFError, OSError) as err:
             raise DataError(f"{file}: cannot be read to its end ({err})") from err
 
 
-def _read_text_lines(file: Path) -> Records:
+def _read_text_lines(file: Path) -> framework_outputs.Records:
     for number, line in _read_lines(file):
         if line.strip():
             yield number, {"text": line.rstrip("\r\n")}
 
 
-def _read_blocks(file: Path) -> Records:
+def _read_blocks(file: Path) -> framework_outputs.Records:
     """Yield the blocks of a plain text that are not empty, each with the number of its first line."""
     lines: list[str] = []
     first = 1
@@ -222,7 +207,7 @@ def _read_blocks(file: Path) -> Records:
         yield first, {"text": text}
 
 
-def _read_parquet(file: Path) -> Records:
+def _read_parquet(file: Path) -> framework_outputs.Records:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -242,10 +227,10 @@ def _read_parquet(file: Path) -> Records:
     except MemoryError as err:
         raise DataError(f"{file}: {_ROWS_AT_ONCE} rows after row {number} take more than {_DECODED >> 30} GiB") from err
     except (pa.ArrowException, OSError, ValueError) as err:
-        raise DataError(f"{file}: not a readable Parquet file ({shorten_error(err)})") from err
+        raise DataError(f"{file}: not a readable Parquet file ({core.shorten_error(err)})") from err
 
 
-def _read_npz(path: Path) -> Records:
+def _read_npz(path: Path) -> framework_outputs.Records:
     """Yield the token ids of an archive of arrays, one row per text."""
     import numpy as np
 
@@ -258,7 +243,7 @@ def _read_npz(path: Path) -> Records:
     except DataError:
         raise
     except Exception as err:  # a damaged archive raises anything
-        raise DataError(f"{path}: not a readable .npz of plain numbers ({shorten_error(err)})") from err
+        raise DataError(f"{path}: not a readable .npz of plain numbers ({core.shorten_error(err)})") from err
     if samples.ndim != 2 or samples.dtype.kind not in "iu":
         raise DataError(
             f"{path}: {_NPZ_FIELD!r}: expected whole numbers of shape (texts, tokens), got {samples.dtype} "
@@ -268,9 +253,9 @@ def _read_npz(path: Path) -> Records:
         yield number, {IDS_FIELD: row.tolist()}
 
 
-def _open_document(file: Path, summary: ReadSummary) -> tuple[str, Records] | None:
+def _open_document(file: Path, summary: framework_outputs.ReadSummary) -> tuple[str, framework_outputs.Records] | None:
     """Return title and records of a file that is one JSON value; None if it is something else (JSON lines, say)."""
-    with open_text(file) as handle:
+    with core.open_text(file) as handle:
         try:
             begin = handle.read(64).lstrip("\ufeff \t\r\n")[:1]
         except (UnicodeDecodeError, OSError, EOFError) as err:
@@ -278,14 +263,14 @@ def _open_document(file: Path, summary: ReadSummary) -> tuple[str, Records] | No
     if begin not in ("{", "["):
         return None
     try:
-        content = read_json(file)
+        content = core.read_json(file)
     except DataError as err:
         if isinstance(err.__cause__, json.JSONDecodeError):
             return None
         raise
     field = next((name for name in JSON_FIELDS if isinstance(content, dict) and name in content), None)
     if field is None:
-        return open_output_document(content, file, summary)
+        return framework_outputs.open_output_document(content, file, summary)
     texts = content[field]
     if not isinstance(texts, list) or not texts:
         raise DataError(f"{file}: field {field!r}: expected a list of texts, got {texts!r:.40}")

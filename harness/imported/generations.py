@@ -27,15 +27,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from openended.harness.core import DataError, Stop, check_regular_file, describe_read_errors, digest
-from openended.harness.imported.files import (
-    IDS,
-    IDS_FIELD,
-    TEXTS,
-    digest_files,
-    find_text_field,
-    open_records,
-    read_records,
-)
+from openended.harness.imported import files
 from openended.harness.imported.framework_outputs import ReadSummary
 from openended.harness.models import limit_memory
 
@@ -123,9 +115,9 @@ def read_generations(
     if member is not None or path.suffix in _PICKLES:
         yield from _read_mauve(archive, member)
         return
-    for record in read_records(path, summary):
+    for record in files.read_records(path, summary):
         if field is None and not GROVER_FIELDS & set(record.cells):
-            field = find_text_field(record.cells, TEXTS, record.where, "generations_field=")
+            field = files.find_text_field(record.cells, files.TEXTS, record.where, "generations_field=")
         yield from _read_record(record.cells, field, record.where, record.line)
 
 
@@ -134,9 +126,9 @@ def recognize_format(path: Path) -> str | None:
     archive, member = split_member(path)
     if member is not None or archive.is_dir() or path.suffix in _PICKLES:
         return None
-    title, records = open_records(path, ReadSummary())
-    if title is None and IDS_FIELD in next(records, (0, {}))[1]:
-        return f"JSON lines, texts with {IDS_FIELD!r}"
+    title, records = files.open_records(path, ReadSummary())
+    if title is None and files.IDS_FIELD in next(records, (0, {}))[1]:
+        return f"JSON lines, texts with {files.IDS_FIELD!r}"
     return title
 
 
@@ -152,7 +144,7 @@ def compute_fingerprint(path: Path) -> str:
     if not archive.is_file() and (member is not None or not archive.is_dir()):
         raise DataError(f"generations: no such file: {archive}")
     if member is None:
-        return digest_files(archive)
+        return files.digest_files(archive)
     with archive.open("rb") as handle:
         md5 = hashlib.file_digest(handle, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if md5 != MAUVE_MD5:
@@ -179,11 +171,11 @@ def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: in
         raise DataError(
             f"{where}: no field {field or 'text'!r} with the text; it has {', '.join(row)}; set generations_field=NAME"
         )
-    if field == IDS_FIELD:
+    if field == files.IDS_FIELD:
         yield ImportedText(where, line, None, token_ids=_read_token_ids(row, where))
         return
     unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
-    key = None if unpaired else next((name for name in IDS if row.get(name) not in (None, "")), None)
+    key = None if unpaired else next((name for name in files.IDS if row.get(name) not in (None, "")), None)
     yield ImportedText(
         where,
         line,
@@ -241,11 +233,11 @@ def _read_stop(row: Mapping[str, Any], where: str) -> Stop | None:
 
 
 def _read_token_ids(row: Mapping[str, Any], where: str) -> tuple[int, ...] | None:
-    value = row.get(IDS_FIELD)
+    value = row.get(files.IDS_FIELD)
     if value is None:
         return None
     if not isinstance(value, list) or not all(type(i) is int and i >= 0 for i in value):
-        raise DataError(f"{where}: field {IDS_FIELD!r}: expected a list of token ids, got {value!r:.40}")
+        raise DataError(f"{where}: field {files.IDS_FIELD!r}: expected a list of token ids, got {value!r:.40}")
     return tuple(value)
 
 

@@ -29,16 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core import (
-    I64,
-    DataError,
-    Generation,
-    SpecError,
-    Tokenizer,
-    make_random_stream,
-    require_package,
-    suggest,
-)
+from openended.harness import core
+from openended.harness.core import DataError, SpecError, suggest
 from openended.harness.models import decode_continuation
 from openended.harness.storage import Row
 
@@ -79,7 +71,7 @@ def parse_naive_system(name: str) -> NaiveSystem | None:
 
 def find_nearest_prompts(queries: Sequence[str], prompts: Sequence[str]) -> list[int]:
     """Return for each query the position of the most similar prompt by BM25 (Robertson and Zaragoza 2009)."""
-    require_package("bm25s", "retrieval")
+    core.require_package("bm25s", "retrieval")
     import bm25s
 
     index = bm25s.BM25()
@@ -96,7 +88,7 @@ class NaiveTexts:
     system: NaiveSystem
     training: Sequence[Sequence[int]]
     seed: int
-    tokenizer: Tokenizer | None
+    tokenizer: core.Tokenizer | None
     words: Sequence[str] = ()
 
     def rows(self, human: Sequence[Row], lengths: Sequence[int]) -> Iterator[Row]:
@@ -106,15 +98,15 @@ class NaiveTexts:
             ids = tuple(int(i) for i in self._draw(index, example, length))
             text = self._decode(row.prompt_ids, ids)
             ids = ids if self.tokenizer is not None else ()
-            yield Row(row.prompt, row.prompt_ids, Generation(example, 0, text, ids, "length", float("nan")))
+            yield Row(row.prompt, row.prompt_ids, core.Generation(example, 0, text, ids, "length", float("nan")))
 
     def make_text(self, index: int, example: str, length: int) -> str:
         """Return the text of one example, of `length` tokens."""
         return self._decode((), [int(i) for i in self._draw(index, example, length)])
 
-    def _draw(self, index: int, example: str, length: int) -> Sequence[int] | I64:
+    def _draw(self, index: int, example: str, length: int) -> Sequence[int] | core.I64:
         """Return the token ids of a text."""
-        rng = make_random_stream(self.seed, "naive", self.system.kind, example)
+        rng = core.make_random_stream(self.seed, "naive", self.system.kind, example)
         match self.system.kind:
             case "memorizer":
                 return self.training[int(self._order[index % len(self.training)])][:length]
@@ -132,19 +124,19 @@ class NaiveTexts:
                 return np.resize(self._draw_tokens(rng, self.system.number or length), length)
         return self._draw_tokens(rng, length)
 
-    def _draw_tokens(self, rng: np.random.Generator, count: int) -> I64:
+    def _draw_tokens(self, rng: np.random.Generator, count: int) -> core.I64:
         """Draw tokens independently by their frequency."""
         ids, cumulative = self._unigrams
-        tokens: I64 = ids[np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")]
+        tokens: core.I64 = ids[np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")]
         return tokens
 
     @cached_property
-    def _order(self) -> I64:
+    def _order(self) -> core.I64:
         """The training texts in random order."""
-        return make_random_stream(self.seed, "naive", "order").permutation(len(self.training))
+        return core.make_random_stream(self.seed, "naive", "order").permutation(len(self.training))
 
     @cached_property
-    def _unigrams(self) -> tuple[I64, I64]:
+    def _unigrams(self) -> tuple[core.I64, core.I64]:
         """The most frequent tokens and their cumulative counts; equal counts in order of the ids."""
         tokens = np.concatenate([np.asarray(text, dtype=np.int64) for text in self.training])
         ids, counts = np.unique(tokens, return_counts=True)

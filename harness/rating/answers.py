@@ -13,16 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import (
-    DataError,
-    digest_file,
-    escape_controls,
-    escape_csv_cell,
-    open_for_replacement,
-    read_json,
-)
-from openended.harness.rating.key import KEY, StudyKey, find_key, read_key
-from openended.harness.rating.sheet import FORM, compute_seal
+from openended.harness import core
+from openended.harness.core import DataError
+from openended.harness.rating.design import KEY, StudyKey, find_key, read_key
+from openended.harness.rating.study import FORM, compute_seal
 from openended.metrics.judgments import SIMULATED
 
 MAX_SECONDS = 7 * 24 * 3600  # of visible time per item
@@ -54,7 +48,7 @@ class AnsweredSheet:
 
 def read_answers(path: Path, key: StudyKey) -> AnsweredSheet:
     """Read one file of answers and check it."""
-    content = read_json(path)
+    content = core.read_json(path)
     if not isinstance(content, dict) or not str(content.get("form", "")).startswith("openended-rate/"):
         raise DataError(f"{path}: not an answer file; the last page of a sheet downloads answers-….json")
     if content["form"] != FORM:
@@ -133,10 +127,10 @@ def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
             query = "SELECT rater, task, choices, ms FROM answers LIMIT ?"
             rows = base.execute(query, (len(key.tasks) + 1,)).fetchall()
     except DATABASE_ERRORS as err:
-        raise DataError(f"{path}: not a database of answers ({escape_controls(str(err))})") from err
+        raise DataError(f"{path}: not a database of answers ({core.escape_controls(str(err))})") from err
     if study is None or study[0] != key.study:
         raise DataError(
-            f"{path}: of another study ({escape_controls(str(study and study[0]))}, this key is of {key.study})"
+            f"{path}: of another study ({core.escape_controls(str(study and study[0]))}, this key is of {key.study})"
         )
     items: dict[str, dict[str, AnsweredItem]] = {}
     seen: set[str] = set()
@@ -201,7 +195,7 @@ def _read_study_id(path: Path) -> str:
             with open_database(path) as base:
                 row = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
             return str(row[0]) if row else ""
-        content = read_json(path)
+        content = core.read_json(path)
     except (DataError, *DATABASE_ERRORS):
         return ""
     return str(content.get("study", "")) if isinstance(content, dict) else ""
@@ -230,7 +224,7 @@ def find_answer_files(files: Sequence[Path]) -> list[Path]:
         inside = [*sorted(path.rglob("answers*.json")), *sorted(path.rglob("answers.db"))] if path.is_dir() else [path]
         for inner in inside:
             # A file is known by its content, wherever it lies.
-            content = digest_file(inner) if inner.is_file() else str(inner)
+            content = core.digest_file(inner) if inner.is_file() else str(inner)
             paths.setdefault(content, inner.resolve() if path.is_dir() else inner)
     if not paths:
         raise DataError(f"no files of answers (answers….json, answers.db) in {', '.join(map(str, files))}")
@@ -324,7 +318,7 @@ def list_judgment_columns(keys: Iterable[StudyKey]) -> list[str]:
 
 def write_judgments(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     """Write a file of judgments."""
-    with open_for_replacement(path) as handle:
+    with core.open_for_replacement(path) as handle:
         writer = csv.writer(handle, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([escape_csv_cell(str(row.get(name, ""))) for name in columns] for row in rows)
+        writer.writerows([core.escape_csv_cell(str(row.get(name, ""))) for name in columns] for row in rows)

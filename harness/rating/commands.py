@@ -11,18 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from openended.harness.core import (
-    CommandParser,
-    DataError,
-    SpecError,
-    format_error,
-    positive_int,
-    require_package,
-    run_command,
-    terminal,
-    write_json,
-    write_text,
-)
+from openended.harness import core
+from openended.harness.core import DataError, SpecError
 
 EPILOG = """\
 Examples:
@@ -44,7 +34,7 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
         "--dry": {"action": "store_true", "help": "print hours and intervals, and write nothing"},
         "--protocol": {"default": "mauve", "metavar": "NAME", "help": "what raters are asked; default: %(default)s"},
-        "--people": {"type": positive_int, "metavar": "N", "help": "deal all items to N sheets, one per person"},
+        "--people": {"type": core.positive_int, "metavar": "N", "help": "deal all items to N sheets, one per person"},
         "--controls": {"type": Path, "metavar": "FILE", "help": "items with known answers, mixed in"},
         "--exclude": {"type": Path, "metavar": "FILE", "help": "ids of examples to leave out, one per line"},
         "--seed": {"type": int, "metavar": "N", "help": "of the order of items; default: drawn anew"},
@@ -73,7 +63,7 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--people": {
             "type": Path, "metavar": "FILE", "help": "judgments of people, to measure the judge's agreement with them",
         },
-        "--limit": {"type": positive_int, "metavar": "N", "help": "the first N items; default: all"},
+        "--limit": {"type": core.positive_int, "metavar": "N", "help": "the first N items; default: all"},
         "--seed": {"type": int, "default": 0, "metavar": "N", "help": "default: %(default)s"},
         "--model": {"default": "openai", "metavar": "NAME", "help": "the one backend there is: %(default)s"},
     },
@@ -100,7 +90,7 @@ _SERVER_HELP = {
 }
 
 
-def _add_options(parser: CommandParser, command: str) -> None:
+def _add_options(parser: core.CommandParser, command: str) -> None:
     """Add the options of a command; those of a spec that were not typed stay out of the namespace."""
     parser.epilog = _EPILOGS.get(command)
     for flags, options in _OPTIONS[command].items():
@@ -133,7 +123,7 @@ def _parse_yaml(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as err:
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be read as YAML ({format_error(err)})") from err
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be read as YAML ({core.format_error(err)})") from err
 
 
 def _collect_flag_values(args: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
@@ -142,10 +132,9 @@ def _collect_flag_values(args: argparse.Namespace, cls: type[Any]) -> dict[str, 
 
 def make(args: argparse.Namespace) -> None:
     """One HTML file per rater from finished runs."""
-    from openended.harness.rating.design import read_controls
+    from openended.harness.rating.design import read_controls, read_study_texts
     from openended.harness.rating.protocol import StudyProtocol, load_protocol
     from openended.harness.rating.study import SHEETS, make_study, write_study
-    from openended.harness.rating.texts import read_study_texts
 
     protocol = load_protocol(args.protocol, _collect_flag_values(args, StudyProtocol))
     if not args.words:
@@ -182,7 +171,7 @@ def make(args: argparse.Namespace) -> None:
 def collect(args: argparse.Namespace) -> None:
     """Collect one study, or several into one file."""
     from openended.harness.rating import answers as reading
-    from openended.harness.rating.key import KEY
+    from openended.harness.rating.design import KEY
     from openended.harness.rating.quality import format_quality_sheet, quality_to_json
 
     if args.out.suffix.lower() != ".csv":
@@ -195,8 +184,8 @@ def collect(args: argparse.Namespace) -> None:
     rows = [row for answers in studies for row in reading.build_judgment_rows(answers)]
     reading.write_judgments(args.out, rows, reading.list_judgment_columns(answers.key for answers in studies))
     sheet = args.out.with_suffix(".quality.md")
-    write_text(sheet, "\n".join(line for answers in studies for line in format_quality_sheet(answers)))
-    write_json(args.out.with_suffix(".quality.json"), [quality_to_json(answers) for answers in studies])
+    core.write_text(sheet, "\n".join(line for answers in studies for line in format_quality_sheet(answers)))
+    core.write_json(args.out.with_suffix(".quality.json"), [quality_to_json(answers) for answers in studies])
     for answers in studies:
         sys.stdout.write("".join(f"{remark}\n" for remark in answers.remarks))
     pairs = [answers for answers in studies if answers.key.protocol.kind == "pairs"]
@@ -214,8 +203,8 @@ def collect(args: argparse.Namespace) -> None:
 
 def simulate(args: argparse.Namespace) -> None:
     """Fill all sheets with simulated raters."""
-    from openended.harness.rating.key import read_key
-    from openended.harness.rating.rater_model import fill_all_sheets
+    from openended.harness.rating.design import read_key
+    from openended.harness.rating.study import fill_all_sheets
 
     key = read_key(args.study)
     strengths = {}
@@ -236,7 +225,7 @@ def simulate(args: argparse.Namespace) -> None:
 def judge(args: argparse.Namespace) -> None:
     """Let a model behind a server rate a study."""
     from openended.harness.backends import ServerSpec
-    from openended.harness.rating.key import read_key
+    from openended.harness.rating.design import read_key
     from openended.harness.rating.llm_judge import make_asker, write_judge_files
 
     asker = make_asker({"model": args.model, **_collect_flag_values(args, ServerSpec)})
@@ -248,14 +237,14 @@ def judge(args: argparse.Namespace) -> None:
 def serve(args: argparse.Namespace) -> None:
     """Serve a study until it is stopped."""
     for package in ("starlette", "uvicorn"):
-        require_package(package, "rate")
+        core.require_package(package, "rate")
     if args.host in ("0.0.0.0", "::"):  # noqa: S104 - refused
         raise SpecError(f"--host {args.host}: expected the address that raters will type, for example 192.168.1.20")
     if not 0 <= args.port <= 65535:
         raise SpecError(f"--port {args.port}: expected 0 to 65535 (0: a free one)")
     if args.raters is not None and args.raters < 1:
         raise SpecError(f"--raters: expected 1 or more, got {args.raters}")
-    from openended.harness.rating.key import KEY, read_key
+    from openended.harness.rating.design import KEY, read_key
 
     key = read_key(args.study)
     folder = args.study if args.study.is_dir() else args.study.parent
@@ -337,10 +326,10 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a rating command and return its exit code."""
-    terminal.set_up()
+    core.terminal.set_up()
     words = list(sys.argv[1:] if argv is None else argv)
     listed = "\n".join(f"  {name:9} {command.summary}" for name, command in COMMANDS.items())
-    parser = CommandParser(
+    parser = core.CommandParser(
         prog="openended rate", description=f"{__doc__}\n\n{listed}", epilog=EPILOG,
         example="openended rate make quickstart --protocol mauve",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -351,13 +340,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parsed: list[argparse.Namespace] = []
 
     def parse() -> None:
-        command_parser = CommandParser(prog=prog, description=command.description, example=command.example)
+        command_parser = core.CommandParser(prog=prog, description=command.description, example=command.example)
         _add_options(command_parser, name)
         parsed.append(command_parser.parse_intermixed_args(words[1:]))
 
-    code = run_command(prog, parse, after_interrupt="nothing was started")
+    code = core.run_command(prog, parse, after_interrupt="nothing was started")
     for args in parsed:
-        code = run_command(prog, partial(command.work, args), after_interrupt=command.after_interrupt)
+        code = core.run_command(prog, partial(command.work, args), after_interrupt=command.after_interrupt)
     return code
 
 

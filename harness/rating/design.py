@@ -9,16 +9,122 @@ import hashlib
 import hmac
 import itertools
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Self
 
-from openended.harness.core import DataError, SpecError, make_random_stream, suggest
-from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
-from openended.harness.rating.texts import StudyTexts
+from openended.harness import core
+from openended.harness.core import DataError, SpecError, suggest
+from openended.harness.models import take_first_words
+from openended.harness.rating.protocol import AnswerChoice, StudyProtocol, make_protocol
+from openended.harness.results import (
+    ROW_FILES,
+    group_systems,
+    locate_verified_file,
+    read_results,
+    resolve_report_request,
+)
+from openended.harness.storage import RowFile
 from openended.metrics.judgments import read_rows
+
+
+@dataclass(frozen=True, slots=True)
+class StudyTexts:
+    """Prompts and every player's continuation of each."""
+
+    players: tuple[str, ...]
+    """`human` first, then the systems under the names that the tables use."""
+    prompts: Mapping[str, str]
+    """Example id → prompt."""
+    texts: Mapping[str, Mapping[str, str]]
+    """Example id → player → text."""
+    remarks: tuple[str, ...] = ()
+    """What was left out, and why."""
+
+
+def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtocol, exclude: Path | None) -> StudyTexts:
+    """Read the texts of runs: the first of each prompt, and of several seeds of a system the first."""
+    results = read_results(resolve_report_request(words, outputs).paths)
+    texts: dict[str, dict[str, str]] = {}
+    prompts: dict[str, str] = {}
+    lengths: dict[str, int] = {}
+    for system in group_systems(results.values):
+        run = results.runs[system.items[0].sources[0][0]]
+        for player, stages in ((core.HUMAN, ("human",)), (system.name, ("generate", "import"))):
+            names = ((name.partition(":")[0], artifact) for name, artifact in run.inputs.items())
+            stage, artifact = next(((s, a) for s, a in names if s in stages), ("", ""))
+            path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
+            if path is None:
+                needed = " or ".join(stages)
+                raise DataError(f"{run.folder}: its texts ({needed}) are no longer in the store: run it again")
+            rows = RowFile(path)
+            lengths[player] = max(lengths.get(player, 0), int(rows.token_ids.lengths.max(initial=0)))
+            player_texts = texts.setdefault(player, {})
+            for example, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):
+                if prompts.setdefault(example, prompt) != prompt:
+                    raise DataError(
+                        f"{run.folder}: {example} has another prompt than in another run: rate runs of one task"
+                    )
+                if sample == 0 and player_texts.setdefault(example, text) != text and player == core.HUMAN:
+                    raise DataError(
+                        f"{run.folder}: the human text of {example} is truncated differently in another run: rate runs "
+                        "of one max_new_tokens and one tokenizer (--where, or name the runs)"
+                    )
+    excluded = frozenset[str]()
+    if exclude is not None:
+        with core.open_text(exclude) as handle:
+            excluded = frozenset(line.strip() for line in handle if line.strip())
+        if not excluded:
+            raise SpecError(f"--exclude {exclude}: expected example ids, one a line; the file is empty")
+    return select_usable_texts(tuple(texts), prompts, texts, lengths, protocol, excluded)
+
+
+def select_usable_texts(
+    players: Sequence[str],
+    prompts: Mapping[str, str],
+    texts_by_player: Mapping[str, Mapping[str, str]],
+    lengths: Mapping[str, int],
+    protocol: StudyProtocol,
+    excluded: frozenset[str] = frozenset(),
+) -> StudyTexts:
+    """Keep the prompts that every player has a text for, long enough; cut the texts."""
+    longest = max(lengths.values(), default=0)
+    if protocol.longest_tokens is not None and protocol.cut_words is None and longest > protocol.longest_tokens:
+        raise DataError(
+            f"texts of up to {longest} tokens, the protocol has {protocol.longest_tokens}: run with "
+            f"max_new_tokens={protocol.longest_tokens}, or give --cut-words N or --longest-tokens null"
+        )
+    everywhere = [e for e in sorted(prompts) if all(e in texts_by_player[p] for p in players)]
+    unknown = sorted(excluded - set(prompts))
+    if unknown:
+        raise DataError(f"exclude: no example {unknown[0]!r} in these runs")
+    texts: dict[str, dict[str, str]] = {}
+    short = 0
+    for example in (e for e in everywhere if e not in excluded):
+        cut_texts = {p: texts_by_player[p][example] for p in players}
+        if protocol.cut_words is not None:
+            cut_texts = {p: take_first_words(text, protocol.cut_words) for p, text in cut_texts.items()}
+        if min(len(text.split()) for text in cut_texts.values()) < protocol.min_words:
+            short += 1
+            continue
+        texts[example] = cut_texts
+    remarks = [
+        f"{count} prompts left out: {why}"
+        for count, why in (
+            (len(prompts) - len(everywhere), "not every system has a text for them"),
+            (len(excluded & set(everywhere)), "named in exclude"),
+            (short, f"a text has fewer than {protocol.min_words} words"),
+        )
+        if count
+    ]
+    if not texts:
+        raise DataError(f"no prompt is left to be rated ({'; '.join(remarks) or 'the runs hold none'})")
+    return StudyTexts(tuple(players), {e: prompts[e] for e in texts}, texts, tuple(remarks))
+
 
 CONTROL = "control/"
 """Prefix of the example id of a control item."""
@@ -148,7 +254,7 @@ def design_study(
     dealt = _deal_tasks(tasks, count, rated_items, seed)
     sheets = []
     for number, sheet in enumerate(dealt):
-        rng = make_random_stream(seed, "sheet", number)
+        rng = core.make_random_stream(seed, "sheet", number)
         chosen = rng.permutation(len(controls))[:controls_a_sheet]
         checks = [
             RatingTask(derive_opaque_id(secret, "control", number, int(c)), f"{CONTROL}{int(c)}", ()) for c in chosen
@@ -163,12 +269,12 @@ def _draw_pairs(
 ) -> list[RatingTask]:
     """Draw `items` prompts without replacement for every pair of players; the sides alternate."""
     pairs = list(itertools.combinations(material.players, 2))
-    order = {pair: make_random_stream(seed, "prompts", *pair).permutation(len(examples)) for pair in pairs}
-    first = {pair: int(make_random_stream(seed, "side", *pair).integers(2)) for pair in pairs}
+    order = {pair: core.make_random_stream(seed, "prompts", *pair).permutation(len(examples)) for pair in pairs}
+    first = {pair: int(core.make_random_stream(seed, "side", *pair).integers(2)) for pair in pairs}
     tasks = []
     for k in range(protocol.items):
         # In blocks of all pairs, so that any prefix of the tasks is balanced.
-        for p in make_random_stream(seed, "block", k).permutation(len(pairs)):
+        for p in core.make_random_stream(seed, "block", k).permutation(len(pairs)):
             pair = pairs[p]
             example = examples[order[pair][k]]
             for copy in range(protocol.raters):
@@ -181,11 +287,11 @@ def _draw_singles(
     material: StudyTexts, protocol: StudyProtocol, examples: Sequence[str], secret: bytes, seed: int
 ) -> list[RatingTask]:
     """Draw `items` prompts for the texts of all players, each rated by `raters`."""
-    chosen = sorted(make_random_stream(seed, "prompts").choice(len(examples), size=protocol.items, replace=False))
+    chosen = sorted(core.make_random_stream(seed, "prompts").choice(len(examples), size=protocol.items, replace=False))
     tasks = []
     for copy in range(protocol.raters):
         texts = [(examples[e], player) for e in chosen for player in material.players]
-        for t in make_random_stream(seed, "block", copy).permutation(len(texts)):
+        for t in core.make_random_stream(seed, "block", copy).permutation(len(texts)):
             example, player = texts[t]
             tasks.append(RatingTask(derive_opaque_id(secret, "text", example, player, copy), example, (player,)))
     return tasks
@@ -224,7 +330,7 @@ def _deal_tasks(tasks: Sequence[RatingTask], count: int, most: int, seed: int) -
     A task that fits on no sheet starts a new one.
     """
     sheets = [_Sheet(number) for number in range(count)]
-    rng = make_random_stream(seed, "deal")
+    rng = core.make_random_stream(seed, "deal")
     for task in tasks:
         free = [s for s in sheets if len(s.tasks) < most and task.example not in s.examples]
         if not free:
@@ -250,3 +356,121 @@ def _free_a_slot(sheets: Sequence[_Sheet], task: RatingTask, most: int) -> list[
                 room.add(moved)
                 return [full]
     return []
+
+
+KEY = "key.json"
+_SCHEMA = 1
+_PRIVATE = 0o600
+
+
+@dataclass(frozen=True)
+class StudyKey:
+    """The confidential part of a study: the origin of each item."""
+
+    study: str
+    """Its id, which is on every sheet."""
+    secret: bytes
+    created: str
+    protocol: StudyProtocol
+    material: StudyTexts
+    tasks: tuple[RatingTask, ...]
+    sheets: Mapping[str, tuple[str, ...]]
+    """Name of a sheet → ids of its items, in order."""
+    controls: tuple[Control, ...] = ()
+    made_of: tuple[str, ...] = ()
+    """The words that named the runs."""
+
+    @cached_property
+    def by_id(self) -> Mapping[str, RatingTask]:
+        """Id → item."""
+        return {task.id: task for task in self.tasks}
+
+    def nonce(self, sheet: str) -> str:
+        """Return the nonce that seals the answers of a sheet."""
+        return derive_opaque_id(self.secret, "seal", sheet)
+
+    def show_item(self, task: RatingTask) -> tuple[str, tuple[str, ...]]:
+        """Return the prompt and the texts of an item, as raters see them, stripped of surrounding blanks."""
+        if task.is_control:
+            control = self.control(task)
+            return control.prompt.strip(), tuple(text.strip() for text in control.texts)
+        texts = self.material.texts[task.example]
+        return self.material.prompts[task.example].strip(), tuple(texts[player].strip() for player in task.sides)
+
+    def control(self, task: RatingTask) -> Control:
+        """Return the control of a control item."""
+        return self.controls[int(task.example.removeprefix(CONTROL))]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        m = self.material
+        return {
+            "schema": _SCHEMA, "study": self.study, "secret": self.secret.hex(), "created": self.created,
+            "protocol": self.protocol.to_json(), "made_of": list(self.made_of),
+            "players": list(m.players), "prompts": dict(m.prompts), "texts": {e: dict(t) for e, t in m.texts.items()},
+            "tasks": [[t.id, t.example, *t.sides] for t in self.tasks],
+            "sheets": {name: list(ids) for name, ids in self.sheets.items()},
+            "controls": [control.to_json() for control in self.controls],
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, node: Mapping[str, Any], where: str) -> Self:
+        """Read what `to_json` wrote."""
+        if not isinstance(node, Mapping) or node.get("schema") != _SCHEMA:
+            raise DataError(f"{where}: not the key of a study; `openended rate make` writes key.json")
+        try:
+            texts: Mapping[str, Mapping[str, str]] = node["texts"]
+            return cls(
+                study=node["study"], secret=bytes.fromhex(node["secret"]), created=node["created"],
+                protocol=make_protocol(node["protocol"], where), made_of=tuple(node["made_of"]),
+                material=StudyTexts(tuple(node["players"]), node["prompts"], texts),
+                tasks=tuple(RatingTask(t[0], t[1], tuple(t[2:])) for t in node["tasks"]),
+                sheets={_check_name(name): tuple(ids) for name, ids in node["sheets"].items()},
+                controls=tuple(map(Control.from_json, node["controls"])),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as err:
+            raise DataError(f"{where}: damaged key ({type(err).__name__}: {err})") from err
+
+
+def _check_name(name: str) -> str:
+    """Return the name of a sheet, which is also the name of a file and of a rater."""
+    if not name.isprintable() or "/" in name:
+        raise ValueError(f"sheet {name!r:.60}: expected printable characters without /")
+    return name
+
+
+def save_key(folder: Path, key: StudyKey) -> Path:
+    """Write the key, readable only by its owner."""
+    import json
+
+    path = folder / KEY
+    if path.exists():
+        raise DataError(f"{folder} holds a study whose key would be lost; choose another folder with -o")
+    with core.open_for_replacement(path) as handle:
+        make_private(handle)
+        json.dump(key.to_json(), handle, ensure_ascii=False, allow_nan=False)
+    return path
+
+
+def make_private(handle: IO[Any]) -> None:
+    """Make an open file readable only by its owner, before anything is written to it."""
+    os.chmod(handle.fileno() if os.chmod in os.supports_fd else handle.name, _PRIVATE)
+
+
+def read_key(path: Path) -> StudyKey:
+    """Read the key of a study, given its file or its folder."""
+    file = path / KEY if path.is_dir() else path
+    if path.is_dir() and not file.exists():
+        raise DataError(f"{path}: is no study, it has no {KEY}; openended rate make writes one")
+    return StudyKey.from_json(core.read_json(file), str(file))
+
+
+def find_key(key_path: Path | None, files: Sequence[Path]) -> Path:
+    """Return the named key, or the one next to the files or in a folder above them."""
+    if key_path is not None:
+        return key_path
+    for file in files:
+        for folder in (file if file.is_dir() else file.parent, *list(file.resolve().parents)[:3]):
+            if (folder / KEY).is_file():
+                return folder / KEY
+    raise DataError("no key.json beside these files: name the folder of the study with --key STUDY")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from openended.harness.core import DataError, escape_controls
 from openended.harness.rating.answers import DATABASE_ERRORS, are_valid_choices, is_time
-from openended.harness.rating.key import StudyKey
+from openended.harness.rating.design import StudyKey
 
 ANSWERS = "answers.db"
 LEASE_SECONDS = 30 * 60.0  # an unanswered item is leased to another rater after this time

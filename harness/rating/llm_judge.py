@@ -17,21 +17,12 @@ import httpx
 import numpy as np
 import pandas as pd
 
+from openended.harness import core
 from openended.harness.backends import Client, ServerSpec
-from openended.harness.core import (
-    F64,
-    DataError,
-    SpecError,
-    construct,
-    derive_seed,
-    make_random_stream,
-    read_jsonl,
-    write_text,
-)
+from openended.harness.core import DataError, SpecError
 from openended.harness.rating.answers import list_judgment_columns, write_judgments
 from openended.harness.rating.calibration import calibrate
-from openended.harness.rating.design import RatingTask, derive_opaque_id
-from openended.harness.rating.key import StudyKey
+from openended.harness.rating.design import RatingTask, StudyKey, derive_opaque_id
 from openended.harness.rating.protocol import StudyProtocol
 from openended.metrics.judgments import JUDGE, UNCALIBRATED
 
@@ -72,7 +63,7 @@ def build_questions(key: StudyKey, *, limit: int | None, seed: int) -> list[Judg
     batches: dict[tuple[str, ...], list[RatingTask]] = {}
 
     def ask(example: str, sides: tuple[str, ...], prompt: str, texts: Sequence[str]) -> None:
-        question_seed = derive_seed(seed, "judge", example, *sides) % _SEEDS
+        question_seed = core.derive_seed(seed, "judge", example, *sides) % _SEEDS
         # Texts cannot know this mark, so none can pose as a part of the question.
         mark = derive_opaque_id(key.secret, "judge mark", seed, example, *sides)[:8]
         words = _format_question(key.protocol, prompt, texts, mark)
@@ -227,7 +218,7 @@ def make_asker(options: Mapping[str, Any]) -> ServerAsker:
         raise SpecError(
             f"--model {model}: only openai is supported: a judge is a model behind a server (--base-url … --path …)"
         )
-    return ServerAsker(construct(ServerSpec, {"chat": True, **server_options}, "judge"))
+    return ServerAsker(core.construct(ServerSpec, {"chat": True, **server_options}, "judge"))
 
 
 class Asker(Protocol):
@@ -330,7 +321,7 @@ def _read_log(log: Path, judge: str) -> dict[str, str]:
     if content and not content.endswith(b"\n"):
         log.write_bytes(content[: content.rfind(b"\n") + 1])
     replies = {}
-    for number, row in read_jsonl(log) if log.stat().st_size else ():
+    for number, row in core.read_jsonl(log) if log.stat().st_size else ():
         try:
             if row["judge"] == judge:
                 question = JudgeQuestion(row["example"], tuple(row["sides"]), row["prompt"], row["seed"])
@@ -369,8 +360,8 @@ def format_summary(key: StudyKey, judged: JudgeResult, calibration: str) -> list
     return [*out, "", "Intervals: 95 %, percentile bootstrap over prompts.", ""]
 
 
-def _format_mean(values: F64) -> str:
-    rng = make_random_stream(0, "judge-summary", len(values))
+def _format_mean(values: core.F64) -> str:
+    rng = core.make_random_stream(0, "judge-summary", len(values))
     draws = values[rng.integers(len(values), size=(_DRAWS, len(values)))].mean(axis=1)
     low, high = np.quantile(draws, [0.025, 0.975])
     return f"{values.mean():.2f} [{low:.2f}, {high:.2f}]"
@@ -395,7 +386,7 @@ def write_judge_files(
     rows = [{**row, "calibration": calibration} for row in judged.rows]
     write_judgments(out, rows, [*list_judgment_columns([key]), "calibration"])
     summary = out.with_suffix(".summary.md")
-    write_text(summary, "\n".join(format_summary(key, judged, calibration)))
+    core.write_text(summary, "\n".join(format_summary(key, judged, calibration)))
     return [
         *judged.lines(), f"agreement with people: {calibration}", f"{out}: openended judgments={out}",
         f"{summary}: by system",

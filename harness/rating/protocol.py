@@ -9,20 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_type_hints
 
-from openended.harness.core import (
-    REQUIRED,
-    DataError,
-    Json,
-    Spec,
-    SpecError,
-    canonicalize,
-    check_options,
-    coerce,
-    format_error,
-    option,
-    read_options,
-    suggest,
-)
+from openended.harness import core
+from openended.harness.core import DataError, SpecError, suggest
 
 Outcome = Literal["a", "b", "tie"]
 _MOST_KEYS = 9  # answers are given by the keys 1 to 9
@@ -64,7 +52,7 @@ def _size(default: Any, least: int, help_line: str) -> Any:  # noqa: ANN401 - a 
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyProtocol(Spec):
+class StudyProtocol(core.Spec):
     """A protocol for human studies: wording, scale, sizes."""
 
     group: ClassVar[str] = "protocol"
@@ -81,15 +69,15 @@ class StudyProtocol(Spec):
     """Paragraphs of the first page."""
     examples: tuple[Any, ...] = ()
     """Worked examples for the first page: `prompt`, `a` and `b` (or `text`), `answers` {question: answer}, `why`."""
-    prompt: str = option("{prompt}", lambda text: "{prompt}" in text, "a text with {prompt} in it")
+    prompt: str = core.option("{prompt}", lambda text: "{prompt}" in text, "a text with {prompt} in it")
     """How the prompt is shown."""
     prompt_label: str = ""
-    text: str = option("{text}", lambda text: "{text}" in text, "a text with {text} in it")
+    text: str = core.option("{text}", lambda text: "{text}" in text, "a text with {text} in it")
     """How a text is shown."""
     text_label: str = ""
-    questions: Mapping[str, str] = option(REQUIRED, bool, "at least one, as criterion: question")
+    questions: Mapping[str, str] = core.option(core.REQUIRED, bool, "at least one, as criterion: question")
     """Criterion → its question."""
-    answers: tuple[Any, ...] = option(REQUIRED, lambda a: 2 <= len(a) <= _MOST_KEYS, f"2 to {_MOST_KEYS}")
+    answers: tuple[Any, ...] = core.option(core.REQUIRED, lambda a: 2 <= len(a) <= _MOST_KEYS, f"2 to {_MOST_KEYS}")
     """In the order of the keys 1, 2, …; see `AnswerChoice`."""
     items: int = _size(
         MISSING, 1, "pairs: prompts for each pair of players; ratings: prompts, each with the texts of all players"
@@ -140,9 +128,9 @@ class StudyProtocol(Spec):
         judge_words: JudgeWords = _build_options(JudgeWords, self.judge, "protocol.judge")
         return judge_words
 
-    def to_json(self) -> dict[str, Json]:
+    def to_json(self) -> dict[str, core.Json]:
         """Return all options as plain JSON."""
-        options: Any = canonicalize(self)
+        options: Any = core.canonicalize(self)
         return {k: v for k, v in options.items() if k not in ("group", "name", "version")}
 
 
@@ -150,9 +138,9 @@ def _build_options(cls: type[Any], node: object, where: str) -> Any:  # noqa: AN
     """Build a small dataclass from a YAML node."""
     if not isinstance(node, Mapping):
         raise SpecError(f"{where}: expected options, got {node!r:.60}")
-    check_options(cls, node, where)
+    core.check_options(cls, node, where)
     hints = get_type_hints(cls)
-    return cls(**{k: coerce(v, hints[k], f"{where}.{k}") for k, v in node.items()})
+    return cls(**{k: core.coerce(v, hints[k], f"{where}.{k}") for k, v in node.items()})
 
 
 def list_protocol_names() -> list[str]:
@@ -174,11 +162,11 @@ def load_protocol(name: str, changes: Mapping[str, Any] | None = None) -> StudyP
         if name not in names:
             raise SpecError(f"protocol={name}: no such protocol{suggest(name, names)}, or the path of a .yaml")
         text = (resources.files("openended.harness.rating") / "protocols" / f"{name}.yaml").read_text(encoding="utf-8")
-    options = read_options(text, f"protocol={name}", format_error)
+    options = core.read_options(text, f"protocol={name}", core.format_error)
     return make_protocol({"label": path.stem, **options, **(changes or {})}, name)
 
 
 def make_protocol(node: Mapping[str, Any], where: str) -> StudyProtocol:
     """Build a protocol from its options."""
-    check_options(StudyProtocol, node, f"protocol={where}")
+    core.check_options(StudyProtocol, node, f"protocol={where}")
     return StudyProtocol(**{str(k): v for k, v in node.items()})

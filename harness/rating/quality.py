@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from openended.harness.rating.answers import AnsweredItem, StudyAnswers
-from openended.harness.rating.key import StudyKey
+from openended.harness.rating.design import StudyKey
 from openended.metrics.correlation import rank_correlation
 from openended.metrics.judgments import SIMULATED, agreement
 

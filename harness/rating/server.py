@@ -27,9 +27,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from openended.harness.core import SpecError, open_for_replacement
 from openended.harness.rating.answers import DATABASE_ERRORS
+from openended.harness.rating.design import StudyKey, make_private
 from openended.harness.rating.item_pool import ANSWERS, AnswerRefused, ItemPool
-from openended.harness.rating.key import StudyKey, make_private
-from openended.harness.rating.sheet import build_form_policy, build_items, render_form
+from openended.harness.rating.study import build_form_policy, build_items, render_form
 
 log = logging.getLogger(__name__)
 

@@ -6,26 +6,212 @@ raters with a side preference, haste or disagreement, the forecast is too narrow
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
+import json
 import math
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from openended.harness.core import HUMAN, SpecError, UndefinedMetric, make_random_stream, write_text
-from openended.harness.rating.design import Control, StudyDesign, design_study
-from openended.harness.rating.key import KEY, StudyKey, save_key
+from openended.harness.core import HUMAN, SpecError, UndefinedMetric, make_random_stream, write_json, write_text
+from openended.harness.rating.design import (
+    KEY,
+    Control,
+    RatingTask,
+    StudyDesign,
+    StudyKey,
+    StudyTexts,
+    design_study,
+    save_key,
+)
 from openended.harness.rating.protocol import StudyProtocol
-from openended.harness.rating.rater_model import make_forecast_raters
-from openended.harness.rating.sheet import build_items, render_form
-from openended.harness.rating.texts import StudyTexts
 from openended.metrics.bradley_terry import bradley_terry
 from openended.metrics.huse import huse
+
+FORM = "openended-rate/1"
+"""Version of the form and of what it saves."""
+
+
+def build_form_policy(*, connect: bool) -> str:
+    """Return the Content-Security-Policy: only the form's own script and style, by their hashes."""
+    hashes = {part: f"'sha256-{_hash(_read_form_file(f'form.{part}'))}'" for part in ("js", "css")}
+    talk = " connect-src 'self';" if connect else ""
+    sources = f"script-src {hashes['js']}; style-src {hashes['css']};{talk}"
+    return f"default-src 'none'; {sources} base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _read_form_file(name: str) -> str:
+    return (resources.files("openended.harness.rating") / "form" / name).read_text(encoding="utf-8")
+
+
+def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | None) -> str:
+    """Return the page of a sheet."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    protocol = key.protocol
+    study_data = {
+        "form": FORM, "study": key.study, "sheet": sheet, "nonce": key.nonce(sheet) if items is not None else "",
+        "title": protocol.title, "guidelines": protocol.guidelines, "examples": protocol.examples,
+        "prompt": protocol.prompt, "prompt_label": protocol.prompt_label,
+        "text": protocol.text, "text_label": protocol.text_label, "questions": dict(protocol.questions),
+        "answers": [{"say": a.say, "more": a.more, "tie": a.outcome == "tie"} for a in protocol.choices],
+        "most_ties": protocol.most_ties, "items": items,
+    }  # fmt: skip
+    # These characters occur in JSON strings alone; escaped, no text can close the script element.
+    data = (
+        json.dumps(study_data, ensure_ascii=True)
+        .replace("<", r"\u003c")
+        .replace(">", r"\u003e")
+        .replace("&", r"\u0026")
+    )
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    parts = {"data": data, "script": _read_form_file("form.js"), "style": _read_form_file("form.css")}
+    return environment.from_string(_read_form_file("form.html")).render(
+        title=protocol.title,
+        policy=build_form_policy(connect=items is None),
+        **{name: Markup(text) for name, text in parts.items()},  # noqa: S704 - ours, and JSON without markup
+    )
+
+
+def build_items(key: StudyKey, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the id, prompt and texts of items as a sheet shows them."""
+    items = []
+    for name in ids:
+        prompt, texts = key.show_item(key.by_id[name])
+        items.append({"id": name, "prompt": prompt, "texts": list(texts)})
+    return items
+
+
+def compute_seal(
+    study: str, sheet: str, nonce: str, questions: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the seal of answers, as the form computes it: FNV-1a of 64 bits over their numbers.
+
+    It detects accidental edits, not forgery: the nonce is in the sheet's source.
+    """
+    lines = [study, sheet, nonce]
+    for row in rows:
+        cells = [row["id"], row["ms"], *(row["answers"].get(name, 0) for name in questions)]
+        lines.append(",".join(map(str, cells)))
+    value = 0xCBF29CE484222325
+    for byte in "\n".join(lines).encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaterModel:
+    """A probabilistic model of raters."""
+
+    strengths: Mapping[str, float]
+    """Player → natural-log ability (`pairs`), or shift of its typicality in steps of the scale (`ratings`)."""
+    ties: float = 0.05
+    """Share of pairs that a rater calls a tie, whoever wrote them."""
+    text_spread: float = 0.6
+    """`ratings`: standard deviation of typicality over texts, in steps."""
+    noise: float = 0.7
+    """`ratings`: standard deviation of a rater around a text's typicality, in steps."""
+    seconds: Mapping[str, float] = field(default_factory=lambda: {"median": 60.0, "spread": 0.4})
+    """Log-normal time an item."""
+    seed: int = 0
+
+    def answer(self, key: StudyKey, sheet: str, task: RatingTask) -> dict[str, int]:
+        """Return question → number of the answer, from 1; depends on rater, item and seed alone."""
+        answers = key.protocol.choices
+        outcomes = np.array([str(answer.outcome) for answer in answers])
+        chosen = {}
+        for question in key.protocol.questions:
+            rng = make_random_stream(self.seed, "simulated", sheet, question, task.example, *task.sides)
+            if task.is_control:  # answered correctly with probability 0.95
+                control = key.control(task)
+                right = [
+                    i for i, answer in enumerate(answers) if control.criterion != question or control.accepts(answer)
+                ]
+                good = rng.random() < 0.95
+                number = int(rng.choice(right if good else range(len(answers))))
+            elif key.protocol.kind == "pairs":
+                first, second = (self.strengths[player] for player in task.sides)
+                if "tie" in outcomes and rng.random() < self.ties:
+                    number = int(np.argmax(outcomes == "tie"))
+                else:
+                    side = "a" if rng.random() < 1.0 / (1.0 + math.exp(second - first)) else "b"
+                    number = int(rng.choice(np.flatnonzero(outcomes == side)))
+            else:
+                levels = np.array([answer.rating for answer in answers], dtype=np.float64)
+                # The typicality of the text is the same for all raters.
+                stream = make_random_stream(self.seed, "text", question, task.example, *task.sides)
+                middle = 0.5 * (levels.min() + levels.max()) + self.strengths[task.sides[0]]
+                seen = middle + stream.normal(0.0, self.text_spread) + rng.normal(0.0, self.noise)
+                number = int(np.argmin(np.abs(levels - seen)))
+            chosen[question] = number + 1
+        return chosen
+
+    def fill(self, key: StudyKey, sheet: str) -> dict[str, Any]:
+        """Return the answers to a sheet in the form that a sheet saves, sealed, and marked as simulated."""
+        rows = []
+        for name in key.sheets[sheet]:
+            task = key.by_id[name]
+            rng = make_random_stream(self.seed, "seconds", sheet, task.example, *task.sides)
+            seconds = self.seconds["median"] * math.exp(rng.normal(0.0, self.seconds["spread"]))
+            rows.append({"id": name, "answers": self.answer(key, sheet, task), "ms": round(1000 * seconds)})
+        return {
+            "form": FORM, "study": key.study, "sheet": sheet, "started": key.created, "saved": key.created,
+            "complete": True, "simulated": True, "answers": rows,
+            "seal": compute_seal(key.study, sheet, key.nonce(sheet), tuple(key.protocol.questions), rows),
+        }  # fmt: skip
+
+
+def fill_all_sheets(key: StudyKey, folder: Path, *, strengths: Mapping[str, float] | None = None, seed: int = 0) -> int:
+    """Fill every sheet of a study and return their number; strengths default to `derive_strengths_from_texts`."""
+    raters = RaterModel(strengths=strengths or derive_strengths_from_texts(key), seed=seed)
+    for sheet in key.sheets:
+        write_json(folder / f"answers-{sheet}.json", raters.fill(key, sheet))
+    return len(key.sheets)
+
+
+def derive_strengths_from_texts(key: StudyKey) -> dict[str, float]:
+    """Return a strength for each player from how little its texts repeat themselves.
+
+    The mean share of 3-grams that a text does not repeat, scaled to a standard deviation of 0.6 over the players; it is
+    what the simulated raters of the worked example go by, and says nothing about people.
+    """
+    from openended.metrics.repetition import seq_rep_n
+
+    texts = key.material.texts
+    means = {
+        player: 1.0 - seq_rep_n([texts[e][player].split() for e in sorted(texts)], orders=(3,))[3]
+        for player in key.material.players
+    }
+    values = np.array(list(means.values()))
+    spread = float(values.std()) or 1.0
+    return {player: 0.6 * float(value - values.mean()) / spread for player, value in means.items()}
+
+
+def make_forecast_raters(protocol: StudyProtocol, players: Sequence[str], seed: int) -> RaterModel:
+    """Return the raters that a forecast assumes."""
+    spread = 0.5 if protocol.kind == "pairs" else 0.3
+    ties = protocol.most_ties if any(answer.outcome == "tie" for answer in protocol.choices) else 0.0
+    steps = np.linspace(1.0, -1.0, len(players))  # evenly spaced abilities of mean 0
+    scale = spread / float(steps.std())
+    strengths = {player: float(scale * step) for player, step in zip(players, steps, strict=True)}
+    return RaterModel(strengths=strengths, ties=ties, seed=seed)
+
 
 SHEETS = "sheets"
 Z95 = 1.959963984540054  # of a two-sided 95 % interval of a normal

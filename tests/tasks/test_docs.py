@@ -16,9 +16,9 @@ from openended.tasks._docstrings import (
     fingerprint,
     load_passages,
     package_versions,
+    prose_paragraphs,
     split_of,
 )
-from openended.tasks._prose import prose_paragraphs
 from openended.tasks.docs import Docs
 from tests.tasks.reading import read, read_counted
 

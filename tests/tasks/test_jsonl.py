@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from openended.harness.core import DataError, Example
-from openended.tasks import _records
+from openended.tasks import _files
 from openended.tasks.jsonl import JsonLines
 from tests.helpers import write_jsonl
 from tests.tasks.reading import read
@@ -67,7 +67,7 @@ def test_a_collision_of_short_hashes_is_no_duplicate(tmp_path, monkeypatch):
         def digest(self):
             return b"\0" * 8
 
-    monkeypatch.setattr(_records.hashlib, "blake2b", Same)
+    monkeypatch.setattr(_files.hashlib, "blake2b", Same)
     assert len(read_file(write_jsonl(tmp_path / "a.jsonl", GOOD), id_field="id")) == 3
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.tasks import unconditional
-from openended.tasks._detokenize import detokenize_lm1b
 from openended.tasks.hub import Hub
 from openended.tasks.unconditional import Unconditional, wrap
+from openended.tasks.writing_prompts import detokenize_lm1b
 from tests.helpers import write_jsonl
 from tests.tasks.reading import read
 

@@ -5,8 +5,7 @@ import tarfile
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.tasks._detokenize import detokenize, strip_tag
-from openended.tasks.writing_prompts import WritingPrompts
+from openended.tasks.writing_prompts import WritingPrompts, detokenize, strip_tag
 from tests.tasks.reading import read, read_counted
 
 SOURCES = ["[ WP ] You wake up on the Moon .", "[ EU ] A wizard 's cat speaks .", "No tag here", "[ WP ] Empty story ."]

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from openended.harness.rating.key import StudyKey
+from openended.harness.rating.design import StudyKey, StudyTexts
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.study import make_study, write_study
-from openended.harness.rating.texts import StudyTexts
 
 PLAYERS = ("human", "xq-greedy-7b", "xq-nucleus p=0.95")
 HOSTILE = (

@@ -9,8 +9,8 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.rating.answers import gather_answers, is_database
+from openended.harness.rating.design import read_key
 from openended.harness.rating.item_pool import ItemPool
-from openended.harness.rating.key import read_key
 from tests.harness.rating.studies import study, whole
 
 

@@ -15,8 +15,7 @@ from openended.harness.rating.answers import (
 )
 from openended.harness.rating.commands import main
 from openended.harness.rating.quality import compute_alphas, format_quality_sheet, measure_rater_quality
-from openended.harness.rating.rater_model import fill_all_sheets
-from openended.harness.rating.sheet import compute_seal
+from openended.harness.rating.study import compute_seal, fill_all_sheets
 from openended.metrics.judgments import read_comparisons, read_judgments
 from tests.harness.rating.studies import PLAYERS, study
 

@@ -6,11 +6,9 @@ from collections import Counter
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.rating.design import derive_opaque_id, design_study, read_controls
-from openended.harness.rating.key import find_key, read_key, save_key
+from openended.harness.rating.design import derive_opaque_id, design_study, find_key, read_controls, read_key, save_key
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.rating.sheet import build_form_policy, render_form
-from openended.harness.rating.study import make_study, write_study
+from openended.harness.rating.study import build_form_policy, make_study, render_form, write_study
 from tests.harness.rating.studies import PLAYERS, material, study
 
 SIZES = [("mauve", 9, 20, 2, 12), ("mauve", 4, 30, 1, 15), ("typicality", 3, 40, 5, 20), ("huse", 2, 25, 20, 25)]

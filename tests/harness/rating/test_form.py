@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from openended.harness.rating.answers import build_judgment_rows, gather_answers
-from openended.harness.rating.sheet import build_items
+from openended.harness.rating.study import build_items
 from tests.harness.rating.kills import start
 from tests.harness.rating.studies import study
 

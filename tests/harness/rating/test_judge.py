@@ -24,7 +24,7 @@ from openended.harness.rating.llm_judge import (
     write_judge_files,
 )
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.rating.rater_model import fill_all_sheets
+from openended.harness.rating.study import fill_all_sheets
 from openended.metrics.bradley_terry import BradleyTerry
 from openended.metrics.judgments import read_comparisons
 from tests.harness.rating.studies import PLAYERS, study

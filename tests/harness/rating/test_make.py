@@ -6,9 +6,8 @@ import pytest
 
 from openended.harness.core import DataError, SpecError, write_text
 from openended.harness.rating.commands import COMMANDS, main
-from openended.harness.rating.key import read_key
+from openended.harness.rating.design import read_key, read_study_texts, select_usable_texts
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.rating.texts import read_study_texts, select_usable_texts
 from tests.harness.report.synthetic import write_run
 from tests.helpers import exit_code
 

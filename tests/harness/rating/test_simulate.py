@@ -6,15 +6,16 @@ import pytest
 from openended.harness.core import HUMAN, DataError, Plan, Replicates
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, list_judgment_columns, write_judgments
 from openended.harness.rating.commands import main
-from openended.harness.rating.key import read_key
+from openended.harness.rating.design import read_key
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.rating.rater_model import (
+from openended.harness.rating.study import (
+    Z95,
     RaterModel,
     derive_strengths_from_texts,
     fill_all_sheets,
     make_forecast_raters,
+    make_study,
 )
-from openended.harness.rating.study import Z95, make_study
 from openended.metrics._huse.stability import subsample_huse
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
 from openended.metrics.huse import PairRatings, Rule

@@ -8,7 +8,7 @@ import pytest
 from openended.harness.app.hydra.simulation import needs_whole_grid, simulate_judgments
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.rating.answers import gather_answers
-from openended.harness.rating.key import read_key
+from openended.harness.rating.design import read_key
 from openended.harness.run.measure import MetricRunner
 from tests.harness.run.small import settings
 from tests.helpers import openended
