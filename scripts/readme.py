@@ -171,8 +171,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.stress:
         first, *lines = options.stress.read_text(encoding="utf-8").splitlines()
-        shown = [line for line in lines if line.split(",")[0] in SHOWN]
-        STRESS_TABLE.write_text("\n".join([first, *shown]) + "\n", encoding="utf-8")
+        selected = [line for line in lines if line.split(",")[0] in SHOWN]
+        STRESS_TABLE.write_text("\n".join([first, *selected]) + "\n", encoding="utf-8")
     stale = []
     for page, makers in list_blocks().items():
         path = ROOT / page
