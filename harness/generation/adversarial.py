@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import Advance, SpecError, decoder, ranged, row_uniforms
+from openended.harness.core import Advance, CausalModel, SpecError, decoder, ranged, row_uniforms
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import TokenChooser, decode_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from openended.harness.core import CausalModel
 
 
 @decoder

@@ -8,21 +8,17 @@ for the next one, only the best tokens of each beam are candidates, and only cac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from openended.harness.core import Advance, decoder, make_random_stream, ranged
+from openended.harness.core import Advance, CausalModel, decoder, make_random_stream, ranged
 from openended.harness.decoders import TEMPERATURES, Decoder, Emit, GenerationRequest
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import build_generation, find_end_tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from openended.harness.core import CausalModel
 
 LOW = -1.0e9
 
@@ -50,7 +46,6 @@ class Beam(Decoder):
         return log_probs
 
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
-        """Search texts."""
         import torch
 
         with torch.inference_mode():
@@ -88,15 +83,6 @@ class BeamSample(Beam):
         return out
 
 
-@dataclass(slots=True)
-class _Text:
-    """One text in the search."""
-
-    noise: np.random.Generator | None
-    finished: list[tuple[float, list[int]]] = field(default_factory=list)
-    """Score and tokens of finished hypotheses, best first, at most num_beams."""
-
-
 class _Search:
     """Texts, num_beams rows each."""
 
@@ -107,7 +93,9 @@ class _Search:
         self.request, self.emit, self.advance = request, emit, advance
         self.slots = BatchSlots([lm], request, width=spec.num_beams)
         shape = (self.slots.count, spec.num_beams)
-        self.texts: list[_Text | None] = [None] * self.slots.count
+        self.finished: list[list[tuple[float, list[int]]]] = [[] for _ in range(self.slots.count)]
+        """Score and tokens of each text's finished hypotheses, best first, at most num_beams."""
+        self.noise: dict[int, np.random.Generator] = {}
         self.running = torch.zeros(shape, device=lm.device)
         """Scores of the hypotheses that go on."""
         self.last = torch.zeros(shape, dtype=torch.int64, device=lm.device)
@@ -127,21 +115,31 @@ class _Search:
             gone = {i * self.spec.num_beams + j for i in done for j in range(self.spec.num_beams)}
             moved = [(old, new) for new, old in enumerate(parents.tolist()) if old != new and new not in gone]
             run.copy([old for old, _ in moved], [new for _, new in moved])
-            self._emit_finished(done)
+            generations = []
+            for i in done:
+                ids = self.finished[i][0][1]
+                ended = ids[-1] in self.lm.eos_ids
+                ids = ids[:-1] if ended else ids
+                generations.append(build_generation(self.lm, slots.prompt(i), ids, ended=ended))
+            if generations:
+                self.emit(generations)
+            slots.free(done)
 
     def _refill_slots(self) -> None:
         """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
         changes = self.slots.refill()
         for old, new in zip(changes.source, changes.target, strict=True):
-            self.texts[new] = self.texts[old]
+            self.finished[new] = self.finished[old]
+            if self.spec.stochastic:
+                self.noise[new] = self.noise[old]
         if changes.source:
             for tensor in (self.running, self.last):
                 tensor[changes.target] = tensor[changes.source]
         for slot in changes.fresh:
             prompt = self.slots.prompt(slot)
-            draws = self.spec.stochastic
-            noise = make_random_stream(self.request.seed, "beam", prompt.example_id, prompt.sample) if draws else None
-            self.texts[slot] = _Text(noise)
+            self.finished[slot] = []
+            if self.spec.stochastic:
+                self.noise[slot] = make_random_stream(self.request.seed, "beam", prompt.example_id, prompt.sample)
             self.running[slot] = LOW
             self.running[slot, 0] = 0.0
 
@@ -198,7 +196,7 @@ class _Search:
             token = best.indices.view(n, -1).gather(1, top.indices)
             return top.values, top.indices // total.shape[2], token
         total = (log_probs.view(n, beams, size) + self.running[:n, :, None]).view(n, -1)
-        noise = [t.noise.gumbel(size=beams * size) for t in self.texts[:n] if t is not None and t.noise is not None]
+        noise = [self.noise[slot].gumbel(size=beams * size) for slot in range(n)]
         keys = total.double() + torch.from_numpy(np.stack(noise)).to(total.device)
         order = keys.topk(count, dim=1).indices  # Gumbel top-k: draws without replacement, in the order of drawing
         return total.gather(1, order), order // size, order % size
@@ -212,39 +210,23 @@ class _Search:
         value = (scores / divide[:, None]).tolist()
         hits, beams, tokens, score = stops.tolist(), beam.tolist(), token.tolist(), scores.tolist()
         for i, step in enumerate(steps):
-            text, start = self._get_text(i), int(self.slots.starts[i])
+            finished, start = self.finished[i], int(self.slots.starts[i])
             for j in range(spec.num_beams):
                 if hits[i][j] and score[i][j] > LOW / 2:
                     ids = self.slots.history[i, beams[i][j], start : start + step].tolist()
                     ids.append(tokens[i][j])
-                    text.finished.append((value[i][j], ids))
-            text.finished.sort(key=lambda f: -f[0])
-            del text.finished[spec.num_beams :]
-
-    def _get_text(self, slot: int) -> _Text:
-        text = self.texts[slot]
-        assert text is not None  # noqa: S101 - slots in use have a text
-        return text
+                    finished.append((value[i][j], ids))
+            finished.sort(key=lambda hypothesis: -hypothesis[0])
+            del finished[spec.num_beams :]
 
     def _is_done(self, i: int) -> bool:
         """Return true where no running hypothesis can surpass the finished ones, by transformers' estimate."""
-        spec, text, length = self.spec, self._get_text(i), int(self.slots.new_tokens[i])
+        spec, finished, length = self.spec, self.finished[i], int(self.slots.new_tokens[i])
         if length == self.request.max_new_tokens:
             return True
-        if len(text.finished) < spec.num_beams:
+        if len(finished) < spec.num_beams:
             return False
         if spec.early_stopping is True:
             return True
         longest = self.request.max_new_tokens if spec.early_stopping == "never" and spec.length_penalty > 0 else length
-        return bool(float(self.running[i, 0]) / longest**spec.length_penalty <= text.finished[-1][0])
-
-    def _emit_finished(self, done: Sequence[int]) -> None:
-        """Emit finished texts and free their slots."""
-        generations, stops = [], set(self.lm.eos_ids)
-        for i in done:
-            ids = self._get_text(i).finished[0][1]
-            ended = ids[-1] in stops
-            generations.append(build_generation(self.lm, self.slots.prompt(i), ids[:-1] if ended else ids, ended=ended))
-        if generations:
-            self.emit(generations)
-        self.slots.free(done)
+        return bool(float(self.running[i, 0]) / longest**spec.length_penalty <= finished[-1][0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, SpecError, decoder, ranged
+from openended.harness.core import I64, Advance, CausalModel, ModelInfo, SpecError, decoder, ranged
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, forbid_end
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import TokenChooser, add_tokens, decode_rows
@@ -17,8 +17,6 @@ from openended.harness.models import ModelSpec, load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from openended.harness.core import CausalModel, ModelInfo
 
 
 @decoder
@@ -82,7 +80,7 @@ class _Search:
             rows = torch.arange(n, device=choice.device)
             self.hidden[:n] = states[rows, choice]
             self.seen[rows, torch.from_numpy(lengths).to(rows.device)] = new[rows, choice]
-            add_tokens(self.lm, self.request, slots, tokens[rows, choice], self.emit, TokenChooser())
+            add_tokens(self.lm, self.request, slots, tokens[rows, choice], self.emit)
             self.advance(n)
             source = (rows * self.k + choice).repeat_interleave(self.k).tolist()
             run.copy(source, slots.rows(range(n)), since=int(lengths.min()))

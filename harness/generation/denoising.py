@@ -71,15 +71,11 @@ def compute_remasking(
         return min((alpha_s - alpha_t) / alpha_t, bound) if alpha_t > 0 else bound
     if confidence is None:
         raise TypeError("the strategy conf needs confidences")
-    return bound * _weigh_low_confidence(confidence)
-
-
-def _weigh_low_confidence(confidence: Tensor) -> Tensor:
-    """Return the softmax of -confidence over the tokens of each row; 0 where there is no token."""
     import torch
 
+    # The softmax of -confidence over the tokens of each row; 0 where there is no token.
     weights = torch.where(confidence > -math.inf, (-confidence).clamp(max=0).exp(), 0.0)
-    return weights / weights.sum(dim=-1, keepdim=True).clamp_min(1e-300)
+    return bound * (weights / weights.sum(dim=-1, keepdim=True).clamp_min(1e-300))
 
 
 def update_masked(masked: Tensor, alpha_t: float, alpha_s: float, remasking: Tensor | float = 0.0) -> Transition:
@@ -212,8 +208,8 @@ class DenoisingDecoder(Decoder):
             )
 
     def count_steps(self, length: int) -> int:
-        """Return the number of steps for a text of this many tokens."""
-        raise TypeError(f"{type(self).__name__} does not say how many steps {length} tokens take")
+        """Return the number of steps for a text of this many tokens: one a token, if it has no option for it."""
+        return length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,10 +237,6 @@ class DiffusionDecoder(DenoisingDecoder):
         """Return the share of tokens that are not noise at time t."""
         return compute_alpha(self.schedule, t)
 
-    def transition_masked(self, step: int, masked: Tensor, confidence: Tensor) -> Transition:
-        """Return the probabilities of a change in a step."""
-        raise TypeError(f"{type(self).__name__} has no rule for step {step} of {masked.shape} and {confidence.shape}")
-
 
 @decoder
 class Mdlm(DiffusionDecoder):
@@ -257,6 +249,7 @@ class Mdlm(DiffusionDecoder):
     """Use the denoiser's output again while no token has changed; for models without a time input."""
 
     def transition_masked(self, step: int, masked: Tensor, confidence: Tensor) -> Transition:
+        """Return the probabilities of a change in a step."""
         del confidence
         return update_masked(masked, *self.alphas(step))
 
@@ -325,10 +318,6 @@ class FirstHitting(DenoisingDecoder):
 
     name = "first_hitting"
     table_rank = 230
-
-    def count_steps(self, length: int) -> int:
-        """Return the number of steps: one a token."""
-        return length
 
 
 @decoder

@@ -8,35 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from openended.harness.core import Advance, SpecError, make_random_stream
 from openended.harness.decoders import Emit, GenerationRequest, Prompt
-from openended.harness.generation.denoising import (
-    DenoisingDecoder,
-    DiffusionDecoder,
-    Duo,
-    FirstHitting,
-    Llada,
-    Mdlm,
-    Remdm,
-    Transition,
-    choose_most_confident,
-    choose_one,
-    compute_law,
-    compute_proposal,
-    compute_time_input,
-    count_revealed,
-    draw_by_inversion,
-    draw_in_float32,
-)
+from openended.harness.generation import denoising
 from openended.harness.generation.token_loop import build_generation
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 _LOGITS = 1 << 23  # numbers of float64 held at once: 64 MiB
 _LANE, _GUMBEL_LANE = "denoise", "denoise-gumbel"
@@ -69,10 +50,8 @@ class Canvas:
     """The texts of a batch while they are filled; all have prompts and suffixes of equal lengths."""
 
     def __init__(
-        self, lm: Denoiser, decoder: DenoisingDecoder, prompts: Sequence[Prompt], request: GenerationRequest
+        self, lm: Denoiser, decoder: denoising.DenoisingDecoder, prompts: Sequence[Prompt], request: GenerationRequest
     ) -> None:
-        import torch
-
         self.lm, self.decoder, self._prompts, self._seed = lm, decoder, prompts, request.seed
         self._min_length, length = request.min_new_tokens, request.max_new_tokens
         self._first = len(prompts[0].token_ids)
@@ -96,8 +75,6 @@ class Canvas:
     @property
     def masked_positions(self) -> Tensor:
         """Mask of the masked positions in the present block; other positions are False."""
-        import torch
-
         inside = torch.zeros_like(self.tokens, dtype=torch.bool)
         inside[:, self.start : self.stop] = True
         return inside & (self.tokens == self.lm.mask_id)
@@ -110,8 +87,6 @@ class Canvas:
 
     def uniforms(self, step: int) -> tuple[Tensor, Tensor]:
         """Return numbers in [0, 1) of a step: one for each row (rows,), two for each position (rows, positions, 2)."""
-        import torch
-
         count = 1 + 2 * self.confidence.shape[1]
         streams = (make_random_stream(self._seed, _LANE, p.example_id, p.sample, step) for p in self._prompts)
         values = torch.from_numpy(np.stack([stream.random(count) for stream in streams])).to(self.lm.device)
@@ -119,8 +94,6 @@ class Canvas:
 
     def gumbel_uniforms(self, step: int, where: Tensor) -> Tensor:
         """Return float32 numbers in [0, 1), one for each token at each of the positions."""
-        import torch
-
         values = np.empty((int(where.sum()), self.lm.vocab_size), dtype=np.float32)
         for value, (row, position) in zip(values, where.nonzero().tolist(), strict=True):
             p = self._prompts[row]
@@ -132,7 +105,7 @@ class Canvas:
         """Return the logits (n, V) at positions; the denoiser reads only the rows that have one."""
         rows = where.any(dim=1)
         end = None if self.lm.block_size is None else self._first + self.stop
-        if isinstance(self.decoder, Mdlm) and self.decoder.cached:
+        if isinstance(self.decoder, denoising.Mdlm) and self.decoder.cached:
             if self._known is None:
                 self._known = self.lm.denoise(self.ids[:, :end], noise_level)
             logits = self._known[rows]
@@ -151,7 +124,7 @@ class Canvas:
     def propose(self, logits: Tensor) -> Tensor:
         """Return the distributions that tokens are drawn from."""
         d = self.decoder
-        return compute_proposal(logits, d.temperature, d.nucleus_p, d.nucleus_rule)
+        return denoising.compute_proposal(logits, d.temperature, d.nucleus_p, d.nucleus_rule)
 
     def write_tokens(self, where: Tensor, tokens: Tensor, probs: Tensor) -> None:
         """Write tokens and their probabilities at positions."""
@@ -167,9 +140,7 @@ class Canvas:
 
 def change_independently(canvas: Canvas, step: int, key: int) -> None:
     """Do one step of a sampler with masks whose positions change independently."""
-    import torch
-
-    decoder = cast("DiffusionDecoder", canvas.decoder)
+    decoder = cast("denoising.Mdlm | denoising.Remdm", canvas.decoder)
     before, _ = decoder.alphas(step)
     is_masked, (_, uniforms) = canvas.masked_positions, canvas.uniforms(key)
     transition = decoder.transition_masked(step, is_masked, canvas.confidence)
@@ -177,43 +148,27 @@ def change_independently(canvas: Canvas, step: int, key: int) -> None:
     where = is_masked & (uniforms[..., 0] < transition.draw if is_exact else transition.draw > 0)
     again = ~is_masked & (uniforms[..., 0] < transition.noise) & (canvas.confidence > -math.inf)
     if bool(where.any()):
-        logits = canvas.read_logits(where, compute_time_input(before))
-        gumbel = None if is_exact else canvas.gumbel_uniforms(key, where)
-        tokens, probs = [], []
-        for part in _split(len(logits), canvas.lm.vocab_size):
-            proposal = canvas.propose(logits[part])
-            if gumbel is None:
-                token = draw_by_inversion(proposal, uniforms[where][part][:, 1])
-            else:
-                stay = torch.full((len(proposal),), canvas.lm.mask_id, device=proposal.device)
-                draw = transition.draw[where][part]
-                law = compute_law(Transition(draw, torch.zeros_like(draw)), proposal, stay, proposal.new_zeros(()))
-                token = draw_in_float32(law, gumbel[part])
-            tokens.append(token)
-            probs.append(proposal.gather(1, token[:, None]).squeeze(1))
-        _write_drawn(canvas, where, torch.cat(tokens), torch.cat(probs))
+        tokens, probs = _draw_proposed(canvas, where, uniforms, key, before, transition.draw[where])
+        revealed = tokens != canvas.lm.mask_id  # a draw of the mask leaves the position masked
+        if bool(revealed.any()):
+            chosen = where.clone()
+            chosen[where] = revealed
+            canvas.write_tokens(chosen, tokens[revealed], probs[revealed])
     canvas.mask_again(again)
-
-
-def _write_drawn(canvas: Canvas, where: Tensor, tokens: Tensor, probs: Tensor) -> None:
-    """Write the tokens that were drawn; a draw of the mask leaves the position masked."""
-    revealed = tokens != canvas.lm.mask_id
-    if bool(revealed.any()):
-        chosen = where.clone()
-        chosen[where] = revealed
-        canvas.write_tokens(chosen, tokens[revealed], probs[revealed])
 
 
 def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
     """Do one step of a uniform-state sampler: every position keeps its token, or gets a proposed or a random one."""
-    import torch
-
-    decoder, vocab_size = cast("Duo", canvas.decoder), canvas.lm.vocab_size
+    decoder, vocab_size = cast("denoising.Duo", canvas.decoder), canvas.lm.vocab_size
     before, _ = decoder.alphas(step)
     _, uniforms = canvas.uniforms(key)
     where = torch.zeros_like(canvas.tokens, dtype=torch.bool)
     where[:, canvas.start : canvas.stop] = True
-    logits, old, u = canvas.read_logits(where, compute_time_input(before)), canvas.tokens[where], uniforms[where]
+    logits, old, u = (
+        canvas.read_logits(where, denoising.compute_time_input(before)),
+        canvas.tokens[where],
+        uniforms[where],
+    )
     gumbel = None if decoder.precision == "float64" else canvas.gumbel_uniforms(key, where)
     new, probs = [], []
     for part in _split(len(logits), vocab_size):
@@ -221,13 +176,15 @@ def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
         present_prob = proposal.gather(1, old[part][:, None]).squeeze(1)
         transition = decoder.transition_uniform(step, present_prob, vocab_size)
         if gumbel is None:
-            token = draw_by_inversion(proposal, u[part][:, 1])
+            token = denoising.draw_by_inversion(proposal, u[part][:, 1])
             changes = u[part][:, 0] < transition.draw + transition.noise
             token = torch.where(u[part][:, 0] < transition.draw, token, (u[part][:, 1] * vocab_size).long())
             token = torch.where(changes, token, old[part])
         else:
             noise = proposal.new_full((vocab_size,), 1 / vocab_size)
-            token = draw_in_float32(compute_law(transition, proposal, old[part], noise), gumbel[part])
+            token = denoising.draw_in_float32(
+                denoising.compute_law(transition, proposal, old[part], noise), gumbel[part]
+            )
         new.append(token)
         probs.append(proposal.gather(1, token[:, None]).squeeze(1))
     canvas.write_tokens(where, torch.cat(new), torch.cat(probs))
@@ -236,7 +193,7 @@ def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
 def reveal_one(canvas: Canvas, step: int, key: int) -> None:
     """Reveal one masked position of each row, all equally likely."""
     is_masked, (row_uniforms, uniforms) = canvas.masked_positions, canvas.uniforms(key)
-    where = choose_one(is_masked, row_uniforms)
+    where = denoising.choose_one(is_masked, row_uniforms)
     alpha = step / (canvas.stop - canvas.start)
     tokens, probs = _draw_proposed(canvas, where, uniforms, key, alpha)
     canvas.write_tokens(where, tokens, probs)
@@ -244,14 +201,12 @@ def reveal_one(canvas: Canvas, step: int, key: int) -> None:
 
 def reveal_most_confident(canvas: Canvas, step: int, key: int) -> None:
     """Reveal the most confident positions of the present block."""
-    import torch
-
-    decoder = cast("Llada", canvas.decoder)
+    decoder = cast("denoising.Llada", canvas.decoder)
     length = canvas.stop - canvas.start
     steps = decoder.steps // decoder.count_blocks(length)
     first = canvas.start + step // steps * decoder.block_length
     last = min(first + decoder.block_length, canvas.stop)
-    count = count_revealed(last - first, steps, step % steps)
+    count = denoising.count_revealed(last - first, steps, step % steps)
     if not count:
         return
     where, (_, uniforms) = canvas.masked_positions, canvas.uniforms(key)
@@ -260,23 +215,33 @@ def reveal_most_confident(canvas: Canvas, step: int, key: int) -> None:
     tokens, probs = _draw_proposed(canvas, where, uniforms, key, first / length)
     confidence = torch.full_like(canvas.confidence, -math.inf)
     confidence[where] = probs if decoder.remasking == "low_confidence" else uniforms[where][:, 0]
-    chosen = choose_most_confident(confidence, count)
+    chosen = denoising.choose_most_confident(confidence, count)
     canvas.write_tokens(chosen, tokens[chosen[where]], probs[chosen[where]])
 
 
-def _draw_proposed(canvas: Canvas, where: Tensor, uniforms: Tensor, key: int, alpha: float) -> tuple[Tensor, Tensor]:
-    """Draw a proposed token at positions; returns the tokens and the model's probability of each."""
-    import torch
+def _draw_proposed(
+    canvas: Canvas, where: Tensor, uniforms: Tensor, key: int, alpha: float, reveal_probs: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Draw a proposed token at positions; returns the tokens and the model's probability of each.
 
-    logits = canvas.read_logits(where, compute_time_input(alpha))
+    With `reveal_probs` (n,), float32 draws may be the mask, and the probabilities are those of the proposal.
+    """
+    logits = canvas.read_logits(where, denoising.compute_time_input(alpha))
     gumbel = None if canvas.decoder.precision == "float64" else canvas.gumbel_uniforms(key, where)
     tokens, probs = [], []
     for part in _split(len(logits), canvas.lm.vocab_size):
-        proposal = canvas.propose(logits[part])
-        u = uniforms[where][part][:, 1]
-        token = draw_by_inversion(proposal, u) if gumbel is None else draw_in_float32(proposal, gumbel[part])
+        law = proposal = canvas.propose(logits[part])
+        if gumbel is None:
+            token = denoising.draw_by_inversion(proposal, uniforms[where][part][:, 1])
+        else:
+            if reveal_probs is not None:
+                stay = torch.full((len(proposal),), canvas.lm.mask_id, device=proposal.device)
+                change = denoising.Transition(reveal_probs[part], torch.zeros_like(reveal_probs[part]))
+                law = denoising.compute_law(change, proposal, stay, proposal.new_zeros(()))
+            token = denoising.draw_in_float32(law, gumbel[part])
         tokens.append(token)
-        probs.append(logits[part].double().softmax(dim=-1).gather(1, token[:, None]).squeeze(1))
+        source = logits[part].double().softmax(dim=-1) if reveal_probs is None else proposal
+        probs.append(source.gather(1, token[:, None]).squeeze(1))
     return torch.cat(tokens), torch.cat(probs)
 
 
@@ -286,32 +251,35 @@ def _split(count: int, vocab_size: int) -> Iterator[slice]:
     return (slice(first, first + size) for first in range(0, count, size))
 
 
-STEPS: Mapping[type[DenoisingDecoder], Callable[[Canvas, int, int], None]] = {
-    Mdlm: change_independently,
-    Remdm: change_independently,
-    Duo: replace_tokens,
-    FirstHitting: reveal_one,
-    Llada: reveal_most_confident,
+STEPS: Mapping[type[denoising.DenoisingDecoder], Callable[[Canvas, int, int], None]] = {
+    denoising.Mdlm: change_independently,
+    denoising.Remdm: change_independently,
+    denoising.Duo: replace_tokens,
+    denoising.FirstHitting: reveal_one,
+    denoising.Llada: reveal_most_confident,
 }
 """Sampler → one step of it: (texts, step of the present block, number of the step for the draws)."""
 
 
 def denoise_texts(
     lm: Any,  # noqa: ANN401 - a `Denoiser`; decoders are typed for causal models
-    decoder: DenoisingDecoder,
+    decoder: denoising.DenoisingDecoder,
     request: GenerationRequest,
     emit: Emit,
     advance: Advance,
 ) -> None:
     """Fill the texts of a request; prompts and suffixes stay as they are."""
-    import torch
-
     lm = cast("Denoiser", lm)
     length = request.max_new_tokens
     do_step = STEPS[type(decoder)]
     with torch.inference_mode():
         for prompts in _iterate_batches(request):
-            _check_length(lm, prompts[0], length)
+            total = len(prompts[0].token_ids) + length + len(prompts[0].suffix_ids)
+            if lm.context_length is not None and total > lm.context_length:
+                raise SpecError(
+                    f"max_new_tokens={length}: with its prompt, example {prompts[0].example_id} has {total} tokens, "
+                    f"the model {lm.context_length} positions"
+                )
             canvas = Canvas(lm, decoder, prompts, request)
             size, key = lm.block_size or length, 0
             for start in range(0, length, size):
@@ -333,15 +301,6 @@ def _iterate_batches(request: GenerationRequest) -> Iterator[Sequence[Prompt]]:
         prompts = list(group)
         for first in range(0, len(prompts), request.batch_size):
             yield prompts[first : first + request.batch_size]
-
-
-def _check_length(lm: Denoiser, prompt: Prompt, length: int) -> None:
-    total = len(prompt.token_ids) + length + len(prompt.suffix_ids)
-    if lm.context_length is not None and total > lm.context_length:
-        raise SpecError(
-            f"max_new_tokens={length}: with its prompt, example {prompt.example_id} has {total} tokens, the model "
-            f"{lm.context_length} positions"
-        )
 
 
 def _emit_texts(canvas: Canvas, prompts: Sequence[Prompt], request: GenerationRequest, emit: Emit) -> None:

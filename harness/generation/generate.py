@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from openended.harness.core import Advance, Generation, SpecError, shorten_error
+from openended.harness.core import Advance, CausalModel, Generation, SpecError, shorten_error
 from openended.harness.decoders import Emit, GenerationRequest, QDecoder
 from openended.harness.generation.denoising import DenoisingDecoder
-from openended.harness.generation.denoising_loop import denoise_texts
-from openended.harness.generation.token_loop import sample_texts
+from openended.harness.generation.token_loop import QChooser, decode_rows
 from openended.harness.models import free_memory, is_out_of_memory
-
-if TYPE_CHECKING:
-    from openended.harness.core import CausalModel
 
 _log = logging.getLogger(__name__)
 
@@ -52,8 +47,10 @@ def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, adva
         size = min(request.batch_size, len(request.prompts))
         try:
             if isinstance(decoder, QDecoder):
-                sample_texts(lm, decoder, request, note, advance)
+                decode_rows([lm], request, note, advance, QChooser(lm, decoder, request))
             elif isinstance(decoder, DenoisingDecoder):
+                from openended.harness.generation.denoising_loop import denoise_texts
+
                 denoise_texts(lm, decoder, request, note, advance)
             else:
                 decoder.run(lm, request, note, advance)

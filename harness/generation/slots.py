@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import I64
+from openended.harness.core import I64, CausalModel
 from openended.harness.decoders import GenerationRequest, Prompt
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core import CausalModel
     from openended.harness.generation.kv_cache.base import CacheRunner
 
 

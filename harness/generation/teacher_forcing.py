@@ -9,25 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, DataError, NextToken, Ragged
+from openended.harness.core import I64, Advance, CausalModel, DataError, NextToken, Ragged
 from openended.harness.decoders import LogitChunk, QDecoder, QStatistics, QTable, TextPosition, read_q
+from openended.harness.models import QStatisticsRequest
 
 if TYPE_CHECKING:
-    from openended.harness.core import CausalModel
     from openended.harness.models import QStatisticsRequest
 
-CHUNK_CPU, CHUNK_GPU = 2**18, 2**26
-"""Logits held at a time: 1 MiB of float32 stays in a core's cache."""
-BATCH_TOKENS = 16384
-"""Positions of one forward pass at most."""
-HEAD = 4096
-"""Best tokens looked at first where few decoders share the order."""
-SHARED = 3
-"""From this number of truncations on, whole rows are ordered at once for all."""
+CHUNK_CPU, CHUNK_GPU = 2**18, 2**26  # logits held at a time: 1 MiB of float32 stays in a core's cache
+BATCH_TOKENS = 16384  # positions of one forward pass at most
+HEAD = 4096  # best tokens looked at first where few decoders share the order
+SHARED = 3  # from this number of truncations on, whole rows are ordered at once for all
 
 
 def compute_q_statistics(
@@ -143,23 +138,20 @@ def score_chunk(
     chunk: LogitChunk,
     read_history: Callable[[TextPosition], I64],
 ) -> Iterator[QStatistics]:
-    """Yield the statistics of a chunk under each decoder."""
-    truncating = sum(not (d.one_hot or d.untruncated or d.penalizes) for d in decoders)
-    vocab_size = chunk.logits.shape[1]
-    head = vocab_size if truncating >= SHARED or vocab_size <= 2 * HEAD else HEAD
-    for decoder, table in zip(decoders, tables, strict=True):
-        seen = _apply_penalties(decoder, chunk, read_history) if decoder.penalizes else chunk
-        yield read_q(decoder, table, seen, head)
-
-
-def _apply_penalties(decoder: QDecoder, chunk: LogitChunk, read_history: Callable[[TextPosition], I64]) -> LogitChunk:
-    """Apply penalties to each position by its own history."""
+    """Yield the statistics of a chunk under each decoder; penalties apply to each position by its own history."""
     import torch
 
     from openended.harness.decoders import apply_penalties
 
-    rows = []
-    for i, position in enumerate(chunk.positions):
-        row = chunk.logits[i : i + 1]
-        rows.append(apply_penalties(decoder, row, torch.from_numpy(read_history(position)).to(row.device)[None]))
-    return LogitChunk(torch.cat(rows), chunk.gold, chunk.positions, banned=True)
+    truncating = sum(not (d.one_hot or d.untruncated or d.penalizes) for d in decoders)
+    vocab_size = chunk.logits.shape[1]
+    head = vocab_size if truncating >= SHARED or vocab_size <= 2 * HEAD else HEAD
+    for decoder, table in zip(decoders, tables, strict=True):
+        seen = chunk
+        if decoder.penalizes:
+            rows = []
+            for row, position in zip(chunk.logits.split(1), chunk.positions, strict=True):
+                history = torch.from_numpy(read_history(position)).to(row.device)
+                rows.append(apply_penalties(decoder, row, history[None]))
+            seen = LogitChunk(torch.cat(rows), chunk.gold, chunk.positions, banned=True)
+        yield read_q(decoder, table, seen, head)

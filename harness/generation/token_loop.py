@@ -6,33 +6,32 @@ Each step runs the model, chooses one token per row, emits finished texts and fi
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from openended.harness.core import Advance, Generation, Stop, row_uniforms
+from openended.harness.core import Advance, CausalModel, Generation, row_uniforms
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
 from openended.harness.generation.slots import BatchSlots
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core import CausalModel
 
+class TokenChooser(ABC):
+    """Chooses the next tokens for a decoder, and keeps the decoder's state of each slot if it has any."""
 
-class TokenChooser:
-    """Chooses the next tokens for a decoder, and keeps the decoder's state of each slot; this one has no state."""
-
-    def begin(self, slot: int, prompt: Prompt) -> None:
+    def begin(self, slot: int, prompt: Prompt) -> None:  # noqa: B027 - most decoders have no state
         """Reset the state of a slot for a new text."""
 
-    def move(self, source: list[int], target: list[int]) -> None:
+    def move(self, source: list[int], target: list[int]) -> None:  # noqa: B027
         """Move the state of texts that changed their slots."""
 
+    @abstractmethod
     def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
         """Return the next tokens (n,) of the slots in use from the logits (n, V) of each model; may overwrite them."""
-        raise NotImplementedError
 
     def log_prob(self, slot: int) -> float:  # noqa: ARG002 - most decoders have none
         """Return the natural log of the text's probability; NaN where there is none."""
@@ -68,7 +67,12 @@ def decode_rows(
 
 
 def add_tokens(
-    lm: CausalModel, request: GenerationRequest, slots: BatchSlots, token: Tensor, emit: Emit, chooser: TokenChooser
+    lm: CausalModel,
+    request: GenerationRequest,
+    slots: BatchSlots,
+    token: Tensor,
+    emit: Emit,
+    chooser: TokenChooser | None = None,
 ) -> None:
     """Add the next tokens (n,) to the texts of the slots in use; emit the finished ones and free their slots."""
     import torch
@@ -86,7 +90,7 @@ def add_tokens(
     for slot in over:
         first, length = int(slots.starts[slot]), int(slots.lengths[slot])
         ids = slots.history[slot, 0, first : length - ended[slot]].tolist()
-        log_prob = chooser.log_prob(slot)
+        log_prob = chooser.log_prob(slot) if chooser is not None else math.nan
         generations.append(build_generation(lm, slots.prompt(slot), ids, ended=ended[slot], log_prob=log_prob))
     emit(generations)
     slots.free(over)
@@ -116,13 +120,14 @@ def build_generation(
 
     The log-probability is rounded to 1e-6: its last bits depend on the position of a row in a vector register.
     """
-    stop: Stop = "eos" if ended else "length"
     token_ids = tuple(int(i) for i in ids)
     text = lm.continuation(prompt.token_ids, token_ids)
-    return Generation(prompt.example_id, prompt.sample, text, token_ids, stop, round(log_prob, 6))
+    return Generation(
+        prompt.example_id, prompt.sample, text, token_ids, "eos" if ended else "length", round(log_prob, 6)
+    )
 
 
-class _QChooser(TokenChooser):
+class QChooser(TokenChooser):
     """Uniforms, log-probabilities and states of the rows."""
 
     def __init__(self, lm: CausalModel, decoder: QDecoder, request: GenerationRequest) -> None:
@@ -210,8 +215,3 @@ def draw_next_tokens(
         logits = forbid_end(logits, eos_ids, may_not_end)
     token, log_q, state = draw_tokens(decoder, logits, u, state)
     return token, torch.where(find_end_tokens(eos_ids, token), 0.0, log_q), state
-
-
-def sample_texts(lm: CausalModel, decoder: QDecoder, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
-    """Continue the request's prompts by drawing from the Q of its decoder."""
-    decode_rows([lm], request, emit, advance, _QChooser(lm, decoder, request))

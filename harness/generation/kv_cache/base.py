@@ -6,26 +6,25 @@ then treats every row alike, by whichever of its kernels the processor gets (som
 a multiple of 4, in another way), and what is missing to a multiple of 4 is filled up. Above 64 some split long sums:
 more rows go together only where a trial on this machine gave the same bits (see `RowSplitter`). Attention alone sees
 lengths; it runs on rows of one length at a time, without padding.
+
+On a GPU one call of the attention serves all rows: shorter rows are masked, and a row's last bits may depend on the
+others. The keys and values of a layer are one buffer, allocated once: (rows, heads, positions, size).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from openended.harness.core import I64
+from openended.harness.core import I64, CausalModel
 from openended.harness.models import check_logits, rescale_logits
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from openended.harness.core import CausalModel
-
 
 TILE = 4
 """Rows are filled up to a multiple of it on CPU."""
@@ -36,7 +35,7 @@ PREFILL = {"cpu": 1024}
 PREFILL_ELSEWHERE = 16384
 
 
-class CacheRunner:
+class CacheRunner(ABC):
     """A model with a cache for a fixed number of rows and positions."""
 
     ragged = True
@@ -48,30 +47,33 @@ class CacheRunner:
         self.lengths = np.zeros(rows, dtype=np.int64)
         """Positions that each row holds."""
 
+    @abstractmethod
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         """Run prompts of at least one token in rows; earlier content of the rows is discarded."""
-        raise NotImplementedError
 
+    @abstractmethod
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
         """Run one token more, ids (n,), in each of the rows, which ascend; returns hidden states (n, d)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         """Copy rows `source` to rows `target`, up to `length` positions; they already agree before `since`."""
-        raise NotImplementedError
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return logits (…, V), float32, of hidden states (…, d), by the model's own output layer."""
-        import torch
-
         flat = hidden.reshape(-1, hidden.shape[-1])
-        size, model = len(flat), self._lm.model
+        size = len(flat)
         missing = self._round_up_count(size) - size
         if missing:
             flat = torch.cat([flat, flat[:1].expand(missing, -1)])
         with torch.inference_mode():
-            logits = rescale_logits(model.config, model.get_output_embeddings()(flat)[:size].float())
+            logits = rescale_logits(self._lm.model.config, self._project(flat)[:size].float())
         return check_logits(logits, self._lm).view(*hidden.shape[:-1], logits.shape[-1])
+
+    def _project(self, hidden: Tensor) -> Tensor:
+        """Apply the output layer, (n, d) → (n, V)."""
+        logits: Tensor = self._lm.model.get_output_embeddings()(hidden)
+        return logits
 
     def _round_up_count(self, count: int) -> int:
         """Return the number of tokens or rows to run for a requested number."""
@@ -117,7 +119,7 @@ class Group:
         return slice(a, a + n) if self.rows[-1] - a == n - 1 else list(self.rows)
 
 
-@dataclass(slots=True)
+@dataclass
 class ForwardPass:
     """The tokens of one forward pass, row after row, filled up to whole tiles with copies."""
 
@@ -130,17 +132,31 @@ class ForwardPass:
     groups: list[Group]
     steps: bool
     """True: one token more for rows that run; False: prompts."""
-    memo: dict[str, Tensor] = field(default_factory=dict)
+    masks: dict[int | None, Tensor] = field(default_factory=dict)
+    """Window of the attention → mask of a padded step."""
 
-    @property
+    @cached_property
     def rows(self) -> list[int]:
         """The rows of all groups."""
         return [row for group in self.groups for row in group.rows]
 
+    @cached_property
+    def index(self) -> Tensor:
+        """The rows as a tensor."""
+        return torch.tensor(self.rows, device=self.ids.device)
+
+    @cached_property
+    def spread(self) -> tuple[Tensor, Tensor]:
+        """Where each position of padded prompts (rows, longest) is in the pass, and which of them are no padding."""
+        sizes = np.repeat([g.fed for g in self.groups], [len(g.rows) for g in self.groups])
+        at = np.arange(self.groups[0].fed)
+        inside = at < sizes[:, None]
+        positions = np.where(inside, at + (np.cumsum(sizes) - sizes)[:, None], 0)
+        flat = torch.from_numpy(np.flatnonzero(inside))
+        return torch.from_numpy(positions).to(self.ids.device), flat.to(self.ids.device)
+
     def last(self, tile: int) -> Tensor:
         """Return the position of each row's last token, padded to whole tiles."""
-        import torch
-
         at = [group.first + (i + 1) * group.fed - 1 for group in self.groups for i in range(len(group.rows))]
         at += at[:1] * (round_up_to_tiles(len(at), tile) - len(at))
         return torch.tensor(at, device=self.ids.device)
@@ -150,8 +166,6 @@ def plan_prompt_pass(
     rows: Sequence[int], prompts: Sequence[Sequence[int]], full: int, device: torch.device
 ) -> ForwardPass:
     """Plan a pass over prompts of descending lengths; `full` tokens with the filling."""
-    import torch
-
     groups: list[Group] = []
     first = 0
     for row, prompt in zip(rows, prompts, strict=True):
@@ -169,8 +183,6 @@ def plan_prompt_pass(
 
 def plan_step_pass(rows: Sequence[int], ids: Tensor, lengths: I64, full: int) -> ForwardPass:
     """Plan a pass of one token more for each of the rows, which ascend; `lengths` (n,) before it."""
-    import torch
-
     n = len(rows)
     index = np.asarray(rows)
     cuts = np.flatnonzero((np.diff(index) != 1) | (np.diff(lengths) != 0)) + 1
@@ -180,3 +192,148 @@ def plan_step_pass(rows: Sequence[int], ids: Tensor, lengths: I64, full: int) ->
     if full > n:
         ids = torch.cat([ids, ids[:1].expand(full - n)])
     return ForwardPass(ids, at, n, groups, steps=True)
+
+
+Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+"""(query (n, H, t, s), keys and values (n, K, T, s), mask or None) → (n, H, t, s).
+
+Without a mask: causal where t > 1 (then T = t), and all T positions where t = 1.
+"""
+
+
+class KeyValues:
+    """Keys and values of all layers, of rows of any lengths, and attention over them."""
+
+    def __init__(self, layers: int, rows: int, length: int, *, padded: bool, once: bool = False) -> None:
+        self.shape, self.padded, self.once = (rows, length), padded, once
+        self._layers: list[tuple[Tensor, Tensor] | None] = [None] * layers
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, batch: ForwardPass, kernel: Kernel,
+        window: int | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Store the new keys and values and attend."""
+        out = query.new_empty((len(query), query.shape[1] * value.shape[2]))
+        out[batch.size :] = 0
+        inner = out[: batch.size].view(batch.size, query.shape[1], value.shape[2])
+        buffers = None if self.once else self._get_buffers(layer, key, value)
+        attention = _LayerAttention(query, key, value, batch, kernel, window, inner, buffers)
+        if batch.steps:
+            attention.store_step()
+            (attention.attend_step_padded if self.padded else attention.attend_step)()
+        elif self.padded and len(batch.groups) > 1:
+            attention.attend_prompts_padded()
+        else:
+            attention.attend_prompts()
+        return out
+
+    def copy(self, source: Sequence[int], target: Sequence[int], since: int, end: int) -> None:
+        """Copy the positions from `since` to `end` of rows `source` to rows `target`."""
+        with torch.inference_mode():
+            for pair in self._layers:
+                for buffer in pair or ():
+                    buffer[list(target), :, since:end] = buffer[list(source), :, since:end]
+
+    def _get_buffers(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the layer's buffers; untouched memory is never allocated by the system."""
+        pair = self._layers[layer]
+        if pair is None:
+            rows, length = self.shape
+            # Masked positions of padded rows count nothing, if they are numbers.
+            new = "new_zeros" if self.padded else "new_empty"
+            key_buffer, value_buffer = (getattr(x, new)((rows, x.shape[1], length, x.shape[2])) for x in (key, value))
+            pair = self._layers[layer] = key_buffer, value_buffer
+        return pair
+
+
+@dataclass(slots=True)
+class _LayerAttention:
+    """Attention of one layer in one pass, over tokens (T, heads, size)."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    batch: ForwardPass
+    kernel: Kernel
+    window: int | None
+    out: Tensor
+    buffers: tuple[Tensor, Tensor] | None
+    """Where keys and values are kept; None: nowhere."""
+
+    def store_step(self) -> None:
+        """Store one key and value more for each row."""
+        batch = self.batch
+        rows: Tensor | slice | list[int]
+        at: Tensor | int
+        if len(batch.groups) == 1:
+            rows, at = batch.groups[0].index, batch.groups[0].length - 1
+        else:
+            rows = batch.index.to(self.key.device)
+            at = batch.positions[: batch.size].to(self.key.device)
+        for buffer, new in zip(self.buffers or (), (self.key, self.value), strict=True):
+            buffer[rows, :, at] = new[: batch.size]
+
+    def attend_step(self) -> None:
+        """Attend group by group: a row sees only its own positions."""
+        keys, values = self.buffers or (self.key, self.value)
+        for group in self.batch.groups:
+            a, end = group.first, group.length
+            b = a + len(group.rows)
+            mask = None
+            if self.window is not None and end >= self.window:
+                mask = _build_window_mask(1, end, self.window, b - a, self.query.device)
+            seen = keys[group.index, :, :end], values[group.index, :, :end]
+            self.out[a:b] = self.kernel(self.query[a:b, :, None], *seen, mask)[:, :, 0]
+
+    def attend_step_padded(self) -> None:
+        """Attend for all rows at once, each masked beyond its length."""
+        batch, device = self.batch, self.query.device
+        keys, values = self.buffers or (self.key, self.value)
+        many, end, index = batch.rows[-1] + 1, max(group.length for group in batch.groups), batch.index.to(device)
+        if self.window not in batch.masks:
+            last = batch.positions.new_zeros(many)
+            last[batch.index] = batch.positions[: batch.size]
+            at = torch.arange(end, device=last.device)
+            mask = at <= last[:, None]
+            if self.window is not None:
+                mask &= at > last[:, None] - self.window
+            batch.masks[self.window] = mask[:, None, None]
+        full, mask = self.query[: batch.size], batch.masks[self.window].to(device)
+        if many != batch.size:
+            full = full.new_zeros((many, *full.shape[1:])).index_copy_(0, index, full)
+        attended = self.kernel(
+            full[:, :, None], keys[:many, :, :end], values[:many, :, :end], batch.masks[self.window].to(device)
+        )
+        self.out.copy_(attended[:, :, 0] if many == batch.size else attended[index, :, 0])
+
+    def attend_prompts(self) -> None:
+        """Attend to prompts, those of one length together."""
+        for group in self.batch.groups:
+            n, t = len(group.rows), group.fed
+            inside = slice(group.first, group.first + n * t)
+            q, k, v = (x[inside].view(n, t, *x.shape[1:]).transpose(1, 2) for x in (self.query, self.key, self.value))
+            k, v = k.contiguous(), v.contiguous()
+            mask = self._store_prompts(group.index, k, v, n)
+            self.out[inside].view(n, t, *self.out.shape[1:]).copy_(self.kernel(q, k, v, mask).transpose(1, 2))
+
+    def attend_prompts_padded(self) -> None:
+        """Attend to all prompts at once, padded on the right; causal attention never sees the padding."""
+        positions, inside = (index.to(self.query.device) for index in self.batch.spread)
+        q, k, v = (x[positions].transpose(1, 2) for x in (self.query, self.key, self.value))
+        mask = self._store_prompts(self.batch.rows, k, v, len(self.batch.rows))
+        self.out.copy_(self.kernel(q, k, v, mask).transpose(1, 2).flatten(0, 1)[inside])
+
+    def _store_prompts(self, rows: slice | list[int], k: Tensor, v: Tensor, count: int) -> Tensor | None:
+        """Store keys and values (n, K, t, s) of whole prompts; return the mask that they need, if any."""
+        width = k.shape[2]
+        for buffer, new in zip(self.buffers or (), (k, v), strict=False):
+            buffer[rows, :, :width] = new
+        needs_mask = self.window is not None and width >= self.window
+        return _build_window_mask(width, width, self.window or 0, count, k.device) if needs_mask else None
+
+
+def _build_window_mask(fed: int, length: int, window: int, rows: int, device: torch.device) -> Tensor:
+    """Return a mask, true where one of the last `fed` positions sees another: shape (rows, 1, fed, length)."""
+    at = torch.arange(length, device=device)
+    position = at[length - fed :, None]
+    return ((at <= position) & (at > position - window))[None, None].expand(rows, 1, -1, -1)

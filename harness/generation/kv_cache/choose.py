@@ -1,20 +1,25 @@
-"""Choose a model's runner: the first one whose steps agree with the model's full forward pass."""
+"""Choose a model's runner: the first one whose steps agree with the model's full forward pass.
+
+Here are also the runners for models that take no rows of different lengths: one on transformers' own cache classes, and
+one that reads the whole text again at each step.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicLayer
+
+from openended.harness.core import CausalModel
 from openended.harness.generation.kv_cache.base import FLOOR, CacheRunner
+from openended.harness.generation.kv_cache.general import GeneralRunner, takes_ragged_rows
+from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner, is_plain_gpt2
 from openended.harness.models import Kind, choose_kind, get_body
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from openended.harness.core import CausalModel
-
-CHECKED = 16
-"""Room for the check of a model before it is first run."""
+CHECKED = 16  # room for the check of a model before it is first run
 
 
 def make_runner(lm: CausalModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
@@ -28,17 +33,11 @@ def choose_runner_kind(lm: CausalModel) -> Kind:
 
 
 def _make_runner_of_kind(kind: Kind, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
-    from openended.harness.generation.kv_cache.general import GeneralRunner, takes_ragged_rows
-    from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner, is_plain_gpt2
-    from openended.harness.generation.kv_cache.same_length import SameLengthRunner
-
     if kind == "reread":
         return RereadRunner(lm, rows)
-    if kind == "equal":
-        return SameLengthRunner(lm, rows, length, once=once)
-    if is_plain_gpt2(lm.model):
+    if kind != "equal" and is_plain_gpt2(lm.model):
         return Gpt2Runner(lm, rows, length, once=once)
-    if takes_ragged_rows(lm.model):
+    if kind != "equal" and takes_ragged_rows(lm.model):
         return GeneralRunner(lm, rows, length, once=once)
     return SameLengthRunner(lm, rows, length, once=once)
 
@@ -58,16 +57,12 @@ class RereadRunner(CacheRunner):
         return self._read(rows)
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        import torch
-
         for row, token in zip(rows, ids.tolist(), strict=True):
             self._texts[row].append(token)
         return torch.stack([hidden[-1] for hidden in self._read(rows)])
 
     def _read(self, rows: Sequence[int]) -> list[Tensor]:
         """Last hidden states of all positions of each row; rows of one length go through together."""
-        import torch
-
         states: dict[int, Tensor] = {}
         for length in sorted({len(self._texts[row]) for row in rows}):
             part = [row for row in rows if len(self._texts[row]) == length]
@@ -88,3 +83,95 @@ class RereadRunner(CacheRunner):
         for row, text in zip(target, texts, strict=True):
             self._texts[row] = list(text)
             self.lengths[row] = len(text)
+
+
+class SameLengthRunner(CacheRunner):
+    """All rows have one length, and those in use are the first ones."""
+
+    ragged = False
+
+    def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
+        super().__init__(lm, rows)
+        self._once, self._room, self._body = once, length, get_body(lm.model)
+        self._cache: Any = None
+
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
+        del every
+        states: dict[int, Tensor] = {}
+        for length in sorted({len(p) for p in prompts}, reverse=True):
+            part = [i for i, p in enumerate(prompts) if len(p) == length]
+            if not self._once:
+                full = self._round_up_count(len(self.lengths))
+                count = self._lm.model.config.get_text_config(decoder=True).num_hidden_layers
+                self._cache = Cache(layers=[FixedLayer(full, self._room) for _ in range(count)])
+            ids = torch.tensor([tuple(prompts[i]) for i in part], dtype=torch.int64, device=self._device)
+            states.update(zip(part, self._run(ids, 0).unbind(0), strict=True))
+            for layer in self._list_layers():
+                layer.move([rows[i] for i in part], list(range(len(part))))
+        self.lengths[list(rows)] = [len(p) for p in prompts]
+        return [states[i] for i in range(len(prompts))]
+
+    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
+        hidden = self._run(ids[:, None], int(self.lengths[0]))[:, 0]
+        self.lengths[: len(rows)] += 1
+        return hidden
+
+    def _run(self, ids: Tensor, start: int) -> Tensor:
+        """Last hidden states (n, t, d) of ids (n, t) after `start` positions."""
+        n, t = ids.shape
+        missing = self._round_up_count(n) - n
+        if missing:
+            ids = torch.cat([ids, ids[:1].expand(missing, t)])
+        at = torch.arange(start, start + t, device=ids.device)
+        for layer in self._list_layers():
+            layer.used = start
+        with torch.inference_mode():
+            out = self._body(
+                input_ids=ids, past_key_values=self._cache, use_cache=self._cache is not None, cache_position=at,
+                position_ids=at.expand(len(ids), t),
+            )  # fmt: skip
+        hidden: Tensor = out.last_hidden_state
+        return hidden[:n]
+
+    def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
+        if len(source):
+            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
+            for layer in self._list_layers():
+                layer.move(list(target), list(source), since)
+
+    def _list_layers(self) -> list[Any]:
+        return [] if self._cache is None else list(self._cache.layers)
+
+
+class FixedLayer(DynamicLayer):  # type: ignore[misc]
+    """Keys and values in a buffer of the final length."""
+
+    def __init__(self, rows: int, length: int) -> None:
+        super().__init__()
+        self.used, self._rows, self._length = 0, rows, length
+
+    def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> Any:  # noqa: ANN401
+        if not self.used:
+            self.dtype, self.device = key_states.dtype, key_states.device
+            self.is_initialized: bool = True
+            # Zeros, because unused rows are computed too.
+            self.keys, self.values = (
+                states.new_zeros((self._rows, states.shape[1], self._length, states.shape[3]))
+                for states in (key_states, value_states)
+            )
+        n, end = len(key_states), self.used + key_states.shape[2]
+        self.keys[:n, :, self.used : end] = key_states
+        self.values[:n, :, self.used : end] = value_states
+        self.used = end
+        return self.keys[:n, :, :end], self.values[:n, :, :end]
+
+    def get_seq_length(self) -> int:
+        return self.used
+
+    def get_mask_sizes(self, query: Any) -> tuple[int, int]:  # noqa: ANN401 - an int or positions, by version
+        return self.used + (query if isinstance(query, int) else query.shape[0]), 0
+
+    def move(self, to: list[int], source: list[int], since: int = 0) -> None:
+        with torch.inference_mode():
+            for buffer in (self.keys, self.values):
+                buffer[to, :, since : self.used] = buffer[source, :, since : self.used]

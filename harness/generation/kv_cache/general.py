@@ -6,31 +6,22 @@ give it. Everything else in these models treats tokens alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_experts_forward
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from openended.harness.generation.kv_cache.base import (
-    FLOOR,
-    TILE,
-    CacheRunner,
-    ForwardPass,
-    plan_prompt_pass,
-    plan_step_pass,
-    split_prompts,
-)
-from openended.harness.generation.kv_cache.buffers import KeyValues
+from openended.harness.core import CausalModel
+from openended.harness.generation.kv_cache import base
 from openended.harness.models import get_body
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import Tensor
-
-    from openended.harness.core import CausalModel
 
 NAME = "openended_rows"
 """Name of our attention and our experts in transformers' registries."""
@@ -38,7 +29,7 @@ _GROUPED = "grouped_mm"
 _LAYERS = frozenset({"full_attention", "sliding_attention"})
 _OWN_LENGTH = frozenset({"dynamic", "longrope"})
 """Rotary embeddings that change with the longest row of a batch."""
-_now: ContextVar[tuple[KeyValues, ForwardPass]] = ContextVar("_now")
+_now: ContextVar[tuple[base.KeyValues, base.ForwardPass]] = ContextVar("_now")
 
 
 def takes_ragged_rows(model: Any) -> bool:  # noqa: ANN401 - a transformers model
@@ -55,21 +46,19 @@ def takes_ragged_rows(model: Any) -> bool:  # noqa: ANN401 - a transformers mode
     )
 
 
-class KeyValueRunner(CacheRunner):
+class KeyValueRunner(base.CacheRunner):
     """Base of the runners whose rows have keys and values of their own, of any lengths."""
 
-    def __init__(self, lm: CausalModel, keys: KeyValues) -> None:
+    def __init__(self, lm: CausalModel, keys: base.KeyValues) -> None:
         super().__init__(lm, keys.shape[0])
         self.keys = keys
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        import torch
-
         states: dict[int, Tensor] = {}
-        for part in split_prompts(prompts, self._device.type):
+        for part in base.split_prompts(prompts, self._device.type):
             sizes = [len(prompts[i]) for i in part]
             full = self._round_up_count(sum(sizes))
-            batch = plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], full, self._device)
+            batch = base.plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], full, self._device)
             hidden = self._run(batch, every=every)
             states.update(zip(part, torch.split(hidden, sizes if every else [1] * len(part)), strict=True))
         self.lengths[list(rows)] = [len(p) for p in prompts]
@@ -77,7 +66,7 @@ class KeyValueRunner(CacheRunner):
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
         index = np.asarray(rows)
-        hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], self._round_up_count(len(rows))))
+        hidden = self._run(base.plan_step_pass(rows, ids, self.lengths[index], self._round_up_count(len(rows))))
         self.lengths[index] += 1
         return hidden
 
@@ -86,9 +75,9 @@ class KeyValueRunner(CacheRunner):
             self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
             self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))
 
-    def _run(self, batch: ForwardPass, *, every: bool = True) -> Tensor:
+    @abstractmethod
+    def _run(self, batch: base.ForwardPass, *, every: bool = True) -> Tensor:
         """Return the last hidden states of a pass without its filling, (T, d), or of each last token, (rows, d)."""
-        raise NotImplementedError
 
 
 class GeneralRunner(KeyValueRunner):
@@ -96,12 +85,10 @@ class GeneralRunner(KeyValueRunner):
 
     def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
         layers = lm.model.config.get_text_config(decoder=True).num_hidden_layers
-        super().__init__(lm, KeyValues(layers, rows, length, padded=lm.device.type != "cpu", once=once))
+        super().__init__(lm, base.KeyValues(layers, rows, length, padded=lm.device.type != "cpu", once=once))
         self._body = get_body(lm.model)
 
-    def _run(self, batch: ForwardPass, *, every: bool = True) -> Tensor:
-        import torch
-
+    def _run(self, batch: base.ForwardPass, *, every: bool = True) -> Tensor:
         with torch.inference_mode(), _install_attention(self._lm.model, self.keys, batch):
             out = self._body(input_ids=batch.ids[None], position_ids=batch.positions[None], use_cache=False)
             hidden: Tensor = out.last_hidden_state[0]
@@ -109,11 +96,8 @@ class GeneralRunner(KeyValueRunner):
 
 
 @contextmanager
-def _install_attention(model: Any, keys: KeyValues, batch: ForwardPass) -> Iterator[None]:  # noqa: ANN401
+def _install_attention(model: Any, keys: base.KeyValues, batch: base.ForwardPass) -> Iterator[None]:  # noqa: ANN401
     """Replace the attention and the experts of a model for one pass."""
-    from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
     ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
     ALL_EXPERTS_FUNCTIONS.register(NAME, _run_experts)
     config = model.config
@@ -132,8 +116,6 @@ def _install_attention(model: Any, keys: KeyValues, batch: ForwardPass) -> Itera
 @contextmanager
 def _limit_to_one_thread(needed: bool) -> Iterator[None]:
     """Limit attention to one thread: small products depend on memory addresses, which differ between threads."""
-    import torch
-
     threads = torch.get_num_threads() if needed else 1
     if threads == 1:
         yield
@@ -147,14 +129,11 @@ def _limit_to_one_thread(needed: bool) -> Iterator[None]:
 
 def _run_experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:  # noqa: ANN401
     """Run transformers' experts, each padded with tokens of weight 0 to a row count that the BLAS treats uniformly."""
-    import torch
-    from transformers.integrations.moe import grouped_mm_experts_forward
-
     each = chosen.shape[1]
     counts = np.bincount(chosen.flatten().numpy(), minlength=module.num_experts)
-    missing = np.where(counts > 0, np.maximum(-(-counts // TILE) * TILE, FLOOR) - counts, 0)
+    missing = np.where(counts > 0, np.maximum(-(-counts // base.TILE) * base.TILE, base.FLOOR) - counts, 0)
     total = int(missing.sum())
-    missing[counts.argmax()] += next(TILE * j for j in range(each) if (total + TILE * j) % each == 0)
+    missing[counts.argmax()] += next(base.TILE * j for j in range(each) if (total + base.TILE * j) % each == 0)
     filling = np.repeat(np.arange(len(counts)), missing)
     more = torch.from_numpy(filling.reshape(-1, each)).to(chosen.dtype)
     output: Tensor = grouped_mm_experts_forward(
@@ -179,8 +158,6 @@ def _attend(
     **options: Any,  # noqa: ANN401
 ) -> tuple[Tensor, None]:
     """Attention in transformers' form: query (1, H, T, s), key and value (1, K, T, s) → (1, T, H, s)."""
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
     keys, batch = _now.get()
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         raise NotImplementedError("attention with a soft cap or sinks")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from openended.harness.generation.kv_cache.base import TILE, ForwardPass, round_up_to_tiles
-from openended.harness.generation.kv_cache.buffers import KeyValues
+import torch
+import torch.nn.functional as nn
+from torch import Tensor
+
+from openended.harness.core import CausalModel
+from openended.harness.generation.kv_cache.base import TILE, ForwardPass, KeyValues, round_up_to_tiles
 from openended.harness.generation.kv_cache.general import KeyValueRunner
-from openended.harness.models import check_logits, has_many_devices
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from openended.harness.core import CausalModel
-
+from openended.harness.models import has_many_devices
 
 SAFE = 64
 """Up to this number of rows, in whole tiles, every tested BLAS sums each row in the same order."""
@@ -44,82 +42,54 @@ class Gpt2Runner(KeyValueRunner):
         super().__init__(lm, KeyValues(self.weights.layers, rows, length, padded=lm.device.type != "cpu", once=once))
         self._steady = self._steady and not once
         self._tile = TILE if self._steady else 1
-        self._products = self.weights.products
 
     def _round_up_count(self, count: int) -> int:
         return round_up_to_tiles(count, self._tile)
 
     def _run(self, batch: ForwardPass, *, every: bool = True) -> Tensor:
-        import torch
-        import torch.nn.functional as nn
-
         w = self.weights
+        shape = (w.width,)
         with torch.inference_mode():
             x = nn.embedding(batch.ids, w.tokens).add_(nn.embedding(batch.positions, w.positions))
-            for depth, layer in enumerate(w.blocks):
-                h = nn.layer_norm(x, (w.width,), layer.ln_1_w, layer.ln_1_b, w.eps)
-                qkv = self._apply_affine(layer.attn_b, h, layer.attn_w).view(len(x), 3, w.heads, w.head_size)
+            for depth, (norm_1, attention, projection, norm_2, inner, outer) in enumerate(w.blocks):
+                h = nn.layer_norm(x, shape, *norm_1, w.eps)
+                qkv = self._multiply(h, *attention).view(len(x), 3, w.heads, w.head_size)
                 query, key, value = qkv.unbind(1)
                 h = self.keys.attend(depth, query, key, value, batch, _attend)
                 if not every and depth == w.layers - 1:  # only the last position is needed in the last layer
                     last = batch.last(self._tile)
                     x, h = x[last], h[last]
-                x.add_(self._apply_affine(layer.proj_b, h, layer.proj_w))
-                h = nn.layer_norm(x, (w.width,), layer.ln_2_w, layer.ln_2_b, w.eps)
-                h = nn.gelu(self._apply_affine(layer.fc_b, h, layer.fc_w), approximate="tanh")
-                x.add_(self._apply_affine(layer.out_b, h, layer.out_w))
+                x.add_(self._multiply(h, *projection))
+                h = nn.layer_norm(x, shape, *norm_2, w.eps)
+                h = nn.gelu(self._multiply(h, *inner), approximate="tanh")
+                x.add_(self._multiply(h, *outer))
             size = batch.size if every else len(batch.rows)
-            return nn.layer_norm(x[:size], (w.width,), w.ln_f_w, w.ln_f_b, w.eps)
+            return nn.layer_norm(x[:size], shape, *w.last_norm, w.eps)
 
-    def _apply_affine(self, bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
-        import torch
-
+    def _multiply(self, rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Return rows @ weight + bias; on CPU in parts that give a row the same bits in any company."""
         if not self._steady:
-            return torch.addmm(bias, rows, weight)
+            return torch.mm(rows, weight) if bias is None else torch.addmm(bias, rows, weight)
         output = rows.new_empty((len(rows), weight.shape[1]))
-        sizes = self._products.parts(len(rows), weight)
+        sizes = self.weights.products.parts(len(rows), weight)
         for part, out in zip(torch.split(rows, sizes), torch.split(output, sizes), strict=True):
-            torch.addmm(bias, part, weight, out=out)
+            if bias is None:
+                torch.mm(part, weight, out=out)
+            else:
+                torch.addmm(bias, part, weight, out=out)
         return output
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        import torch
-
-        head = self.weights.head
-        flat = hidden.reshape(-1, hidden.shape[-1])
-        with torch.inference_mode():
-            if not self._steady:
-                return check_logits(torch.mm(flat, head).float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
-            full = round_up_to_tiles(len(flat), TILE)
-            rows = torch.cat([flat, flat[:1].expand(full - len(flat), -1)]) if full > len(flat) else flat
-            scores = rows.new_empty((full, head.shape[1]))
-            sizes = self._products.parts(full, head)
-            for part, out in zip(torch.split(rows, sizes), torch.split(scores, sizes), strict=True):
-                torch.mm(part, head, out=out)
-        return check_logits(scores[: len(flat)].float(), self._lm).view(*hidden.shape[:-1], head.shape[1])
+    def _project(self, hidden: Tensor) -> Tensor:
+        return self._multiply(hidden, self.weights.head)
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
     """See `Kernel` in `buffers`."""
-    import torch.nn.functional as nn
-
     attend = nn.scaled_dot_product_attention
     t = query.shape[2]
     if t == 1 and query.device.type == "cpu":  # whole tiles here too: a product with one row depends on its address
         return attend(query.expand(-1, -1, TILE, -1), keys, values, attn_mask=mask)[:, :, :1]
     return attend(query, keys, values, attn_mask=mask, is_causal=t > 1 and mask is None)
-
-
-class Gpt2Block:
-    """Weights of one block."""
-
-    def __init__(self, block: Any) -> None:  # noqa: ANN401 - a transformers module
-        self.ln_1_w, self.ln_1_b = block.ln_1.weight, block.ln_1.bias
-        self.ln_2_w, self.ln_2_b = block.ln_2.weight, block.ln_2.bias
-        self.attn_w, self.attn_b = block.attn.c_attn.weight, block.attn.c_attn.bias
-        self.proj_w, self.proj_b = block.attn.c_proj.weight, block.attn.c_proj.bias
-        self.fc_w, self.fc_b = block.mlp.c_fc.weight, block.mlp.c_fc.bias
-        self.out_w, self.out_b = block.mlp.c_proj.weight, block.mlp.c_proj.bias
 
 
 class Gpt2Weights:
@@ -128,11 +98,12 @@ class Gpt2Weights:
     def __init__(self, model: Any) -> None:  # noqa: ANN401
         body = model.transformer
         self.tokens, self.positions = body.wte.weight, body.wpe.weight
-        self.blocks = [Gpt2Block(b) for b in body.h]
+        parts = [(b.ln_1, b.attn.c_attn, b.attn.c_proj, b.ln_2, b.mlp.c_fc, b.mlp.c_proj) for b in body.h]
+        self.blocks = [[(part.weight, part.bias) for part in block] for block in parts]
         self.layers, self.width = len(self.blocks), int(self.tokens.shape[1])
         self.heads = int(model.config.n_head)
         self.head_size = self.width // self.heads
-        self.ln_f_w, self.ln_f_b = body.ln_f.weight, body.ln_f.bias
+        self.last_norm = body.ln_f.weight, body.ln_f.bias
         self.eps = float(model.config.layer_norm_epsilon)
         head = model.lm_head.weight.detach().t()
         self.head = head.contiguous() if head.device.type == "cpu" else head
@@ -170,8 +141,6 @@ class RowSplitter:
 
     def _find_exact_sizes(self, weight: Tensor) -> tuple[int, ...]:
         """Large sizes that give the same bits as small ones, tried once for a shape and a number of threads."""
-        import torch
-
         key = (*weight.shape, torch.get_num_threads())
         if key not in self._large:
             generator = torch.Generator().manual_seed(0)

@@ -260,14 +260,14 @@ def test_adversarial_meets_its_target(target):
 def test_memory_that_runs_out_halves_the_batch(monkeypatch, caplog):
     lm, rows = gpt2(), prompts()
     want = plain(texts(lm, Nucleus(), rows, 64))
-    real = generate_module.sample_texts
+    real = generate_module.decode_rows
 
-    def small(model, decoder, request, emit, advance):
+    def small(models, request, *others):
         if request.batch_size > 2:
             raise RuntimeError("CUDA out of memory. Tried to allocate 1 GiB")
-        real(model, decoder, request, emit, advance)
+        real(models, request, *others)
 
-    monkeypatch.setattr(generate_module, "sample_texts", small)
+    monkeypatch.setattr(generate_module, "decode_rows", small)
     assert plain(texts(lm, Nucleus(), rows, 64)) == want
     assert "out of memory" in caplog.text
 
@@ -276,7 +276,7 @@ def test_other_errors_pass(monkeypatch):
     def broken(*_):
         raise RuntimeError("shape mismatch")
 
-    monkeypatch.setattr(generate_module, "sample_texts", broken)
+    monkeypatch.setattr(generate_module, "decode_rows", broken)
     with pytest.raises(RuntimeError, match="shape"):
         texts(gpt2(), Greedy(), prompts(), 4)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from openended.harness.generation.kv_cache.base import plan_prompt_pass, round_up_to_tiles, split_prompts
-from openended.harness.generation.kv_cache.buffers import KeyValues
-from openended.harness.generation.kv_cache.choose import RereadRunner, make_runner
+from openended.harness.generation.kv_cache.base import KeyValues, plan_prompt_pass, round_up_to_tiles, split_prompts
+from openended.harness.generation.kv_cache.choose import RereadRunner, SameLengthRunner, make_runner
 from openended.harness.generation.kv_cache.gpt2 import SAFE, RowSplitter
-from openended.harness.generation.kv_cache.same_length import SameLengthRunner
 from tests.harness.generation.families import FAMILIES, family
 from tests.harness.generation.models import gpt2, prompt_rows
 from tests.lazy import torch

@@ -11,11 +11,11 @@ from openended.harness.core import Generation, row_uniforms
 from openended.harness.decoders import Prompt, QDecoder, apply_penalties, compute_dense_q
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, Xtc
 from openended.harness.generation.token_loop import (
+    QChooser,
     TokenChooser,
     build_generation,
     decode_rows,
     find_end_tokens,
-    sample_texts,
 )
 from openended.harness.models.transformers import LanguageModel
 from tests.harness.generation.models import gpt2, prompt_rows
@@ -71,7 +71,7 @@ PROMPTS = [Prompt(f"t/{i}", i % 2, tuple(row)) for i, row in enumerate(ROWS)]
 def sampled(lm: LanguageModel, decoder: QDecoder, *, least: int = 0, slots: int = 64) -> dict[str, Generation]:
     out: list[Generation] = []
     request = generation(PROMPTS, decoder, seed=SEED, max_new_tokens=LENGTH, min_new_tokens=least, batch_size=slots)
-    sample_texts(lm, decoder, request, out.extend, lambda _: None)
+    decode_rows([lm], request, out.extend, lambda _: None, QChooser(lm, decoder, request))
     assert len(out) == len(PROMPTS)
     return {g.example_id: g for g in out}
 
