@@ -16,9 +16,6 @@ from openended.harness.core import I64, Advance, CausalModel, DataError, NextTok
 from openended.harness.decoders import LogitChunk, QDecoder, QStatistics, QTable, TextPosition, read_q
 from openended.harness.models import QStatisticsRequest
 
-if TYPE_CHECKING:
-    from openended.harness.models import QStatisticsRequest
-
 CHUNK_CPU, CHUNK_GPU = 2**18, 2**26  # logits held at a time: 1 MiB of float32 stays in a core's cache
 BATCH_TOKENS = 16384  # positions of one forward pass at most
 HEAD = 4096  # best tokens looked at first where few decoders share the order

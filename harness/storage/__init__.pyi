@@ -1,9 +1,4 @@
 from .check import check_store as check_store, collect_garbage as collect_garbage
-from .folders import (
-    DAMAGED_MARK as DAMAGED_MARK,
-    check_writable as check_writable,
-    create_unique_folder as create_unique_folder,
-)
 from .provenance import (
     compare_environments as compare_environments,
     describe_environment as describe_environment,
@@ -33,6 +28,7 @@ from .rows import (
     write_rows as write_rows,
 )
 from .store import (
+    DAMAGED_MARK as DAMAGED_MARK,
     ENTRY_NAME as ENTRY_NAME,
     MANIFEST as MANIFEST,
     PARTIAL as PARTIAL,
@@ -40,6 +36,8 @@ from .store import (
     Entry as Entry,
     Recipe as Recipe,
     Store as Store,
+    check_writable as check_writable,
+    create_unique_folder as create_unique_folder,
     mark_manifest as mark_manifest,
     read_entry as read_entry,
 )

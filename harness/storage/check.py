@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openended.harness.core import DataError, HarnessError, StoreError, read_json, temporary_files
-from openended.harness.storage.folders import DAMAGED_MARK
-from openended.harness.storage.store import ENTRY_NAME, MANIFEST, PARTIAL, read_entry
+from openended.harness.storage.store import DAMAGED_MARK, ENTRY_NAME, MANIFEST, PARTIAL, read_entry
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 

@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -90,32 +91,19 @@ def list_package_versions() -> dict[str, str]:
 
 def describe_hardware() -> dict[str, Json]:
     """Return processor, cores, memory and, if torch is loaded, the accelerator."""
+    processor, memory = platform.processor(), None
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        processor = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    with suppress(ValueError, OSError, AttributeError):
+        memory = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     facts: dict[str, Json] = {
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "processor": _read_processor(),
-        "cores": os.cpu_count(),
-        "memory_gib": _read_memory_gib(),
-        "accelerator": None,
-    }
+        "machine": platform.machine(), "system": platform.system(), "processor": processor, "cores": os.cpu_count(),
+        "memory_gib": memory, "accelerator": None,
+    }  # fmt: skip
     torch = sys.modules.get("torch")
     if torch is not None:
         facts["torch_threads"] = torch.get_num_threads()
         if torch.cuda.is_available():
             facts["accelerator"] = torch.cuda.get_device_name(0)
     return facts
-
-
-def _read_processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-
-
-def _read_memory_gib() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (ValueError, OSError, AttributeError):
-        return None

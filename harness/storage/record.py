@@ -15,18 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from openended.harness.core import (
-    DataError,
-    Json,
-    Metric,
-    MetricResult,
-    digest,
-    make_shareable,
-    read_json,
-    suggest,
-    to_json,
-    write_json,
-)
+from openended.harness import core
 from openended.harness.storage.store import check_entry_name
 
 RECORD = "record.json"
@@ -81,9 +70,8 @@ class ResultRow:
     """Name of a value → `low`, `high`, `std_error`, `level`, `method`, `replicates` of its interval over examples."""
 
     @classmethod
-    def from_result(cls, system: str, metric: Metric, result: MetricResult, artifact: str | None) -> ResultRow:
+    def from_result(cls, system: str, m: core.Metric, r: core.MetricResult, artifact: str | None) -> ResultRow:
         """Build the row of a metric's result."""
-        r, m = result, metric
         return cls(
             system=system, metric=r.metric, signature=r.signature, primary=r.primary, values=dict(r.values),
             sd=dict(r.sd), n_human=r.n_human, n_model=r.n_model, status=r.status, notes=tuple(r.notes),
@@ -95,7 +83,7 @@ class ResultRow:
             intervals={n: dict(i) for n, i in r.intervals.items()},
         )  # fmt: skip
 
-    def to_json(self) -> dict[str, Json]:
+    def to_json(self) -> dict[str, core.Json]:
         """Return plain JSON."""
         row = _fields_to_json(self)
         del row["targets"]
@@ -113,11 +101,11 @@ class ResultRow:
                 row["targets"][name] = float(text.removeprefix(_NEAREST))
             except ValueError as err:
                 where = f"{where}: directions.{name}"
-                raise DataError(f"{where}: expected `{_NEAREST}` and a number, got {text[:40]!r}") from err
+                raise core.DataError(f"{where}: expected `{_NEAREST}` and a number, got {text[:40]!r}") from err
         row["directions"] |= dict.fromkeys(nearest, "target")
         for name, bounds in row["bounds"].items():
             if len(bounds) != 2:
-                raise DataError(f"{where}: bounds.{name}: expected two numbers, got {len(bounds)}")
+                raise core.DataError(f"{where}: bounds.{name}: expected two numbers, got {len(bounds)}")
             least, most = bounds
             row["bounds"][name] = -math.inf if math.isnan(least) else least, math.inf if math.isnan(most) else most
         if row["artifact"] is not None:
@@ -160,7 +148,7 @@ class RunRecord:
     results: tuple[ResultRow, ...]
     """One row per metric and system."""
 
-    def to_json(self) -> dict[str, Json]:
+    def to_json(self) -> dict[str, core.Json]:
         """Return plain JSON."""
         return _fields_to_json(self)
 
@@ -168,7 +156,7 @@ class RunRecord:
     def from_json(cls, value: object, where: str) -> Self:
         """Parse the output of `to_json`."""
         if isinstance(value, Mapping) and value.get("schema", SCHEMA) != SCHEMA:
-            raise DataError(f"{where}: expected record schema {SCHEMA}, got {value['schema']!r:.40}; run it again")
+            raise core.DataError(f"{where}: expected record schema {SCHEMA}, got {value['schema']!r:.40}; run it again")
         record = cls(**_read(cls, value, where))
         for name, entry in record.inputs.items():
             if name != "task":
@@ -179,39 +167,39 @@ class RunRecord:
 def read_record(path: Path) -> RunRecord:
     """Read the record of a run, given its file or its folder."""
     file = path / RECORD if path.is_dir() else path
-    return _unseal(read_json(file), str(file), "; the same command writes it again")[0]
+    return _unseal(core.read_json(file), str(file), "; the same command writes it again")[0]
 
 
-def _unseal(value: Any, where: str, advice: str = "") -> tuple[RunRecord, dict[str, Json]]:  # noqa: ANN401 - JSON
+def _unseal(value: Any, where: str, advice: str = "") -> tuple[RunRecord, dict[str, core.Json]]:  # noqa: ANN401 - JSON
     """Return the record in a JSON value and its fields without the digest, which must be theirs."""
     fields = dict(value) if isinstance(value, dict) else value
     stated = fields.pop(DIGEST, None) if isinstance(fields, dict) else None
     try:
         record = RunRecord.from_json(fields, where)
-        is_sound = stated == digest(fields)
+        is_sound = stated == core.digest(fields)
     except (RecursionError, TypeError, ValueError) as err:
-        raise DataError(f"{where}: not a run record ({type(err).__name__})") from err
+        raise core.DataError(f"{where}: not a run record ({type(err).__name__})") from err
     if not is_sound:
-        raise DataError(f"{where}: damaged: its digest does not match{advice}")
+        raise core.DataError(f"{where}: damaged: its digest does not match{advice}")
     return record, fields
 
 
 def save_record(folder: Path, record: RunRecord) -> None:
     """Write a record with its digest into its folder, with home folder and keys removed."""
-    fields = make_shareable(record.to_json())
-    write_json(folder / RECORD, {**typing.cast("dict[str, Json]", fields), DIGEST: digest(fields)})
+    fields = core.make_shareable(record.to_json())
+    core.write_json(folder / RECORD, {**typing.cast("dict[str, core.Json]", fields), DIGEST: core.digest(fields)})
 
 
-def mark_record(value: Any, mark: Mapping[str, Json], where: str) -> dict[str, Json]:  # noqa: ANN401
+def mark_record(value: Any, mark: Mapping[str, core.Json], where: str) -> dict[str, core.Json]:  # noqa: ANN401
     """Return the JSON of an imported record, sealed again with the mark in its own and every input's provenance."""
     record, fields = _unseal(value, where)
     inputs = [name for name in record.inputs if name != "task"]
     if not inputs:
-        raise DataError(f"{where}: names no store entry as an input; expected the record of a finished run")
+        raise core.DataError(f"{where}: names no store entry as an input; expected the record of a finished run")
     marked_names = (ITSELF, *inputs)
     provenance = {name: {**dict(record.provenance.get(name) or {}), "imported": dict(mark)} for name in marked_names}
     marked = {**fields, "provenance": {**record.provenance, **provenance}}
-    return {**marked, DIGEST: digest(marked)}
+    return {**marked, DIGEST: core.digest(marked)}
 
 
 _UNWRITTEN = ("targets",)  # fields that are stored inside another field
@@ -223,11 +211,11 @@ def format_direction(direction: str, target: float) -> str:
     return f"{_NEAREST}{target:g}" if direction == "target" else direction
 
 
-def _fields_to_json(record: ResultRow | RunRecord) -> dict[str, Json]:
-    def plain(value: Any) -> Json:  # noqa: ANN401
+def _fields_to_json(record: ResultRow | RunRecord) -> dict[str, core.Json]:
+    def plain(value: Any) -> core.Json:  # noqa: ANN401
         if isinstance(value, ResultRow):
             return value.to_json()
-        return [plain(v) for v in value] if isinstance(value, tuple) else to_json(value)
+        return [plain(v) for v in value] if isinstance(value, tuple) else core.to_json(value)
 
     return {f.name: plain(getattr(record, f.name)) for f in dataclasses.fields(record)}
 
@@ -235,14 +223,14 @@ def _fields_to_json(record: ResultRow | RunRecord) -> dict[str, Json]:
 def _read(cls: type[ResultRow | RunRecord], value: object, where: str) -> dict[str, Any]:
     """Parse the fields of a record, each coerced to its annotation."""
     if not isinstance(value, Mapping):
-        raise DataError(f"{where}: not a run record: expected a JSON object, got {_describe_value(value)}")
+        raise core.DataError(f"{where}: not a run record: expected a JSON object, got {_describe_value(value)}")
     hints = {name: hint for name, hint in typing.get_type_hints(cls).items() if name not in _UNWRITTEN}
     for name in value:
         if name not in hints:
-            raise DataError(f"{where}: not a run record: no field {name!r}{suggest(str(name), hints)}")
+            raise core.DataError(f"{where}: not a run record: no field {name!r}{core.suggest(str(name), hints)}")
     for name in hints:
         if name not in value:
-            raise DataError(f"{where}: not a run record: field {name!r} is missing")
+            raise core.DataError(f"{where}: not a run record: field {name!r} is missing")
     return {name: _coerce(value[name], hint, f"{where}: {name}") for name, hint in hints.items()}
 
 
@@ -266,7 +254,7 @@ def _coerce(value: object, hint: Any, where: str) -> Any:  # noqa: ANN401 - of t
     if kind in (int, float, str) and isinstance(value, kind) and not isinstance(value, bool):
         return value
     names = {tuple: "a list", Mapping: "an object", int: "a whole number", float: "a number or null", str: "a string"}
-    raise DataError(f"{where}: expected {names[kind]}, got {_describe_value(value)}")
+    raise core.DataError(f"{where}: expected {names[kind]}, got {_describe_value(value)}")
 
 
 def _describe_value(value: object) -> str:

@@ -83,11 +83,8 @@ def read_examples(path: Path) -> Iterator[Example]:
 def _write(path: Path, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> int:
     import pyarrow as pa
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        while chunk := list(islice(rows, _CHUNK)):
-            yield pa.RecordBatch.from_pylist(chunk, schema=schema)
-
-    return _write_batches(path, schema, batches())
+    chunks = iter(lambda: list(islice(rows, _CHUNK)), [])
+    return _write_batches(path, schema, (pa.RecordBatch.from_pylist(chunk, schema=schema) for chunk in chunks))
 
 
 def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:

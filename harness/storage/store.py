@@ -12,9 +12,12 @@ computed again. Entries that `openended import` unpacked are marked and used onl
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import logging
 import os
 import re
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,42 +26,23 @@ from typing import Any, cast
 
 import numpy as np
 
-from openended.harness.core import (
-    DataError,
-    Json,
-    StoreError,
-    canonicalize,
-    digest,
-    digest_file,
-    make_shareable,
-    read_json,
-    sync_folder,
-    temporary_files,
-    to_json,
-    write_json,
-)
-from openended.harness.storage.folders import create_work_folder, move_aside, publish_folder
+from openended.harness import core
 from openended.harness.storage.provenance import describe_environment
 from openended.harness.storage.rows import check_rows
 
+log = logging.getLogger(__name__)
+
+MANIFEST = "manifest.json"
+PARTIAL = ".partial"  # suffix of unfinished entries, which are resumed
+DAMAGED_MARK = ".damaged-"  # suffix of damaged entries that were moved aside
 ENTRY_NAME = re.compile(r"([a-z_]+)/([0-9a-f]{2})/(\2[0-9a-f]{62})")  # `stage/ab/key`
 _INSIDE = re.compile(r"[\w-]+/[\w-]+/[\w-]+")  # three names without dots: a folder inside the store
 KEY_SCHEME = 2  # 1 named a spec by the path of its class
 
 STAGES: Mapping[str, int] = {
-    "examples": 1,
-    "human": 2,
-    "chat": 1,
-    "generate": 1,
-    "import": 2,
-    "tokens": 1,
-    "embed": 1,
-    "score": 1,
-    "rank": 1,
-    "gradients": 1,
-    "next_token": 1,
-    "measure": 1,
-}
+    "examples": 1, "human": 2, "chat": 1, "generate": 1, "import": 2, "tokens": 1, "embed": 1, "score": 1, "rank": 1,
+    "gradients": 1, "next_token": 1, "measure": 1,
+}  # fmt: skip
 """Stage → version; raised when the stage's results change. Enters the stage's keys."""
 
 
@@ -74,21 +58,21 @@ class Recipe:
     inputs: Mapping[str, str]
     """Name → content digest."""
 
-    def canonical(self) -> Json:
+    def canonical(self) -> core.Json:
         """Return plain JSON of the recipe; its digest is the store key."""
-        return canonicalize({"scheme": KEY_SCHEME, "stage": self.stage, "version": self.version, "spec": self.spec,
+        return core.canonicalize({"scheme": KEY_SCHEME, "stage": self.stage, "version": self.version, "spec": self.spec,
                           "inputs": self.inputs})  # fmt: skip
 
     @property
     def key(self) -> str:
         """SHA-256 (hex) of the recipe."""
-        return digest(self.canonical())
+        return core.digest(self.canonical())
 
 
 def check_entry_name(name: str, where: str) -> None:
     """Check that a name from a record is `stage/ab/key`, so that it cannot lead out of the store."""
     if not _INSIDE.fullmatch(name):
-        raise DataError(f"{where}: expected a store entry `stage/ab/key`, got {name[:80]!r}")
+        raise core.DataError(f"{where}: expected a store entry `stage/ab/key`, got {name[:80]!r}")
 
 
 STAGE_FILES: Mapping[str, tuple[str, ...]] = {
@@ -127,7 +111,7 @@ def check_stage_files(stage: str, names: Collection[str]) -> None:
     """Check that an entry has all files of its stage."""
     for name in STAGE_FILES.get(stage, ()):
         if name not in names:
-            raise DataError(f"an entry of stage {stage} has {name}, this one does not")
+            raise core.DataError(f"an entry of stage {stage} has {name}, this one does not")
 
 
 def check_stage_facts(stage: str, meta: Mapping[str, Any]) -> None:
@@ -135,14 +119,16 @@ def check_stage_facts(stage: str, meta: Mapping[str, Any]) -> None:
     for name, kind in STAGE_FACTS.get(stage, {}).items():
         value = meta.get(name)
         if type(value) is not kind or (isinstance(value, int) and value < 0):
-            raise DataError(f"an entry of stage {stage} states {name} as {kind.__name__}, this one has {value!r:.40}")
+            raise core.DataError(
+                f"an entry of stage {stage} states {name} as {kind.__name__}, this one has {value!r:.40}"
+            )
     for name in ("skipped", "notes"):
         parts: Any = meta.get(name, ())
         numbers = parts.values() if isinstance(parts, dict) else ()
         if not isinstance(parts, (dict, list, tuple)) or not all(type(count) is int for count in numbers):
-            raise DataError(f"an entry of stage {stage} has {name} {parts!r:.40}")
+            raise core.DataError(f"an entry of stage {stage} has {name} {parts!r:.40}")
     if not all(isinstance(note, str) for note in meta.get("notes", ())):
-        raise DataError(f"an entry of stage {stage} has notes that are not texts")
+        raise core.DataError(f"an entry of stage {stage} has notes that are not texts")
 
 
 def check_contents(folder: Path, names: Collection[str]) -> None:
@@ -161,16 +147,16 @@ def check_contents(folder: Path, names: Collection[str]) -> None:
         if {f"{prefix}offsets.npy", f"{prefix}values.npy"} <= set(names):
             offsets, values = (_read_array(folder / f"{prefix}{name}.npy") for name in ("offsets", "values"))
             if offsets.size == 0 or offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
-                raise DataError(f"{prefix}offsets.npy does not fit {prefix}values.npy")
+                raise core.DataError(f"{prefix}offsets.npy does not fit {prefix}values.npy")
 
 
 def _read_array(path: Path) -> np.ndarray[Any, Any]:
     try:
         array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r" if path.stat().st_size > 4096 else None)
     except (ValueError, OSError, EOFError, SyntaxError) as err:
-        raise DataError(f"{path.name}: not an array ({err})") from err
+        raise core.DataError(f"{path.name}: not an array ({err})") from err
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub" or array.ndim == 0:
-        raise DataError(f"{path.name}: expected an array of numbers")
+        raise core.DataError(f"{path.name}: expected an array of numbers")
     return array
 
 
@@ -182,23 +168,17 @@ def _check_safetensors(path: Path) -> None:
             for name in arrays.keys():  # noqa: SIM118 - not a dict
                 arrays.get_slice(name).get_shape()
     except (SafetensorError, OSError, ValueError) as err:
-        raise DataError(f"{path.name}: not a safetensors file ({err})") from err
+        raise core.DataError(f"{path.name}: not a safetensors file ({err})") from err
 
 
 def _check_result(path: Path) -> None:
-    row = read_json(path)
+    row = core.read_json(path)
     for name, kind in _RESULT_FIELDS.items():
         if not isinstance(row, dict) or not isinstance(row.get(name), kind):
-            raise DataError(f"{path.name}: expected a result whose {name} is of type {kind.__name__}")
+            raise core.DataError(f"{path.name}: expected a result whose {name} is of type {kind.__name__}")
     numbers = [*row["values"].values(), *row["sd"].values()]
     if not all(number is None or isinstance(number, (int, float)) for number in numbers):
-        raise DataError(f"{path.name}: expected numbers as values")
-
-
-log = logging.getLogger(__name__)
-
-MANIFEST = "manifest.json"
-PARTIAL = ".partial"  # suffix of unfinished entries, which are resumed
+        raise core.DataError(f"{path.name}: expected numbers as values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +200,7 @@ class Entry:
     @property
     def content(self) -> str:
         """Digest of all its files."""
-        return digest(self.files)
+        return core.digest(self.files)
 
     @property
     def is_untrusted(self) -> bool:
@@ -244,31 +224,35 @@ def read_entry(folder: Path, *, only: str | None = None) -> Entry:
     return _read(folder, only)[0]
 
 
-def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
+def _read(folder: Path, only: str | None) -> tuple[Entry, core.Json]:
     """Return a verified entry and its recipe."""
     try:
-        manifest = read_json(folder / MANIFEST)
+        manifest = core.read_json(folder / MANIFEST)
         stated = manifest.pop("digest")
-        if stated != digest(manifest):
-            raise DataError(f"{MANIFEST} does not match its own digest")
+        if stated != core.digest(manifest):
+            raise core.DataError(f"{MANIFEST} does not match its own digest")
         stage, key, recipe = folder.parent.parent.name, str(manifest["key"]), manifest["recipe"]
         if key != folder.name or recipe["stage"] != stage:
-            raise DataError(f"it is {recipe['stage']} {key[:8]}, in the wrong folder")
+            raise core.DataError(f"it is {recipe['stage']} {key[:8]}, in the wrong folder")
         files, meta, environment = (manifest[name] for name in ("files", "meta", "maker"))
         if not all(isinstance(value, dict) for value in (files, meta, environment)):
-            raise DataError(f"{MANIFEST}: expected objects as files, meta and maker")
+            raise core.DataError(f"{MANIFEST}: expected objects as files, meta and maker")
         if only is not None and only not in files:
-            raise DataError(f"it holds no {only}")
-        wrong = [name for name, sha in files.items() if only in (None, name) and not _has_digest(folder / name, sha)]
-    except (DataError, PermissionError) as err:
+            raise core.DataError(f"it holds no {only}")
+        wrong = [
+            name
+            for name, sha in files.items()
+            if only in (None, name) and not ((folder / name).is_file() and core.digest_file(folder / name) == sha)
+        ]
+    except (core.DataError, PermissionError) as err:
         cause = err.__cause__ or err
         if isinstance(cause, PermissionError):
-            raise StoreError(f"cannot read {cause.filename}: {cause.strerror}; to share: chmod -R g+rwX") from err
+            raise core.StoreError(f"cannot read {cause.filename}: {cause.strerror}; to share: chmod -R g+rwX") from err
         raise
     except (AttributeError, KeyError, OSError, TypeError, ValueError, RecursionError) as err:
-        raise DataError(f"{MANIFEST} ({type(err).__name__}: {err})") from err
+        raise core.DataError(f"{MANIFEST} ({type(err).__name__}: {err})") from err
     if wrong:
-        raise DataError(", ".join(wrong))
+        raise core.DataError(", ".join(wrong))
     if only is None:
         check_stage_files(stage, files)
         check_stage_facts(stage, meta)
@@ -276,31 +260,91 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Json]:
     return Entry(stage, key, folder, files, meta, maker=environment), recipe
 
 
-def write_manifest(folder: Path, recipe: Json, key: str, meta: Mapping[str, Any], **facts: Any) -> Json:  # noqa: ANN401
+def write_manifest(folder: Path, recipe: core.Json, key: str, meta: Mapping[str, Any], **facts: Any) -> core.Json:  # noqa: ANN401
     """Write and return the manifest of the files in a folder; `facts` (environment, seconds) are added to it."""
     paths = sorted(p for p in folder.iterdir() if p.is_file() and not p.is_symlink() and p.name != MANIFEST)
-    files = {p.name: digest_file(p) for p in paths}
-    manifest = make_shareable(
-        to_json({"maker": {}, **facts, "recipe": recipe, "key": key, "files": files, "meta": meta})
+    files = {p.name: core.digest_file(p) for p in paths}
+    manifest = core.make_shareable(
+        core.to_json({"maker": {}, **facts, "recipe": recipe, "key": key, "files": files, "meta": meta})
     )
-    write_json(folder / MANIFEST, {**cast("dict[str, Json]", manifest), "digest": digest(manifest)})
+    core.write_json(folder / MANIFEST, {**cast("dict[str, core.Json]", manifest), "digest": core.digest(manifest)})
     return manifest
 
 
-def mark_manifest(value: Any, mark: Mapping[str, Json], name: str, where: str) -> dict[str, Json]:  # noqa: ANN401
+def mark_manifest(value: Any, mark: Mapping[str, core.Json], name: str, where: str) -> dict[str, core.Json]:  # noqa: ANN401
     """Return the JSON of an imported manifest with the mark, sealed again."""
     try:
         manifest = dict(value)
-        if manifest.pop("digest") != digest(manifest):
-            raise DataError(f"{where}: damaged: its digest does not match")
+        if manifest.pop("digest") != core.digest(manifest):
+            raise core.DataError(f"{where}: damaged: its digest does not match")
         stage, key = name.split("/", maxsplit=1)[0], name.split("/")[2]
         if (manifest["recipe"]["stage"], manifest["key"]) != (stage, key):
-            raise DataError(f"{where}: is the manifest of another entry")
+            raise core.DataError(f"{where}: is the manifest of another entry")
         check_stage_files(stage, manifest["files"])
         manifest["maker"] = {**manifest["maker"], "imported": dict(mark)}
-        return {**manifest, "digest": digest(manifest)}
+        return {**manifest, "digest": core.digest(manifest)}
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as err:
-        raise DataError(f"{where}: not a manifest ({type(err).__name__}: {err})") from err
+        raise core.DataError(f"{where}: not a manifest ({type(err).__name__}: {err})") from err
+
+
+def create_unique_folder(preferred: Path) -> Path:
+    """Create a new folder with the preferred name, or with `-2`, `-3`, … appended."""
+    try:
+        preferred.parent.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            folder = preferred if number == 1 else preferred.with_name(f"{preferred.name}-{number}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            return folder
+    except OSError as err:
+        raise core.StoreError(f"cannot write {preferred}: {err.strerror or err}; set outputs_dir=…") from err
+    raise AssertionError
+
+
+def check_writable(folder: Path) -> None:
+    """Raise `StoreError` if nothing can be written under `folder` (which need not exist yet)."""
+    parent = folder
+    while not parent.exists() and parent != parent.parent:
+        parent = parent.parent
+    if not parent.is_dir():
+        raise core.StoreError(f"outputs_dir: {parent} is not a folder; set outputs_dir=…")
+    try:
+        with tempfile.TemporaryFile(dir=parent):
+            pass
+    except OSError as err:
+        raise core.StoreError(f"outputs_dir: cannot write to {parent}: {err.strerror}; set outputs_dir=…") from err
+
+
+def move_aside(folder: Path, wrong: str) -> None:
+    """Rename a damaged folder and log a warning."""
+    aside = next(
+        name
+        for n in itertools.count(1)
+        if not os.path.lexists(name := folder.with_name(f"{folder.name}{DAMAGED_MARK}{n}"))
+    )
+    log.warning("store entry %s is not usable (%s); moved to %s and computed again", folder, wrong, aside.name)
+    try:
+        folder.rename(aside)
+    except FileNotFoundError:  # without locks another process may have been faster
+        return
+    except OSError as err:
+        raise core.StoreError(f"cannot move {folder}: {err.strerror or err}") from err
+
+
+def _publish_folder(work: Path, folder: Path) -> None:
+    """Rename a finished folder to its final name; if another process was first, keep the other's entry."""
+    if os.path.lexists(folder) and not (folder / MANIFEST).exists():
+        move_aside(folder, f"no {MANIFEST}")
+    try:
+        work.rename(folder)
+    except OSError as err:
+        if err.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR) or not (folder / MANIFEST).exists():
+            raise core.StoreError(f"cannot write {folder}: {err.strerror}") from err
+        log.info("another process computed %s first; its copy is kept", folder.name[:8])
+        core.temporary_files.delete_path(work)
+    core.sync_folder(folder.parent)
 
 
 class Store:
@@ -344,7 +388,7 @@ class Store:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
         except OSError as err:
-            raise StoreError(f"cannot write to {folder.parent}: {err.strerror}; set outputs_dir=…") from err
+            raise core.StoreError(f"cannot write to {folder.parent}: {err.strerror}; set outputs_dir=…") from err
         with self.hold_lock(f"{recipe.stage}-{recipe.key[:32]}", f"{recipe.stage} {recipe.key[:8]}"):
             result = self._check_entry(recipe, folder)  # another process may have computed it meanwhile
             if isinstance(result, Entry):
@@ -362,9 +406,9 @@ class Store:
             return None
         try:
             entry, stated = _read(folder, None)
-        except DataError as err:
+        except core.DataError as err:
             return str(err)
-        if stated != make_shareable(to_json(recipe.canonical())):
+        if stated != core.make_shareable(core.to_json(recipe.canonical())):
             return "its recipe differs"
         if entry.is_untrusted:
             return "it was imported, not computed here; `openended import --trust` allows reuse"
@@ -375,25 +419,30 @@ class Store:
         self, recipe: Recipe, folder: Path, build: Callable[[Path], Mapping[str, Any]], resumable: bool
     ) -> Entry:
         started = time.monotonic()
-        temporary_files.delete_abandoned_once(folder.parent)
+        core.temporary_files.delete_abandoned_once(folder.parent)
         resumes = resumable and self._locking
         work = folder.with_name(
-            folder.name + PARTIAL if resumes else temporary_files.create_temporary_name(folder.name)
+            folder.name + PARTIAL if resumes else core.temporary_files.create_temporary_name(folder.name)
         )
-        create_work_folder(work)
+        if work.is_symlink() or (work.exists() and not work.is_dir()):
+            raise core.StoreError(f"{work}: expected a folder, got a link or a file; delete it")
+        try:
+            work.mkdir(exist_ok=True)
+        except OSError as err:
+            raise core.StoreError(f"cannot write {work}: {err.strerror or err}; set outputs_dir=…") from err
         try:
             meta = dict(build(work))
             for left in work.glob(".*"):  # temporary files of a killed run
-                temporary_files.delete_path(left)
+                core.temporary_files.delete_path(left)
             seconds = round(time.monotonic() - started, 3)
             manifest: Any = write_manifest(
                 work, recipe.canonical(), recipe.key, meta, maker=describe_environment(), seconds=seconds
             )
-            sync_folder(work)
-            publish_folder(work, folder, MANIFEST)
+            core.sync_folder(work)
+            _publish_folder(work, folder)
         finally:
             if not resumes:
-                temporary_files.delete_path(work)
+                core.temporary_files.delete_path(work)
         entry = Entry(recipe.stage, recipe.key, folder, manifest["files"], manifest["meta"], maker=manifest["maker"])
         self._verified[recipe.key] = entry
         return replace(entry, computed=True)
@@ -419,14 +468,10 @@ class Store:
                 log.info("another process is computing %s; waiting for it", what)
                 lock.acquire()
         except OSError as err:
-            raise StoreError(
+            raise core.StoreError(
                 f"cannot lock {folder / name}.lock: {err.strerror or err}; set outputs_dir=… or runtime.locking=false"
             ) from err
         try:
             yield
         finally:
             lock.release()
-
-
-def _has_digest(path: Path, sha: str) -> bool:
-    return path.is_file() and digest_file(path) == sha
