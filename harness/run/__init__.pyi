@@ -1,9 +1,15 @@
 from .array_files import load_result_arrays as load_result_arrays
 from .facts import derive_system_name as derive_system_name
 from .forecast import Forecast as Forecast, Rates as Rates, forecast_plans as forecast_plans, read_rates as read_rates
-from .judgments import run_judgments as run_judgments, select_metrics_for_file as select_metrics_for_file
 from .measure import add_intervals as add_intervals
-from .pipeline import RunTexts as RunTexts, compute_texts as compute_texts, plan as plan, run as run
+from .pipeline import (
+    RunTexts as RunTexts,
+    compute_texts as compute_texts,
+    plan as plan,
+    run as run,
+    run_judgments as run_judgments,
+    select_metrics_for_file as select_metrics_for_file,
+)
 from .run_record import Outcome as Outcome
 from .session import Session as Session
 from .settings import (

@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from openended.harness.core import Metric, Need
-from openended.harness.decoders import Decoder
-from openended.harness.run.artifacts import ArtifactBuilder, TextRows
-from openended.harness.run.checks import check_extras, check_judgments, check_q, check_scoring_models, check_sizes
+from openended.harness.core import (
+    DataError,
+    Metric,
+    Need,
+    Plan,
+    SpecError,
+    UndefinedMetric,
+    canonicalize,
+    load_members,
+    require_package,
+)
+from openended.harness.decoders import Decoder, QDecoder
+from openended.harness.models import Ability, BackendSpec, EmbedderSpec
+from openended.harness.run.array_files import load_result, save_result
+from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, TextRows
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
-from openended.harness.run.features import FOR_DECODER, Featurizer
+from openended.harness.run.facts import compute_perplexity, describe_columns, list_notes, reads_q
+from openended.harness.run.features import FOR_DECODER, Featurizer, find_model
 from openended.harness.run.generate import check_model, generate
 from openended.harness.run.import_texts import import_generations
-from openended.harness.run.measure import MetricRunner, System, SystemResult, list_text_needs
-from openended.harness.run.notes import compute_perplexity, list_notes
+from openended.harness.run.measure import (
+    RESAMPLING_VERSION,
+    MetricRunner,
+    System,
+    SystemResult,
+    add_intervals,
+    digest_judgments,
+    list_text_needs,
+)
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
+from openended.metrics.judgments import SIMULATED, JudgmentMetric, ReadsFile, check_judgments_file, read_rows
 
 NO_PROMPTS = "not defined without prompts"
+# Kind of feature → what the model that computes it must be able to do.
+_ABILITIES: Mapping[str, tuple[Ability, ...]] = {
+    "token_nll": ("score",), "token_rank": ("score", "rank"), "gradients": ("gradients",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +180,154 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
 def _has_ceiling(metric: Metric) -> bool:
     """Say whether a metric has a human ceiling in place of a human value."""
     return metric.sides == "two" and metric.ceiling
+
+
+def check_judgments(settings: Settings) -> None:
+    """Read the file of judgments for every metric that needs it."""
+    readers = [
+        m for m in settings.metrics if isinstance(m, ReadsFile) and any(n.kind == "judgments" for n in m.needs())
+    ]
+    if settings.judgments is not None and not readers:
+        raise SpecError(
+            f"judgments={settings.judgments}: no metric of this run reads judgments; "
+            "add one (metric=[…,huse]), or leave it out"
+        )
+    for metric in readers:
+        if settings.judgments is None:
+            raise SpecError(
+                f"metric.{metric.name}: needs human judgments; add judgments=FILE, or leave it out of metric=[…]"
+            )
+        if not settings.judgments.startswith(SIMULATED):
+            check_judgments_file(Path(settings.judgments))
+            metric.read(Path(settings.judgments), settings.judgment_columns)
+
+
+def check_q(settings: Settings) -> None:
+    """Refuse metrics of which none has a value, because the decoder has no distribution of the next token."""
+    reading = [m.name for m in settings.metrics if any(map(reads_q, m.needs()))]
+    decoder = settings.decoder
+    if len(reading) == len(settings.metrics) and decoder is not None and not isinstance(decoder, QDecoder):
+        raise SpecError(f"metric=[{','.join(reading)}]: {decoder.no_q_reason}; choose metrics of the texts")
+
+
+def check_extras(settings: Settings) -> None:
+    """Raise `ExtraNotInstalled` if a package is missing that a model of the run is loaded with."""
+    embedder = _find_embedder(settings)
+    models = [model for model in (settings.model, settings.scorer) if model is not None]
+    if any(model.name != "openai" for model in models) or embedder is not None:
+        require_package("torch", "local")
+    if embedder is not None and embedder.kind == "sentence":
+        require_package("sentence_transformers", "embedders")
+    if settings.runtime.device_map is not None:
+        require_package("accelerate", "large")
+
+
+def check_scoring_models(settings: Settings, builder: ArtifactBuilder) -> None:
+    """Check that scorer and embedder are there and can do what the metrics need; a plan notes what is missing."""
+    needs = [need for metric in settings.metrics for need in metric.needs() if need.kind != "tokens"]
+    for need in needs:
+        spec = find_model(need, settings)
+        if spec is not None and not reads_q(need):
+            for ability in _ABILITIES.get(need.kind, ()):
+                builder.try_or_note(partial(spec.demand, ability))
+    scorer = settings.scorer if "scorer" in {need.by for need in needs} else None
+    if scorer is not None:
+        if scorer.runs_in_process:
+            builder.digest_model(scorer)
+        else:  # a server is asked when it is needed
+            builder.try_or_note(scorer.check_ready)
+        builder.try_or_note(partial(_check_windows, settings.metrics, scorer))
+    embedder = _find_embedder(settings)
+    if embedder is not None and builder.digest_model(embedder) is not None:
+        builder.try_or_note(embedder.check_options)
+
+
+def _find_embedder(settings: Settings) -> EmbedderSpec | None:
+    """Return the embedder if a metric of the run needs it; None too where the user gives the vectors."""
+    kinds = {need.kind for metric in settings.metrics for need in metric.needs()}
+    return settings.embedder if "embeddings" in kinds and not settings.vector_files else None
+
+
+def _check_windows(metrics: Sequence[Metric], scorer: BackendSpec) -> None:
+    """Raise `SpecError` if a metric's window is longer than the scorer's context."""
+    for metric in metrics:
+        windows = [dict(need.options).get("window") for need in metric.needs() if need.by == "scorer"]
+        longest = max((window for window in windows if isinstance(window, int)), default=0)
+        context = scorer.context_length() if longest else None
+        if context is not None and longest > context:
+            raise SpecError(
+                f"metric.{metric.name}.window: expected at most {context}, the scorer's context, got {longest}"
+            )
+
+
+def check_sizes(settings: Settings, dataset: Dataset) -> None:
+    """Refuse options of metrics that ask for more texts than the run has."""
+    num_human = int(dataset.human.meta["n"]) if dataset.human is not None else settings.num_planned
+    num_model = num_human * settings.samples if settings.generations is None else settings.num_planned
+    if not num_human or not num_model:
+        return  # all texts of a file; their number is unknown until it is read
+    for metric in settings.metrics:
+        if reason := metric.explain_too_few(num_human, num_model):
+            raise SpecError(f"metric.{metric.name}.{reason}")
+
+
+def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
+    """Return settings with the metrics that a file of judgments supports, if the user names nothing else.
+
+    Raises:
+        DataError: If no metric reads such a file; the message lists what each expects.
+    """
+    chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
+    alone = not chosen & {"metric", "experiment", "task", "model", "decoder", "generations"}
+    if settings.judgments is None or not alone:
+        return settings
+    path = Path(settings.judgments)
+    check_judgments_file(path)
+    columns, rows = read_rows(path, settings.judgment_columns)
+    kinds = [cls for cls in load_members("metric").values() if issubclass(cls, JudgmentMetric)]
+    fed = tuple(cls() for cls in kinds if cls.accepts_columns(columns, rows))
+    if not fed:
+        raise DataError(
+            f"judgments: {path} has the columns {', '.join(columns)}: neither ratings (example_id, system, rating) nor "
+            "comparisons (item, system_a, system_b, outcome); judgment_columns={ours: theirs} names them"
+        )
+    return replace(settings, metrics=fed)
+
+
+def run_judgments(settings: Settings, session: Session, overrides: Sequence[str] = ()) -> Outcome:
+    """Score a file of judgments and write the run record.
+
+    Raises:
+        DataError: If the file is missing or a row is wrong.
+        UndefinedMetric: If a metric has no value on these judgments.
+    """
+    path, columns = Path(str(settings.judgments)), settings.judgment_columns
+    check_judgments_file(path)
+    builder = ArtifactBuilder(session, plan_only=settings.plan_only)
+    sha = digest_judgments(path, columns)
+    results = []
+    for metric in settings.metrics:
+        if not isinstance(metric, JudgmentMetric):
+            raise UndefinedMetric(f"{metric.name} needs texts, not judgments")
+
+        def write(folder: Path, metric: JudgmentMetric = metric) -> Mapping[str, Any]:
+            scored, features = metric.from_file(path, columns)
+            with_columns = replace(features, facts={**features.facts, **describe_columns(columns)})
+            prepared = scored.prepare(with_columns)
+            shared = {} if prepared is None else {"prepared": prepared}
+            result = scored.compute(with_columns, **shared)
+            return save_result(folder, add_intervals(scored, with_columns, result, Plan(settings.intervals), shared))
+
+        spec = {"metric": canonicalize(metric), "system": "judgments", "file": path.name}
+        if settings.intervals:
+            spec["intervals"] = [settings.intervals, RESAMPLING_VERSION]
+        what = f"{metric.name} {path.name}"
+        artifact = PlannedArtifact("measure", what, spec, {"judgments": sha}, "model", metric=metric.name)
+        entry = builder.build(artifact, write)
+        if entry is not None:
+            results.append(SystemResult("model", metric, load_result(entry.path), entry.name))
+    if settings.plan_only:
+        return Outcome(settings.outputs_dir, 0, tuple(builder.plan))
+    alone = replace(settings, model=None, decoder=None, scorer=None, embedder=None)
+    folder = write_record(alone, builder, results, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
+    return Outcome(folder, builder.num_computed, tuple(builder.plan))

@@ -13,7 +13,7 @@ from openended.harness.core import DataError, Generation, Runtime, Side, Unavail
 from openended.harness.models import EmbedderSpec, ModelCache
 from openended.harness.run.array_files import load_array, save_array
 from openended.harness.run.artifacts import PlannedArtifact
-from openended.harness.run.part_files import PartFiles
+from openended.harness.run.generate import PartFiles
 from openended.harness.run.session import _LASTING, SideCache
 from openended.harness.storage import STAGES, Recipe, Row, RowFile, write_rows
 from tests.harness.run.small import make_builder, open_session

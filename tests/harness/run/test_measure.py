@@ -17,8 +17,8 @@ from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.signature import OUT_OF_DOMAIN, parse_signature
 from openended.harness.models import ModelSpec, tokenizer_digest
 from openended.harness.run.artifacts import TextRows
+from openended.harness.run.facts import compare_with_card, read_card_perplexity
 from openended.harness.run.measure import MetricRunner, describe_token_ids, digest_judgments, list_text_needs
-from openended.harness.run.notes import compare_with_card, read_card_perplexity
 from openended.harness.run.pipeline import RunTexts, make_texts, run
 from openended.harness.run.settings import build_settings
 from openended.harness.storage.record import ResultRow, RunRecord, read_record

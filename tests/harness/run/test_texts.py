@@ -16,6 +16,7 @@ from openended.harness.models import ModelSpec, ScoringRequest
 from openended.harness.report.build import build_report
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
+from openended.harness.run.facts import compute_perplexity
 from openended.harness.run.generate import check_start_token, generate
 from openended.harness.run.import_texts import (
     DAMAGE_VERSION,
@@ -24,7 +25,6 @@ from openended.harness.run.import_texts import (
     import_generations,
     load_corpus,
 )
-from openended.harness.run.notes import compute_perplexity
 from openended.harness.run.pipeline import RunTexts, make_texts, plan, run
 from openended.harness.run.settings import Settings
 from openended.harness.storage import RowFile, RunRecord, read_record

@@ -19,7 +19,7 @@ from openended.harness.core import DataError, ExtraNotInstalled, Runtime, SpecEr
 from openended.harness.decoders import Nucleus, Prompt
 from openended.harness.models import EmbedderSpec, list_bundled_models
 from openended.harness.run import Session, run
-from openended.harness.run.part_files import PartFiles
+from openended.harness.run.generate import PartFiles
 from openended.harness.storage.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
 from tests.helpers import ROOT, embedding, generation, q_request, ragged
