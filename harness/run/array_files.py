@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core import (
-    DataError,
-    MetricResult,
-    NextToken,
-    Ragged,
-    check_regular_file,
-    open_for_replacement,
-    read_json,
-    write_json,
-)
+from openended.harness import core
 
 if TYPE_CHECKING:
     from openended.harness.models import TextVectors
@@ -28,15 +19,15 @@ _NEXT_TOKEN = ("offsets", "gold_prob", "sum_sq", "support", "argmax", "gold")
 _RESULT = ("metric", "signature", "primary", "values", "sd", "n_human", "n_model", "status", "notes")
 
 
-def save_ragged(folder: Path, ragged: Ragged, prefix: str = "") -> None:
+def save_ragged(folder: Path, ragged: core.Ragged, prefix: str = "") -> None:
     """Write a ragged array as two `.npy` files."""
     save_array(folder / f"{prefix}values.npy", ragged.values)
     save_array(folder / f"{prefix}offsets.npy", ragged.offsets)
 
 
-def load_ragged(folder: Path, prefix: str = "") -> Ragged:
+def load_ragged(folder: Path, prefix: str = "") -> core.Ragged:
     """Read what `save_ragged` wrote, by memory map."""
-    return Ragged(load_array(folder / f"{prefix}values.npy"), load_array(folder / f"{prefix}offsets.npy"))
+    return core.Ragged(load_array(folder / f"{prefix}values.npy"), load_array(folder / f"{prefix}offsets.npy"))
 
 
 def save_vectors(folder: Path, embedded: TextVectors) -> Mapping[str, Any]:
@@ -52,7 +43,7 @@ def load_vectors(folder: Path) -> np.ndarray[Any, Any]:
 
 def save_array(path: Path, array: np.ndarray[Any, Any]) -> None:
     """Write one `.npy` file atomically."""
-    with open_for_replacement(path, "wb") as handle:
+    with core.open_for_replacement(path, "wb") as handle:
         np.save(handle, array, allow_pickle=False)
 
 
@@ -63,7 +54,7 @@ def load_array(path: Path) -> np.ndarray[Any, Any]:
     """
     import pyarrow as pa
 
-    check_regular_file(path)
+    core.check_regular_file(path)
     try:
         with path.open("rb") as handle:
             version = np.lib.format.read_magic(handle)
@@ -77,10 +68,10 @@ def load_array(path: Path) -> np.ndarray[Any, Any]:
         array: np.ndarray[Any, Any] = np.frombuffer(buffer, dtype, math.prod(shape), start)
         return array.reshape(shape, order="F" if fortran else "C")
     except (ValueError, OSError) as err:
-        raise DataError(f"{path}: not an array ({err})") from err
+        raise core.DataError(f"{path}: not an array ({err})") from err
 
 
-def save_next_token(folder: Path, stats: NextToken) -> Mapping[str, Any]:
+def save_next_token(folder: Path, stats: core.NextToken) -> Mapping[str, Any]:
     """Write the statistics of Q as `.npy` files; returns the facts that are no arrays."""
     for name in _NEXT_TOKEN:
         save_array(folder / f"{name}.npy", getattr(stats, name))
@@ -88,35 +79,35 @@ def save_next_token(folder: Path, stats: NextToken) -> Mapping[str, Any]:
     return {"vocab_size": stats.vocab_size, "n": len(stats.offsets) - 1}
 
 
-def load_next_token(folder: Path, meta: Mapping[str, Any]) -> NextToken:
+def load_next_token(folder: Path, meta: Mapping[str, Any]) -> core.NextToken:
     """Read what `save_next_token` wrote."""
     arrays = {name: load_array(folder / f"{name}.npy") for name in _NEXT_TOKEN}
-    return NextToken(**arrays, context=load_ragged(folder, "context_"), vocab_size=int(meta["vocab_size"]))
+    return core.NextToken(**arrays, context=load_ragged(folder, "context_"), vocab_size=int(meta["vocab_size"]))
 
 
-def save_result(folder: Path, result: MetricResult) -> Mapping[str, Any]:
+def save_result(folder: Path, result: core.MetricResult) -> Mapping[str, Any]:
     """Write a metric's result as strict JSON and its arrays as safetensors."""
     from safetensors.numpy import save
 
     kinds = {"arrays": result.arrays, "per_example": result.per_example, "draws": result.draws}
     arrays = {f"{kind}/{k}": np.ascontiguousarray(v) for kind, each in kinds.items() for k, v in each.items()}
-    with open_for_replacement(folder / "arrays.safetensors", "wb") as handle:
+    with core.open_for_replacement(folder / "arrays.safetensors", "wb") as handle:
         handle.write(save(dict(sorted(arrays.items()))))
     row = {name: getattr(result, name) for name in _RESULT}
     if result.intervals:
         row["intervals"] = result.intervals
     if result.unranked:
         row["unranked"] = result.unranked
-    write_json(folder / "result.json", row)
+    core.write_json(folder / "result.json", row)
     return {"metric": result.metric}
 
 
-def load_result(folder: Path) -> MetricResult:
+def load_result(folder: Path) -> core.MetricResult:
     """Read what `save_result` wrote, without the arrays; null becomes NaN."""
-    row = read_json(folder / "result.json")
+    row = core.read_json(folder / "result.json")
     for name in ("values", "sd"):
         row[name] = {k: float("nan") if v is None else v for k, v in row[name].items()}
-    return MetricResult(**{**row, "notes": tuple(row["notes"]), "unranked": tuple(row.get("unranked", ()))})
+    return core.MetricResult(**{**row, "notes": tuple(row["notes"]), "unranked": tuple(row.get("unranked", ()))})
 
 
 def load_result_arrays(folder: Path) -> Mapping[str, np.ndarray[Any, Any]]:

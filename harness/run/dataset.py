@@ -9,15 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from openended.harness import models
 from openended.harness.core import DataError, Example, Generation, SpecError, Stop, Task, Tokenizer, canonicalize
-from openended.harness.models import (
-    ModelSpec,
-    cut_continuation,
-    load_template,
-    split_into_turns,
-    tokenize_continuation,
-    tokenizer_digest,
-)
 from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, Role, TextRows, get_content
 from openended.harness.run.settings import Settings
 from openended.harness.storage import Entry, Row, RowFile, read_examples, write_examples, write_in_order, write_rows
@@ -72,7 +65,7 @@ def load_dataset(settings: Settings, fingerprint: str | None, builder: ArtifactB
     """Build or plan the examples, the human side and the prompts in a chat template."""
     task, spec = settings.task, settings.row_tokenizer
     count, spare, length = settings.num_examples, settings.num_model_texts, settings.max_new_tokens
-    tokenizer = builder.try_or_note(lambda: tokenizer_digest(spec)) if spec is not None else NO_TOKENIZER
+    tokenizer = builder.try_or_note(lambda: models.tokenizer_digest(spec)) if spec is not None else NO_TOKENIZER
     cuts = spec if task.needs_tokenizer() else None
     if task.needs_tokenizer() and cuts is None:
         raise SpecError(
@@ -106,7 +99,7 @@ def load_dataset(settings: Settings, fingerprint: str | None, builder: ArtifactB
     )  # fmt: skip
 
 
-def load_tokenizer_of(builder: ArtifactBuilder, spec: ModelSpec | None) -> Tokenizer | None:
+def load_tokenizer_of(builder: ArtifactBuilder, spec: models.ModelSpec | None) -> Tokenizer | None:
     """Return a model's tokenizer, or None where the rows are texts alone."""
     return builder.session.tokenizer(spec) if spec is not None else None
 
@@ -169,8 +162,8 @@ def build_human_row(example: Example, tokenizer: Tokenizer | None, max_new_token
     prompt_ids: tuple[int, ...] = ()
     if tokenizer is not None:
         prompt_ids = tuple(tokenizer.encode(example.prompt))
-        ids = tuple(tokenize_continuation(tokenizer, example.prompt, prompt_ids, example.human))
-    text, ids, cut = cut_continuation(tokenizer, prompt_ids, example.human, ids, max_new_tokens)
+        ids = tuple(models.tokenize_continuation(tokenizer, example.prompt, prompt_ids, example.human))
+    text, ids, cut = models.cut_continuation(tokenizer, prompt_ids, example.human, ids, max_new_tokens)
     stop: Stop = "length" if cut else "eos"
     return Row(example.prompt, prompt_ids, Generation(example.id, 0, text, ids, stop, float("nan")))
 
@@ -180,21 +173,21 @@ def _make_prompt_row(example_id: str, prompt: str, prompt_ids: tuple[int, ...]) 
 
 
 def _build_chat(
-    spec: ModelSpec, builder: ArtifactBuilder, examples: Entry | None, inputs: Mapping[str, str | None]
+    spec: models.ModelSpec, builder: ArtifactBuilder, examples: Entry | None, inputs: Mapping[str, str | None]
 ) -> Entry | None:
     """Put the prompts into the chat template of the model under test.
 
     Only that model reads them, in generating and in what is teacher-forced; scorer and embedder read the prompts.
     """
     # A tokenizer that is missing was noted already.
-    template = builder.try_or_note(lambda: load_template(spec)) if inputs["tokenizer"] is not None else None
+    template = builder.try_or_note(lambda: models.load_template(spec)) if inputs["tokenizer"] is not None else None
 
     def write(folder: Path) -> Mapping[str, Any]:
         if template is None:
             raise SpecError("the chat template was not read yet")
         encode = builder.session.tokenizer(spec).encode
         chats = list(read_examples(_get_path(examples) / EXAMPLES))
-        texts = template.render_all([split_into_turns(e.prompt, e.meta) for e in chats])
+        texts = template.render_all([models.split_into_turns(e.prompt, e.meta) for e in chats])
         rows = [_make_prompt_row(e.id, text, tuple(encode(text))) for e, text in zip(chats, texts, strict=True)]
         write_rows(folder / CHAT, rows)
         return {"n": len(rows), "longest_prompt": max((len(r.prompt_ids) for r in rows), default=0)}

@@ -18,22 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from openended.harness.core import (
-    IDENTITY,
-    OUT_OF_DOMAIN,
-    DataError,
-    Json,
-    Metric,
-    Need,
-    Ragged,
-    Spec,
-    Task,
-    canonicalize,
-    describe_out_of_domain,
-    digest,
-    digest_columns,
-    digest_file,
-)
+from openended.harness import core
 from openended.harness.decoders import Decoder
 from openended.harness.imported import compute_fingerprint, detect_kind, is_built_in_system
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
@@ -57,7 +42,7 @@ _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
 _LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
 
 
-def collect_facts(settings: Settings, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str]:
+def collect_facts(settings: Settings, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, str]:
     """Return the facts of the data that identify a number, equal for all systems of a column.
 
     The digest of prompts and human texts identifies the data: no path, line ends or compression do.
@@ -66,7 +51,7 @@ def collect_facts(settings: Settings, metric: Metric, human: TextRows, model: Te
     roles = {need.by for need in needs} | {need.kind for need in needs}
     embedder, scorer = settings.embedder, settings.scorer
     if "embeddings" in roles and settings.vector_files:
-        out["embedder"] = f"own@{digest_file(settings.vector_files['human'])[:_SHORT]}"
+        out["embedder"] = f"own@{core.digest_file(settings.vector_files['human'])[:_SHORT]}"
     elif "embeddings" in roles and embedder is not None:
         layer = f"{embedder.pooling}/{embedder.layer}/{embedder.max_length or 'full'}"
         out["embedder"] = f"{_name_model(embedder)}/{layer}{_mark_domain(embedder, settings.task)}"
@@ -79,7 +64,7 @@ def collect_facts(settings: Settings, metric: Metric, human: TextRows, model: Te
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
     if "judgments" in roles and settings.judgments is not None and Path(settings.judgments).is_file():
         path = Path(settings.judgments)
-        out["judgments"] = f"{path.name}@{digest_file(path)[:_SHORT]}"
+        out["judgments"] = f"{path.name}@{core.digest_file(path)[:_SHORT]}"
         out |= describe_columns(settings.judgment_columns)
     for need in needs:
         if need.kind == "corpus":
@@ -87,7 +72,7 @@ def collect_facts(settings: Settings, metric: Metric, human: TextRows, model: Te
             out["corpus"] = _digest_corpus_texts(path, digest_corpus(path))[:_SHORT]
     if settings.protocol is not None:
         options = read_preset(settings.protocol)["metric"].get(metric.name)
-        if options and all(canonicalize(getattr(metric, name)) == value for name, value in options.items()):
+        if options and all(core.canonicalize(getattr(metric, name)) == value for name, value in options.items()):
             out["protocol"] = settings.protocol
     out |= metric.describe_libraries()
     out["length"] = f"{settings.max_new_tokens}{' words' if settings.cut_by_words else ''}"
@@ -105,12 +90,12 @@ def describe_columns(columns: Mapping[str, str]) -> dict[str, str]:
     return {"columns": "+".join(f"{name}={column}" for name, column in sorted(columns.items()))} if columns else {}
 
 
-def is_out_of_domain(spec: BackendSpec | EmbedderSpec, task: Task) -> bool:
+def is_out_of_domain(spec: BackendSpec | EmbedderSpec, task: core.Task) -> bool:
     """Say whether a scoring model is a bundled one and the task is not the one that it was trained for."""
     return spec.is_bundled and not task.has_docs_prose()
 
 
-def counts_tokens(metric: Metric) -> bool:
+def counts_tokens(metric: core.Metric) -> bool:
     """Return whether a metric needs only the scorer's tokenizer, so that another tokenizer can replace it."""
     return {need.kind for need in metric.needs() if need.by == "scorer"} == {"tokens"}
 
@@ -121,21 +106,21 @@ def describe_tokens(spec: ModelSpec | None) -> str:
         return "words"
     folder = spec.folder
     path = folder / "tokenizer.json" if folder is not None else spec.hub_file("tokenizer.json", optional=True)
-    content = digest_file(path) if path is not None and path.is_file() else tokenizer_digest(spec)
+    content = core.digest_file(path) if path is not None and path.is_file() else tokenizer_digest(spec)
     return f"model@{content[:6]}"
 
 
-def reads_q(need: Need) -> bool:
+def reads_q(need: core.Need) -> bool:
     """Say whether a feature is about the distribution that the decoder samples from."""
     return need.kind == "next_token" or (need.kind == "token_nll" and need.by == "model")
 
 
 def _name_model(spec: BackendSpec | EmbedderSpec) -> str:
-    return f"{spec.title}@{digest(spec.identity())[:_SHORT]}"
+    return f"{spec.title}@{core.digest(spec.identity())[:_SHORT]}"
 
 
-def _mark_domain(spec: BackendSpec | EmbedderSpec, task: Task) -> str:
-    return f" ({OUT_OF_DOMAIN})" if is_out_of_domain(spec, task) else ""
+def _mark_domain(spec: BackendSpec | EmbedderSpec, task: core.Task) -> str:
+    return f" ({core.OUT_OF_DOMAIN})" if is_out_of_domain(spec, task) else ""
 
 
 def digest_texts(human: Entry | None) -> str | None:
@@ -149,18 +134,18 @@ def digest_texts(human: Entry | None) -> str | None:
 
 @lru_cache(maxsize=64)
 def _digest_corpus_texts(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
-    return digest(load_corpus(path))
+    return core.digest(load_corpus(path))
 
 
 @lru_cache(maxsize=64)
 def _digest_rows(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
     rows = RowFile(path)
-    return digest_columns(rows.each(name) for name in ("example_id", "prompt", "text"))
+    return core.digest_columns(rows.each(name) for name in ("example_id", "prompt", "text"))
 
 
 def collect_axes(
     settings: Settings, decoder: Decoder | None, *, fingerprint: str | None = None, human: Entry | None = None
-) -> dict[str, Json]:
+) -> dict[str, core.Json]:
     """Return the flat identity of the run: everything that can change a text or a number.
 
     The decoder is the resolved one; `fingerprint` is the digest of the task's data, `human` the artifact of its texts.
@@ -168,7 +153,7 @@ def collect_axes(
     task = settings.task
     path = Path(settings.judgments) if settings.judgments is not None else None
     judged = path is not None and decoder is None and settings.generations is None
-    out: dict[str, Json] = {"task": task.name}
+    out: dict[str, core.Json] = {"task": task.name}
     if path is not None and judged:
         out["task"] = path.name
     else:
@@ -189,19 +174,19 @@ def collect_axes(
         out["continue_after_end"] = True
     out |= {**_collect_model_axes("scorer", settings.scorer), **_collect_model_axes("embedder", settings.embedder)}
     if settings.vector_files:
-        out |= {"embedder": "own", "embedder.digest": _shorten(digest_file(settings.vector_files["human"]))}
-    out["judgments"] = f"{path.name}@{digest_file(path)[:_LONG]}" if path is not None and path.is_file() else None
+        out |= {"embedder": "own", "embedder.digest": _shorten(core.digest_file(settings.vector_files["human"]))}
+    out["judgments"] = f"{path.name}@{core.digest_file(path)[:_LONG]}" if path is not None and path.is_file() else None
     return out
 
 
-def _collect_system_axes(settings: Settings, decoder: Decoder | None, fingerprint: str | None) -> dict[str, Json]:
+def _collect_system_axes(settings: Settings, decoder: Decoder | None, fingerprint: str | None) -> dict[str, core.Json]:
     """Return the axes of the texts' source: a model with its decoder, or a file."""
     from openended.tasks.published_generations import find_generations
 
     file = settings.generations
     if file is not None:
         if is_built_in_system(file) or settings.task.open_bundled_system(file) is not None:
-            content = digest([fingerprint, file])
+            content = core.digest([fingerprint, file])
         else:
             content = compute_fingerprint(find_generations(file, fetch=False))  # independent of the path
         name = settings.system or derive_system_name(Path(file))
@@ -218,19 +203,19 @@ def derive_system_name(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).stem if detect_kind(path) in path.name else path.name.removesuffix(".gz")
 
 
-def _collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, Json]:
+def _collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, core.Json]:
     """Return the axes of a model in a role: title, options, and a digest of the weights, independent of the path."""
     if spec is None:
         return {role: None}
     options = _collect_option_axes(role, spec, without=("label", *spec.connection_fields))  # the title has the label
     content = {name: value for name, value in spec.identity().items() if f"{role}.{name}" not in options}
-    return {role: spec.title, **options, f"{role}.digest": _shorten(digest(content))}
+    return {role: spec.title, **options, f"{role}.digest": _shorten(core.digest(content))}
 
 
-def _collect_option_axes(role: str, spec: Spec, without: Iterable[str] = ()) -> dict[str, Json]:
-    fields = canonicalize(spec)
-    values: Mapping[str, Json] = fields if isinstance(fields, dict) else {}
-    return {f"{role}.{name}": value for name, value in values.items() if name not in {*IDENTITY, *without}}
+def _collect_option_axes(role: str, spec: core.Spec, without: Iterable[str] = ()) -> dict[str, core.Json]:
+    fields = core.canonicalize(spec)
+    values: Mapping[str, core.Json] = fields if isinstance(fields, dict) else {}
+    return {f"{role}.{name}": value for name, value in values.items() if name not in {*core.IDENTITY, *without}}
 
 
 def _shorten(text: str | None) -> str | None:
@@ -243,7 +228,12 @@ def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, featu
     is_complete = len(sides) == 2
     name = settings.system or settings.generations or "the system"
     few = warn_of_few_texts(name, *map(len, sides)) if is_complete else ""
-    far = _compare_with_card(settings, dataset.human_rows, featurizer)
+    needs = [need for metric in settings.metrics for need in metric.needs()]
+    need = next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
+    far = None
+    if settings.scorer is not None and need is not None and settings.task.has_human():
+        nll = featurizer.value(dataset.human_rows, need)
+        far = compare_with_card(settings.scorer, compute_perplexity(nll)) if nll is not None else None
     for warning in filter(None, (far, few)):
         featurizer.builder.session.warn_once(warning)
     notes = [*filter(None, [few]), *settings.task.remarks()]
@@ -255,9 +245,14 @@ def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, featu
         notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
     if model_rows.entry is not None:
         notes += model_rows.entry.meta.get("notes", ())
-    if is_complete and (gap := _compare_lengths(*map(_find_median_length, sides))):
-        notes.append(gap)
-    if model_rows.entry is not None and (spaceless := _warn_of_words_without_spaces(settings, model_rows)):
+    if is_complete:
+        human, model = map(find_median_length, sides)
+        if human and abs(model - human) > human * _LENGTH_GAP:
+            notes.append(
+                f"median length {model:g} beside {human:g} of the human texts: most metrics see the length too; cut "
+                "both sides alike (max_new_tokens)"
+            )
+    if model_rows.entry is not None and (spaceless := warn_of_words_without_spaces(settings, model_rows)):
         featurizer.builder.session.warn_once(spaceless)
         notes.append(spaceless)
     if not settings.task.paired and is_complete and len(sides[0]) != len(sides[1]):
@@ -274,7 +269,7 @@ def list_remarks(settings: Settings) -> list[str]:
     roles = {"scorer": settings.scorer, "embedder": settings.embedder}
     read = {need.by for metric in settings.metrics for need in metric.needs()}
     out = [
-        describe_out_of_domain(role, spec.title)
+        core.describe_out_of_domain(role, spec.title)
         for role, spec in roles.items()
         if spec and role in read and is_out_of_domain(spec, settings.task)
     ]
@@ -299,17 +294,7 @@ def warn_of_few_texts(name: str, num_human: int, num_model: int) -> str:
     )
 
 
-def _compare_lengths(human: float, model: float) -> str:
-    """Say that the median lengths of both sides differ by more than a tenth; empty if they do not."""
-    if not human or abs(model - human) <= human * _LENGTH_GAP:
-        return ""
-    return (
-        f"median length {model:g} beside {human:g} of the human texts: most metrics see the length too; cut both "
-        "sides alike (max_new_tokens)"
-    )
-
-
-def _warn_of_words_without_spaces(settings: Settings, model_rows: TextRows) -> str:
+def warn_of_words_without_spaces(settings: Settings, model_rows: TextRows) -> str:
     """Warn that whitespace words are counted in texts of a script without spaces; empty for others."""
     by_words = {
         metric.name
@@ -325,24 +310,6 @@ def _warn_of_words_without_spaces(settings: Settings, model_rows: TextRows) -> s
         f"{count} of the first {len(sample)} texts are in a script without spaces between words, and words are split "
         f"at white space: set metric.NAME.unit=chars for {', '.join(sorted(by_words))}"
     )
-
-
-def _find_median_length(rows: RowFile) -> float:
-    """Return the median number of tokens of the texts, or of words where no tokens are kept."""
-    lengths = rows.token_ids.lengths
-    if not lengths.any():
-        lengths = np.array([len(text.split()) for text in rows.each("text")], dtype=np.int64)
-    return float(np.median(lengths)) if len(lengths) else 0.0
-
-
-def _compare_with_card(settings: Settings, human_rows: TextRows, featurizer: Featurizer) -> str | None:
-    """Warn of a scorer whose perplexity on the human side is far above that on its own validation text."""
-    needs = (need for metric in settings.metrics for need in metric.needs())
-    need = next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
-    if settings.scorer is None or need is None or not settings.task.has_human():
-        return None
-    nll = featurizer.value(human_rows, need)
-    return compare_with_card(settings.scorer, compute_perplexity(nll)) if nll is not None else None
 
 
 def compare_with_card(spec: BackendSpec, human: float) -> str | None:
@@ -364,10 +331,18 @@ def read_card_perplexity(spec: BackendSpec) -> float:
     try:
         match = _CARD.search(card.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as err:
-        raise DataError(f"model {spec.title}: cannot read its card {card} ({err})") from err
+        raise core.DataError(f"model {spec.title}: cannot read its card {card} ({err})") from err
     return float(match[1]) if match else math.nan
 
 
-def compute_perplexity(nll: Ragged) -> float:
+def compute_perplexity(nll: core.Ragged) -> float:
     """Return exp of the mean token NLL; 1 if there are no tokens."""
     return math.exp(float(nll.values.sum(dtype="float64")) / max(len(nll.values), 1))
+
+
+def find_median_length(rows: RowFile) -> float:
+    """Return the median number of tokens of the texts, or of words where no tokens are kept."""
+    lengths = rows.token_ids.lengths
+    if not lengths.any():
+        lengths = np.array([len(text.split()) for text in rows.each("text")], dtype=np.int64)
+    return float(np.median(lengths)) if len(lengths) else 0.0

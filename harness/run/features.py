@@ -16,18 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    HUMAN,
-    DataError,
-    Need,
-    Ragged,
-    Scope,
-    Side,
-    UndefinedMetric,
-    canonicalize,
-    digest,
-    digest_file,
-)
+from openended.harness import core
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run.array_files import load_array, load_next_token, load_ragged, load_vectors, save_ragged
@@ -39,7 +28,7 @@ from openended.harness.run.settings import Settings
 from openended.harness.storage import Entry, RowFile
 
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
-FOR_DECODER = Need("token_nll", by="decoder")
+FOR_DECODER = core.Need("token_nll", by="decoder")
 # Kinds by stage, so that a model is loaded once for all sources; the first are read without weights.
 _STAGES = (
     ("texts", "stops", "log_prob", "tokens", "end_tokens", "corpus"),
@@ -49,7 +38,7 @@ _STAGES = (
     ("embeddings",),
 )
 _BY_MODEL = ("model", "decoder")
-_WHOLE: Scope = "prompt_and_continuation"
+_WHOLE: core.Scope = "prompt_and_continuation"
 
 
 @dataclass(frozen=True)
@@ -80,41 +69,41 @@ class Featurizer:
         self.settings = settings
         self.builder = builder
         self.passes = ModelPasses(settings.runtime, builder.session)
-        self._features: dict[tuple[object, Need], FeatureHandle] = {}
+        self._features: dict[tuple[object, core.Need], FeatureHandle] = {}
 
-    def digests(self, source: TextRows, needs: Iterable[Need]) -> dict[str, str | None]:
+    def digests(self, source: TextRows, needs: Iterable[core.Need]) -> dict[str, str | None]:
         """Return the digest of each needed feature."""
         return {_label(need): self._get_feature(source, need).content for need in needs}
 
-    def side(self, source: TextRows, needs: Iterable[Need]) -> Side:
+    def side(self, source: TextRows, needs: Iterable[core.Need]) -> core.Side:
         """Return the `Side` that a metric reads, with these features loaded.
 
         Sides are cached by the content of their features, so that values derived from one are shared between metrics.
         """
         features = {need: self._get_feature(source, need) for need in needs}
         contents = sorted([_label(need), str(feature.content)] for need, feature in features.items())
-        key = digest([source.role, source.digest, contents])
+        key = core.digest([source.role, source.digest, contents])
 
-        def load() -> Side:
+        def load() -> core.Side:
             values = {need: feature.value for need, feature in features.items()}
             _lock_arrays(values.values())  # all metrics read the same arrays
-            return Side(source.role, RowFile(source.path).ids, values)
+            return core.Side(source.role, RowFile(source.path).ids, values)
 
-        return self.builder.session.sides.get(key, load, lasting=source.role == HUMAN)
+        return self.builder.session.sides.get(key, load, lasting=source.role == core.HUMAN)
 
-    def value(self, source: TextRows, need: Need) -> Any:  # noqa: ANN401 - each kind has its own
+    def value(self, source: TextRows, need: core.Need) -> Any:  # noqa: ANN401 - each kind has its own
         """Return one feature, or None if it is not computed yet."""
         feature = self._get_feature(source, need)
         return feature.value if feature.content is not None else None
 
-    def compute(self, requests: Sequence[tuple[TextRows, Sequence[Need]]], decoder: Decoder | None) -> None:
+    def compute(self, requests: Sequence[tuple[TextRows, Sequence[core.Need]]], decoder: Decoder | None) -> None:
         """Compute or plan all needed features of each source; `decoder` is the resolved one whose Q is measured."""
         if self.settings.vector_files:  # also where no metric asks for vectors
             handles = [self._read_user_vectors(source) for source, _ in requests]
             shapes = {handle.value.shape[1] for handle in handles if handle.content is not None}
             if len(shapes) > 1:
-                raise DataError(f"features: vectors of {' and '.join(map(str, sorted(shapes)))} dimensions")
-        missing: dict[object, dict[Need, TextRows]] = defaultdict(dict)
+                raise core.DataError(f"features: vectors of {' and '.join(map(str, sorted(shapes)))} dimensions")
+        missing: dict[object, dict[core.Need, TextRows]] = defaultdict(dict)
         for source, needs in requests:
             for need in needs:
                 if (self._identify(source), need) not in self._features:
@@ -126,7 +115,7 @@ class Featurizer:
                     if kind in kinds and (self._identify(source), need) not in self._features:
                         try:
                             computed = self._compute_feature(source, need, tuple(needs_of), decoder)
-                        except UndefinedMetric as err:
+                        except core.UndefinedMetric as err:
                             computed = {need: FeatureHandle(None, dict, str(err))}
                         self._features |= {(self._identify(source), each): handle for each, handle in computed.items()}
 
@@ -134,15 +123,15 @@ class Featurizer:
         """Return what features are kept by: equal texts share them, but not vectors of the user's own."""
         return (source.identity, source.role == "model") if self.settings.vector_files else source.identity
 
-    def _get_feature(self, source: TextRows, need: Need) -> FeatureHandle:
+    def _get_feature(self, source: TextRows, need: core.Need) -> FeatureHandle:
         feature = self._features[self._identify(source), need]
         if feature.reason:
-            raise UndefinedMetric(feature.reason)
+            raise core.UndefinedMetric(feature.reason)
         return feature
 
     def _compute_feature(
-        self, source: TextRows, need: Need, needs: Sequence[Need], decoder: Decoder | None
-    ) -> dict[Need, FeatureHandle]:
+        self, source: TextRows, need: core.Need, needs: Sequence[core.Need], decoder: Decoder | None
+    ) -> dict[core.Need, FeatureHandle]:
         """Return the feature, and others that the same pass gives."""
         if need.kind in _STAGES[0]:
             return {need: self._read_feature(source, need)}
@@ -154,7 +143,7 @@ class Featurizer:
             return self._compute_scores(source, need, needs)
         return {need: self._compute_q(source, need, decoder)}
 
-    def _read_feature(self, source: TextRows, need: Need) -> FeatureHandle:
+    def _read_feature(self, source: TextRows, need: core.Need) -> FeatureHandle:
         """Read what needs no weights; tokenizes if the rows have the tokens of another tokenizer."""
         rows = source.digest
         if need.kind == "corpus":
@@ -172,7 +161,7 @@ class Featurizer:
         tokenizer = self.builder.try_or_note(lambda: tokenizer_digest(spec)) if spec is not None else None
         if need.kind == "end_tokens":
             if spec is None:
-                raise UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
+                raise core.UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
             return FeatureHandle(tokenizer, partial(self.passes.end_tokens, spec))
         if spec is None:
             return FeatureHandle(rows, partial(self.passes.words, source, need.scope, need.by == "chars"))
@@ -188,19 +177,19 @@ class Featurizer:
         artifact = source.plan_artifact("tokens", f"{source.title} {options.title}", options.token_facts(), inputs)
         return FeatureHandle.from_entry(self.builder.build(artifact, write), load_ragged)
 
-    def _find_counter(self, need: Need) -> ModelSpec | None:
+    def _find_counter(self, need: core.Need) -> ModelSpec | None:
         """Return the model whose tokenizer counts tokens; None for whitespace words and characters."""
         if need.by in ("words", "chars"):
             return None
         return self.settings.counter if need.by == "scorer" else self._choose_model(need).tokenizer_spec()
 
-    def _compute_embeddings(self, source: TextRows, need: Need) -> FeatureHandle:
+    def _compute_embeddings(self, source: TextRows, need: core.Need) -> FeatureHandle:
         """Compute embeddings at the maximum length, and in the same pass at the embedder's other lengths."""
         if self.settings.vector_files:
             return self._read_user_vectors(source)
         spec = self.settings.embedder
         if spec is None:
-            raise UndefinedMetric(format_hint("embedder"))
+            raise core.UndefinedMetric(format_hint("embedder"))
         other_lengths = [n for n in spec.lengths if n != spec.max_length]
         specs = [spec, *(replace(spec, max_length=n) for n in other_lengths)]
         artifacts = [self._plan_vectors(source, need, embedder) for embedder in specs]
@@ -218,12 +207,14 @@ class Featurizer:
         whole = self.settings.num_examples == "all" and source.file != SPARE_ROWS
         row_numbers = [int(name.rpartition("/")[2]) for name in RowFile(source.path).ids]
         vectors = load_user_vectors(path, row_numbers, whole=whole)
-        return FeatureHandle(digest(["own vectors", content, source.digest]), lambda: vectors)
+        return FeatureHandle(core.digest(["own vectors", content, source.digest]), lambda: vectors)
 
-    def _compute_scores(self, source: TextRows, need: Need, needs: Sequence[Need]) -> dict[Need, FeatureHandle]:
+    def _compute_scores(
+        self, source: TextRows, need: core.Need, needs: Sequence[core.Need]
+    ) -> dict[core.Need, FeatureHandle]:
         """Compute token NLL under the full distribution; in the same pass ranks, and vectors if the models are one."""
         spec, options = self._choose_model(need), ScoringOptions.from_need(need)
-        vectors = Need("embeddings", by="embedder", scope=_WHOLE)
+        vectors = core.Need("embeddings", by="embedder", scope=_WHOLE)
         embedder = self.settings.embedder if vectors in needs and not self.settings.vector_files else None
         done = (self._identify(source), vectors) in self._features
         if done or embedder is None or not options.is_plain or not self._can_share_pass(embedder, spec):
@@ -245,7 +236,7 @@ class Featurizer:
             for each, entry in zip(requested, entries, strict=True)
         }
 
-    def _compute_gradients(self, source: TextRows, need: Need) -> FeatureHandle:
+    def _compute_gradients(self, source: TextRows, need: core.Need) -> FeatureHandle:
         """Compute sketches of the gradients of the scorer's losses of texts."""
         spec, further = self._choose_model(need), dict(need.options)
         size = int(further.pop("size") or 0)
@@ -255,29 +246,29 @@ class Featurizer:
         entry = self.builder.build(artifact, partial(self.passes.sketch_gradients, spec, source, options, size))
         return FeatureHandle.from_entry(entry, load_vectors)
 
-    def _compute_q(self, source: TextRows, need: Need, decoder: Decoder | None) -> FeatureHandle:
+    def _compute_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> FeatureHandle:
         """Compute the statistics of the decoder's Q on a source, or the token NLL under Q."""
         model, least = self.settings.model, self.settings.least_length
         if model is None or decoder is None:
-            raise UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
+            raise core.UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
         if not isinstance(decoder, QDecoder):
-            raise UndefinedMetric(decoder.no_q_reason)
+            raise core.UndefinedMetric(decoder.no_q_reason)
         if reason := self.builder.try_or_note(partial(model.cannot, "q_statistics", decoder)):
-            raise UndefinedMetric(reason)
+            raise core.UndefinedMetric(reason)
         q_decoder = decoder
 
         def write(folder: Path) -> Mapping[str, Any]:
             return self.passes.read_q(folder, model, q_decoder, source, least)
 
-        facts = {"decoder": canonicalize(decoder), "min_new_tokens": least}
+        facts = {"decoder": core.canonicalize(decoder), "min_new_tokens": least}
         inputs = {"rows": source.digest, "model": self.builder.digest_model(model), **_digest_chat(source, model)}
         entry = self.builder.build(source.plan_artifact("next_token", source.title, facts, inputs, model), write)
         meta = entry.meta if entry is not None else {}
 
-        def load_negative_log(folder: Path) -> Ragged:
+        def load_negative_log(folder: Path) -> core.Ragged:
             q = load_next_token(folder, meta)
             with np.errstate(divide="ignore"):
-                return Ragged(-np.log(q.gold_prob), q.offsets)
+                return core.Ragged(-np.log(q.gold_prob), q.offsets)
 
         if need.kind == "next_token":
             return FeatureHandle.from_entry(entry, partial(load_next_token, meta=meta))
@@ -290,7 +281,7 @@ class Featurizer:
         both = self.builder.try_or_note(lambda: (embedder.model_spec().identity(), scorer.identity()))
         return both is not None and both[0] == both[1]
 
-    def _plan_vectors(self, source: TextRows, need: Need, spec: EmbedderSpec) -> PlannedArtifact:
+    def _plan_vectors(self, source: TextRows, need: core.Need, spec: EmbedderSpec) -> PlannedArtifact:
         inputs = {"rows": source.digest, "embedder": self.builder.digest_model(spec)}
         what = f"{source.title} {need.scope}"
         return source.plan_artifact("embed", what, {"scope": need.scope}, inputs, spec.model_spec())
@@ -302,11 +293,11 @@ class Featurizer:
         inputs = {"rows": source.digest, "scorer": model_digest, **_digest_chat(source, spec)}
         return source.plan_artifact(stage, what, options.facts(), inputs, spec)
 
-    def _choose_model(self, need: Need) -> BackendSpec:
+    def _choose_model(self, need: core.Need) -> BackendSpec:
         spec = find_model(need, self.settings)
         if spec is None:
             by_model = f"needs {need.kind} by the model: set model=…"
-            raise UndefinedMetric(by_model if need.by in _BY_MODEL else format_hint("scorer"))
+            raise core.UndefinedMetric(by_model if need.by in _BY_MODEL else format_hint("scorer"))
         return spec
 
 
@@ -327,7 +318,7 @@ def format_hint(role: str) -> str:
     )
 
 
-def find_model(need: Need, settings: Settings) -> BackendSpec | None:
+def find_model(need: core.Need, settings: Settings) -> BackendSpec | None:
     """Return what computes a feature of tokens: the model under test or the scorer; None if the run has it not."""
     return settings.model if need.by in _BY_MODEL else settings.scorer
 
@@ -336,15 +327,15 @@ def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDA
     """Load these rows of the user's own vectors; with `whole`, the file must have exactly one row for each text."""
     try:
         array = load_array(path)
-    except DataError as err:
-        raise DataError(f"features: {path}: not a .npy file of plain numbers ({err})") from err
+    except core.DataError as err:
+        raise core.DataError(f"features: {path}: not a .npy file of plain numbers ({err})") from err
     if array.ndim != 2 or array.dtype.kind != "f":
-        raise DataError(
+        raise core.DataError(
             f"features: {path}: expected floats of shape (texts, dimensions), got {array.dtype} {array.shape}"
         )
     needed = max(row_numbers, default=-1) + 1
     if len(array) < needed or (whole and len(array) != needed):
-        raise DataError(
+        raise core.DataError(
             f"features: {path}: {len(array)} rows for {needed} texts; expected a row a text, in their order"
         )
     rows = np.asarray(row_numbers, dtype=np.int64)
@@ -352,14 +343,14 @@ def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDA
     selected = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
     vectors: NDArray[np.float32] = np.asarray(selected, dtype=np.float32)
     if not (finite := np.isfinite(vectors).all(axis=1)).all():
-        raise DataError(f"features: {path}: NaN or infinity in row {int(rows[finite.argmin()])}, counted from 0")
+        raise core.DataError(f"features: {path}: NaN or infinity in row {int(rows[finite.argmin()])}, counted from 0")
     return vectors
 
 
 def _digest_vectors(path: Path) -> str:
     if not path.is_file():
-        raise DataError(f"features: no such file: {path}")
-    return digest_file(path)
+        raise core.DataError(f"features: no such file: {path}")
+    return core.digest_file(path)
 
 
 def _digest_chat(source: TextRows, spec: BackendSpec) -> dict[str, str | None]:
@@ -367,5 +358,5 @@ def _digest_chat(source: TextRows, spec: BackendSpec) -> dict[str, str | None]:
     return {"chat": get_content(source.chat)} if spec.chat_template else {}
 
 
-def _label(need: Need) -> str:
-    return f"{need.kind}:{need.by}:{need.scope}:{digest(list(need.options))[:8]}"
+def _label(need: core.Need) -> str:
+    return f"{need.kind}:{need.by}:{need.scope}:{core.digest(list(need.options))[:8]}"

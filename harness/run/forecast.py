@@ -9,18 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from openended.harness.core import (
-    DataError,
-    HarnessError,
-    SourceFile,
-    UnavailableFileError,
-    UnavailableModelError,
-    canonicalize,
-    digest,
-    read_json,
-)
+from openended.harness import core
 from openended.harness.models import BUNDLED, BackendSpec, ModelSize, ModelSpec, list_bundled_models
-from openended.harness.run.artifacts import PlannedArtifact
 from openended.harness.run.run_record import Outcome
 from openended.harness.run.settings import Settings
 from openended.harness.storage import MANIFEST
@@ -48,7 +38,7 @@ class Forecast:
     """Model → its roles; models that differ only in their names in tables are one."""
     hosts: dict[str, str] = field(default_factory=dict)
     """Address → what it receives, in words."""
-    files: dict[str, SourceFile] = field(default_factory=dict)
+    files: dict[str, core.SourceFile] = field(default_factory=dict)
     """Path → a file of a task."""
     outside: dict[str, None] = field(default_factory=dict)
     """Files and folders outside the working directory that options name."""
@@ -70,7 +60,7 @@ class Forecast:
         for line in outcome.plan:
             rows = model if line.role == "model" else human
             reader = line.model.without_label() if line.stage in PASSES and line.model is not None else None
-            key = line.key or digest([line.stage, line.what, rows, reader])
+            key = line.key or core.digest([line.stage, line.what, rows, reader])
             if key in self._steps:
                 continue
             self._steps.add(key)
@@ -79,7 +69,13 @@ class Forecast:
                 continue
             self.make += line.state == "make"
             self.waits += line.state == "waits"
-            self._add_work(settings, line, rows, reader)
+            if line.stage == "generate" and settings.decoder is not None:
+                self.generate[rows] = (line.model, settings.decoder.name, line.num_texts, line.num_tokens)
+            elif reader is not None:
+                read = (line.stage, "more" if line.role == "more human" else rows, reader)
+                self.reads[read] = max(self.reads.get(read, (0, 0)), (line.num_texts, line.num_tokens))
+            elif line.metric is not None:
+                self.measures[line.metric] += 1
 
     def _add_needs(self, settings: Settings, outcome: Outcome) -> None:
         """Add the models and files that a job needs, and what else it lacks."""
@@ -105,18 +101,9 @@ class Forecast:
             self.files[str(file.path)] = file
         urls = {file.url for file in self.files.values()} - {""}
         for missing in outcome.missing:
-            is_listed = isinstance(missing, UnavailableFileError) and missing.url in urls
-            if not is_listed and not isinstance(missing, UnavailableModelError):
+            is_listed = isinstance(missing, core.UnavailableFileError) and missing.url in urls
+            if not is_listed and not isinstance(missing, core.UnavailableModelError):
                 self.missing[str(missing)] = None
-
-    def _add_work(self, settings: Settings, line: PlannedArtifact, rows: str, reader: BackendSpec | None) -> None:
-        if line.stage == "generate" and settings.decoder is not None:
-            self.generate[rows] = (line.model, settings.decoder.name, line.num_texts, line.num_tokens)
-        elif reader is not None:
-            key = (line.stage, "more" if line.role == "more human" else rows, reader)
-            self.reads[key] = max(self.reads.get(key, (0, 0)), (line.num_texts, line.num_tokens))
-        elif line.metric is not None:
-            self.measures[line.metric] += 1
 
     def read(self, stage: str) -> int:
         """Return how many texts a stage's models read."""
@@ -171,12 +158,18 @@ def forecast_plans(plans: Iterable[tuple[Settings, Outcome]]) -> Forecast:
 def _make_placeholders(settings: Settings) -> tuple[str, str]:
     """Return placeholders for the rows of both sides while their digests are unknown."""
     cuts = settings.model if settings.model is not None else settings.scorer
-    name = canonicalize(cuts.without_label()) if cuts is not None else None
-    human = digest([canonicalize(settings.task), settings.num_examples, settings.max_new_tokens, name])
+    name = core.canonicalize(cuts.without_label()) if cuts is not None else None
+    human = core.digest([core.canonicalize(settings.task), settings.num_examples, settings.max_new_tokens, name])
     decoder = settings.decoder
     seed = settings.seed if decoder is not None and decoder.stochastic else None
-    maker = [canonicalize(settings.model), canonicalize(decoder), seed, settings.samples, settings.least_length]
-    return human, digest([human, settings.generations or maker])
+    maker = [
+        core.canonicalize(settings.model),
+        core.canonicalize(decoder),
+        seed,
+        settings.samples,
+        settings.least_length,
+    ]
+    return human, core.digest([human, settings.generations or maker])
 
 
 @dataclass
@@ -206,43 +199,50 @@ class Rates:
 
 def _find_rate(spec: BackendSpec, rates: Mapping[str, float]) -> tuple[float | None, Certainty]:
     """Return the measured rate of a model, else one scaled from a bundled model by the number of parameters."""
-    model = _digest_spec(spec)
-    if model is not None and model in rates:
-        return rates[model], "measured"
+
+    def find_rate(model: BackendSpec) -> float | None:
+        try:
+            return rates.get(core.digest(model.identity()))
+        except core.HarnessError:
+            return None
+
+    if (rate := find_rate(spec)) is not None:
+        return rate, "measured"
     size = spec.describe_size()
     if size is None or not size.parameters:
         return None, "unknown"
     bundled = [ModelSpec(path=f"{BUNDLED}{name}") for name in list_bundled_models()]
-    measured = [(other.describe_size().parameters, rates.get(_digest_spec(other) or "")) for other in bundled]
+    measured = [(other.describe_size().parameters, find_rate(other)) for other in bundled]
     scaled = [rate * count / size.parameters for count, rate in measured if rate and count]
     return (min(scaled), "scaled") if scaled else (None, "unknown")
 
 
 def read_rates(store: Path) -> Rates:
     """Read the rates of a store; empty if nothing was computed there."""
-    rates = Rates()
-    generated: dict[tuple[str, str], tuple[int, float]] = {}
-    passed: dict[str, tuple[int, float]] = {}
     seconds: dict[str, list[float]] = defaultdict(list)
     for manifest in _iterate_manifests(store / "measure"):
         seconds[str(manifest["meta"].get("metric"))].append(float(manifest["seconds"]))
+    # The more tokens, the less of the time went into loading.
+    generated: dict[tuple[str, str], tuple[int, float]] = {}
+    passed: dict[str, tuple[int, float]] = {}
     for stage in ("generate", "score"):
         for manifest in _iterate_manifests(store / stage):
             took, tokens = float(manifest["seconds"]), int(manifest["meta"].get("tokens") or 0)
             if took <= 0 or not tokens:
                 continue
-            inputs, spec = manifest["recipe"]["inputs"], manifest["recipe"]["spec"]
-            # The more tokens, the less of the time went into loading.
+            inputs, rate = manifest["recipe"]["inputs"], (tokens, tokens / took)
             if stage == "generate":
-                pair = (str(inputs.get("model")), str(spec.get("decoder", {}).get("name")))
-                generated[pair] = max(generated.get(pair, (0, 0.0)), (tokens, tokens / took))
+                decoder = manifest["recipe"]["spec"].get("decoder", {}).get("name")
+                pair = (str(inputs.get("model")), str(decoder))
+                generated[pair] = max(generated.get(pair, rate), rate)
             else:
                 scorer = str(inputs.get("scorer"))
-                passed[scorer] = max(passed.get(scorer, (0, 0.0)), (tokens, tokens / took))
-    rates.generate = {pair: rate for pair, (_, rate) in generated.items()}
-    rates.passes = {scorer: rate for scorer, (_, rate) in passed.items()}
-    rates.measures = {name: statistics.median(values) for name, values in seconds.items()}
-    return rates
+                passed[scorer] = max(passed.get(scorer, rate), rate)
+    return Rates(
+        {pair: rate for pair, (_, rate) in generated.items()},
+        {scorer: rate for scorer, (_, rate) in passed.items()},
+        {name: statistics.median(values) for name, values in seconds.items()},
+    )
 
 
 def _iterate_manifests(stage: Path) -> Iterator[dict[str, Any]]:
@@ -250,15 +250,8 @@ def _iterate_manifests(stage: Path) -> Iterator[dict[str, Any]]:
         if number >= MOST:
             return
         try:
-            manifest = read_json(path)
-        except DataError:
+            manifest = core.read_json(path)
+        except core.DataError:
             continue  # damaged; reported by `openended store check`
         if isinstance(manifest, dict) and {"seconds", "meta", "recipe"} <= manifest.keys():
             yield manifest
-
-
-def _digest_spec(spec: BackendSpec) -> str | None:
-    try:
-        return digest(spec.identity())
-    except HarnessError:
-        return None

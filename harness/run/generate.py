@@ -7,27 +7,19 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from openended.harness import storage
 from openended.harness.core import Advance, Generation, SpecError, Tokenizer, canonicalize, digest_file, show_progress
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt, QDecoder
 from openended.harness.models import Backend, BackendSpec, load_tokenizer, tokenize_continuation
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows, get_content
 from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, load_tokenizer_of
 from openended.harness.run.settings import Settings
-from openended.harness.storage import (
-    DAMAGED_MARK,
-    Entry,
-    Row,
-    RowFile,
-    create_unique_folder,
-    write_in_order,
-    write_rows,
-)
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +57,12 @@ def generate(settings: Settings, builder: ArtifactBuilder, dataset: Dataset, dec
         "min_new_tokens": settings.least_length,
     }
     if settings.continue_after_end:
-        _check_continuing(model, decoder)
+        if not decoder.denoises and not (model.runs_in_process and isinstance(decoder, QDecoder)):
+            who = f"decoder {decoder.name}" if model.runs_in_process else f"model {model.title}, which a server runs"
+            raise SpecError(
+                f"continue_after_end=true: not possible with {who}; set continue_after_end=false, or with "
+                "task=unconditional task.layout=documents as well"
+            )
         spec["continue_after_end"] = True
     ready = dataset.human is not None and not decoder.needs_human_ppl
     prompts = dataset.human.files[PROMPTS] if dataset.human is not None and ready else None
@@ -95,7 +92,7 @@ def generate(settings: Settings, builder: ArtifactBuilder, dataset: Dataset, dec
     return replace(rows, entry=builder.build(artifact, write, resumable=True))
 
 
-def plan_model_rows(settings: Settings, dataset: Dataset, chat: Entry | None = None) -> TextRows:
+def plan_model_rows(settings: Settings, dataset: Dataset, chat: storage.Entry | None = None) -> TextRows:
     """Return the rows of the system under test as they are planned; the caller adds their entry."""
     count = settings.num_model_texts
     num_tokens = count * (settings.max_new_tokens or 0)
@@ -121,14 +118,14 @@ def make_generations(
     reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read. A model without a
     tokenizer writes texts alone: `recode` makes their ids.
     """
-    prompt_rows = {row.generation.example_id: row for row in RowFile(prompts)}
+    prompt_rows = {row.generation.example_id: row for row in storage.RowFile(prompts)}
     parts = PartFiles(folder, flush_seconds)
     finished = {(row.generation.example_id, row.generation.sample) for row in parts.read()}
     if finished:
         total = len(prompt_rows) * samples
         log.info("resuming after %d of %d generations of an interrupted run", len(finished), total)
         advance(parts.count["tokens"])
-    chat_ids = {row.generation.example_id: row.prompt_ids for row in RowFile(chat)} if chat else {}
+    chat_ids = {row.generation.example_id: row.prompt_ids for row in storage.RowFile(chat)} if chat else {}
     todo = [
         Prompt(i, s, chat_ids[i] if chat else row.prompt_ids, row.prompt)
         for i, row in prompt_rows.items()
@@ -143,7 +140,7 @@ def make_generations(
             if lm.tokenizer is None and recode is not None:
                 ids = tokenize_continuation(recode, row.prompt, row.prompt_ids, generation.text)
                 generation = replace(generation, token_ids=tuple(ids))
-            rows.append(Row(row.prompt, row.prompt_ids, generation))
+            rows.append(storage.Row(row.prompt, row.prompt_ids, generation))
         parts.add(rows)
 
     lm.generate(replace(request, prompts=todo), emit, advance)
@@ -160,32 +157,35 @@ class PartFiles:
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self._folder, self._seconds = folder, seconds
-        self._waiting: list[Row] = []
+        self._waiting: list[storage.Row] = []
         self._written: list[Path] = []
         self.count: Counter[str] = Counter(n=0, tokens=0, ended=0)
         """Counts of rows read or added, of their tokens, and of rows that ended with an end token."""
         self._next = 0
         self._last = time.monotonic()
 
-    def read(self) -> Iterator[Row]:
+    def read(self) -> Iterator[storage.Row]:
         """Yield the rows of an interrupted call; a part that is damaged is moved aside, with a remark."""
         for path in sorted(self._folder.glob("part-*")):
             named = _PART_NAME.fullmatch(path.name)
             if named is None or path.is_symlink() or not path.is_file() or self._digest(path) != named[2]:
-                aside = create_unique_folder(self._folder.with_name(f"{self._folder.name}{DAMAGED_MARK}parts"))
+                aside = storage.create_unique_folder(
+                    self._folder.with_name(f"{self._folder.name}{storage.DAMAGED_MARK}parts")
+                )
                 path.rename(aside / path.name)
                 log.warning("%s is damaged; moved to %s, its texts are generated again", path, aside.name)
                 continue
             self._written.append(path)
             self._next = max(self._next, int(named[1]) + 1)
-            for row in RowFile(path):
-                self._count([row])
+            for row in storage.RowFile(path):
+                self._count(row)
                 yield row
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[storage.Row]) -> None:
         """Take rows that are finished; they are on disk after `seconds` at the latest (once more rows come)."""
         self._waiting += rows
-        self._count(rows)
+        for row in rows:
+            self._count(row)
         if time.monotonic() - self._last > self._seconds or len(self._waiting) >= _MOST_WAITING:
             self._flush()
 
@@ -193,21 +193,20 @@ class PartFiles:
         """Write all rows, those that were read too, by example id and sample; the parts are deleted then."""
         if self._waiting or not self._written:
             self._flush()
-        parts = [RowFile(part) for part in self._written]
+        parts = [storage.RowFile(part) for part in self._written]
         keys = [key for rows in parts for key in zip(rows.ids, rows.samples, strict=True)]
-        write_in_order(path, self._written, sorted(range(len(keys)), key=keys.__getitem__))
+        storage.write_in_order(path, self._written, sorted(range(len(keys)), key=keys.__getitem__))
         for part in self._folder.glob("part-*.arrow"):
             part.unlink()
 
-    def _count(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self.count["n"] += 1
-            self.count["tokens"] += len(row.generation.token_ids)
-            self.count["ended"] += row.generation.stop == "eos"
+    def _count(self, row: storage.Row) -> None:
+        self.count["n"] += 1
+        self.count["tokens"] += len(row.generation.token_ids)
+        self.count["ended"] += row.generation.stop == "eos"
 
     def _flush(self) -> None:
         writing = self._folder / ".part.arrow"
-        write_rows(writing, self._waiting)
+        storage.write_rows(writing, self._waiting)
         part = self._folder / f"part-{self._next:06d}-{self._digest(writing)}.arrow"
         writing.rename(part)
         self._written.append(part)
@@ -231,14 +230,4 @@ def check_start_token(model: BackendSpec) -> None:
         raise SpecError(
             f"model {model.title}: no start token for an empty prompt; set bos_token_id (or eos_token_id) in "
             "its config.json"
-        )
-
-
-def _check_continuing(model: BackendSpec, decoder: Decoder) -> None:
-    """Refuse models and decoders that end a text at an end token in any case."""
-    if not decoder.denoises and not (model.runs_in_process and isinstance(decoder, QDecoder)):
-        who = f"decoder {decoder.name}" if model.runs_in_process else f"model {model.title}, which a server runs"
-        raise SpecError(
-            f"continue_after_end=true: not possible with {who}; set continue_after_end=false, or with "
-            "task=unconditional task.layout=documents as well"
         )

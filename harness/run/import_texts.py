@@ -8,24 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from openended.harness import imported
 from openended.harness.core import DataError, SpecError, Tokenizer, digest
-from openended.harness.imported import (
-    Damage,
-    HumanTexts,
-    NaiveSystem,
-    NaiveTexts,
-    compute_fingerprint,
-    damage_texts,
-    digest_source,
-    find_nearest_prompts,
-    import_rows,
-    import_texts,
-    import_unpaired,
-    parse_damage,
-    parse_naive_system,
-    read_generations,
-    recognize_format,
-)
 from openended.harness.models import cut_continuation, tokenize_continuation
 from openended.harness.run.artifacts import ArtifactBuilder, Build, TextRows, get_content
 from openended.harness.run.dataset import Dataset, load_tokenizer_of
@@ -41,11 +25,11 @@ _UNCUT = ("longer", "none")
 def import_generations(settings: Settings, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
     """Import or plan the texts that `generations` names, as the system under test."""
     name = str(settings.generations)
-    naive, damage = parse_naive_system(name), parse_damage(name)
+    naive, damage = imported.parse_naive_system(name), imported.parse_damage(name)
     inputs: dict[str, str | None] = {"tokenizer": dataset.tokenizer}
     if damage is not None:
         what, (spec, write) = name, _plan_damaged_texts(settings, damage, builder, dataset)
-        if source := digest_source(damage):
+        if source := imported.digest_source(damage):
             inputs["source"] = source
     elif naive is not None and naive.kind == "retrieval":
         what, (spec, write) = name, _plan_retrieved_texts(settings, builder, dataset)
@@ -74,24 +58,24 @@ def _plan_file(
     if load_system is not None:
         file = digest([dataset.fingerprint, name]) if dataset.fingerprint else None
     else:
-        file = builder.try_or_note(lambda: compute_fingerprint(path)) if source else None
+        file = builder.try_or_note(lambda: imported.compute_fingerprint(path)) if source else None
     is_unpaired = not task.paired and load_system is None
 
     def write(folder: Path) -> Mapping[str, Any]:
         tokenizer = load_tokenizer_of(builder, settings.row_tokenizer)
         if load_system is not None:
-            imported_rows = import_texts(load_system(), name, dataset.prompts, tokenizer, length)
+            imported_rows = imported.import_texts(load_system(), name, dataset.prompts, tokenizer, length)
         elif is_unpaired:
             numbered = f"{task.name}/{{:06d}}".format
-            imported_rows = import_unpaired(path, numbered, tokenizer, length, count=most, field=field)
+            imported_rows = imported.import_unpaired(path, numbered, tokenizer, length, count=most, field=field)
         else:
-            imported_rows = import_rows(path, dataset.prompts, tokenizer, length, field)
+            imported_rows = imported.import_rows(path, dataset.prompts, tokenizer, length, field)
         count = write_rows(folder / DATA, imported_rows)
         ids = {"ids": imported_rows.id_source} if imported_rows.id_source else {}
         return {"n": count, "notes": imported_rows.notes, **ids}
 
     spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})
-    if source is not None and file is not None and (file_format := recognize_format(path)):
+    if source is not None and file is not None and (file_format := imported.recognize_format(path)):
         spec["format"] = file_format
     if is_unpaired:
         spec |= {"count": most, "names": task.name}
@@ -99,7 +83,7 @@ def _plan_file(
 
 
 def _plan_naive_texts(
-    settings: Settings, system: NaiveSystem, builder: ArtifactBuilder, dataset: Dataset
+    settings: Settings, system: imported.NaiveSystem, builder: ArtifactBuilder, dataset: Dataset
 ) -> tuple[dict[str, Any], Build]:
     """Return the texts of a naive system, one for each example, from human texts that are not compared."""
 
@@ -118,7 +102,7 @@ def _plan_naive_texts(
             numbers: dict[str, int] = {}
             training = [[numbers.setdefault(w, len(numbers)) for w in text.split()] for text in spare.each("text")]
             lengths, words, unit = [len(text.split()) for text in rows.each("text")], list(numbers), "words"
-        texts = NaiveTexts(system, training, settings.seed, tokenizer, words)
+        texts = imported.NaiveTexts(system, training, settings.seed, tokenizer, words)
         count = write_rows(folder / DATA, texts.rows(list(rows), lengths))
         note = f"{settings.generations}: no model; learned from {len(training)} human texts that are not compared"
         return {"n": count, "notes": [f"{note}; texts have at most as many {unit} as the human texts"]}
@@ -139,9 +123,9 @@ def _plan_retrieved_texts(
         rest = [e for e in settings.task.examples(tokenizer, Counter()) if e.id not in compared and e.prompt.strip()]
         if not rest:
             raise SpecError(f"generations={name}: needs prompts that are not compared; set a smaller num_examples")
-        nearest = find_nearest_prompts(rows.prompts, [e.prompt for e in rest])
+        nearest = imported.find_nearest_prompts(rows.prompts, [e.prompt for e in rest])
         texts_by_id = {example: rest[i].human for example, i in zip(rows.ids, nearest, strict=True)}
-        texts = import_texts(texts_by_id, name, dataset.prompts, tokenizer, length)
+        texts = imported.import_texts(texts_by_id, name, dataset.prompts, tokenizer, length)
         note = f"{name}: no model; the human text of the most similar of {len(rest)} other prompts (BM25)"
         return {"n": write_rows(folder / DATA, texts), "notes": [note]}
 
@@ -149,7 +133,7 @@ def _plan_retrieved_texts(
 
 
 def _plan_damaged_texts(
-    settings: Settings, damage: Damage, builder: ArtifactBuilder, dataset: Dataset
+    settings: Settings, damage: imported.Damage, builder: ArtifactBuilder, dataset: Dataset
 ) -> tuple[dict[str, Any], Build]:
     """Return damaged human texts: those that are not compared, with their prompts."""
     length = settings.max_new_tokens
@@ -163,10 +147,10 @@ def _plan_damaged_texts(
                 f"generations={settings.generations}: needs as many human texts as are compared, {needed}; task "
                 f"{settings.task.name} has {len(rows)} more: set num_examples={(needed + len(rows)) // 2}"
             )
-        texts = HumanTexts(
+        texts = imported.HumanTexts(
             [row.generation.example_id for row in rows], [row.prompt for row in rows], [r.generation.text for r in rows]
         )
-        damaged = damage_texts(damage, texts, settings.seed)
+        damaged = imported.damage_texts(damage, texts, settings.seed)
         most = None if damage.kind in _UNCUT else length
         count = write_rows(folder / DATA, _make_damaged_rows(rows, damaged, tokenizer, most))
         return {"n": count, "notes": [f"{settings.generations}: human texts that are not compared, damaged"]}
@@ -195,9 +179,9 @@ def digest_corpus(path: Path) -> str:
     """Return the digest of the file or folder that the user names for metrics of novelty."""
     if not path.exists():
         raise DataError(f"metric.novelty.corpus: no such file: {path}; expected references, or a file of texts")
-    return compute_fingerprint(path)
+    return imported.compute_fingerprint(path)
 
 
 def load_corpus(path: Path) -> list[str]:
     """Return the texts of that file, in its order."""
-    return [text.text or "" for text in read_generations(path)]
+    return [text.text or "" for text in imported.read_generations(path)]

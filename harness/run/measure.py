@@ -7,31 +7,14 @@ import math
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from openended.harness.core import (
-    HUMAN,
-    MOST,
-    Features,
-    HarnessError,
-    Metric,
-    MetricResult,
-    Need,
-    Plan,
-    Side,
-    UndefinedMetric,
-    build_signature,
-    canonicalize,
-    digest,
-    digest_file,
-    estimate_interval,
-    format_last_frame,
-    shorten_error,
-)
+from openended.harness import core
 from openended.harness.models import ModelSpec, tokenizer_digest
 from openended.harness.run.array_files import load_result, save_result
 from openended.harness.run.artifacts import PlannedArtifact, TextRows
@@ -62,8 +45,8 @@ class SystemResult:
     """One metric of one system, and where its arrays are."""
 
     system: System
-    metric: Metric
-    result: MetricResult
+    metric: core.Metric
+    result: core.MetricResult
     artifact: str | None
 
     def row(self) -> ResultRow:
@@ -87,18 +70,18 @@ class MetricRunner:
         self.sides = sides
         self.builder = sides.builder
         self.others = tuple(others)
-        self.resampling = Plan(settings.intervals)
+        self.resampling = core.Plan(settings.intervals)
 
-    def measure(self, metric: Metric, system: System, human: TextRows, model: TextRows) -> SystemResult | None:
+    def measure(self, metric: core.Metric, system: System, human: TextRows, model: TextRows) -> SystemResult | None:
         """Return the metric's result for a system; None while planning what is not made yet."""
         what = f"{metric.name} {system}"
-        facts = self.builder.try_or_note(lambda: self._collect_facts(metric, human, model))
+        facts = self.builder.try_or_note(partial(collect_facts, self.settings, metric, human, model))
         if facts is None:
             self.builder.defer(PlannedArtifact("measure", what, {}, {}, system, metric=metric.name))
             return None
         try:
             inputs = self._collect_inputs(metric, human, model)
-        except UndefinedMetric as err:
+        except core.UndefinedMetric as err:
             return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, str(err)), None)
         ids = describe_token_ids(metric, model, self.settings)
 
@@ -111,12 +94,12 @@ class MetricRunner:
                 prepared = metric.prepare(features)
                 shared = {} if prepared is None else {"prepared": prepared}
                 result = check_result(metric.compute(features, **shared))
-            except UndefinedMetric as err:
+            except core.UndefinedMetric as err:
                 result = _build_undefined_result(metric, facts, human, model, str(err))
-            except HarnessError:
+            except core.HarnessError:
                 raise
             except (Exception, SystemExit) as err:
-                reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
+                reason = f"{type(err).__name__}: {core.shorten_error(err)}{core.format_last_frame(err)}"
                 raise _MetricCodeError(f"failed with {reason}") from err
             result = add_intervals(metric, features, result, self.resampling, shared)
             for side in (features.human, features.model):
@@ -125,7 +108,11 @@ class MetricRunner:
             id_notes = (f"computed on {ids}",) if ids else ()
             return save_result(folder, replace(result, notes=(*result.notes, *notes, *id_notes)))
 
-        spec = {"metric": canonicalize(metric), "facts": dict(facts), "system": "model" if system == HUMAN else system}
+        spec = {
+            "metric": core.canonicalize(metric),
+            "facts": dict(facts),
+            "system": "model" if system == core.HUMAN else system,
+        }
         if ids:
             spec["ids"] = ids
         if self.resampling.count:
@@ -141,16 +128,13 @@ class MetricRunner:
         return SystemResult(system, metric, load_result(entry.path), entry.name) if entry is not None else None
 
     def build_undefined(
-        self, metric: Metric, system: System, human: TextRows, model: TextRows, reason: str
+        self, metric: core.Metric, system: System, human: TextRows, model: TextRows, reason: str
     ) -> SystemResult:
         """Return the "–" of a metric that has no value here."""
-        facts = self.builder.try_or_note(lambda: self._collect_facts(metric, human, model)) or {}
+        facts = self.builder.try_or_note(partial(collect_facts, self.settings, metric, human, model)) or {}
         return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, reason), None)
 
-    def _collect_facts(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str]:
-        return collect_facts(self.settings, metric, human, model)
-
-    def _collect_inputs(self, metric: Metric, human: TextRows, model: TextRows) -> dict[str, str | None]:
+    def _collect_inputs(self, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, str | None]:
         needs = list_text_needs(metric)
         inputs: dict[str, str | None] = {}
         if len(needs) < len(metric.needs()):
@@ -163,7 +147,9 @@ class MetricRunner:
             inputs |= {f"other {number} {k}": v for k, v in self.sides.digests(other, needs).items()}
         return inputs
 
-    def _load_features(self, metric: Metric, human: TextRows, model: TextRows, facts: Mapping[str, str]) -> Features:
+    def _load_features(
+        self, metric: core.Metric, human: TextRows, model: TextRows, facts: Mapping[str, str]
+    ) -> core.Features:
         """Load both sides; a metric of one side gets it as both."""
         needs = list_text_needs(metric)
         model_side = self.sides.side(human if metric.sides == "human" else model, needs)
@@ -175,26 +161,24 @@ class MetricRunner:
             model_side = replace(model_side, data={**model_side.data, **judged})
         others = [self.sides.side(other, needs) for other in self.others] if metric.reads_grid else []
         if not type(metric).__module__.startswith("openended."):  # what a plug-in changes is seen by no other metric
-            copies = {id(side): _copy_side(side) for side in (human_side, model_side, *others)}
+            copies: dict[int, core.Side] = {}
+            for side in (human_side, model_side, *others):
+                lists = {need: list(value) for need, value in side.data.items() if isinstance(value, list)}
+                copies[id(side)] = replace(side, data={**side.data, **lists})
             human_side, model_side, *others = (copies[id(side)] for side in (human_side, model_side, *others))
-        return Features(human_side, model_side, facts, tuple(others))
+        return core.Features(human_side, model_side, facts, tuple(others))
 
     def _find_judgments(self) -> Path:
         path = str(self.settings.judgments)  # there is one: see `check_judgments`
         if path.startswith(SIMULATED):
-            raise UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
+            raise core.UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
         check_judgments_file(Path(path))
         return Path(path)
 
 
-def _copy_side(side: Side) -> Side:
-    """Return a side with its own lists; its arrays are read-only."""
-    return replace(side, data={need: list(v) if isinstance(v, list) else v for need, v in side.data.items()})
-
-
-def check_result(result: object) -> MetricResult:
+def check_result(result: object) -> core.MetricResult:
     """Return what a metric computed if it can be stored and shown; an error says what is wrong with it."""
-    if not isinstance(result, MetricResult):
+    if not isinstance(result, core.MetricResult):
         raise TypeError(f"expected a MetricResult, got {type(result).__name__}")
     for name, kind in _RESULT_TYPES.items():
         if not isinstance(getattr(result, name), kind):
@@ -213,19 +197,23 @@ def check_result(result: object) -> MetricResult:
 
 
 def add_intervals(
-    metric: Metric, features: Features, result: MetricResult, plan: Plan, shared: Mapping[str, Any] | None = None
-) -> MetricResult:
+    metric: core.Metric,
+    features: core.Features,
+    result: core.MetricResult,
+    plan: core.Plan,
+    shared: Mapping[str, Any] | None = None,
+) -> core.MetricResult:
     """Add replicates of the values and their intervals; if that fails, add a note and a log line."""
     if result.status != "ok" or not plan.count:
         return result
-    if max(len(features.human), len(features.model)) > MOST:
-        return replace(result, notes=(*result.notes, f"no interval: more than {MOST:,} texts"))
+    if max(len(features.human), len(features.model)) > core.MOST:
+        return replace(result, notes=(*result.notes, f"no interval: more than {core.MOST:,} texts"))
     if not plan.has_enough_prompts(features.model.ids):
         return result
     try:
         replicates = dict(metric.replicates(features, result, plan, **(shared or {})))
     except (Exception, SystemExit) as err:
-        note = f"no interval: {type(err).__name__}: {shorten_error(err)}"
+        note = f"no interval: {type(err).__name__}: {core.shorten_error(err)}"
         log.warning("metric %s: %s", metric.name, note)
         log.debug("%s", "".join(traceback.format_exception(err)))
         return replace(result, notes=(*result.notes, note))
@@ -235,14 +223,12 @@ def add_intervals(
     draws = {k: r.draws for k, r in sound.items()}
     draws |= {f"repeats/{k}": r.repeats for k, r in sound.items() if len(r.repeats) > 1}
     draws |= {f"share/{k}": np.array([r.share]) for k, r in sound.items() if r.share < 1}
-    intervals = {
-        k: asdict(interval)
-        for k, r in sound.items()
-        if (
-            interval := estimate_interval(r, values[k], metric.bounds_of(k, result), result.per_example.get(k), prompts)
-        )
-        is not None
-    }
+    intervals = {}
+    for k, r in sound.items():
+        bounds = metric.bounds_of(k, result)
+        interval = core.estimate_interval(r, values[k], bounds, result.per_example.get(k), prompts)
+        if interval is not None:
+            intervals[k] = asdict(interval)
     reasons = {
         "no variation seen": [k for k in sound if k not in intervals],
         "a draw of so few texts has no value": [k for k in defined if k not in sound],
@@ -252,11 +238,11 @@ def add_intervals(
 
 
 def _build_undefined_result(
-    metric: Metric, facts: Mapping[str, str], human: TextRows, model: TextRows, reason: str
-) -> MetricResult:
+    metric: core.Metric, facts: Mapping[str, str], human: TextRows, model: TextRows, reason: str
+) -> core.MetricResult:
     counts = [len(RowFile(s.path)) if s.entry is not None else 0 for s in (human, model)]
-    return MetricResult(
-        metric=metric.name, signature=build_signature(metric, facts), primary=metric.name,
+    return core.MetricResult(
+        metric=metric.name, signature=core.build_signature(metric, facts), primary=metric.name,
         values={metric.name: float("nan")},
         n_human=counts[0], n_model=counts[1], status="undefined", notes=(reason,),
     )  # fmt: skip
@@ -264,29 +250,24 @@ def _build_undefined_result(
 
 def digest_judgments(path: Path, columns: Mapping[str, str]) -> str:
     """Digest of a file of judgments and of how its columns are read."""
-    return digest([digest_file(path), dict(columns)]) if columns else digest_file(path)
+    return core.digest([core.digest_file(path), dict(columns)]) if columns else core.digest_file(path)
 
 
-def list_text_needs(metric: Metric) -> tuple[Need, ...]:
+def list_text_needs(metric: core.Metric) -> tuple[core.Need, ...]:
     """Return the needs computed from texts; judgments come from a file."""
     return tuple(need for need in metric.needs() if need.kind != "judgments")
 
 
-def describe_token_ids(metric: Metric, source: TextRows, settings: Settings) -> str | None:
+def describe_token_ids(metric: core.Metric, source: TextRows, settings: Settings) -> str | None:
     """Say whether a metric reads the token ids of a sample file or re-tokenizes its text; None if neither."""
     ids = source.entry.meta.get("ids") if source.entry is not None else None
-    tokenizers = [spec for need in metric.needs() if (spec := _find_tokenizer(need, settings)) is not None]
+    specs: set[ModelSpec | None] = set()
+    for need in metric.needs():
+        if need.kind in ("tokens", "token_nll") and need.by == "scorer":
+            specs.add(settings.counter)
+        elif need.kind == "embeddings" and settings.embedder is not None and not settings.vector_files:
+            specs.add(settings.embedder.model_spec() if settings.embedder.kind != "sentence" else None)
+    tokenizers = [tokenizer_digest(spec) for spec in specs if spec is not None]
     if ids is None or not tokenizers:
         return None
-    is_same = all(tokenizer_digest(spec) == source.tokenizer for spec in tokenizers)
-    return _TOKEN_IDS[str(ids) if is_same else "retokenized"]
-
-
-def _find_tokenizer(need: Need, settings: Settings) -> ModelSpec | None:
-    """Return the model whose tokens a feature consists of; None if it is read from text or words."""
-    if need.kind in ("tokens", "token_nll") and need.by == "scorer":
-        return settings.counter
-    embedder = settings.embedder
-    if need.kind == "embeddings" and embedder is not None and not settings.vector_files:
-        return embedder.model_spec() if embedder.kind != "sentence" else None
-    return None
+    return _TOKEN_IDS[str(ids) if set(tokenizers) == {source.tokenizer} else "retokenized"]

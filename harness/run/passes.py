@@ -13,24 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from openended.harness import models
 from openended.harness.core import I64, Need, Ragged, Runtime, Scope, SpecError, show_progress
 from openended.harness.decoders import QDecoder
-from openended.harness.models import (
-    BackendSpec,
-    EmbedderSpec,
-    EmbeddingRequest,
-    GradientRequest,
-    ModelSpec,
-    QStatisticsRequest,
-    ScoringRequest,
-    TextVectors,
-    embed_texts,
-    number_words,
-    split_columns,
-    tokenize_pairs,
-    tokenize_texts,
-    tokenizer_digest,
-)
 from openended.harness.run.array_files import VECTORS, save_array, save_next_token, save_ragged, save_vectors
 from openended.harness.run.artifacts import Build, TextRows
 from openended.harness.run.dataset import CHAT
@@ -111,24 +96,26 @@ class ModelPasses:
     def words(self, source: TextRows, scope: Scope, chars: bool) -> Ragged:
         """Return ids of whitespace words, or of characters other than white space."""
         texts = _iterate_texts(source, scope)
-        return number_words(map(" ".join, texts) if chars else texts)
+        return models.number_words(map(" ".join, texts) if chars else texts)
 
-    def tokens(self, spec: ModelSpec, source: TextRows, options: ScoringOptions) -> Ragged:
+    def tokens(self, spec: models.ModelSpec, source: TextRows, options: ScoringOptions) -> Ragged:
         """Return token ids under a model's tokenizer."""
         tokenizer = self.session.tokenizer(spec)
         if options.scope == "continuation":
-            return tokenize_pairs(tokenizer, RowFile(source.path).prompts, _read_texts(source, options, tokenizer))[1]
-        return tokenize_texts(tokenizer, _iterate_texts(source, options.scope))
+            return models.tokenize_pairs(
+                tokenizer, RowFile(source.path).prompts, _read_texts(source, options, tokenizer)
+            )[1]
+        return models.tokenize_texts(tokenizer, _iterate_texts(source, options.scope))
 
-    def end_tokens(self, spec: ModelSpec) -> I64:
+    def end_tokens(self, spec: models.ModelSpec) -> I64:
         """Return the ids that end a text under a model's tokenizer."""
         tokenizer: Any = self.session.tokenizer(spec)
         return np.array(tokenizer.eos_ids, dtype=np.int64)
 
     def score_and_embed(
         self,
-        spec: BackendSpec,
-        embedder: EmbedderSpec | None,
+        spec: models.BackendSpec,
+        embedder: models.EmbedderSpec | None,
         source: TextRows,
         options: ScoringOptions,
         requested: Sequence[str],
@@ -143,36 +130,36 @@ class ModelPasses:
         builds: dict[str, Build] = {}
         with self._show_progress(f"score {source.title}", len(texts)) as advance:
             if embedder is not None and "embed" in requested:
-                both = EmbeddingRequest(
+                both = models.EmbeddingRequest(
                     prompts=prompts, continuations=texts, embedder=embedder, include_prompt=whole, ranks=ranks,
                     batch_size=batch,
                 )  # fmt: skip
                 vectors, scores = lm.embed_and_score(both, advance)
                 builds["embed"] = partial(_save_vectors, vectors, lm)
             else:
-                request = ScoringRequest(
+                request = models.ScoringRequest(
                     prompts=prompts, continuations=texts, include_prompt=whole, bos=options.bos, ranks=ranks,
                     window=options.window, stride=options.stride, batch_size=batch,
                 )  # fmt: skip
                 scores = lm.score(request, advance)
-        nll, rank = split_columns(scores)
+        nll, rank = models.split_columns(scores)
         builds |= {"score": partial(_save_scores, nll, lm), "rank": partial(_save_scores, rank, lm)}
         return [builds[name] for name in requested]
 
     def sketch_gradients(
-        self, spec: BackendSpec, source: TextRows, options: ScoringOptions, size: int, folder: Path
+        self, spec: models.BackendSpec, source: TextRows, options: ScoringOptions, size: int, folder: Path
     ) -> Mapping[str, Any]:
         """Write a sketch of the gradient of each text's loss."""
         lm = self.session.model(spec, self.runtime)
         prompts, texts = self._read_ids(source, spec, options)
         with self._show_progress(f"gradients of {source.title}", len(texts)) as advance:
-            request = GradientRequest(prompts=prompts, continuations=texts, size=size)
+            request = models.GradientRequest(prompts=prompts, continuations=texts, size=size)
             sketches = lm.sketch_gradients(request, advance)
         save_array(folder / VECTORS, sketches)
         return {"n": len(sketches), "d": size, "device": str(lm.device), **lm.provenance()}
 
     def embed(
-        self, specs: Sequence[EmbedderSpec], source: TextRows, scope: Scope, indices: Sequence[int]
+        self, specs: Sequence[models.EmbedderSpec], source: TextRows, scope: Scope, indices: Sequence[int]
     ) -> list[Build]:
         """Embed at the maximum lengths of `specs`, which differ in nothing else; in one pass where the model can."""
         spec = specs[0]
@@ -180,23 +167,23 @@ class ModelPasses:
         batch = self._choose_batch_size(model)
         with self._show_progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
             if spec.kind == "sentence":
-                embedded = embed_texts(model, spec, load_texts(source, scope), batch_size=batch)
+                embedded = models.embed_texts(model, spec, load_texts(source, scope), batch_size=batch)
                 return [partial(_save_vectors, embedded, model)]
             prompts, texts = self._read_ids(source, spec.model_spec(), ScoringOptions(scope=scope))
             if scope == "continuation":
                 prompts = Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
-            request = EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
+            request = models.EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
             by_length = model.embed(request, advance)
         return [partial(_save_vectors, by_length[specs[i].max_length], model) for i in indices]
 
     def read_q(
-        self, folder: Path, spec: BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int
+        self, folder: Path, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int
     ) -> Mapping[str, Any]:
         """Write the statistics of a decoder's Q on a source."""
         lm = self.session.model(spec, self.runtime)
         rows = RowFile(source.path)
         with self._show_progress(f"read Q on {source.title}", len(rows)) as advance:
-            request = QStatisticsRequest(
+            request = models.QStatisticsRequest(
                 prompts=_read_prompt_ids(source, spec), continuations=rows.token_ids, decoders=[decoder],
                 min_new_tokens=min_new_tokens, batch_size=self._choose_batch_size(lm),
             )  # fmt: skip
@@ -206,15 +193,15 @@ class ModelPasses:
     def _choose_batch_size(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
         return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
 
-    def _read_ids(self, source: TextRows, spec: BackendSpec, options: ScoringOptions) -> tuple[Ragged, Ragged]:
+    def _read_ids(self, source: TextRows, spec: models.BackendSpec, options: ScoringOptions) -> tuple[Ragged, Ragged]:
         """Read token ids of prompts and continuations under a model's tokenizer; stored ids if it is the same one."""
         rows, tokenizer_spec = RowFile(source.path), spec.tokenizer_spec()
         if tokenizer_spec is None:
             raise SpecError(f"model {spec.title}: it has no tokenizer to score with")
-        if source.tokenizer == tokenizer_digest(tokenizer_spec) and not options.tokenizes_again:
+        if source.tokenizer == models.tokenizer_digest(tokenizer_spec) and not options.tokenizes_again:
             return _read_prompt_ids(source, spec), rows.token_ids
         tokenizer = self.session.tokenizer(tokenizer_spec)
-        return tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, options, tokenizer))
+        return models.tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, options, tokenizer))
 
     def _show_progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
         return show_progress(title, total, unit="texts", enabled=self.runtime.progress)
@@ -248,7 +235,7 @@ def _read_texts(source: TextRows, options: ScoringOptions, tokenizer: Any) -> It
         yield text.strip() if options.without_end else text
 
 
-def _read_prompt_ids(source: TextRows, spec: BackendSpec) -> Ragged:
+def _read_prompt_ids(source: TextRows, spec: models.BackendSpec) -> Ragged:
     """Read prompt ids as the model sees them: through its chat template if it has one and is the model under test."""
     rows = RowFile(source.path)
     if not spec.chat_template:
@@ -265,5 +252,5 @@ def _save_scores(scores: Ragged, model: Backend, folder: Path) -> Mapping[str, A
     return {"n": len(scores), "tokens": len(scores.values), "device": str(model.device), **model.provenance()}
 
 
-def _save_vectors(embedded: TextVectors, model: LanguageModel | Backend, folder: Path) -> Mapping[str, Any]:
+def _save_vectors(embedded: models.TextVectors, model: LanguageModel | Backend, folder: Path) -> Mapping[str, Any]:
     return {**save_vectors(folder, embedded), "device": str(model.device)}

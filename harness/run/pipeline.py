@@ -8,17 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from openended.harness.core import (
-    DataError,
-    Metric,
-    Need,
-    Plan,
-    SpecError,
-    UndefinedMetric,
-    canonicalize,
-    load_members,
-    require_package,
-)
+from openended.harness import core
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, BackendSpec, EmbedderSpec
 from openended.harness.run.array_files import load_result, save_result
@@ -75,7 +65,7 @@ class RunTexts:
 class MetricJob(NamedTuple):
     """One metric of one system."""
 
-    metric: Metric
+    metric: core.Metric
     system: System
     human: TextRows
     model: TextRows
@@ -159,7 +149,7 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
             jobs.append(MetricJob(metric, "ceiling", human, texts.dataset.spare_rows))
         if metric.sides == "one" or task.has_human():
             jobs.append(MetricJob(metric, "model", human, model))
-    requests: list[tuple[TextRows, Sequence[Need]]] = []
+    requests: list[tuple[TextRows, Sequence[core.Need]]] = []
     for job in jobs:
         read = [s for s, unread in ((job.human, "one"), (job.model, "human")) if job.metric.sides != unread]
         requests += [(source, list_text_needs(job.metric)) for source in read]
@@ -177,7 +167,7 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
     return [m for m in out if m is not None]
 
 
-def _has_ceiling(metric: Metric) -> bool:
+def _has_ceiling(metric: core.Metric) -> bool:
     """Say whether a metric has a human ceiling in place of a human value."""
     return metric.sides == "two" and metric.ceiling
 
@@ -188,13 +178,13 @@ def check_judgments(settings: Settings) -> None:
         m for m in settings.metrics if isinstance(m, ReadsFile) and any(n.kind == "judgments" for n in m.needs())
     ]
     if settings.judgments is not None and not readers:
-        raise SpecError(
+        raise core.SpecError(
             f"judgments={settings.judgments}: no metric of this run reads judgments; "
             "add one (metric=[…,huse]), or leave it out"
         )
     for metric in readers:
         if settings.judgments is None:
-            raise SpecError(
+            raise core.SpecError(
                 f"metric.{metric.name}: needs human judgments; add judgments=FILE, or leave it out of metric=[…]"
             )
         if not settings.judgments.startswith(SIMULATED):
@@ -207,7 +197,7 @@ def check_q(settings: Settings) -> None:
     reading = [m.name for m in settings.metrics if any(map(reads_q, m.needs()))]
     decoder = settings.decoder
     if len(reading) == len(settings.metrics) and decoder is not None and not isinstance(decoder, QDecoder):
-        raise SpecError(f"metric=[{','.join(reading)}]: {decoder.no_q_reason}; choose metrics of the texts")
+        raise core.SpecError(f"metric=[{','.join(reading)}]: {decoder.no_q_reason}; choose metrics of the texts")
 
 
 def check_extras(settings: Settings) -> None:
@@ -215,11 +205,11 @@ def check_extras(settings: Settings) -> None:
     embedder = _find_embedder(settings)
     models = [model for model in (settings.model, settings.scorer) if model is not None]
     if any(model.name != "openai" for model in models) or embedder is not None:
-        require_package("torch", "local")
+        core.require_package("torch", "local")
     if embedder is not None and embedder.kind == "sentence":
-        require_package("sentence_transformers", "embedders")
+        core.require_package("sentence_transformers", "embedders")
     if settings.runtime.device_map is not None:
-        require_package("accelerate", "large")
+        core.require_package("accelerate", "large")
 
 
 def check_scoring_models(settings: Settings, builder: ArtifactBuilder) -> None:
@@ -248,14 +238,14 @@ def _find_embedder(settings: Settings) -> EmbedderSpec | None:
     return settings.embedder if "embeddings" in kinds and not settings.vector_files else None
 
 
-def _check_windows(metrics: Sequence[Metric], scorer: BackendSpec) -> None:
+def _check_windows(metrics: Sequence[core.Metric], scorer: BackendSpec) -> None:
     """Raise `SpecError` if a metric's window is longer than the scorer's context."""
     for metric in metrics:
         windows = [dict(need.options).get("window") for need in metric.needs() if need.by == "scorer"]
         longest = max((window for window in windows if isinstance(window, int)), default=0)
         context = scorer.context_length() if longest else None
         if context is not None and longest > context:
-            raise SpecError(
+            raise core.SpecError(
                 f"metric.{metric.name}.window: expected at most {context}, the scorer's context, got {longest}"
             )
 
@@ -268,7 +258,7 @@ def check_sizes(settings: Settings, dataset: Dataset) -> None:
         return  # all texts of a file; their number is unknown until it is read
     for metric in settings.metrics:
         if reason := metric.explain_too_few(num_human, num_model):
-            raise SpecError(f"metric.{metric.name}.{reason}")
+            raise core.SpecError(f"metric.{metric.name}.{reason}")
 
 
 def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
@@ -284,10 +274,10 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
     path = Path(settings.judgments)
     check_judgments_file(path)
     columns, rows = read_rows(path, settings.judgment_columns)
-    kinds = [cls for cls in load_members("metric").values() if issubclass(cls, JudgmentMetric)]
+    kinds = [cls for cls in core.load_members("metric").values() if issubclass(cls, JudgmentMetric)]
     fed = tuple(cls() for cls in kinds if cls.accepts_columns(columns, rows))
     if not fed:
-        raise DataError(
+        raise core.DataError(
             f"judgments: {path} has the columns {', '.join(columns)}: neither ratings (example_id, system, rating) nor "
             "comparisons (item, system_a, system_b, outcome); judgment_columns={ours: theirs} names them"
         )
@@ -308,7 +298,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     results = []
     for metric in settings.metrics:
         if not isinstance(metric, JudgmentMetric):
-            raise UndefinedMetric(f"{metric.name} needs texts, not judgments")
+            raise core.UndefinedMetric(f"{metric.name} needs texts, not judgments")
 
         def write(folder: Path, metric: JudgmentMetric = metric) -> Mapping[str, Any]:
             scored, features = metric.from_file(path, columns)
@@ -316,9 +306,11 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
             prepared = scored.prepare(with_columns)
             shared = {} if prepared is None else {"prepared": prepared}
             result = scored.compute(with_columns, **shared)
-            return save_result(folder, add_intervals(scored, with_columns, result, Plan(settings.intervals), shared))
+            return save_result(
+                folder, add_intervals(scored, with_columns, result, core.Plan(settings.intervals), shared)
+            )
 
-        spec = {"metric": canonicalize(metric), "system": "judgments", "file": path.name}
+        spec = {"metric": core.canonicalize(metric), "system": "judgments", "file": path.name}
         if settings.intervals:
             spec["intervals"] = [settings.intervals, RESAMPLING_VERSION]
         what = f"{metric.name} {path.name}"

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from openended.harness import storage
 from openended.harness.core import DataError, Json, canonicalize, digest, make_shareable, to_json, write_text
 from openended.harness.decoders import Decoder
 from openended.harness.run.array_files import load_result_arrays
@@ -25,17 +26,6 @@ from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, Te
 from openended.harness.run.facts import collect_axes
 from openended.harness.run.measure import SystemResult
 from openended.harness.run.settings import Settings
-from openended.harness.storage import (
-    EXPLAIN,
-    Entry,
-    RowFile,
-    RunRecord,
-    describe_hardware,
-    list_package_versions,
-    read_git_state,
-    read_record,
-    save_record,
-)
 
 _NAMED = 20  # texts of a line of `explain.jsonl`
 
@@ -63,7 +53,7 @@ def write_record(
     results: Sequence[SystemResult],
     *,
     decoder: Decoder | None,
-    human: Entry | None,
+    human: storage.Entry | None,
     task: str,
     notes: Sequence[str],
     overrides: Sequence[str],
@@ -78,25 +68,26 @@ def write_record(
     key = digest({"spec": to_json(spec), "task": task})[:8]
     stamp = datetime.now(UTC)
     folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
-    record = RunRecord(
+    record = storage.RunRecord(
         created=stamp.isoformat(timespec="seconds"), spec=spec, axes=axes, overrides=tuple(overrides),
-        command=tuple(sys.argv), git=read_git_state(), packages=list_package_versions(), hardware=describe_hardware(),
-        inputs={"task": task, **builder.inputs}, provenance=builder.provenance, timings=builder.timings,
-        store="../../../store", notes=tuple(notes), results=tuple(result.row() for result in results),
+        command=tuple(sys.argv), git=storage.read_git_state(), packages=storage.list_package_versions(),
+        hardware=storage.describe_hardware(), inputs={"task": task, **builder.inputs},
+        provenance=builder.provenance, timings=builder.timings, store="../../../store", notes=tuple(notes),
+        results=tuple(result.row() for result in results),
     )  # fmt: skip
     # A lock, because a greedy decoder with two seeds is one run of two jobs.
     with builder.session.store.hold_lock(f"run-{key}", f"run {key}"):
         for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
             if _is_same_run(earlier, record):
                 return earlier
-        save_record(folder, record)
+        storage.save_record(folder, record)
     return folder
 
 
-def _is_same_run(folder: Path, record: RunRecord) -> bool:
+def _is_same_run(folder: Path, record: storage.RunRecord) -> bool:
     """True if a folder holds a record of the same spec and results."""
     try:
-        earlier = read_record(folder).to_json()
+        earlier = storage.read_record(folder).to_json()
     except DataError:
         return False
     now = cast("dict[str, Json]", make_shareable(record.to_json()))
@@ -117,12 +108,12 @@ def write_explanations(
             names = {"human": _name_rows(human), "model": _name_rows(model)}
             lines += [{**head, **line} for line in _iterate_explanations(arrays, names)]
     if lines:
-        write_text(folder / EXPLAIN, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+        write_text(folder / storage.EXPLAIN, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
 
 def _name_rows(source: TextRows) -> list[str]:
     """Return `id#sample` of each row, in the order that two-sample metrics read them."""
-    rows = RowFile(source.path)
+    rows = storage.RowFile(source.path)
     return [f"{example}#{sample}" for example, sample in sorted(zip(rows.ids, rows.samples, strict=True))]
 
 

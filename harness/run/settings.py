@@ -13,21 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
-from openended.harness.core import (
-    COUNT,
-    Json,
-    Metric,
-    Runtime,
-    Spec,
-    SpecError,
-    Task,
-    build,
-    canonicalize,
-    construct,
-    read_node,
-    redact_keys,
-    suggest,
-)
+from openended.harness import core
 from openended.harness.decoders import Decoder
 from openended.harness.imported import is_built_in_system
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, ModelSpec, load_tokenizer, require_model
@@ -43,20 +29,20 @@ _NAME = "name"  # name of the runs; becomes `experiment`
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Spec):
+class Settings(core.Spec):
     """One run: task × model × decoder × seed, and the metrics over it."""
 
     name: ClassVar[str] = "settings"
 
     experiment: str
     """Names the folder of the run and of the report."""
-    task: Task
+    task: core.Task
     model: BackendSpec | None
     """The model under test; None, like the decoder, where the texts or judgments come from a file."""
     decoder: Decoder | None
     scorer: BackendSpec | None
     embedder: EmbedderSpec | None
-    metrics: tuple[Metric, ...]
+    metrics: tuple[core.Metric, ...]
     num_examples: int | Literal["all"]
     max_new_tokens: int | None
     min_new_tokens: int | None
@@ -75,11 +61,11 @@ class Settings(Spec):
     judgments: str | None
     protocol: str | None = None
     """The preset of `compat` whose name stands in the signatures of the metrics that it sets."""
-    intervals: int = COUNT
+    intervals: int = core.COUNT
     """Replicates for the intervals of the values; 0: none."""
     judgment_columns: Mapping[str, str] = field(default_factory=dict)
     """Our name of a column of that file → the file's."""
-    runtime: Runtime
+    runtime: core.Runtime
     report: Mapping[str, Any] = field(default_factory=dict)
     outputs_dir: Path
     plan_only: bool
@@ -91,7 +77,7 @@ class Settings(Spec):
         self.require(self.samples >= 1, "samples", "1 or more")
         self.require(self.seed >= 0, "seed", "0 or more")
         if not self.metrics:
-            raise SpecError("metric: expected at least one metric, as metric=[mauve,zipf], got none")
+            raise core.SpecError("metric: expected at least one metric, as metric=[mauve,zipf], got none")
         even = self.intervals == 0 or (self.intervals >= 40 and self.intervals % 2 == 0)
         self.require(even, "intervals", "0 (none) or an even number of draws, 40 or more")
         self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
@@ -112,7 +98,9 @@ class Settings(Spec):
         self.require(not names or loose, "features", "none, or task=texts and generations=FILE: a row a text")
         if self.generations is None and self.judgments is None:
             if self.task.prompted and not self.task.paired:  # its texts are for comparison only
-                raise SpecError(f"task {self.task.name} has no prompts: add generations=FILE, the texts to be scored")
+                raise core.SpecError(
+                    f"task {self.task.name} has no prompts: add generations=FILE, the texts to be scored"
+                )
             for option in ("model", "decoder", "max_new_tokens"):
                 self.require(getattr(self, option) is not None, option, "a value when the harness generates")
 
@@ -190,15 +178,15 @@ class Settings(Spec):
         paths = [Path(text).expanduser().resolve() for text in texts if os.path.exists(os.path.expanduser(text))]
         return sorted({path for path in paths if not any(path.is_relative_to(home) for home in homes)})
 
-    def spec(self) -> dict[str, Json]:
+    def spec(self) -> dict[str, core.Json]:
         """Return everything that can change a number, as plain JSON."""
-        out: dict[str, Json] = {
+        out: dict[str, core.Json] = {
             "experiment": self.experiment,
-            "metric": {m.name: canonicalize(m) for m in self.metrics},
+            "metric": {m.name: core.canonicalize(m) for m in self.metrics},
         }
         for name in ("task", "model", "decoder", "scorer", "embedder"):
             part = getattr(self, name)
-            node = cast("dict[str, Json]", canonicalize(part)) if part is not None else None
+            node = cast("dict[str, core.Json]", core.canonicalize(part)) if part is not None else None
             if node is not None:
                 node["name"] = part.name
                 title = getattr(part, "title", None)
@@ -208,7 +196,7 @@ class Settings(Spec):
             out[name] = getattr(self, name)
         for name in ("generations_field", "system", "judgment_columns", "continue_after_end"):
             if value := getattr(self, name):
-                out[name] = canonicalize(value)
+                out[name] = core.canonicalize(value)
         if self.vector_files:
             out["features"] = {name: str(path) for name, path in self.vector_files.items()}
         return out
@@ -217,9 +205,9 @@ class Settings(Spec):
 def check_name(name: str) -> None:
     """Refuse a name of runs that is no name of a folder, or looks like a key."""
     if name and not _RUN_NAME.fullmatch(name):
-        raise SpecError(f"name: expected letters, digits and . _ - + = without blanks, got {name!r}")
-    if redact_keys(name) != name:
-        raise SpecError("name: it looks like a key, and names are in every record; choose another one")
+        raise core.SpecError(f"name: expected letters, digits and . _ - + = without blanks, got {name!r}")
+    if core.redact_keys(name) != name:
+        raise core.SpecError("name: it looks like a key, and names are in every record; choose another one")
 
 
 def build_settings(config: Mapping[str, Any]) -> Settings:
@@ -232,17 +220,27 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     accepted = {*Settings.__dataclass_fields__, *_GROUPS, _NAME} - {"metrics"}
     for key in config:
         if key not in accepted:
-            raise SpecError(f"no option {key!r}{suggest(key, accepted)}")
+            raise core.SpecError(f"no option {key!r}{core.suggest(key, accepted)}")
     metrics = config.get("metric") or {}
     for name, node in (("metric", metrics), ("report", config.get("report") or {})):
         if not isinstance(node, Mapping):
-            raise SpecError(f"{name}: expected choices with their options, got {node!r:.40}")
+            raise core.SpecError(f"{name}: expected choices with their options, got {node!r:.40}")
     folder = config.get("outputs_dir", "outputs")
     if not isinstance(folder, str) or not folder.strip() or "\0" in folder:
-        raise SpecError(f"outputs_dir: expected the path of a folder, got {folder!r:.40}")
+        raise core.SpecError(f"outputs_dir: expected the path of a folder, got {folder!r:.40}")
+    judgments = config.get("judgments")
+    if judgments is not None and str(judgments).startswith(BUNDLED):  # a file that comes with the harness
+        data = Path(str(resources.files("openended.tasks"))) / "data"
+        names = sorted(path.name for path in data.glob("*.csv"))
+        name = str(judgments).removeprefix(BUNDLED)
+        if name not in names:
+            raise core.SpecError(f"judgments: expected {BUNDLED} and one of {', '.join(names)}, got {judgments!r}")
+        judgments = str(data / name)
     values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
-    task = cast("Task", _build("task", config.get("task"), "task"))
+    task = cast("core.Task", _build("task", config.get("task"), "task"))
     scorer, embedder = (_resolve_auto(config.get(role), task) for role in ("scorer", "embedder"))
+    if embedder and not isinstance(embedder, EmbedderSpec):
+        embedder = core.construct(EmbedderSpec, embedder, "embedder")
     model = _build_model(config.get("model"), "model")
     decoder = _build("decoder", config["decoder"], "decoder") if config.get("decoder") else None
     generates = config.get("generations") is None
@@ -251,26 +249,28 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "model": model if generates else None,
         "decoder": decoder if generates else None,
         "scorer": _build_model(scorer, "scorer"),
-        "embedder": _build_embedder(embedder),
+        "embedder": embedder or None,
         "metrics": tuple(_build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
-        "runtime": construct(Runtime, config.get("runtime"), "runtime"),
+        "runtime": core.construct(core.Runtime, config.get("runtime"), "runtime"),
         "report": dict(config.get("report") or {}),
         "outputs_dir": Path(folder),
-        "judgments": _resolve_bundled(config.get("judgments")),
+        "judgments": judgments,
         "judgment_columns": _read_mapping(config, "judgment_columns", "{ours: theirs}"),
         "features": _read_mapping(config, "features", "{human: FILE.npy, model: FILE.npy}"),
     }
     for name in ("max_new_tokens", "min_new_tokens"):
         if words := re.fullmatch(r"(\d+)w", str(values.get(name))):
             if model is None:
-                raise SpecError(f"{name}={words[0]}: words are counted by the tokens of a model, and there is none")
+                raise core.SpecError(
+                    f"{name}={words[0]}: words are counted by the tokens of a model, and there is none"
+                )
             values[name] = max(1, round(int(words[1]) * measure_tokens_per_word(model, task)))
-    return construct(Settings, values, "config")
+    return core.construct(Settings, values, "config")
 
 
-def _list_parts(spec: Spec) -> Iterator[Spec]:
+def _list_parts(spec: core.Spec) -> Iterator[core.Spec]:
     """Yield the specs inside a spec."""
-    for part in (value for value in vars(spec).values() if isinstance(value, Spec)):
+    for part in (value for value in vars(spec).values() if isinstance(value, core.Spec)):
         yield part
         yield from _list_parts(part)
 
@@ -287,16 +287,16 @@ def _list_texts(value: object) -> Iterator[str]:
 
 
 @lru_cache
-def measure_tokens_per_word(model: BackendSpec, task: Task) -> float:
+def measure_tokens_per_word(model: BackendSpec, task: core.Task) -> float:
     """Return how many of a model's tokens a word of the task's human texts has, on the first 500 of them."""
     spec = model.tokenizer_spec()
     if spec is None:
-        raise SpecError("max_new_tokens in words: the model's tokenizer is not known; give the number of tokens")
+        raise core.SpecError("max_new_tokens in words: the model's tokenizer is not known; give the number of tokens")
     tokenizer = load_tokenizer(spec)
     texts = [e.prompt + e.human for e in islice(task.examples(tokenizer, Counter()), 500)]
     words = sum(len(text.split()) for text in texts)
     if not words:
-        raise SpecError(f"max_new_tokens in words: task {task.name} has no human texts; give the number of tokens")
+        raise core.SpecError(f"max_new_tokens in words: task {task.name} has no human texts; give the number of tokens")
     return sum(len(tokenizer.encode(text)) for text in texts) / words
 
 
@@ -306,7 +306,7 @@ def read_preset(name: str | None) -> dict[str, Any]:
     Raises:
         SpecError: If there is none of this name.
     """
-    node = read_node(_PRESET, name) if name is not None else {}
+    node = core.read_node(_PRESET, name) if name is not None else {}
     return dict(node.get(_PRESET, node))
 
 
@@ -319,7 +319,7 @@ def _apply_preset(config: Mapping[str, Any]) -> dict[str, Any]:
     if options and isinstance(metrics, Mapping):
         config["metric"] = dict(metrics)
         for name in [name for name in options if isinstance(metrics.get(name), Mapping)]:
-            config["metric"][name] = _set_options(metrics[name], options[name], read_node("metric", name)[name])
+            config["metric"][name] = _set_options(metrics[name], options[name], core.read_node("metric", name)[name])
     if (embedder := config.get("embedder")) and "embedder" in preset:
         node = vars(embedder) if isinstance(embedder, EmbedderSpec) else embedder
         config["embedder"] = _set_options(node, preset["embedder"], {})
@@ -335,37 +335,19 @@ def _read_mapping(config: Mapping[str, Any], name: str, form: str) -> dict[str, 
     """Return an option that consists of names with text values."""
     node = config.get(name) or {}
     if not isinstance(node, Mapping) or not all(isinstance(value, str | None) for value in node.values()):
-        raise SpecError(f"{name}: expected {form}, got {node!r:.60}")
+        raise core.SpecError(f"{name}: expected {form}, got {node!r:.60}")
     return {str(key): value for key, value in node.items()}
 
 
-def _resolve_bundled(judgments: str | None) -> str | None:
-    """Return the path of `bundled:<name>`, a file of judgments that comes with the harness; other paths as they are."""
-    if judgments is None or not str(judgments).startswith(BUNDLED):
-        return judgments
-    folder = Path(str(resources.files("openended.tasks"))) / "data"
-    names = sorted(path.name for path in folder.glob("*.csv"))
-    name = str(judgments).removeprefix(BUNDLED)
-    if name not in names:
-        raise SpecError(f"judgments: expected {BUNDLED} and one of {', '.join(names)}, got {judgments!r}")
-    return str(folder / name)
-
-
-def _build_embedder(node: object) -> EmbedderSpec | None:
-    if isinstance(node, EmbedderSpec):
-        return node
-    return construct(EmbedderSpec, node, "embedder") if node else None
-
-
-def _resolve_auto(node: Mapping[str, Any] | None, task: Task) -> Mapping[str, Any] | None:
+def _resolve_auto(node: Mapping[str, Any] | None, task: core.Task) -> Mapping[str, Any] | None:
     """Return the node of a scorer or embedder; `auto` becomes the bundled model on docstrings, else None."""
     if not isinstance(node, Mapping) or node.get("path") != AUTO:
         return node
     return {**node, "path": _BUNDLED_SCORING} if task.has_docs_prose() else None
 
 
-def _build(group: str, node: object, where: str) -> Spec:
-    return node if isinstance(node, Spec) else build(group, node, where)
+def _build(group: str, node: object, where: str) -> core.Spec:
+    return node if isinstance(node, core.Spec) else core.build(group, node, where)
 
 
 def _build_model(node: object, where: str) -> BackendSpec | None:
