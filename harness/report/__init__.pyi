@@ -5,7 +5,7 @@ from .build import (
     write_table as write_table,
 )
 from .exports.formats import FORMATS as FORMATS, export_results as export_results
-from .exports.hub_folder import upload_folder as upload_folder, write_hub_folder as write_hub_folder
+from .exports.hub import upload_folder as upload_folder, write_hub_folder as write_hub_folder
 from .figures.drawing import apply_style as apply_style, save as save
 from .figures.search_panels import search_figures as search_figures
 from .tables.formats.console import WIDTH as WIDTH, make_console as make_console, print_table as print_table

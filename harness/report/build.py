@@ -134,11 +134,10 @@ def build_report(
         traces: dict[str, Any] = {}
         figure_paths: list[Path] = []
         if figures and "leaderboard" not in kinds:
-            fair = next((loaded for _, loaded in layouts if loaded.kind == "fair"), None)
+            chosen = [loaded for _, loaded in layouts]
             figure_paths = draw_or_keep(
-                results, folder / "figures", earlier=Path(out_dir) / "figures", traces=traces, fair=fair, kinds=kinds,
-                layout=layouts[0][1],
-            )  # fmt: skip
+                results, folder / "figures", chosen, earlier=Path(out_dir) / "figures", traces=traces
+            )
         written = [*figure_paths, *write_frame(results, folder)]
         written += [write_stress_csv(results, folder)] if "stress" in kinds else []
         if page:

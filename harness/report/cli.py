@@ -89,14 +89,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> None:
+    report = _build_side_by_side(args) if args.side_by_side else _build_report(args)
+    if args.quiet:
+        sys.stdout.write(f"{report.folder}\n")
+    else:
+        report.show(verbose=args.verbose)
+
+
+def _build_report(args: argparse.Namespace) -> Report:
+    from openended import __version__
     from openended.harness.report.build import LAYOUTS, build_report
+    from openended.harness.report.methods import write_checklist, write_methods
     from openended.harness.results import resolve_report_request
 
-    if args.side_by_side:
-        _show(_build_side_by_side(args), args)
-        return
-    list_options = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
-    options: dict[str, Any] = {k: tuple(_split_at_commas([v])) for k, v in list_options.items() if v is not None}
+    lists = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
+    options: dict[str, Any] = {name: tuple(_split_at_commas([v])) for name, v in lists.items() if v is not None}
     typed_axes = [a for name in ("rows", "columns", "split") for a in options.get(name, ()) if a != "auto"]
     options |= {name: True for name in ("gaps", "intervals") if getattr(args, name)}
     if args.width is not None:
@@ -106,7 +113,7 @@ def _run(args: argparse.Namespace) -> None:
     layout: str | list[str] | None = layouts or "full"
     if not args.layout and request.options:
         layout, options = None, {**request.options, **options}
-    where = {**dict(options.pop("where", {})), **dict(_parse_filter(text) for text in args.where)}
+    where = {**dict(options.pop("where", {})), **dict(map(_parse_filter, args.where))}
     folder = Path(args.outputs) / "reports" / request.name
     # Another layout and a comparison go next to the finished report, never over it.
     others = [*(Path(word).stem for word in layouts), *(["compare"] if args.compare else [])]
@@ -122,19 +129,9 @@ def _run(args: argparse.Namespace) -> None:
         required_axes=typed_axes,
         **options,
     )
-    if args.methods or args.checklist:
-        report = replace(report, paths=(*report.paths, *_write_texts(args, report)))
-    _show(report, args)
-
-
-def _write_texts(args: argparse.Namespace, report: Report) -> list[Path]:
-    """Write what a paper says of its evaluation: the methods, the checklist, or both; returns their paths."""
-    from openended import __version__
-    from openended.harness.report.checklist import write_checklist
-    from openended.harness.report.methods import write_methods
-
-    paths = write_methods(report.results, report.folder, __version__) if args.methods else []
-    return [*paths, write_checklist(report.results, report.folder, __version__)] if args.checklist else paths
+    texts = write_methods(report.results, report.folder, __version__) if args.methods else []
+    texts += [write_checklist(report.results, report.folder, __version__)] if args.checklist else []
+    return replace(report, paths=(*report.paths, *texts))
 
 
 def _build_side_by_side(args: argparse.Namespace) -> Report:
@@ -143,24 +140,12 @@ def _build_side_by_side(args: argparse.Namespace) -> Report:
 
     requests = [resolve_report_request([path], Path(args.outputs)) for path in args.paths]
     names = [request.name for request in requests]
-    return build_side_by_side(
-        [request.paths for request in requests],
-        names,
-        args.out or Path(args.outputs) / "reports" / "-and-".join(names),
-        where=dict(_parse_filter(text) for text in args.where),
-        page=not args.no_page,
-    )
-
-
-def _show(report: Report, args: argparse.Namespace) -> None:
-    if args.quiet:
-        sys.stdout.write(f"{report.folder}\n")
-    else:
-        report.show(verbose=args.verbose)
+    out = args.out or Path(args.outputs) / "reports" / "-and-".join(names)
+    where = dict(map(_parse_filter, args.where))
+    return build_side_by_side([r.paths for r in requests], names, out, where=where, page=not args.no_page)
 
 
 def _split_at_commas(texts: Sequence[str] | None) -> list[str]:
-    """Split texts at commas."""
     return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]
 
 

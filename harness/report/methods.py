@@ -1,4 +1,4 @@
-"""The paragraph on evaluation that a paper needs: `methods.tex` with the settings of the runs, and `references.bib`."""
+"""What a paper says of its evaluation: settings as `methods.tex` with `references.bib`, and `checklist.md`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openended.harness.report.tables.formats.latex_text import escape
 if TYPE_CHECKING:
     from openended.harness.results import Results, Run
 
-FILES = ("methods.tex", "references.bib")
+YOURS = "*to be written by the author*"
 CITED = {
     "adversarial": "hashimoto2019unifying", "nucleus": "holtzman2020curious", "top_k": "fan2018hierarchical",
     "typical": "meister2023locally", "eta": "hewitt2022truncation", "epsilon": "hewitt2022truncation",
@@ -41,30 +41,31 @@ _DATA_FIELDS = {"metric", "v", "embedder", "scorer", "tokens", "n", "judgments",
 
 def write_methods(results: Results, folder: Path, version: str) -> list[Path]:
     """Write the paragraph and the references that it cites; returns the two paths."""
-    signatures = _collect_signatures(results.runs)
+    signatures: dict[str, str] = {}
+    for row in (row for run in results.runs for row in run.results):
+        if row.system == "model" and row.status == "ok":
+            signatures.setdefault(row.metric, row.signature)
+    has_intervals = any(row.intervals for run in results.runs for row in run.results)
+    intervals = "Intervals are 95\\,\\% intervals over examples. " if has_intervals else ""
     sentences = [
-        _describe_data(results.runs), _describe_systems(results.runs), _describe_models(results.runs, signatures),
-        _describe_metrics(signatures), _describe_intervals(results, version),
-    ]  # fmt: skip
-    text = "\n".join(sentence for sentence in sentences if sentence)
+        _describe_data(results.runs),
+        _describe_systems(results.runs),
+        _describe_models(results.runs, signatures),
+        _describe_metrics(signatures),
+        f"{intervals}All values are computed with openended {escape(version)}.",
+    ]
+    text = "\n".join(filter(None, sentences))
     keys = sorted({key for group in re.findall(r"\\citep\{([^}]*)\}", text) for key in group.split(",")})
-    head = (
-        "% Settings of these runs as a paragraph; needs natbib and references.bib. Add the citations of your models.\n"
-    )
-    paths = [folder / name for name in FILES]
-    write_text(paths[0], head + text + "\n")
-    write_text(paths[1], "".join(read_entry(key) + "\n" for key in keys))
+    head = "% Settings of these runs as a paragraph; needs natbib and references.bib. Add the citations of your models."
+    paths = [folder / name for name in ("methods.tex", "references.bib")]
+    write_text(paths[0], f"{head}\n{text}\n")
+    write_text(paths[1], "".join(read_entries()[key] + "\n" for key in keys))
     return paths
 
 
-def read_entry(key: str) -> str:
-    """Return the BibTeX entry of a key, one line."""
-    return _read_entries()[key]
-
-
 @cache
-def _read_entries() -> dict[str, str]:
-    """Return key → entry of all of references.bib."""
+def read_entries() -> dict[str, str]:
+    """Return key → BibTeX entry, one line."""
     lines = (files("openended.harness") / "reference" / "references.bib").read_text(encoding="utf-8").splitlines()
     return {line.partition("{")[2].partition(",")[0]: line for line in lines if line}
 
@@ -126,16 +127,6 @@ def _describe_models(runs: Sequence[Run], signatures: Mapping[str, str]) -> str:
     return " ".join(out)
 
 
-def _collect_signatures(runs: Sequence[Run]) -> dict[str, str]:
-    """Return the signature of each metric that has a value."""
-    signatures: dict[str, str] = {}
-    for run in runs:
-        for row in run.results:
-            if row.system == "model" and row.status == "ok":
-                signatures.setdefault(row.metric, row.signature)
-    return signatures
-
-
 def _describe_metrics(signatures: Mapping[str, str]) -> str:
     parts = [f"{_cite(name, name)}{_list_options(name, signature)}" for name, signature in signatures.items()]
     return f"We report {_join(parts)}." if parts else ""
@@ -148,7 +139,6 @@ def _list_options(name: str, signature: str) -> str:
     metric = load_members("metric").get(name)
     if metric is None:
         return ""
-    defaults: Mapping[str, str] = {}
     try:
         spec = metric()
         defaults = {field: render_option(getattr(spec, field)) for field in type(spec).__dataclass_fields__}
@@ -161,7 +151,60 @@ def _list_options(name: str, signature: str) -> str:
     return f" ({escape(', '.join(set_here))})" if set_here else ""
 
 
-def _describe_intervals(results: Results, version: str) -> str:
-    has_intervals = any(row.intervals for run in results.runs for row in run.results)
-    first = "Intervals are 95\\,\\% intervals over examples. " if has_intervals else ""
-    return f"{first}All values are computed with openended {escape(version)}."
+def write_checklist(results: Results, folder: Path, version: str) -> Path:
+    """Write `checklist.md`; returns its path."""
+    lines = ["# REFORMS checklist", "", "Filled in from the records of the runs; the rest is the author's.", ""]
+    for module, answers in _answer_questions(results, version).items():
+        lines += [f"## {module}", "", *(f"- {question}: {answer or YOURS}" for question, answer in answers.items()), ""]
+    path = folder / "checklist.md"
+    write_text(path, "\n".join(lines))
+    return path
+
+
+def _answer_questions(results: Results, version: str) -> dict[str, dict[str, str]]:
+    """Return module → question → answer, empty if the records do not answer it."""
+    runs = results.runs
+
+    def list_values(*axes: str) -> str:
+        parts = [f"{axis} {', '.join(values)}" for axis in axes if (values := collect_values(runs, axis))]
+        return "; ".join(parts)
+
+    rows = [row for run in runs for row in run.results if row.system == "model"]
+    undefined = sorted({row.metric for row in rows if row.status != "ok"})
+    commands = list(dict.fromkeys(" ".join(run.command[1:]) for run in runs if run.command))
+    with_intervals = sorted({row.metric for row in rows if row.intervals})
+    notes = sorted({note for run in runs for note in run.notes})
+    return {
+        "1. Study goals": {"Population and scope of the claim": "", "Why these systems are compared": ""},
+        "2. Computational reproducibility": {
+            "Code": f"openended {version}",
+            "Commands": "; ".join(f"`openended {command}`" for command in commands),
+            "Runs": f"{len(runs)}, each with a record of versions, hardware and digests",
+            "Where code, records and generations are published": "",
+        },
+        "3. Data quality": {
+            "Data": list_values("task", "task.split", "task.digest"),
+            "Number of examples": list_values("num_examples"),
+            "Why this data fits the claim": "",
+        },
+        "4. Data preprocessing": {
+            "Prompts and lengths": list_values(
+                "task.prompt_length", "task.prompt_unit", "max_new_tokens", "min_new_tokens"
+            ),
+            "Texts that were left out or cut": "; ".join(notes),
+        },
+        "5. Modeling": {
+            "Models": list_values("model", "model.path", "model.revision", "model.digest", "model.dtype"),
+            "Decoders": list_values("decoder"),
+            "Scorer and embedder": list_values("scorer", "scorer.digest", "embedder", "embedder.digest"),
+            "How settings were chosen, and on which data": "",
+        },
+        "6. Data leakage": {"Whether models or scorers were trained on the test texts": ""},
+        "7. Metrics and uncertainty": {
+            "Metrics": ", ".join(sorted({row.metric for row in rows})),
+            "Intervals": f"95 %, over examples, of {', '.join(with_intervals)}" if with_intervals else "none computed",
+            "Repetitions": list_values("seed", "samples"),
+            "Without a value": ", ".join(undefined) or "none",
+        },
+        "8. Generalizability and limitations": {"Other languages, domains, lengths and models": "", "Known limits": ""},
+    }  # fmt: skip

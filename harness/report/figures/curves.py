@@ -1,65 +1,75 @@
-"""Divergence curves of all systems in one panel, and rank-frequency curves of human and systems."""
+"""Curves of systems: divergence, precision and recall with F-scores, token frequencies, and the best of N settings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from openended.harness.core import F64, escape_mathtext
-from openended.harness.report.figures.drawing import (
-    COLUMN,
-    HUMAN_COLOR,
-    MOST,
-    SystemStyles,
-    create_figure,
-    draw_legend_below,
-    facet,
-    space_markers,
+from openended.harness.report.analysis.decoder_sweeps import compute_curves, describe_printed_value, group_sweeps
+from openended.harness.report.figures import drawing
+from openended.harness.report.figures.drawing import COLORS, COLUMN, DEFAULT, MOST, PAGE, SystemStyles, draw_each_part
+from openended.harness.report.tables.selection import select_pairs
+from openended.harness.report.tables.table import arrow
+from openended.harness.results import (
+    Layout,
+    Results,
+    System,
+    SystemValue,
+    find_human_value,
+    group_by_data,
+    group_systems,
+    select_values,
 )
-from openended.harness.results import Results, SystemValue, find_human_value, group_by_task_and_options, group_systems
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CURVES = "arrays/divergence_curves"
+KNN, PR_CURVE = "knn_precision_recall", "precision_recall_curve"
+_QUALITY, _DIVERSITY = ("quality: F1/8, precision", "o-", COLORS[0]), ("diversity: F8, recall", "s--", COLORS[1])
 
 
-def divergence_curves(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
+def _read_arrays(results: Results, value: SystemValue | None, *names: str) -> Iterator[list[F64]]:
+    """Yield the named arrays of each run behind a value that stored them."""
+    for source in value.sources if value is not None else ():
+        arrays = results.arrays(*source)
+        if all(f"arrays/{name}" in arrays for name in names):
+            yield [np.asarray(arrays[f"arrays/{name}"], dtype=np.float64) for name in names]
+
+
+@draw_each_part("divergence", "mauve")
+def divergence_curves(results: Results, styles: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
     """Draw the MAUVE curve of every system: missed text against implausible text (MAUVE Fig. 2).
 
     A line is the mean over seeds and clusterings, so that its area is the value in the legend; the band is their
     standard deviation.
     """
-
-    def draw(part: Sequence[SystemValue]) -> Figure | None:
-        curves: list[tuple[str, SystemValue, tuple[F64, F64, F64]]] = []
-        for system in group_systems(part):
-            for value in (i for i in system.items if (i.metric, i.key) == ("mauve", "mauve") and math.isfinite(i.mean)):
-                stored = [a[CURVES] for s in value.sources if CURVES in (a := results.arrays(*s))]
-                if stored and len(stored) == value.seeds:
-                    curve = average_curves([np.asarray(a, dtype=np.float64) for a in stored])
-                    curves.append((f"{escape_mathtext(system.name)} ({value.mean:.3f})", value, curve))
-                    break
-        if len(curves) > MOST:  # the best ones
-            curves = sorted(curves, key=lambda c: -c[1].mean)[:MOST]
-        if not curves:
-            return None
-        figure, (panel,) = create_figure(COLUMN, 3.0, legend=[label for label, _, _ in curves], most=2)
-        choices = styles.choose([value for _, value, _ in curves])
-        for index, ((label, _, (x, mean, sd)), style) in enumerate(zip(curves, choices, strict=True)):
-            panel.plot(x, mean, label=label, markevery=space_markers(len(x), index, len(curves)), **style)
-            low, high = np.clip(mean - sd, 0, 1), np.clip(mean + sd, 0, 1)
-            panel.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
-        panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
-        panel.set_xlabel("less implausible text →\nexp(−c KL(model, mixture))")
-        panel.set_ylabel("exp(−c KL(human, mixture))\nless missed text →")
-        draw_legend_below(figure, panel, 2)
-        return figure
-
-    return facet("divergence", group_by_task_and_options(results.values, "mauve"), draw)
+    curves: list[tuple[str, SystemValue, tuple[F64, F64, F64]]] = []
+    for system in group_systems(part):
+        for value in (i for i in system.items if i.pair == ("mauve", "mauve") and math.isfinite(i.mean)):
+            stored = [curve for (curve,) in _read_arrays(results, value, "divergence_curves")]
+            if stored and len(stored) == value.seeds:
+                curves.append((f"{escape_mathtext(system.name)} ({value.mean:.3f})", value, average_curves(stored)))
+                break
+    if len(curves) > MOST:  # the best ones
+        curves = sorted(curves, key=lambda c: -c[1].mean)[:MOST]
+    if not curves:
+        return None
+    figure, (panel,) = drawing.create_figure(COLUMN, 3.0, legend=[label for label, _, _ in curves], most=2)
+    choices = styles.choose([value for _, value, _ in curves])
+    for index, ((label, _, (x, mean, sd)), style) in enumerate(zip(curves, choices, strict=True)):
+        panel.plot(x, mean, label=label, markevery=drawing.space_markers(len(x), index, len(curves)), **style)
+        low, high = np.clip(mean - sd, 0, 1), np.clip(mean + sd, 0, 1)
+        panel.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    panel.set_xlabel("less implausible text →\nexp(−c KL(model, mixture))")
+    panel.set_ylabel("exp(−c KL(human, mixture))\nless missed text →")
+    drawing.draw_legend_below(figure, panel, 2)
+    return figure
 
 
 def average_curves(runs: Sequence[F64]) -> tuple[F64, F64, F64]:
@@ -74,37 +84,142 @@ def average_curves(runs: Sequence[F64]) -> tuple[F64, F64, F64]:
     return np.concatenate([[0.0], x]), np.concatenate([[1.0], mean]), np.concatenate([[0.0], sd])
 
 
-def rank_frequency(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
+@draw_each_part("zipf", "zipf")
+def rank_frequency(results: Results, styles: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
     """Draw token rank against frequency of the human text and of each system, on logarithmic axes (Zipf)."""
 
+    def read_points(value: SystemValue | None) -> F64 | None:
+        arrays = next(_read_arrays(results, value, "log_rank", "log_frequency"), None)
+        return np.exp(np.stack(arrays)) if arrays is not None else None
+
+    values = [(system.name, value) for system in group_systems(part)[:MOST] if (value := system.value("zipf", "zipf"))]
+    lines = [(escape_mathtext(name), value, xy) for name, value in values if (xy := read_points(value)) is not None]
+    if not lines:
+        return None
+    sides = {human.sources[0]: human for _, value, _ in lines if (human := find_human_value(part, value)) is not None}
+    humans = [points for human in sides.values() if (points := read_points(human)) is not None]
+    figure, (panel,) = drawing.create_figure(COLUMN, 2.6, legend=[*(label for label, _, _ in lines), "human"], most=2)
+    choices = styles.choose([value for _, value, _ in lines])
+    for index, ((label, _, points), style) in enumerate(zip(lines, choices, strict=True)):
+        every = drawing.space_markers(len(points[0]), index, len(lines))
+        panel.plot(*points, label=label, markevery=every, **(style | {"linewidth": 1.0}))
+    for number, points in enumerate(humans):  # systems of several lengths have several human sides
+        panel.plot(*points, label="_" if number else "human", color=drawing.HUMAN_COLOR, linewidth=1.4)
+    panel.set(xscale="log", yscale="log", xlabel="rank of the token", ylabel="occurrences")
+    drawing.draw_legend_below(figure, panel, 2)
+    return figure
+
+
+@draw_each_part("pr_curves")
+def pr_curves(results: Results, styles: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+    """Draw the precision-recall curve of every system, next to its divergence curve where MAUVE was measured."""
+    systems = [s for s in group_systems(part) if _read_pr_curve(results, s) is not None][:MOST]
+    if not systems:
+        return None
+    readers = [_read_pr_curve, _read_divergence_curve]
+    readers = readers if any(_read_divergence_curve(results, s) for s in systems) else readers[:1]
+    names = [escape_mathtext(system.name) for system in systems]
+    width = COLUMN if len(readers) == 1 else PAGE
+    figure, panels = drawing.create_figure(width, 3.0, 1, len(readers), legend=names, most=2)
+    choices = styles.choose([s.items[0] for s in systems])
+    for panel, read in zip(panels, readers, strict=True):
+        for index, (system, style) in enumerate(zip(systems, choices, strict=True)):
+            if curve := read(results, system):
+                every = drawing.space_markers(len(curve[0]), index, len(systems))
+                panel.plot(*curve, label=names[index], markevery=every, **style)
+        panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    panels[0].set(title="precision-recall curve", xlabel="recall →", ylabel="precision →")
+    if len(panels) > 1:
+        labels = {"xlabel": "exp(−c KL(human, mixture)) →", "ylabel": "exp(−c KL(model, mixture)) →"}
+        panels[1].set(title="divergence curve of MAUVE", **labels)
+    drawing.draw_legend_below(figure, panels[0], 2)
+    return figure
+
+
+@draw_each_part("f_scores")
+def f_scores(results: Results, _: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+    """Draw F1/8 and F8 of both curves, and precision and recall by nearest neighbors, system by system."""
+    systems = [s for s in group_systems(part) if s.value(PR_CURVE, "f8") is not None][:MOST]
+    mean = drawing.read_mean
+    families = {
+        "precision-recall curve": [(mean(s, PR_CURVE, "f1_8"), mean(s, PR_CURVE, "f8")) for s in systems],
+        "divergence curve of MAUVE": [_score_divergence_curve(_read_divergence_curve(results, s)) for s in systems],
+        "nearest neighbors": [(mean(s, KNN, "precision"), mean(s, KNN, "recall")) for s in systems],
+    }
+    visible = {title: np.array(pairs) for title, pairs in families.items() if np.isfinite(pairs).any()}
+    if len(systems) < 2 or not visible:
+        return None
+    names = [escape_mathtext(system.name) for system in systems]
+    # Of a name that continues the one before, only what is new.
+    labels = [f"… {b[len(a) :]}" if a and b.startswith(a) else b for a, b in pairwise(["", *names])]
+    figure, panels = drawing.create_figure(PAGE, 2.6, 1, len(visible), sharey=True, legend=["", ""], most=2)
+    for panel, (title, pairs) in zip(panels, visible.items(), strict=True):
+        for column, (label, line, color) in enumerate((_QUALITY, _DIVERSITY)):
+            panel.plot(range(len(systems)), pairs[:, column], line, color=color, label=label)
+        panel.set_xticks(range(len(systems)), labels, rotation=35, ha="right")
+        panel.set(title=title, ylim=(None, 1.02))
+    drawing.draw_legend_below(figure, panels[0], 2)
+    return figure
+
+
+def _read_pr_curve(results: Results, system: System) -> tuple[F64, F64] | None:
+    """Return recall and precision along the curve of the first seed."""
+    arrays = next(_read_arrays(results, system.value(PR_CURVE, "f8"), "recall", "precision"), None)
+    return (arrays[0], arrays[1]) if arrays is not None else None
+
+
+def _read_divergence_curve(results: Results, system: System) -> tuple[F64, F64] | None:
+    """Return the side of the human text and that of the model along the mean curve."""
+    stored = [curve for (curve,) in _read_arrays(results, system.value("mauve", "mauve"), "divergence_curves")]
+    if not stored:
+        return None
+    model, human, _ = average_curves(stored)
+    return human, model
+
+
+def _score_divergence_curve(curve: tuple[F64, F64] | None) -> tuple[float, float]:
+    """Return F1/8 and F8 of a divergence curve, as of a precision-recall curve."""
+    if curve is None:
+        return math.nan, math.nan
+    recall, precision = curve
+    scores = []
+    for beta in (1 / 8, 8.0):
+        below = beta**2 * precision + recall
+        score = np.divide((1 + beta**2) * precision * recall, below, out=np.zeros_like(below), where=below > 0)
+        scores.append(float(score.max()))
+    return scores[0], scores[1]
+
+
+def best_of_n(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) -> Mapping[str, Figure]:
+    """Draw the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
+    from matplotlib.ticker import MaxNLocator
+
     def draw(part: Sequence[SystemValue]) -> Figure | None:
-        lines: list[tuple[str, SystemValue, F64]] = []
-        for system in group_systems(part)[:MOST]:
-            value = system.value("zipf", "zipf")
-            stored = (_read_points(results.arrays(*s)) for s in value.sources) if value else iter(())
-            points = next((p for p in stored if p is not None), None)
-            if points is not None and value is not None:
-                lines.append((escape_mathtext(system.name), value, points))
-        if not lines:
+        pairs = select_pairs(part, Layout(metrics=layout.metrics))
+        by_pair = {pair: curves for pair in pairs if (curves := compute_curves(part, pair)[0])}
+        if not by_pair:
             return None
-        sides = dict.fromkeys(h.sources[0] for _, v, _ in lines if (h := find_human_value(part, v)) is not None)
-        humans = [line for source in sides if (line := _read_points(results.arrays(*source))) is not None]
-        figure, (panel,) = create_figure(COLUMN, 2.6, legend=[*(label for label, _, _ in lines), "human"], most=2)
-        choices = styles.choose([value for _, value, _ in lines])
-        for index, ((label, _, points), style) in enumerate(zip(lines, choices, strict=True)):
-            every = space_markers(len(points[0]), index, len(lines))
-            panel.plot(*points, label=label, markevery=every, **(style | {"linewidth": 1.0}))
-        for number, line in enumerate(humans):  # systems of several lengths have several human sides
-            panel.plot(*line, label="_" if number else "human", color=HUMAN_COLOR, linewidth=1.4)
-        panel.set(xscale="log", yscale="log", xlabel="rank of the token", ylabel="occurrences")
-        draw_legend_below(figure, panel, 2)
+        names = list(dict.fromkeys(curve.name for curves in by_pair.values() for curve in curves))[:MOST]
+        first = {sweep.name: sweep.systems[0].items[0] for sweep in group_sweeps(part)}
+        chosen = dict(zip(names, styles.choose([first[name] for name in names]), strict=True))
+        figure, axes = drawing.create_panels(len(by_pair), 2.0, legend=names, most=4)
+        for panel, (pair, curves) in zip(axes, by_pair.items(), strict=True):
+            most = min(c.settings for c in curves)
+            for curve in (c for c in curves if c.name in names):
+                style, x = chosen[curve.name], range(1, most + 1)
+                has_fresh = math.isfinite(curve.fresh[0])
+                if has_fresh:
+                    low = [v - h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]
+                    high = [v + h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]
+                    panel.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
+                    panel.plot(x, curve.seen[:most], color=style["color"], linestyle=":", linewidth=0.7)
+                values = curve.fresh if has_fresh else curve.seen
+                panel.plot(x, values[:most], label=escape_mathtext(curve.name), **style)
+            title, direction = describe_printed_value(select_values(part, *pair)[0])
+            panel.set_title(escape_mathtext(f"{title} {arrow(direction)}"))
+            panel.set_xlabel("settings tried (N)")
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        drawing.draw_legend_below(figure, axes[0], 4)
         return figure
 
-    return facet("zipf", group_by_task_and_options(results.values, "zipf"), draw)
-
-
-def _read_points(arrays: Mapping[str, Any]) -> F64 | None:
-    """Return ranks and counts, shape (2, points), of the line that the metric fitted."""
-    if "arrays/log_rank" not in arrays or "arrays/log_frequency" not in arrays:
-        return None
-    return np.exp(np.stack([arrays["arrays/log_rank"], arrays["arrays/log_frequency"]]).astype(np.float64))
+    return drawing.facet("best_of_n", group_by_data(results.values), draw)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,11 +13,23 @@ import numpy as np
 
 from openended.harness.core import F64, open_for_replacement
 from openended.harness.report.tables.selection import DATA_AXES, name_files
-from openended.harness.results import SystemValue, get_parent_axis, group_systems
+from openended.harness.results import (
+    Layout,
+    Results,
+    System,
+    SystemValue,
+    get_parent_axis,
+    group_by_data,
+    group_by_task_and_options,
+    group_systems,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    Draw = Callable[..., Mapping[str, Figure]]
+    DrawPart = Callable[[Results, "SystemStyles", Sequence[SystemValue]], Figure | None]
 
 COLUMN, PAGE = 3.4, 7.0  # inches: one column, both columns of a two-column paper
 # Okabe and Ito's palette (safe for color-blind readers), black kept for the human side. Neighboring systems also differ
@@ -31,6 +44,8 @@ LINE, LETTER, HANDLE = 0.14, 0.066, 0.42  # inches of a legend: a line, a letter
 CHARACTERS = 42  # of a label in a legend: what one column of a paper holds
 MARKERS_PER_CURVE = 6
 MOST = 20  # systems that one figure can show distinctly
+DEFAULT = Layout()
+HUMAN_STAR: dict[str, Any] = {"color": HUMAN_COLOR, "marker": "*", "markersize": 9, "linestyle": "", "label": "human"}
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 7.5, "axes.titlesize": 8,
     "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 6.5, "legend.frameon": False,
@@ -85,9 +100,31 @@ class SystemStyles:
         return [choose_style(number) for number in numbers]
 
 
+def read_mean(system: System, metric: str, key: str) -> float:
+    """Return the mean of a value of a system, NaN if it has none."""
+    value = system.value(metric, key)
+    return math.nan if value is None else value.mean
+
+
 def _identify_system(item: SystemValue) -> SystemKey:
     """Return what identifies a system on all tasks, text lengths and scoring models."""
     return tuple((name, value) for name, value in item.axes.items() if (get_parent_axis(name) or name) not in DATA_AXES)
+
+
+def draw_each_part(name: str, metric: str = "") -> Callable[[DrawPart], Draw]:
+    """Let a function draw one figure per task, and per options of `metric`: (results, styles, values) → figure."""
+
+    def decorate(draw: DrawPart) -> Draw:
+        @wraps(draw)
+        def draw_parts(results: Results, styles: SystemStyles, _: Layout = DEFAULT) -> Mapping[str, Figure]:
+            parts: Mapping[Any, Sequence[SystemValue]] = (
+                group_by_task_and_options(results.values, metric) if metric else group_by_data(results.values)
+            )
+            return facet(name, parts, partial(draw, results, styles))
+
+        return draw_parts
+
+    return decorate
 
 
 def facet(

@@ -12,26 +12,10 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.analysis.damage_detection import DamageCurve, find_damage_curves
-from openended.harness.report.figures.drawing import (
-    COLUMN,
-    MOST,
-    PAGE,
-    SystemStyles,
-    create_figure,
-    draw_matrix,
-    facet,
-    shorten_labels,
-)
+from openended.harness.report.figures import drawing
+from openended.harness.report.figures.drawing import COLUMN, MOST, PAGE, SystemStyles, draw_each_part
 from openended.harness.report.tables.selection import select_pairs
-from openended.harness.results import (
-    Layout,
-    Results,
-    SystemValue,
-    group_by_data,
-    group_by_options,
-    group_by_task_and_options,
-    group_systems,
-)
+from openended.harness.results import Layout, Results, SystemValue, group_by_options, group_systems
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,52 +46,51 @@ class TextSetSimilarity(NamedTuple):
     """Its similarity to each set of texts, NaN if they share no prompt, shape (sets,)."""
 
 
-def system_similarity(results: Results, _: SystemStyles) -> Mapping[str, Figure]:
+@draw_each_part("similarity", SIMILARITY)
+def system_similarity(results: Results, _: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
     """Draw the mean cosine of two systems' texts for the same prompt; the diagonal is between seeds of one system."""
-
-    def draw(part: Sequence[SystemValue]) -> Figure | None:
-        systems, text_sets = group_systems(part), []
-        for number, system in enumerate(systems):
-            value = system.value(SIMILARITY, SIMILARITY)
-            for source in value.sources if value is not None else ():
-                arrays = results.arrays(*source)
-                if "arrays/between" in arrays and "arrays/own" in arrays:
-                    between = np.asarray(arrays["arrays/between"], dtype=np.float64)
-                    text_sets.append(TextSetSimilarity(number, int(arrays["arrays/own"][0]), between))
-        visible = sorted({text_set.system for text_set in text_sets})[:MOST]
-        if len(visible) < 2:
-            return None
-        matrix = average_by_system(text_sets, visible)
-        size = min(PAGE, 1.6 + 0.33 * len(visible))
-        figure, (panel,) = create_figure(min(PAGE, size + 0.6), size)
-        finite = matrix[np.isfinite(matrix)]
-        middle = float(finite.min() + finite.max()) / 2 if len(finite) else 0.0
-        texts = [[f"{cosine:.2f}" if math.isfinite(cosine) else "" for cosine in row] for row in matrix]
-        labels = shorten_labels([escape_mathtext(systems[number].name) for number in visible], LABEL_CHARACTERS)
-        panel.set_xticks(range(len(labels)), labels, rotation=90)
-        panel.set_yticks(range(len(labels)), labels)
-        bar = {"shrink": 0.8, "label": "mean cosine on the same prompt"}
-        draw_matrix(figure, panel, matrix, texts, ~(matrix > middle), bar=bar, cmap="viridis")
-        return figure
-
-    return facet("similarity", group_by_task_and_options(results.values, SIMILARITY), draw)
+    systems, text_sets = group_systems(part), []
+    for number, system in enumerate(systems):
+        value = system.value(SIMILARITY, SIMILARITY)
+        for source in value.sources if value is not None else ():
+            arrays = results.arrays(*source)
+            if "arrays/between" in arrays and "arrays/own" in arrays:
+                between = np.asarray(arrays["arrays/between"], dtype=np.float64)
+                text_sets.append(TextSetSimilarity(number, int(arrays["arrays/own"][0]), between))
+    visible = sorted({text_set.system for text_set in text_sets})[:MOST]
+    if len(visible) < 2:
+        return None
+    matrix = average_by_system(text_sets, visible)
+    size = min(PAGE, 1.6 + 0.33 * len(visible))
+    figure, (panel,) = drawing.create_figure(min(PAGE, size + 0.6), size)
+    finite = matrix[np.isfinite(matrix)]
+    middle = float(finite.min() + finite.max()) / 2 if len(finite) else 0.0
+    texts = [[f"{cosine:.2f}" if math.isfinite(cosine) else "" for cosine in row] for row in matrix]
+    labels = drawing.shorten_labels([escape_mathtext(systems[number].name) for number in visible], LABEL_CHARACTERS)
+    panel.set_xticks(range(len(labels)), labels, rotation=90)
+    panel.set_yticks(range(len(labels)), labels)
+    bar = {"shrink": 0.8, "label": "mean cosine on the same prompt"}
+    drawing.draw_matrix(figure, panel, matrix, texts, ~(matrix > middle), bar=bar, cmap="viridis")
+    return figure
 
 
 def average_by_system(text_sets: Sequence[TextSetSimilarity], systems: Sequence[int]) -> F64:
     """Average over the sets of texts of two systems, shape (systems, systems); NaN where none were compared."""
-    sums, counts = np.zeros((len(systems), len(systems))), np.zeros((len(systems), len(systems)))
-    row = {system: index for index, system in enumerate(systems)}
+    import pandas as pd
+
     owner = {text_set.text_set: text_set.system for text_set in text_sets if text_set.text_set >= 0}
-    for text_set in text_sets:
-        for index, cosine in enumerate(text_set.between):
-            other = owner.get(index)
-            if text_set.system in row and other in row and index != text_set.text_set and math.isfinite(cosine):
-                sums[row[text_set.system], row[other]] += cosine
-                counts[row[text_set.system], row[other]] += 1
-    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+    rows = [
+        (text_set.system, owner[index], cosine)
+        for text_set in text_sets
+        for index, cosine in enumerate(text_set.between)
+        if index in owner and index != text_set.text_set
+    ]
+    table = pd.DataFrame(rows, columns=["one", "other", "cosine"]).groupby(["one", "other"])["cosine"].mean().unstack()
+    matrix: F64 = table.reindex(index=systems, columns=systems).to_numpy(dtype=np.float64)
+    return matrix
 
 
-def damage_heat_map(results: Results, _: SystemStyles) -> Mapping[str, Figure]:
+def damage_heat_map(results: Results, *_: object) -> Mapping[str, Figure]:
     """Draw metrics (by embedder) against damages; bright: seen when weak, dark: not seen."""
     pairs = select_pairs(results.values, Layout())
     curves = [curve for curve in find_damage_curves(results, results.values) if (curve.metric, curve.key) in pairs]
@@ -117,12 +100,12 @@ def damage_heat_map(results: Results, _: SystemStyles) -> Mapping[str, Figure]:
     cells = [[_shade(by_cell.get((row, damage))) for damage in damages] for row in rows]
     shades = np.array([[shade for shade, _ in row] for row in cells])
     texts = [[text for _, text in row] for row in cells]
-    figure, (panel,) = create_figure(PAGE, 1.4 + 0.17 * len(rows))
+    figure, (panel,) = drawing.create_figure(PAGE, 1.4 + 0.17 * len(rows))
     labels = [escape_mathtext(f"{title} ({embedder})" if embedder else title) for embedder, title in rows]
     panel.set_yticks(range(len(rows)), labels)
     panel.set_xticks(range(len(damages)), [damage.replace("_", " ") for damage in damages], rotation=90)
     bar = {"shrink": 0.6, "label": "smallest strength detected (%)"}
-    color_bar = draw_matrix(
+    color_bar = drawing.draw_matrix(
         figure, panel, shades, texts, shades > 1.5, bar=bar, cmap="viridis_r", vmin=0.9, vmax=NEVER, aspect="auto"
     )
     color_bar.set_ticks([1.0, 1.5, 2.0, NEVER], labels=["10", "30", "100", "no"])
@@ -136,16 +119,13 @@ def _shade(curve: DamageCurve | None) -> tuple[float, str]:
     return (float(np.log10(curve.smallest)), str(curve.smallest)) if curve.smallest else (NEVER, "no")
 
 
-def metric_agreement(results: Results, _: SystemStyles) -> Mapping[str, Figure]:
+@draw_each_part("metric-agreement")
+def metric_agreement(_: Results, _styles: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
     """Draw how alike the metrics order the systems, where two metrics have values of five systems or more."""
-
-    def draw(part: Sequence[SystemValue]) -> Figure | None:
-        values = _collect_primary_values(part)
-        shared = _count_shared(values)
-        enough = (shared[~np.eye(len(shared), dtype=bool)] >= LEAST_SYSTEMS).any() if len(values) > 1 else False
-        return agreement_map(values) if enough else None
-
-    return facet("metric-agreement", group_by_data(results.values), draw)
+    values = _collect_primary_values(part)
+    shared = _count_shared(values)
+    enough = (shared[~np.eye(len(shared), dtype=bool)] >= LEAST_SYSTEMS).any() if len(values) > 1 else False
+    return agreement_map(values) if enough else None
 
 
 def _collect_primary_values(items: Sequence[SystemValue]) -> dict[str, list[float]]:
@@ -182,7 +162,7 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
     # Long names would leave no room for the cells: the columns then have the numbers of the rows.
     numbered = max(map(len, values)) > _LONG
     width = min(PAGE, height + 0.055 * _LONG) if numbered else height
-    figure, (panel,) = create_figure(width, height)
+    figure, (panel,) = drawing.create_figure(width, height)
     if numbered:
         panel.set_xticks(range(len(names)), [str(i + 1) for i in range(len(names))])
         panel.set_yticks(range(len(names)), [f"{name}  {i + 1}" for i, name in enumerate(names)])
@@ -195,6 +175,6 @@ def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:
     bar = {"shrink": 0.7, "label": f"Spearman's ρ over {over} systems"}
     size = 5 if len(names) > 8 else 6.5
     dark = np.abs(matrix) > 0.6
-    draw_matrix(figure, panel, matrix, texts, dark, fontsize=size, bar=bar, cmap="RdBu", vmin=-1, vmax=1)
+    drawing.draw_matrix(figure, panel, matrix, texts, dark, fontsize=size, bar=bar, cmap="RdBu", vmin=-1, vmax=1)
     figure.supxlabel("\n".join(textwrap.wrap(_WHY, round(width * 20))), fontsize=5.5)
     return figure

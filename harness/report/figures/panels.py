@@ -1,24 +1,35 @@
-"""One panel per metric: each system's mean with its interval, and the human value as a line."""
+"""Panels of metrics: every metric by system, metrics against a swept setting, and metrics against model sizes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from openended.harness.core import escape_mathtext
-from openended.harness.report.figures.drawing import HUMAN_COLOR, MOST, PAGE, SystemStyles, create_figure, facet
-from openended.harness.report.tables.selection import select_pairs
+import numpy as np
+
+from openended.harness.core import escape_mathtext, parse_signature
+from openended.harness.report.figures import drawing
+from openended.harness.report.figures.drawing import DEFAULT, HUMAN_COLOR, MOST, PAGE, SystemStyles, draw_each_part
+from openended.harness.report.tables.selection import make_slug, select_pairs
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import (
+    FACTS,
     Layout,
     Results,
-    System,
     SystemValue,
+    find_distinguishing_axes,
     find_human_value,
-    group_by_data,
+    format_option,
+    get_parent_axis,
+    group_by,
     group_by_options,
     group_systems,
+    is_readable,
+    make_natural_sort_key,
+    select_fewest_axes,
+    select_values,
+    sort_by_readability,
 )
 
 if TYPE_CHECKING:
@@ -27,65 +38,68 @@ if TYPE_CHECKING:
 
 PER_ROW = 4
 _WIDE, _SMALL = 22, 6.5  # letters beyond which a title touches the next one, and the size that it has then
+TITLES = {
+    "max_new_tokens": "maximum length (tokens)", "max_length": "maximum length (tokens of the embedder)",
+    "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k", "option.k": "neighbors k",
+    "option.num_buckets": "number of clusters k", "option.scaling_factor": "scaling constant c",
+}  # fmt: skip
+FIELDS = {"num_examples": "n", "max_new_tokens": "length", "embedder.max_length": "embedder"}  # of the signature
+CROWDED = 30  # points: with more, markers hide the line
+LEAST = 3  # points that make a curve
+SWEEPS_PER_ROW = 3
 
 
-def metric_panels(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
-    """Draw all primary values, one figure per task."""
-    return facet("metrics", group_by_data(results.values), lambda part: _draw(part, styles))
-
-
-def _draw(items: Sequence[SystemValue], styles: SystemStyles) -> Figure | None:
+@draw_each_part("metrics")
+def metric_panels(_: Results, styles: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+    """Draw all primary values: each system's mean with its interval, and the human value as a line."""
     panels = []
-    for metric, key in select_pairs(items, Layout()):
-        for options, part in group_by_options(items, metric).items():
-            values = [i for i in part if i.system == "model" and i.key == key and math.isfinite(i.mean)]
+    for metric, key in select_pairs(part, Layout()):
+        for options, items in group_by_options(part, metric).items():
+            values = [i for i in items if i.system == "model" and i.key == key and math.isfinite(i.mean)]
             if values:
-                panels.append((values, part, options))
-    systems = [s for s in group_systems(items) if any(math.isfinite(i.mean) for i in s.items)]
+                panels.append((values, items, options))
+    systems = [s for s in group_systems(part) if any(math.isfinite(i.mean) for i in s.items)]
     if not panels or not systems:
         return None
     visible = systems[:MOST]
     columns = min(PER_ROW, len(panels))
     rows = math.ceil(len(panels) / columns)
     height = rows * (0.5 + 0.17 * len(visible)) + (0.2 if len(systems) > MOST else 0) + 0.15
-    figure, axes = create_figure(PAGE, height, rows, columns, sharey=True)
-    styled = list(zip(visible, styles.choose([s.items[0] for s in visible]), strict=True))
-    lined = [_draw_panel(panel, styled, *values) for panel, values in zip(axes, panels, strict=False)]
+    figure, axes = drawing.create_figure(PAGE, height, rows, columns, sharey=True)
+    names = [escape_mathtext(system.name) for system in visible]
+    choices = styles.choose([system.items[0] for system in visible])
+    looks = [{**style, "linestyle": "", "label": name} for name, style in zip(names, choices, strict=True)]
+    ranks = {tuple(system.items[0].axes.items()): rank for rank, system in enumerate(visible)}
+    lined = [_draw_values(panel, ranks, looks, *values) for panel, values in zip(axes, panels, strict=False)]
     if any(lined):
         figure.supxlabel("dashed line: the human text", fontsize=7)
     for unused in axes[len(panels) :]:
         unused.set_visible(False)
     for panel in axes[::columns]:
-        panel.set_yticks(range(len(visible)), [escape_mathtext(s.name) for s in visible])
+        panel.set_yticks(range(len(visible)), names)
     axes[0].set_ylim(len(visible) - 0.5, -0.5)
     if len(systems) > MOST:
         figure.suptitle(f"the first {MOST} of {len(systems)} systems", fontsize=7)
     return figure
 
 
-def _draw_panel(
-    panel: Axes,
-    systems: Sequence[tuple[System, Mapping[str, Any]]],
-    values: Sequence[SystemValue],
-    part: Sequence[SystemValue],
-    options: str,
-) -> bool:
-    """Draw the values of the systems in their styles; returns whether a human line was drawn."""
+def _draw_values(
+    panel: Axes, ranks: Mapping[Any, int], looks: Sequence[Mapping[str, Any]], values: Sequence[SystemValue],
+    items: Sequence[SystemValue], options: str,
+) -> bool:  # fmt: skip
+    """Draw the values of the systems in their order and look; returns whether a human line was drawn."""
     from matplotlib.ticker import MaxNLocator
 
-    rows = {tuple(system.items[0].axes.items()): row for row, (system, _) in enumerate(systems)}
-    placed = [(rows[key], v) for v in values if (key := tuple(v.axes.items())) in rows]
-    placed.sort(key=lambda entry: entry[0])
-    for row, value in placed:
-        system, style = systems[row]
+    entries = [(ranks[key], v) for v in values if (key := tuple(v.axes.items())) in ranks]
+    entries.sort(key=lambda entry: entry[0])
+    for rank, value in entries:
         error = [[length] for length in value.reach] if any(value.reach) else None
-        look = {**style, "linestyle": "", "label": escape_mathtext(system.name)}
-        panel.errorbar([value.mean], [row], xerr=error, **look)
-    humans = [find_human_value(part, value) for _, value in placed]
+        panel.errorbar([value.mean], [rank], xerr=error, **looks[rank])
+    humans = [find_human_value(items, value) for _, value in entries]
     means = dict.fromkeys(human.mean for human in humans if human is not None and math.isfinite(human.mean))
     for mean in means:
         panel.axvline(mean, color=HUMAN_COLOR, linestyle="--", linewidth=0.9)
-    first = placed[0][1] if placed else None
+    first = entries[0][1] if entries else None
     title = f"{first.title} {arrow(first.direction, first.target)}".rstrip() if first is not None else ""
     lines = list(filter(None, (title, *escape_mathtext(options).split(", "))))
     heading = panel.set_title("\n".join(lines))
@@ -96,3 +110,183 @@ def _draw_panel(
     panel.margins(x=0.12)
     panel.xaxis.set_major_locator(MaxNLocator(nbins=4))
     return bool(means)
+
+
+class Line(NamedTuple):
+    """One curve: points of a system that differ only in the swept value."""
+
+    label: str
+    points: tuple[tuple[float, SystemValue], ...]
+
+
+def sweeps(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) -> Mapping[str, Figure]:
+    """Draw every axis or option that takes three or more numbers while all else stays the same.
+
+    The layout chooses the metrics, and whether distances to the human value are drawn.
+    """
+    items = results.values
+    models = [i for i in items if i.system == "model" and math.isfinite(i.mean)]
+    requests = {
+        f"sweep-{make_slug(axis)}": (items, axis)
+        for axis in (models[0].axes if models else ())
+        if is_readable(axis) and _has_enough_numbers([i.axes.get(axis, "") for i in models])
+    }
+    for metric in dict.fromkeys(i.metric for i in models):
+        # Facts of the data (`n`) are axes already.
+        fields = [parse_signature(s) for s in dict.fromkeys(i.signature for i in models if i.metric == metric)]
+        options = [name for name in fields[0] if name not in ("v", "n")]
+        for option in options:
+            if _has_enough_numbers([f.get(option, "") for f in fields]):
+                values = [i for i in items if i.metric == metric]
+                requests[f"sweep-{metric}-{make_slug(option)}"] = values, f"option.{option}"
+    figures = {name: sweep(values, axis, styles, layout) for name, (values, axis) in requests.items()}
+    return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def _has_enough_numbers(texts: Sequence[str]) -> bool:
+    return len({_parse_number(text) for text in texts} - {None}) >= LEAST
+
+
+def sweep(items: Sequence[SystemValue], axis: str, styles: SystemStyles, layout: Layout = DEFAULT) -> Figure | None:
+    """Draw metrics against one axis (`max_new_tokens`, `decoder.p`, …) or one option (`option.scaling_factor`).
+
+    One line per system, bands of one standard deviation over seeds (of one seed: its 95 % interval over examples), the
+    human value dashed. A line has the color of the system at its first point. Nothing is drawn where no
+    system has three values of the axis.
+    """
+    panels: list[list[Line]] = []
+    for pair in select_pairs(items, Layout(metrics=layout.metrics)):
+        lines = group_into_lines([i for i in select_values(items, *pair) if math.isfinite(i.mean)], axis)
+        panels += [lines] if lines else []
+    if not panels:
+        return None
+    labels = sorted({line.label for lines in panels for line in lines}, key=make_natural_sort_key)[:MOST]
+    first = {line.label: line.points[0][1] for lines in reversed(panels) for line in lines}
+    chosen = dict(zip(labels, styles.choose([first[label] for label in labels]), strict=True))
+    most = 2 if len(panels) == 1 else 4
+    per_row = 2 if len(panels) == 4 and layout.metrics else SWEEPS_PER_ROW
+    figure, axes = drawing.create_panels(len(panels), 1.75, per_row=per_row, legend=[*labels, "human"], most=most)
+    humans = [i for i in items if i.system == "human"]
+    for panel, lines in zip(axes, panels, strict=True):
+        visible = [line for line in lines if line.label in labels]
+        _draw_panel(panel, axis, visible, chosen, humans, gaps=layout.gaps)
+    fullest = max(axes, key=lambda panel: len(panel.get_legend_handles_labels()[1]))
+    drawing.draw_legend_below(figure, fullest, most)
+    return figure
+
+
+def _draw_panel(
+    panel: Axes, axis: str, lines: Sequence[Line], styles: Mapping[str, Mapping[str, Any]],
+    sides: Sequence[SystemValue], *, gaps: bool,
+) -> None:  # fmt: skip
+    """Draw the lines of one value; `styles` are those of the labels, `sides` the human values."""
+    humans: dict[float, float] = {}
+    first = lines[0].points[0][1]
+    is_gap = gaps and first.direction == "match_human"
+    for label, points in lines:
+        targets = [human.mean if (human := find_human_value(sides, i)) is not None else math.nan for _, i in points]
+        x, y = [value for value, _ in points], np.array([i.mean for _, i in points])
+        if is_gap:
+            y = np.abs(y - targets)
+        else:
+            humans |= {value: target for value, target in zip(x, targets, strict=True) if math.isfinite(target)}
+        style = {**styles[label], **({"marker": ""} if len(x) > CROWDED else {})}
+        panel.plot(x, y, label=label, **style)
+        below, above = np.transpose([i.reach for _, i in points])
+        if below.any() or above.any():
+            panel.fill_between(x, y - below, y + above, color=style["color"], alpha=0.18, linewidth=0)
+    if humans:
+        panel.plot(*zip(*sorted(humans.items()), strict=True), color=HUMAN_COLOR, linestyle="--", label="human")
+    x_values = sorted({p for line in lines for p, _ in line.points})
+    if x_values[0] > 0 and x_values[-1] / x_values[0] >= 20:
+        panel.set_xscale("log")
+    title = f"|Δ {first.title}| {arrow('lower')}" if is_gap else f"{first.title} {arrow(first.direction, first.target)}"
+    panel.set_title(title.rstrip())
+    short = axis.rpartition(".")[2]
+    panel.set_xlabel(escape_mathtext(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
+
+
+def group_into_lines(items: Sequence[SystemValue], axis: str) -> list[Line]:
+    """Group points that share all but the swept value."""
+    # The axes show who truncated the texts and how; all of these fields change with the length or the task's options.
+    skipped = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts"}
+    skipped |= {"task"} if get_parent_axis(axis) == "task" else set()
+    groups: dict[tuple[tuple[str, str], ...], dict[float, SystemValue]] = {}
+    for item in items:
+        fields = parse_signature(item.signature)
+        swept = item.axes if not axis.startswith("option.") else {axis: fields.get(axis.removeprefix("option."), "")}
+        value = _parse_number(swept.get(axis, ""))
+        if value is not None:
+            fixed = {k: v for k, v in item.axes.items() if k not in (axis, "task.texts")}
+            fixed |= {f"option.{k}": v for k, v in fields.items() if k not in skipped}
+            groups.setdefault(tuple(sorted(fixed.items())), {})[value] = item
+    series = [(dict(fixed), points) for fixed, points in sorted(groups.items()) if len(points) >= LEAST]
+    labels = _label_lines([fixed for fixed, _ in series], [next(iter(points.values())) for _, points in series], axis)
+    return [
+        Line(escape_mathtext(label), tuple(sorted(points.items())))
+        for label, (_, points) in zip(labels, series, strict=True)
+    ]
+
+
+def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[SystemValue], axis: str) -> list[str]:
+    """Label lines by model, decoder and other distinguishing options."""
+    several = len({i.titles[0] for i in items}) > 1
+    by_decoder = axis.startswith("decoder.")
+    # A decoder's title includes its options; along one of them, use its name and label the other options separately.
+    titled_names = {"model", "decoder", *(f"option.{fact}" for fact in FACTS)}
+    names = [n for n in dict.fromkeys(n for rest in rests for n in rest) if n not in titled_names]
+    titled = [{**r, "title": " ".join(i.titles)} for r, i in zip(rests, items, strict=True)]
+    readable = [n for n in names if is_readable(n) and (by_decoder or get_parent_axis(n) != "decoder")]
+    distinguishing = find_distinguishing_axes(rests, readable)
+    others = sort_by_readability(n for n in names if n not in distinguishing)
+    axes = [n for n in select_fewest_axes(titled, others, ["title", *distinguishing]) if n != "title"]
+    labels = []
+    for rest, item in zip(rests, items, strict=True):
+        model, decoder = item.titles
+        name = rest.get("decoder", "") if by_decoder else decoder
+        parts = [p for p in ((model if several or not name else ""), name) if p]
+        labels.append(" ".join([*parts, *(format_option(n, rest[n]) for n in axes if rest.get(n))]))
+    return labels
+
+
+def _parse_number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def size_curves(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) -> Mapping[str, Figure]:
+    """Draw metrics against the models that a layout names, one line per decoder and embedder (MAUVE Fig. 5, left)."""
+    names = layout.names.get("model", {}) if layout.kind == "embedders" else {}
+    models = [i for i in results.values if i.system == "model" and math.isfinite(i.mean)]
+    items = [i for i in models if i.axes.get("model") in names]
+    several = len({i.axes.get("embedder") for i in items}) > 1
+
+    def draw(part: Sequence[SystemValue]) -> Figure | None:
+        lines = group_by(part, lambda i: " ".join((i.axes["decoder"], i.axes.get("embedder", "") if several else "")))
+        present = [model for model in names if any(i.axes["model"] == model for i in part)]
+        if len(present) < 2:
+            return None
+        figure, (panel,) = drawing.create_panels(1, 2.2, legend=[*lines], most=2)
+        choices = styles.choose([line[0] for line in lines.values()])
+        for (label, line), style in zip(lines.items(), choices, strict=True):
+            points = sorted(line, key=lambda i: present.index(i.axes["model"]))
+            x = [present.index(i.axes["model"]) for i in points]
+            panel.errorbar(
+                x, [i.mean for i in points], np.transpose([i.reach for i in points]),
+                **{**style, "label": escape_mathtext(label.strip())},
+            )  # fmt: skip
+        panel.set_xticks(range(len(present)), [names[model] for model in present])
+        panel.set(xlabel="size of the model", ylabel=f"{part[0].title} {arrow(part[0].direction)}")
+        drawing.draw_legend_below(figure, panel, 2)
+        return figure
+
+    figures: dict[str, Figure] = {}
+    for pair in select_pairs(items, Layout(metrics=layout.metrics)):
+        values = [i for i in items if i.pair == pair]
+        parts = group_by(values, lambda i: tuple(v for k, v in parse_signature(i.signature).items() if k not in FACTS))
+        if max((len(part) for part in parts.values()), default=0) > 2:
+            figures |= drawing.facet(f"sizes-{make_slug(pair[0])}", parts, draw)
+    return figures

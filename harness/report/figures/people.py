@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from openended.harness.core import escape_mathtext, parse_signature
-from openended.harness.report.figures.drawing import (
-    COLORS,
-    COLUMN,
-    MOST,
-    PAGE,
-    FigureKey,
-    SystemStyles,
-    create_figure,
-    create_panels,
-    draw_legend_below,
-    name_figures,
-)
+from openended.harness.report.figures import drawing
+from openended.harness.report.figures.drawing import COLORS, COLUMN, DEFAULT, MOST, PAGE, FigureKey, SystemStyles
 from openended.harness.results import (
+    Layout,
     Results,
     System,
     SystemValue,
@@ -42,7 +33,7 @@ _DRAWS = 20
 _MANY = 2000  # examples: above, the stability curves take too long for a report
 
 
-def huse_figures(results: Results, styles: SystemStyles) -> Mapping[str, Figure]:
+def huse_figures(results: Results, styles: SystemStyles, _: Layout = DEFAULT) -> Mapping[str, Figure]:
     """Draw what there is data for: `huse`, `huse-stability-<system>`, `huse-parts`."""
     regions: dict[FigureKey, Figure | None] = {}
     stability: dict[FigureKey, Figure | None] = {}
@@ -57,20 +48,15 @@ def huse_figures(results: Results, styles: SystemStyles) -> Mapping[str, Figure]
         regions[key] = huse_regions(dict(list(rated.items())[:MOST])) if rated else None
         for label, (rated_pairs, rule) in rated.items():
             stability[*key, label] = huse_stability(rated_pairs, rule) if rated_pairs.n <= _MANY else None
-        pairs = {s.name: tuple(_read_mean(s, name) for name in ("huse_q", "huse_d")) for s in systems}
+        pairs = {s.name: tuple(drawing.read_mean(s, "huse", name) for name in ("huse_q", "huse_d")) for s in systems}
         both = {label: (q, d) for label, (q, d) in pairs.items() if math.isfinite(q) and math.isfinite(d)}
         chosen = styles.choose([s.items[0] for s in systems if s.name in both])
         parts[key] = huse_parts(both, chosen) if both else None
     return {
-        **name_figures("huse", regions),
-        **name_figures("huse-stability", stability, always=True),
-        **name_figures("huse-parts", parts),
+        **drawing.name_figures("huse", regions),
+        **drawing.name_figures("huse-stability", stability, always=True),
+        **drawing.name_figures("huse-parts", parts),
     }
-
-
-def _read_mean(system: System, key: str) -> float:
-    value = system.value("huse", key)
-    return math.nan if value is None else value.mean
 
 
 def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] | None:
@@ -100,7 +86,7 @@ def huse_regions(rated: Mapping[str, tuple[PairRatings, Rule]]) -> Figure:
     """
     from openended.metrics.huse import HusePoints
 
-    figure, panels = create_panels(len(rated), 2.6, sharey=True, legend=["reference", "model"])
+    figure, panels = drawing.create_panels(len(rated), 2.6, sharey=True, legend=["reference", "model"])
     systems = [(name, HusePoints.build(**pairs.columns(), rule=rule), rule) for name, (pairs, rule) in rated.items()]
     shared = np.concatenate([points.raw[:, 0] for _, points, _ in systems])
     for panel, (name, points, rule) in zip(panels, systems, strict=True):
@@ -120,14 +106,14 @@ def huse_regions(rated: Mapping[str, tuple[PairRatings, Rule]]) -> Figure:
         panel.set_title(escape_mathtext(name))
         panel.set_xlabel("model log-probability per word, nats")
     panels[0].set_ylabel("human judgment (mean rating)")
-    draw_legend_below(figure, panels[0])
+    drawing.draw_legend_below(figure, panels[0])
     return figure
 
 
 def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw HUSE-D against HUSE-Q with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3)."""
     visible = dict(list(parts.items())[:MOST])
-    figure, (panel,) = create_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(visible) / 2))
+    figure, (panel,) = drawing.create_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(visible) / 2))
     every = np.array(list(visible.values()))
     top = max(1.05, float(every.max()) + 0.05)
     bottom = min(-0.02, float(every.min()) - 0.05)
@@ -144,7 +130,7 @@ def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mappin
     panel.set(xlim=(bottom, top), ylim=(bottom, top), aspect="equal")
     panel.set_xlabel("HUSE-Q (quality) →")
     panel.set_ylabel("HUSE-D (diversity) →")
-    draw_legend_below(figure, panel, 2)
+    drawing.draw_legend_below(figure, panel, 2)
     return figure
 
 
@@ -157,7 +143,7 @@ def huse_stability(rated: PairRatings, rule: Rule, *, draws: int = _DRAWS, seed:
     most = int((~np.isnan(rated.ratings)).sum(axis=1).max())
     counts = sorted({c for c in (1, 2, 5, 10, 15, 20, 30, most) if c <= most})
     sizes = sorted({round(rated.n * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)} - {0})
-    figure, panels = create_figure(PAGE, 2.3, 1, 2, sharey=True)
+    figure, panels = drawing.create_figure(PAGE, 2.3, 1, 2, sharey=True)
     curves = (
         (rater_curve(rated, rule, counts=counts, draws=draws, seed=seed), "ratings a text"),
         (example_curve(rated, rule, sizes=sizes, draws=draws, seed=seed), "examples"),
@@ -171,5 +157,5 @@ def huse_stability(rated: PairRatings, rule: Rule, *, draws: int = _DRAWS, seed:
         panel.set_xlabel(what)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[0].set_ylabel("HUSE, HUSE-Q")
-    draw_legend_below(figure, panels[0])
+    drawing.draw_legend_below(figure, panels[0])
     return figure

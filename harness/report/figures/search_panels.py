@@ -6,15 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import escape_mathtext
-from openended.harness.report.figures.drawing import (
-    COLORS,
-    COLUMN,
-    HUMAN_COLOR,
-    PAGE,
-    create_figure,
-    create_panels,
-    draw_legend_below,
-)
+from openended.harness.report.figures import drawing
+from openended.harness.report.figures.drawing import COLORS, COLUMN, HUMAN_COLOR, PAGE
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 
 if TYPE_CHECKING:
@@ -48,7 +41,7 @@ def _draw_history(searched: SearchResult) -> Figure:
 
     count, done = len(searched.objectives), searched.complete
     pruned = [t for t in searched.trials if t.state == "pruned" and t.values]
-    figure, axes = create_figure(COLUMN if count == 1 else PAGE, 2.3, 1, count)
+    figure, axes = drawing.create_figure(COLUMN if count == 1 else PAGE, 2.3, 1, count)
     for number, (panel, objective) in enumerate(zip(axes, searched.objectives, strict=True)):
         x, y = [t.number for t in done], [t.values[number] for t in done]
         if pruned:
@@ -60,7 +53,7 @@ def _draw_history(searched: SearchResult) -> Figure:
         panel.step(x, best, where="post", color=HUMAN_COLOR, linewidth=0.9, label="best so far")
         panel.set(xlabel="trial", ylabel=_format_axis_label(objective))
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    draw_legend_below(figure, axes[0])
+    drawing.draw_legend_below(figure, axes[0])
     return figure
 
 
@@ -74,7 +67,7 @@ def _draw_importance(searched: SearchResult) -> Figure:
     titles = [objective.title for objective in searched.objectives]
     several = len(titles) > 1
     height = 0.7 + 0.22 * len(names) * max(1, 0.6 * len(titles))
-    figure, (panel,) = create_figure(COLUMN, height, legend=titles if several else ())
+    figure, (panel,) = drawing.create_figure(COLUMN, height, legend=titles if several else ())
     width = 0.8 / len(titles)
     for number, shares in enumerate(searched.importance):
         at = [i + 0.4 - (number + 0.5) * width for i in range(len(names))]
@@ -85,7 +78,7 @@ def _draw_importance(searched: SearchResult) -> Figure:
     panel.set(xlabel="importance (share)")
     panel.grid(visible=False, axis="y")
     if several:
-        draw_legend_below(figure, panel)
+        drawing.draw_legend_below(figure, panel)
     return figure
 
 
@@ -104,7 +97,7 @@ def _draw_parameters(
     searched: SearchResult, panels: Sequence[tuple[str, Sequence[tuple[str, SearchTrial]]]], number: int
 ) -> Figure:
     """Draw the objective against each parameter."""
-    figure, axes = create_panels(len(panels), 1.8, sharey=True)
+    figure, axes = drawing.create_panels(len(panels), 1.8, sharey=True)
     for panel, (name, points) in zip(axes, panels, strict=True):
         _draw_points(panel, [value for value, _ in points], [t.values[number] for _, t in points])
         panel.set(xlabel=escape_mathtext(name))
@@ -131,12 +124,12 @@ def _draw_points(panel: Axes, texts: Sequence[str], y: Sequence[float]) -> None:
 
 def _draw_front(searched: SearchResult) -> Figure:
     """Draw the two objectives against each other, with the Pareto front."""
-    figure, (panel,) = create_figure(COLUMN, 2.8)
+    figure, (panel,) = drawing.create_figure(COLUMN, 2.8)
     for trials, style in (
         (searched.complete, {**POINTS, "color": COLORS[5], "label": "tried"}),
         (searched.front(), {"color": COLORS[3], "marker": "D", "linewidth": 0.9, "label": "Pareto front"}),
     ):
         panel.plot([t.values[0] for t in trials], [t.values[1] for t in trials], **style)
     panel.set(xlabel=_format_axis_label(searched.objectives[0]), ylabel=_format_axis_label(searched.objectives[1]))
-    draw_legend_below(figure, panel, 2)
+    drawing.draw_legend_below(figure, panel, 2)
     return figure

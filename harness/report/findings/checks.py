@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, parse_signature
-from openended.harness.report.figures.sweep_curves import group_into_lines
+from openended.harness.report.figures.panels import group_into_lines
 from openended.harness.report.findings.uncertainty import DRAWS, Outcome, Sample
 from openended.harness.results import Pair, SystemValue, get_parent_axis, group_systems, select_values
 

@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from openended.harness.core import to_json, write_text
 from openended.harness.report.figures.drawing import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, SystemStyles
 from openended.harness.report.findings.headline import HEADLINES, write_headline
-from openended.harness.report.page.captions import find_caption
-from openended.harness.report.page.cell_details import collect_cell_details
 from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
 from openended.harness.report.page.sources import collect_page_texts
-from openended.harness.report.tables.run_summary import format_axis_values, summarize_sources
-from openended.harness.report.tables.table import Cell, Table
-from openended.harness.results import Run, group_systems, order_axes
+from openended.harness.report.tables.formats.latex import format_latex_rows
+from openended.harness.report.tables.run_summary import collect_commands, format_axis_values, summarize_sources
+from openended.harness.report.tables.table import Cell, Column, Table
+from openended.harness.results import Results, Run, SystemValue, group_systems, order_axes
 
-if TYPE_CHECKING:
-    from openended.harness.results import Results
-
+FOLDER = resources.files("openended.harness.report.page")
 SCALE = 0.7  # page pixels per figure pixel: letters have the size of the text, and are sharp on fine screens
 SCRIPTS = (
     "core", "address", "navigation", "marks", "sources", "example", "list", "texts", "controls", "story", "tables",
@@ -65,12 +64,8 @@ def write_page(
     parts["stories"] = to_script_json(to_json(collect_cell_details(results, tables)))
     parts |= {"figures": to_script_json(to_json(traces))} if traces else {}
     parts |= {"why": to_script_json(explanations)} if explanations else {}
-    folder = resources.files("openended.harness.report.page")
-    template, style, *scripts = (
-        (folder / name).read_text(encoding="utf-8")
-        for name in ("page.html", "page.css", *(f"js/{name}.js" for name in SCRIPTS))
-    )
-    script = "".join(scripts)
+    template, style = ((FOLDER / name).read_text(encoding="utf-8") for name in ("page.html", "page.css"))
+    script = "".join((FOLDER / "js" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page = environment.from_string(template).render(
         title=tables[0].title if tables else "Report",
@@ -148,3 +143,66 @@ def _embed_figure(path: Path) -> Mapping[str, Any]:
         "width": round(SCALE * pixels),
         "page": pixels > RESOLUTION * (COLUMN + PAGE) / 2,
     }
+
+
+@cache
+def _load_captions() -> dict[str, dict[str, str]]:
+    """Return beginning of a figure's name → title and text."""
+    import yaml
+
+    captions: dict[str, dict[str, str]] = yaml.safe_load((FOLDER / "captions.yaml").read_text(encoding="utf-8"))
+    return captions
+
+
+def find_caption(name: str) -> tuple[str, str]:
+    """Return the title of a figure, with what distinguishes it from others of its kind, and its caption."""
+    captions = _load_captions()
+    prefix = next((begin for begin in captions if name == begin or name.startswith(f"{begin}-")), None)
+    if prefix is None:
+        return name.replace("_", " "), ""
+    rest = name.removeprefix(prefix).strip("-").replace("_", " ")
+    title = captions[prefix]["title"]
+    return (f"{title}: {rest}" if rest else title), captions[prefix]["text"]
+
+
+def collect_cell_details(results: Results, tables: Sequence[Table]) -> dict[str, Any]:
+    """Return the tables' cells; they name shared strings (`texts`) and `settings` by number."""
+    numbers: dict[str, int] = {}
+    settings: dict[tuple[tuple[str, str], ...], int] = {}
+
+    def share(text: str) -> int:
+        return numbers.setdefault(text, len(numbers))
+
+    def describe_source(item: SystemValue) -> dict[str, Any]:
+        runs = [results.runs[at] for at in dict.fromkeys(at for at, _ in item.sources)]
+        setting = tuple((name, value) for name, value in item.axes.items() if value)
+        details: dict[str, Any] = {
+            "signature": share(item.signature),
+            "seeds": {seed: value if math.isfinite(value) else None for seed, value in item.values.items()},
+            "settings": settings.setdefault(setting, len(settings)),
+            "commands": [share(line.removeprefix("Command: ")) for line in collect_commands(runs)],
+            "runs": [share(run.name) for run in runs],
+        }
+        details |= {"sd": item.sd} if math.isfinite(item.sd) else {}
+        return details | ({"error": item.error} if math.isfinite(item.error) else {})
+
+    def describe_cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
+        details: dict[str, Any] = {"text": " ".join(filter(None, table.text(cell, column)))}
+        details |= {"value": cell.value} if math.isfinite(cell.value) else {}
+        details |= {"note": cell.note} if cell.note else {}
+        details |= {"interval": list(cell.interval)} if cell.interval else {}
+        return details | (describe_source(cell.source) if cell.source is not None else {})
+
+    described = []
+    for table in tables:
+        rows = [
+            {
+                "label": row.label,
+                "latex": latex,
+                "cells": [describe_cell(table, c, k) for c, k in zip(row.cells, table.columns, strict=True)],
+            }
+            for row, latex in zip(table.rows, format_latex_rows(table), strict=True)
+        ]
+        columns = [{"title": c.heading, "signature": share(c.signature)} for c in table.columns]
+        described.append({"title": table.title, "columns": columns, "rows": rows})
+    return {"tables": described, "texts": list(numbers), "settings": [dict(setting) for setting in settings]}

@@ -1,4 +1,4 @@
-"""Split the data of a page into parts: embedded if small, else in files that the page loads on demand.
+"""The texts of a page as data: what is known of each text, and its parts: embedded if small, else in files.
 
 A part is JSON under a name. In a file it is a script that calls `openendedPart(name, …)`: a page that was opened by a
 double click may load scripts from its folder, but may not fetch.
@@ -10,25 +10,29 @@ double click may load scripts from its folder, but may not fetch.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from openended.harness.core import Ragged, write_text
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core import F64, I64, Floats, Ragged, write_text
 from openended.harness.report.page.sources import HUMAN, PageTexts, TextSource
-from openended.harness.report.page.text_values import (
-    TextValue,
-    compute_text_values,
-    find_nearest_human_texts,
-    read_token_nll,
-    round_values,
-)
-from openended.harness.report.page.tokens import TokenEnds, encode_tokens, load_token_ends
+from openended.harness.results import Run, locate_verified_file
 
 PART = 500  # examples, or texts, per part
 INLINE_TEXTS, INLINE_CHARACTERS = 5_000, 1_500_000  # embedded in the page; more go to files
 FOLDER = "page"
+MOST_PAIRS = 30_000_000  # comparisons of one source with the human side; beyond, similarity is left out
+ROWS = 512  # compared at once
+BEFORE = "per_example/"
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
+STEP = 0.25  # nats: one step of the scale of the page's colors
+BUNDLED = "bundled:"
+UNKNOWN = "\ufffd"  # decoded from an incomplete character
 
 
 def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[str, Any]]]:
@@ -40,35 +44,35 @@ def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[s
         "sources": [],
         "values": {},
     }
-    return contents, _iterate_parts(page_texts, contents)
 
+    def iterate_parts() -> Iterator[tuple[str, Any]]:
+        for number, side in enumerate(page_texts.sides):
+            yield f"ids-{number}", list(side.prompts)
+            prompts = list(side.prompts.values())
+            for part, start in enumerate(range(0, len(prompts), PART)):
+                yield f"prompts-{number}-{part}", prompts[start : start + PART]
+        positions = [{name: position for position, name in enumerate(side.prompts)} for side in page_texts.sides]
+        ends: dict[str, TokenEnds | None] = {}
+        for number, source in enumerate(page_texts.sources):
+            nll = read_token_nll(source)
+            values = compute_text_values(source, nll)
+            head = _describe_rows(source, page_texts, positions[source.side], values)
+            contents["values"] |= {n: [v.title, v.direction] for n, v in values.items()}
+            yield f"source-{number}", head
+            texts, letters = source.rows.each("text"), _encode_letters(source, nll, ends)
+            for part in range(-(-len(source.rows) // PART)):
+                content: dict[str, Any] = {"text": list(islice(texts, PART))}
+                if letters is not None:
+                    chunk = list(islice(letters, PART))
+                    content |= {"tokens": [tokens for tokens, _ in chunk], "surprise": [steps for _, steps in chunk]}
+                yield f"texts-{number}-{part}", content
+            contents["sources"].append(
+                {"system": source.system, "side": source.side, "seed": source.seed, "n": len(source.rows),
+                 "samples": max(source.rows.samples, default=0) + 1, "values": list(values),
+                 "tokens": letters is not None}
+            )  # fmt: skip
 
-def _iterate_parts(page_texts: PageTexts, contents: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    positions: list[dict[str, int]] = []
-    for number, side in enumerate(page_texts.sides):
-        positions.append({name: position for position, name in enumerate(side.prompts)})
-        yield f"ids-{number}", list(side.prompts)
-        prompts = list(side.prompts.values())
-        for part, start in enumerate(range(0, len(prompts), PART)):
-            yield f"prompts-{number}-{part}", prompts[start : start + PART]
-    ends: dict[str, TokenEnds | None] = {}
-    for number, source in enumerate(page_texts.sources):
-        nll = read_token_nll(source)
-        values = compute_text_values(source, nll)
-        head = _describe_rows(source, page_texts, positions[source.side], values)
-        contents["values"] |= {n: [v.title, v.direction] for n, v in values.items()}
-        yield f"source-{number}", head
-        texts, letters = source.rows.each("text"), _encode_letters(source, nll, ends)
-        for part in range(-(-len(source.rows) // PART)):
-            content: dict[str, Any] = {"text": list(islice(texts, PART))}
-            if letters is not None:
-                chunk = list(islice(letters, PART))
-                content |= {"tokens": [tokens for tokens, _ in chunk], "surprise": [surprise for _, surprise in chunk]}
-            yield f"texts-{number}-{part}", content
-        contents["sources"].append(
-            {"system": source.system, "side": source.side, "seed": source.seed, "n": len(source.rows),
-             "samples": max(source.rows.samples, default=0) + 1, "values": list(values), "tokens": letters is not None}
-        )  # fmt: skip
+    return contents, iterate_parts()
 
 
 def _describe_rows(
@@ -88,7 +92,8 @@ def _describe_rows(
     if near is not None and human is not None:
         values["nearest"] = TextValue("similarity to the nearest human text", "none", near[0])
         head["nearest"] = [positions[human.rows.ids[at]] for at in near[1]]
-    return head | {"values": round_values(values)}
+    rounded = {n: [float(f"{x:.4g}") if np.isfinite(x) else None for x in v.values] for n, v in values.items()}
+    return head | {"values": rounded}
 
 
 def _encode_letters(
@@ -131,3 +136,155 @@ def write_beside(parts: Iterator[tuple[str, Any]], folder: Path) -> list[Path]:
         written.append(folder / FOLDER / f"{name}.js")
         write_text(written[-1], f"openendedPart({to_script_json(name)},{to_script_json(part)})\n")
     return written
+
+
+class TextValue(NamedTuple):
+    """One number for every text of a source."""
+
+    title: str
+    direction: str
+    """`higher`, `lower`, `match_human` or `none`."""
+    values: F64
+    """Shape (texts,); NaN where a text has none."""
+
+
+def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, TextValue]:
+    """Return name → value of each text of a source; `nll` is the result of `read_token_nll`."""
+    words = np.fromiter((len(text.split()) for text in source.rows.each("text")), dtype=np.float64)
+    values = {"words": TextValue("words", "match_human", words)}
+    if nll is not None:
+        means = np.array([np.mean(row, dtype=np.float64) if len(row) else np.nan for row in nll])
+        values["nll"] = TextValue("surprise (nats a token)", "match_human", means)
+    for at in source.runs:
+        for row in source.results.runs[at].results:
+            if row.system != source.role or row.artifact is None:
+                continue
+            for name, array in source.results.arrays(at, row.artifact).items():
+                key = name.removeprefix(BEFORE)
+                full_name = f"{row.metric}.{key}"
+                if name != key and full_name not in values and np.shape(array) == (len(words),):
+                    title = row.titles.get(key, key.replace("_", " "))
+                    direction = row.directions.get(key, row.direction)
+                    values[full_name] = TextValue(title, direction, np.asarray(array, dtype=np.float64))
+    return values
+
+
+def read_token_nll(source: TextSource) -> Ragged | None:
+    """Return the negative log-likelihood of every token under the scorer, nats; None where it is not stored."""
+    for at in source.runs:
+        name = f"score:{source.role} continuation"
+        flat, ends = (_load_array(source, at, name, file) for file in ("values.npy", "offsets.npy"))
+        if flat is not None and ends is not None and len(ends) == len(source.rows) + 1:
+            return Ragged(flat, ends)
+    return None
+
+
+def find_nearest_human_texts(source: TextSource, human: TextSource) -> tuple[F64, I64] | None:
+    """Return the greatest cosine similarity with a human text's embedding and that text's row; None where unknown.
+
+    A human text is compared with the others.
+    """
+    for at in source.runs:
+        vectors, human_vectors = (_load_embeddings(source, at, role) for role in (source.role, HUMAN))
+        if vectors is None or human_vectors is None:
+            continue
+        if (len(vectors), len(human_vectors)) != (len(source.rows), len(human.rows)):
+            continue
+        if len(vectors) * len(human_vectors) > MOST_PAIRS or len(human_vectors) < 2:
+            return None
+        best, nearest = np.empty(len(vectors)), np.empty(len(vectors), dtype=np.int64)
+        for start in range(0, len(vectors), ROWS):
+            similarities = vectors[start : start + ROWS] @ human_vectors.T
+            rows = np.arange(len(similarities))
+            if source.role == HUMAN:
+                similarities[rows, start + rows] = -np.inf
+            nearest[start : start + ROWS] = similarities.argmax(axis=1)
+            best[start : start + ROWS] = similarities.max(axis=1)
+        return best, nearest
+    return None
+
+
+def _load_embeddings(source: TextSource, at: int, role: str) -> F64 | None:
+    """Return the embeddings of a side, scaled to unit length."""
+    names = [n for n in source.results.runs[at].inputs if n.startswith(f"embed:{role} ") and " cut to " not in n]
+    rows: Floats | None = _load_array(source, at, names[0], "embeddings.npy") if names else None
+    if rows is None:
+        return None
+    values = np.asarray(rows, dtype=np.float64)
+    lengths = np.linalg.norm(values, axis=1, keepdims=True)
+    unit: F64 = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
+    return unit
+
+
+def _load_array(source: TextSource, at: int, name: str, file: str) -> NDArray[Any] | None:
+    """Return a file of the artifact that a run lists as `name` (`score:model continuation`); None if it is missing."""
+    run = source.results.runs[at]
+    path = locate_verified_file(run.store, run.inputs.get(name), file, source.results.damaged)
+    return np.load(path, mmap_mode="r", allow_pickle=False) if path is not None else None
+
+
+class TokenEnds:
+    """Finds the tokens of texts."""
+
+    def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401
+        self._tokenizer = tokenizer
+        self._texts: dict[int, str] = {}  # of single tokens
+
+    def lengths(self, text: str, ids: Sequence[int], count: int) -> list[int] | None:
+        """Return the length of each token in the text, UTF-16 units; None where tokens and text do not agree.
+
+        `ids` may be those of another tokenizer; `count` is how many tokens the scorer saw.
+        """
+        if len(ids) != count:
+            ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        if len(ids) != count or not count:
+            return None
+        for token in set(ids) - self._texts.keys():
+            self._texts[token] = self._decode([token])
+        pieces = [self._texts[token] for token in ids]
+        if "".join(pieces) != text and any(UNKNOWN in piece for piece in pieces):
+            pieces = self._decode_by_prefix(ids)
+        # Browsers count in UTF-16 units.
+        return [len(piece.encode("utf-16-le")) // 2 for piece in pieces] if "".join(pieces) == text else None
+
+    def _decode_by_prefix(self, ids: Sequence[int]) -> list[str]:
+        """Decode token by token; a character that several tokens share belongs to the last of them."""
+        pieces: list[str] = []
+        text_so_far = ""
+        for end in range(1, len(ids) + 1):
+            whole = self._decode(ids[:end])
+            so_far = whole if end == len(ids) else whole.rstrip(UNKNOWN)
+            pieces.append(so_far[len(text_so_far) :])
+            text_so_far = so_far
+        return pieces
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode([int(i) for i in ids], skip_special_tokens=False))
+
+
+def load_token_ends(run: Run) -> TokenEnds | None:
+    """Return the token finder of a run's scorer; None if its tokenizer is not on this machine."""
+    where, revision = str(run.axes.get("scorer.path") or ""), str(run.axes.get("scorer.revision") or "") or None
+    folder = Path(where).expanduser()
+    path: Path | None = folder / "tokenizer.json"
+    if where.startswith(BUNDLED):
+        assets = Path(str(resources.files("openended.harness"))) / "assets"
+        path = assets / where.removeprefix(BUNDLED) / "tokenizer.json"
+    elif where.count("/") == 1 and not folder.is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = try_to_load_from_cache(where, "tokenizer.json", revision=revision)  # searches only the disk
+        path = Path(cached) if isinstance(cached, str) else None
+    if not where or path is None or not path.is_file():
+        return None
+    from tokenizers import Tokenizer
+
+    return TokenEnds(Tokenizer.from_file(str(path)))
+
+
+def encode_tokens(lengths: Sequence[int], nll: Floats) -> tuple[str, str] | None:
+    """Return lengths and surprise as a letter per token: `DIGITS`; None where a token is too long for one."""
+    if max(lengths, default=0) >= len(DIGITS):
+        return None
+    steps = (min(int(max(float(x), 0.0) / STEP), len(DIGITS) - 1) for x in nll)
+    return "".join(DIGITS[n] for n in lengths), "".join(DIGITS[s] for s in steps)

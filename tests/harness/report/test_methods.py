@@ -7,9 +7,8 @@ import subprocess
 import pytest
 
 from openended.harness.core.catalogue import list_choices
-from openended.harness.report import checklist
 from openended.harness.report.cli import main
-from openended.harness.report.methods import CITED, read_entry
+from openended.harness.report.methods import CITED, read_entries
 from tests.harness.report.synthetic import quickstart
 
 
@@ -32,7 +31,7 @@ def test_the_settings_are_said_and_cited(folder):
 def test_every_key_has_an_entry_and_every_name_exists():
     for keys in CITED.values():
         for key in keys.split(","):
-            entry = read_entry(key)
+            entry = read_entries()[key]
             assert entry.count("{") == entry.count("}")
             assert re.search(r"year=\{(19|20)\d\d\}", entry)
     known = {name for group in ("task", "decoder", "metric") for name in list_choices(group)}
@@ -62,7 +61,7 @@ def test_a_report_on_an_axis_that_no_run_has_is_refused(tmp_path, capsys):
 def test_the_checklist_says_what_is_known_and_leaves_the_rest(tmp_path):
     runs = quickstart(tmp_path / "grid", decoders=("greedy", "nucleus"))
     assert main([str(runs), "--checklist", "--no-figures", "--no-page", "--out", str(tmp_path / "report")]) == 0
-    text = (tmp_path / "report" / checklist.FILE).read_text()
+    text = (tmp_path / "report" / "checklist.md").read_text()
     assert len(re.findall(r"^## \d\. ", text, re.MULTILINE)) == 8
     assert "- Decoders: decoder greedy, nucleus" in text
     assert "- Whether models or scorers were trained on the test texts: *to be written by the author*" in text

@@ -5,8 +5,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from openended.harness.report.build import make_tables
+from openended.harness.report.figures.curves import f_scores, pr_curves
 from openended.harness.report.figures.drawing import SystemStyles, apply_style
-from openended.harness.report.figures.precision_recall_curves import f_scores, pr_curves
 from openended.harness.results import load_layout, read_results
 from tests.harness.report.synthetic import result, seal, write_run
 

@@ -16,7 +16,7 @@ from openended.harness.app.commands import push, score
 from openended.harness.core.errors import SpecError
 from openended.harness.imported import files
 from openended.harness.report import build_report
-from openended.harness.report.exports import hub_folder
+from openended.harness.report.exports.hub import CARD
 from tests.harness.report.page.made import make_report
 from tests.helpers import undrawn_figures
 
@@ -142,7 +142,7 @@ def test_a_hub_that_refuses_is_one_line_and_the_folder_stays(outputs, hub, capsy
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "me/texts: not uploaded" in error
-    assert (folder / "exports" / f"{name}-push" / hub_folder.CARD).is_file()
+    assert (folder / "exports" / f"{name}-push" / CARD).is_file()
 
 
 def test_names_and_addresses_are_checked(outputs, hub, capsys):

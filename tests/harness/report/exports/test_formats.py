@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from openended.harness.report.exports import every_eval_ever, hub_files, texts
+from openended.harness.report.exports import every_eval_ever, texts
 from openended.harness.report.exports.formats import FORMATS, export_results
 from openended.harness.results import read_results
 from openended.harness.results.frame import FIXED
@@ -129,7 +129,6 @@ def test_a_model_index_is_read_by_the_hubs_library(runs, tmp_path):
 def test_results_for_the_hub_need_the_name_of_a_dataset(runs, tmp_path):
     files = export_results([runs], tmp_path / "out", "hub", name="a")
     assert [path.name for path in files] == ["README.md"]
-    assert hub_files.dump_yaml({"b": 1, "a": "é"}) == "b: 1\na: é\n"
 
 
 def test_croissant_describes_every_file_and_field(runs, tmp_path):

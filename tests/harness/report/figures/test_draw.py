@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from openended.harness.core import Features, Side
-from openended.harness.report.figures import curves, panels, scatter, sweep_curves
+from openended.harness.report.figures import curves, panels, trade_offs
 from openended.harness.report.figures.draw import draw_all, draw_or_keep
 from openended.harness.report.figures.drawing import (
     COLORS,
@@ -28,9 +28,9 @@ from openended.harness.report.figures.drawing import (
     save,
     space_markers,
 )
-from openended.harness.report.figures.labels import Label, draw_labels
 from openended.harness.report.figures.people import huse_parts
 from openended.harness.report.figures.trace import trace_figure
+from openended.harness.report.figures.trade_offs import Label, draw_labels
 from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results import Layout, group_systems, read_results
 from openended.metrics.mauve import Mauve
@@ -42,12 +42,12 @@ MAKERS = {
     "divergence": (curves.divergence_curves, DECODERS | {"max_new_tokens": "96", "num_examples": "500"}),
     "zipf": (curves.rank_frequency, {"num_examples": "500"}),
     "metrics": (panels.metric_panels, {"num_examples": "500", "max_new_tokens": "96"}),
-    "precision_recall": (scatter.precision_recall, {"experiment": "decoders"}),
-    "quality_diversity": (scatter.quality_diversity, {"experiment": "decoders|p"}),
-    "sweep-max_new_tokens": (sweep_curves.sweeps, {"experiment": "lengths|decoders", "num_examples": "500"}),
-    "sweep-num_examples": (sweep_curves.sweeps, {"experiment": "sizes|decoders", "max_new_tokens": "96"}),
-    "sweep-decoder.p": (sweep_curves.sweeps, {"num_examples": "500", "max_new_tokens": "96"}),
-    "sweep-mauve-scaling_factor": (sweep_curves.sweeps, {}),
+    "precision_recall": (trade_offs.precision_recall, {"experiment": "decoders"}),
+    "quality_diversity": (trade_offs.quality_diversity, {"experiment": "decoders|p"}),
+    "sweep-max_new_tokens": (panels.sweeps, {"experiment": "lengths|decoders", "num_examples": "500"}),
+    "sweep-num_examples": (panels.sweeps, {"experiment": "sizes|decoders", "max_new_tokens": "96"}),
+    "sweep-decoder.p": (panels.sweeps, {"num_examples": "500", "max_new_tokens": "96"}),
+    "sweep-mauve-scaling_factor": (panels.sweeps, {}),
 }
 
 
@@ -109,19 +109,19 @@ def test_the_human_value_is_a_line_and_systems_are_points():
 def test_a_sweep_joins_the_points_of_a_system_in_order():
     where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
     items = read_results([FIXTURE], where).values
-    figure = sweep_curves.sweep(items, "max_new_tokens", SystemStyles(items), Layout(metrics=("gen_ppl.entropy",)))
+    figure = panels.sweep(items, "max_new_tokens", SystemStyles(items), Layout(metrics=("gen_ppl.entropy",)))
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert list(lines["nucleus p=0.95"].get_xdata()) == [32.0, 64.0, 96.0]
     assert list(lines["human"].get_xdata()) == [32.0, 64.0, 96.0]
     assert "tokens" in figure.axes[0].get_xlabel()
-    assert sweep_curves.sweep(items, "num_examples", SystemStyles(items)) is None
+    assert panels.sweep(items, "num_examples", SystemStyles(items)) is None
 
 
 def test_a_layout_chooses_the_metrics_of_a_sweep_and_distances_to_the_human_value():
     where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
     items = read_results([FIXTURE], where).values
     layout = Layout(metrics=("mauve", "gen_ppl.gen_ppl"), gaps=True)
-    figure = sweep_curves.sweep(items, "max_new_tokens", SystemStyles(items), layout)
+    figure = panels.sweep(items, "max_new_tokens", SystemStyles(items), layout)
     assert [panel.get_title() for panel in figure.axes] == ["MAUVE ↑", "|Δ Gen. PPL| ↓"]
     (line,) = figure.axes[1].lines
     assert max(line.get_ydata()) < 5, "nucleus sampling has a perplexity of 39, people of 36.4"
@@ -244,7 +244,7 @@ def test_a_decoder_that_is_its_parameter_is_named_once(tmp_path):
         line = result("model", "gen_ppl", {"gen_ppl": 10.0 + n, "entropy": 2.0 + n}, family="scored")
         title = f"temperature={value}"
         write_run(tmp_path, "temperature", 0, results=[line], options={"temperature": value}, title=title)
-    (panel,) = draw(scatter.quality_diversity, read_results([tmp_path]))["quality_diversity"].axes
+    (panel,) = draw(trade_offs.quality_diversity, read_results([tmp_path]))["quality_diversity"].axes
     assert [text.get_text() for text in panel.texts] == ["0.6", "1.2"]
     assert [line.get_label() for line in panel.get_lines()] == ["temperature"]
 
@@ -260,7 +260,7 @@ def test_the_lines_of_equal_huse_are_named_outside_the_axes():
 def test_figures_are_drawn_again_only_if_their_values_or_files_changed(tmp_path, monkeypatch):
     module = "openended.harness.report.figures.draw"
     results = read_results([FIXTURE], {"experiment": "p", "num_examples": "500"})
-    monkeypatch.setattr(f"{module}.FIGURES", [scatter.precision_recall])
+    monkeypatch.setattr(f"{module}.FIGURES", [trade_offs.precision_recall])
     first, again, more = {}, {}, {}
     paths = draw_or_keep(results, tmp_path / "a", earlier=tmp_path / "none", traces=first)
     monkeypatch.setattr(f"{module}.draw_all", lambda *_, **__: pytest.fail("drawn again"))
@@ -326,10 +326,10 @@ def test_sizes_are_drawn_for_each_decoder_and_embedder(tmp_path):
                 write_run(tmp_path, decoder, 0, model=model, embedder=embedder, strength=0.5 + rank / 4)
     results = read_results([tmp_path])
     layout = Layout(kind="embedders", metrics=("mauve",), names={"model": {"docs-s": "small", "docs-m": "medium"}})
-    (figure,) = sweep_curves.size_curves(results, SystemStyles(results.values), layout).values()
+    (figure,) = panels.size_curves(results, SystemStyles(results.values), layout).values()
     (panel,) = figure.axes
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["small", "medium"]
     assert panel.get_ylabel() == "MAUVE ↑"
     labels = panel.get_legend_handles_labels()[1]
     assert sorted(labels) == ["greedy docs-m", "greedy docs-s", "nucleus docs-m", "nucleus docs-s"]
-    assert sweep_curves.size_curves(results, SystemStyles(results.values), Layout(metrics=("mauve",))) == {}
+    assert panels.size_curves(results, SystemStyles(results.values), Layout(metrics=("mauve",))) == {}

@@ -7,7 +7,7 @@ from openended.harness.core import Replicates
 from openended.harness.report.analysis import frontier
 from openended.harness.report.analysis.frontier import find_frontiers
 from openended.harness.report.figures.drawing import SystemStyles, apply_style
-from openended.harness.report.figures.generative_frontier import steps_at_equal_entropy
+from openended.harness.report.figures.trade_offs import steps_at_equal_entropy
 from openended.harness.report.tables.frontier_gaps import build_frontier_tables
 from openended.harness.results import filter_results, load_layout, read_results
 from tests.harness.report.synthetic import result, write_run

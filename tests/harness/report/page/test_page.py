@@ -6,8 +6,7 @@ import json
 import re
 
 from openended.harness.report.build import make_tables
-from openended.harness.report.page.captions import find_caption
-from openended.harness.report.page.page import list_settings, write_page
+from openended.harness.report.page.page import find_caption, list_settings, write_page
 from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.results import Layout, read_results
 from tests.harness.report.synthetic import seal_record, write_run

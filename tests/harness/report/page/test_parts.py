@@ -7,15 +7,22 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from openended.harness.core.types import Ragged
 from openended.harness.report.build import make_tables
-from openended.harness.report.page import text_values as values
-from openended.harness.report.page.cell_details import collect_cell_details
 from openended.harness.report.page.explanations import read_explanations
-from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json
+from openended.harness.report.page.page import collect_cell_details
+from openended.harness.report.page.parts import (
+    DIGITS,
+    TokenEnds,
+    build_parts,
+    compute_text_values,
+    encode_tokens,
+    find_nearest_human_texts,
+    fits_inside,
+    load_token_ends,
+    read_token_nll,
+    to_script_json,
+)
 from openended.harness.report.page.sources import collect_page_texts
-from openended.harness.report.page.text_values import compute_text_values, find_nearest_human_texts, read_token_nll
-from openended.harness.report.page.tokens import DIGITS, TokenEnds, encode_tokens, load_token_ends
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.results import Layout, read_results
 from tests.harness.report.page.made import COUNT, HOSTILE, TOKENIZER, make_report, text_of
@@ -117,10 +124,3 @@ def test_a_cells_story_has_signature_seeds_and_latex(results):
     assert told["settings"][cell["settings"]]["decoder"] == "nucleus"
     assert row["latex"].endswith(r"\\")
     assert row["latex"] in to_latex(dataclasses.replace(table, tex_width=2000.0))
-
-
-def test_sums_of_rows_do_not_depend_on_how_many_are_read_at_once(monkeypatch):
-    monkeypatch.setattr(values, "ROWS", 3)
-    rows = Ragged.from_rows([[0.1, 0.7], [], [0.3], [], [1e9, 0.2, 0.4], [0.5], []], np.float64)
-    running = np.concatenate([[0.0], np.cumsum(rows.values)])
-    assert values._sum_rows(rows).tolist() == np.diff(running[rows.offsets]).tolist()

@@ -7,9 +7,9 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.harness.report import build_report
 from openended.harness.report.analysis.decoder_sweeps import choose_setting, find_cost_rule, group_sweeps, is_gap
-from openended.harness.report.figures.best_of_n_curves import best_of_n
+from openended.harness.report.figures.curves import best_of_n
 from openended.harness.report.figures.drawing import SystemStyles
-from openended.harness.results.frame import read_results
+from openended.harness.results import Layout, read_results
 from tests.harness.report.synthetic import result, write_run
 
 SETTINGS = {"nucleus": (0.80, 0.90, 0.94), "min_p": (0.70, 0.91, 0.72, 0.71), "greedy": (0.2,)}
@@ -100,7 +100,7 @@ def test_the_setting_is_chosen_on_one_half_of_the_seeds(report):
 
 def test_curves_are_drawn_for_every_metric(report):
     results = read_results([report[0] / "runs"])
-    (figure,) = best_of_n(results, SystemStyles(results.values), ("mauve", "gen_ppl")).values()
+    (figure,) = best_of_n(results, SystemStyles(results.values), Layout(metrics=("mauve", "gen_ppl"))).values()
     panels = [a for a in figure.axes if a.get_visible()]
     assert [a.get_title() for a in panels] == ["MAUVE ↑", "|Δ Gen. PPL| ↓", "|Δ Entropy| ↓"]
     assert {line.get_label() for line in panels[0].lines} >= {"nucleus", "min_p"}

@@ -7,7 +7,7 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.harness.report.analysis.frontier import find_frontiers, load_human_entropy
 from openended.harness.report.figures.drawing import SystemStyles
-from openended.harness.report.figures.generative_frontier import generative_frontier
+from openended.harness.report.figures.trade_offs import generative_frontier
 from openended.harness.report.tables.frontier_gaps import build_frontier_tables
 from openended.harness.results import load_layout, read_results
 from openended.harness.run.artifacts import get_content

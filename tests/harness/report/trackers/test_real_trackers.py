@@ -5,15 +5,15 @@ import base64
 import pandas as pd
 import pytest
 
-from openended.harness.report.trackers.clients import (
+from openended.harness.report.trackers.track import (
     JOB_TAG,
     MlflowTracker,
     TensorboardTracker,
     TrackedJob,
     TrackioTracker,
     WandbTracker,
+    log_job,
 )
-from openended.harness.report.trackers.track import log_job
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

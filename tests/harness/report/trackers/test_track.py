@@ -7,7 +7,7 @@ import pytest
 
 from openended.harness.app import cli
 from openended.harness.core.errors import SpecError
-from openended.harness.report.trackers import clients, track
+from openended.harness.report.trackers import track
 from openended.harness.report.trackers.track import build_tracker_options, require_tracker, track_report, track_runs
 from tests.harness.report.synthetic import result, write_run
 from tests.helpers import exit_code
@@ -138,7 +138,7 @@ def test_options_are_checked_before_anything_runs(monkeypatch):
     with pytest.raises(SpecError, match="uri"):
         build_tracker_options({"kind": "wandb", "uri": "http://localhost:1"})
     require_tracker(build_tracker_options({"kind": "none"}))
-    job = clients.TrackedJob("id", "name", "group", {"a": 1, "b": None}, {})
+    job = track.TrackedJob("id", "name", "group", {"a": 1, "b": None}, {})
     assert job.list_texts() == {"a": "1"}
 
 

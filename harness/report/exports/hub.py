@@ -1,0 +1,203 @@
+"""Results for the Hub: metadata of model repositories, and the folder of a dataset repository."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from openended.harness.core import DataError, StoreError, format_error, require_package, write_text
+from openended.harness.report.atomic_folder import replace_folder
+from openended.harness.report.exports.texts import FIELDS, METADATA, TextFile, write_croissant
+from openended.harness.report.tables.formats.markdown import to_markdown
+from openended.harness.report.tables.run_summary import collect_commands, summarize_sources
+from openended.harness.report.tables.selection import make_slug
+from openended.harness.report.tables.table import Table
+from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems, write_frame
+from openended.harness.storage import RECORD
+
+MODELS = "models"  # folder with one folder per model
+CARD = "README.md"
+REPORT = ("index.html", "report.html", "page", "tables", "figures")  # what is copied of a report
+FILES = (CARD, "records", "generations", "report", METADATA, "results.parquet", "results.csv")
+
+
+def write_hub_files(results: Results, folder: Path, dataset: str | None) -> list[Path]:
+    """Write a folder per model below `models`: `README.md` with a model-index, and `.eval_results/<system>.yaml`."""
+    humans = [item for item in results.values if item.system != "model"]
+    models: dict[str, list[System]] = {}
+    for system in group_systems(results.values):
+        models.setdefault(system.items[0].titles[0] or system.name, []).append(system)
+    written: list[Path] = []
+    for title, systems in models.items():
+        card = Path(MODELS, make_slug(title), "README.md")
+        front = {"model-index": [{"name": title, "results": [_describe_system(s, humans) for s in systems]}]}
+        write_text(folder / card, f"---\n{dump_yaml(front)}---\n\n# {title}\n\n{_format_values(systems)}")
+        written.append(card)
+        for system in systems if dataset is not None else ():
+            path = card.with_name(".eval_results") / f"{make_slug(system.name)}.yaml"
+            write_text(folder / path, dump_yaml(_list_results(results, system, humans, str(dataset))))
+            written.append(path)
+    return written
+
+
+def dump_yaml(node: Any) -> str:  # noqa: ANN401 - any plain data
+    """Return a YAML text; the order of keys is kept."""
+    import yaml
+
+    return str(yaml.safe_dump(node, sort_keys=False, allow_unicode=True, width=120))
+
+
+def _describe_system(system: System, humans: Sequence[SystemValue]) -> dict[str, Any]:
+    """Return one entry of a model-index: all values of one system on one task."""
+    task = system.items[0].axes.get("task") or "texts"
+    metrics = [
+        {
+            "type": f"{item.metric}.{item.key}", "name": f"{item.title} ({system.name})", "value": _round(item.mean),
+            "args": _list_facts(item, humans),
+        }
+        for item in system.items
+        if math.isfinite(item.mean)
+    ]  # fmt: skip
+    return {"task": {"type": "text-generation"}, "dataset": {"name": task, "type": task}, "metrics": metrics}
+
+
+def _list_results(
+    results: Results, system: System, humans: Sequence[SystemValue], dataset: str
+) -> list[dict[str, Any]]:
+    """Return the entries of one file in `.eval_results`: the primary value of each metric."""
+    return [
+        {
+            "dataset": {"id": dataset, "task_id": item.metric},
+            "value": _round(item.mean),
+            "date": max(results.runs[at].created for at, _ in item.sources)[:10],
+            "evaluation_framework": "openended",
+            "notes": "; ".join([system.name, *(f"{n}: {fact}" for n, fact in _list_facts(item, humans).items())]),
+        }
+        for item in system.items
+        if item.primary and math.isfinite(item.mean)
+    ]
+
+
+def _list_facts(item: SystemValue, humans: Sequence[SystemValue]) -> dict[str, Any]:
+    """Return the facts that a reader of a value needs: direction, interval or deviation, human value, signature."""
+    facts: dict[str, Any] = {"direction": item.direction}
+    if item.ends is not None:
+        facts["confidence_interval_95"] = [_round(end) for end in item.ends]
+    if math.isfinite(item.sd):
+        facts |= {"seeds": item.seeds, "standard_deviation": _round(item.sd)}
+    human = find_human_value(humans, item)
+    if human is not None and math.isfinite(human.mean):
+        facts["human_value"] = _round(human.mean)
+    return facts | {"signature": item.signature}
+
+
+def _format_values(systems: Sequence[System]) -> str:
+    """Return a Markdown table of the primary values."""
+    lines = ["| system | metric | value | 95 % interval or std over seeds |", "| --- | --- | --- | --- |"]
+    for system in systems:
+        name = system.name.replace("|", "\\|")
+        for item in (i for i in system.items if i.primary and math.isfinite(i.mean)):
+            spread = f"± {item.sd:.4g}" if math.isfinite(item.sd) else ""
+            spread = f"[{item.ends[0]:.4g}, {item.ends[1]:.4g}]" if item.ends is not None else spread
+            lines.append(f"| {name} | {item.title} | {item.mean:.4g} | {spread} |")
+    return "\n".join([*lines, ""])
+
+
+def _round(value: float) -> float:
+    """Round to the 15 digits that YAML and JSON readers agree on."""
+    return float(f"{value:.15g}")
+
+
+def write_hub_folder(
+    results: Results, folder: Path, repo_id: str, *, tables: Sequence[Table], report: Path | None = None
+) -> list[Path]:
+    """Write everything that `openended push` uploads.
+
+    Args:
+        results: The runs.
+        folder: Replaced if it exists.
+        repo_id: `owner/name` of the dataset repository.
+        tables: Shown on the card.
+        report: Folder of a report, which is copied; None: there is none.
+
+    Returns:
+        The files.
+
+    Raises:
+        StoreError: If the folder cannot be written.
+    """
+    with replace_folder(folder, FILES) as fresh:
+        for run in results.runs:
+            target = fresh / "records" / run.experiment / f"{run.folder.name}.json"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(run.folder / RECORD, target)
+        write_frame(results, fresh)
+        try:
+            files = write_croissant(results, fresh, repo_id.rpartition("/")[2])
+        except DataError:  # the store no longer has the texts
+            files = []
+        if report is not None:
+            (fresh / "report").mkdir()
+            for source in filter(Path.exists, (report / name for name in REPORT)):
+                copy = shutil.copytree if source.is_dir() else shutil.copyfile
+                copy(source, fresh / "report" / source.name)
+        write_text(fresh / CARD, _format_card(results, files, repo_id, tables, has_report=report is not None))
+        return sorted(folder / path.relative_to(fresh) for path in fresh.rglob("*") if path.is_file())
+
+
+def _format_card(
+    results: Results, files: Sequence[TextFile], repo_id: str, tables: Sequence[Table], *, has_report: bool
+) -> str:
+    """Return the dataset card: what the records say, and how to score the texts again."""
+    configs: list[dict[str, object]] = [{"config_name": "results", "data_files": "results.parquet", "default": True}]
+    configs += [{"config_name": "generations", "data_files": "generations/**/*.jsonl"}] if files else []
+    front = {"tags": ["openended", "text-generation", "evaluation"], "configs": configs}
+    commands = [line.removeprefix("Command: ") for line in collect_commands(results.runs)]
+    texts: list[str] = []
+    if files:
+        texts = ["- `generations/`: the texts, one file per task, system and seed; `croissant.json` describes them\n"]
+        texts += ["| field | meaning |", "| --- | --- |", *(f"| `{name}` | {text} |" for name, text in FIELDS.items())]
+    human = next((file for file in files if file.system == "human"), None)
+    system = next((file for file in files if file.system != "human"), None)
+    if human is not None and system is not None:
+        address = f"hf://datasets/{repo_id}"
+        command = f"openended score {address}/{system.path} --human {address}/{human.path}"
+        texts += ["\nScore them again:\n", "```", command, "```"]
+    lines = [
+        f"---\n{dump_yaml(front)}---\n", f"# {repo_id.rpartition('/')[2]}\n",
+        "Values and texts of open-ended text generation, measured with `openended`.\n",
+        *(f"- {line}" for line in summarize_sources(results.values, results.runs)), "",
+        *map(to_markdown, tables),
+        "## Files\n", "- `results.parquet`, `results.csv`: one row per value, with interval and signature",
+        "- `records/`: the record of every run: options, versions, hardware, digests of the inputs",
+        *(["- `report/`: tables, figures and the page of the report"] if has_report else []),
+        *texts,
+        *(["\n## Commands\n", "```", *commands, "```"] if commands else []), "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def upload_folder(folder: Path, repo_id: str, *, private: bool) -> str:
+    """Upload a folder to a dataset repository, which is created if missing; return its address.
+
+    Raises:
+        ExtraNotInstalled: If huggingface_hub is missing.
+        StoreError: If the Hub refuses or cannot be reached; the folder stays.
+    """
+    require_package("huggingface_hub", "hub")
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    try:
+        api.create_repo(repo_id, repo_type="dataset", private=private, exist_ok=True)
+        api.upload_folder(
+            folder_path=folder, repo_id=repo_id, repo_type="dataset", commit_message="Results measured with openended"
+        )
+    except Exception as err:  # the errors of its HTTP client have no common base
+        raise StoreError(
+            f"{repo_id}: not uploaded ({type(err).__name__}: {format_error(err)}); the folder {folder} is complete"
+        ) from err
+    return f"{api.endpoint}/datasets/{repo_id}"
