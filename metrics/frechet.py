@@ -27,8 +27,7 @@ import numpy as np
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, option, ranged
 from openended.metrics._common import Values, check_choice
-from openended.metrics._embeddings.blocks import blocks, check_range, check_sides
-from openended.metrics._embeddings.pca import moments, project_pair
+from openended.metrics._embeddings.blocks import blocks, check_range, check_sides, moments, project_pair
 from openended.metrics.families import ReplicatesByName, TwoSample
 
 Shrinkage = Literal["none", "ledoit_wolf"]

@@ -32,9 +32,23 @@ from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, Plan, metric, ranged
 from openended.metrics._common import ReplicatesByName, Values, check_choice
-from openended.metrics._huse.discriminator import HusePoints, Rule, Ties, VoteTie, compute_huse
-from openended.metrics._huse.join import NLL, RATINGS, WORDS, LengthUnit, LogProbs, PairRatings, join_ratings
-from openended.metrics._huse.stability import example_curve, rater_curve, subsample_huse
+from openended.metrics._huse import (
+    NLL,
+    RATINGS,
+    WORDS,
+    HusePoints,
+    LengthUnit,
+    LogProbs,
+    PairRatings,
+    Rule,
+    Ties,
+    VoteTie,
+    compute_huse,
+    example_curve,
+    join_ratings,
+    rater_curve,
+    subsample_huse,
+)
 from openended.metrics.judgments import (
     LOG_PROB,
     Empty,

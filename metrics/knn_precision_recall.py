@@ -25,7 +25,7 @@ import numpy as np
 
 from openended.harness.core import Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
 from openended.metrics._common import Values, check_choice
-from openended.metrics._embeddings.blocks import Rows, blocks, check_sides
+from openended.metrics._embeddings.blocks import Rows, blocks, check_sides, project_pair
 from openended.metrics._embeddings.neighbors import (
     Counts,
     DistancePoints,
@@ -34,7 +34,6 @@ from openended.metrics._embeddings.neighbors import (
     radii,
     resample_knn,
 )
-from openended.metrics._embeddings.pca import project_pair
 from openended.metrics.families import TwoSample
 
 Points = tuple[DistancePoints, DistancePoints]

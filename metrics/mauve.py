@@ -13,7 +13,7 @@ the function takes rows as they come, the metric sorts them by example id.
 Variants in use: the paper's experiments take the weights on an angular grid (`curve: angular`, differs by at most
 .0005), and the paper's appendix C.3.3 scales rows after PCA (`unit_norm: after_pca`), which its code does not; other
 packages leave out the normalization or take k = 500 at any n. `*_star` values come from histograms with
-half a count added to each cell (`smoothing: kt`, see `openended.metrics._mauve.histograms`).
+half a count added to each cell (`smoothing: kt`, see `openended.metrics._mauve.scores`).
 
 Summaries of one frontier: `area` (MAUVE), `mid_point` (the rectangle exp(-2 c JS) under the curve's mid-point), `js`
 (the divergence there, nats), `integral` (frontier integral, in [0, 1]).
@@ -42,15 +42,18 @@ from openended.harness.core import F64, I64, Features, Floats, MetricResult, Pla
 from openended.metrics._common import check_choice
 from openended.metrics._embeddings.blocks import blocks, check_sides
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
-from openended.metrics._mauve.histograms import Curve, Smoothing, histogram, renumber_cells
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName, UnitNorm, counts_seen_cells, fit_quantizer
 from openended.metrics._mauve.scores import (
+    Curve,
     MauveResult,
     Ratios,
+    Smoothing,
+    histogram,
     histogram_values,
     mauve_of_cells,
     mauve_of_ratios,
     ratio_values,
+    renumber_cells,
     resample_mauve,
 )
 from openended.metrics.families import CellCounts, ClusterFit, ClusteringRun, Quantized

@@ -20,8 +20,8 @@ import numpy as np
 
 from openended.harness.core import F64, Features, MetricResult, Scope, metric, ranged
 from openended.metrics._common import Values
-from openended.metrics._mauve.histograms import best_f, histogram, precision_recall, row_best_fs
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName
+from openended.metrics._mauve.scores import HALF_ANGLES, best_f, histogram, precision_recall
 from openended.metrics.families import CellCounts, ClusteringRun, Quantized
 
 
@@ -65,7 +65,7 @@ def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int 
     if len(p) != len(q):
         raise ValueError(f"expected histograms over the same cells, got {len(p)} and {len(q)}")
     precision, recall = precision_recall(p, q, num_angles)
-    return CurveResult(precision, recall, best_f(precision, recall, 8), best_f(precision, recall, 1 / 8))
+    return CurveResult(precision, recall, float(best_f(precision, recall, 8)), float(best_f(precision, recall, 1 / 8)))
 
 
 def _normalize_histogram(hist: F64, name: str) -> F64:
@@ -109,5 +109,5 @@ class PrecisionRecallCurve(Quantized):
         return ClusteringRun(cells, {"f8": curve.f8, "f1_8": curve.f1_8}, arrays)
 
     def score_halves(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
-        f8, f1_8 = row_best_fs(p, q, (8.0, 1 / 8))
-        return {"f8": f8, "f1_8": f1_8}
+        precision, recall = precision_recall(p, q, HALF_ANGLES)
+        return {"f8": best_f(precision, recall, 8), "f1_8": best_f(precision, recall, 1 / 8)}

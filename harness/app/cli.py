@@ -28,7 +28,7 @@ def main() -> None:
     """Run `openended` with the process's arguments: a command by its name, else a run or a grid.
 
     Raises:
-        SystemExit: With one of `exit_codes`, unless all went well.
+        SystemExit: With an exit code, unless all went well.
     """
     try:
         _run(sys.argv[1:])

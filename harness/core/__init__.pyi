@@ -1,5 +1,4 @@
 from . import errors as errors, temporary_files as temporary_files, terminal as terminal
-from .arguments import CommandParser as CommandParser, positive_int as positive_int
 from .catalogue import (
     GROUPS as GROUPS,
     is_shared as is_shared,
@@ -12,7 +11,6 @@ from .catalogue import (
     read_plugin_yaml as read_plugin_yaml,
     resolve_metric_names as resolve_metric_names,
 )
-from .causal_model import CausalModel as CausalModel, ModelInfo as ModelInfo
 from .errors import (
     DataError as DataError,
     ExtraNotInstalled as ExtraNotInstalled,
@@ -27,17 +25,7 @@ from .errors import (
     shorten_error as shorten_error,
     suggest as suggest,
 )
-from .exit_codes import (
-    BAD_INPUT as BAD_INPUT,
-    FAILED as FAILED,
-    INTERRUPTED as INTERRUPTED,
-    OK as OK,
-    Terminated as Terminated,
-    format_error as format_error,
-    print_error as print_error,
-    print_line as print_line,
-    run_command as run_command,
-)
+from .interfaces import CausalModel as CausalModel, ModelInfo as ModelInfo, Task as Task, Tokenizer as Tokenizer
 from .io import (
     MAX_JSON as MAX_JSON,
     MAX_LINE as MAX_LINE,
@@ -67,8 +55,6 @@ from .metric_spec import (
     Side as Side,
     Unit as Unit,
 )
-from .permutation import permutation_p_value as permutation_p_value, relabel_rows as relabel_rows
-from .progress import Advance as Advance, format_duration as format_duration, show_progress as show_progress
 from .registry import (
     build as build,
     construct as construct,
@@ -91,9 +77,13 @@ from .resampling import (
     Plan as Plan,
     Replicates as Replicates,
     combine_replicates as combine_replicates,
+    derive_seed as derive_seed,
     estimate_interval as estimate_interval,
+    make_random_stream as make_random_stream,
+    permutation_p_value as permutation_p_value,
+    relabel_rows as relabel_rows,
+    row_uniforms as row_uniforms,
 )
-from .rng import derive_seed as derive_seed, make_random_stream as make_random_stream, row_uniforms as row_uniforms
 from .runtime import DeviceMap as DeviceMap, Runtime as Runtime
 from .signature import (
     IDENTITY as IDENTITY,
@@ -117,8 +107,23 @@ from .spec import (
     ranged as ranged,
     read_options as read_options,
 )
-from .task_spec import Task as Task, Tokenizer as Tokenizer
-from .terminal import escape_log_records as escape_log_records
+from .terminal import (
+    BAD_INPUT as BAD_INPUT,
+    FAILED as FAILED,
+    INTERRUPTED as INTERRUPTED,
+    OK as OK,
+    Advance as Advance,
+    CommandParser as CommandParser,
+    Terminated as Terminated,
+    escape_log_records as escape_log_records,
+    format_duration as format_duration,
+    format_error as format_error,
+    positive_int as positive_int,
+    print_error as print_error,
+    print_line as print_line,
+    run_command as run_command,
+    show_progress as show_progress,
+)
 from .text import (
     REDACTED as REDACTED,
     escape_controls as escape_controls,

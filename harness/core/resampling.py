@@ -1,32 +1,25 @@
-"""Resample prompts to estimate standard errors, intervals and p-values of metric values.
+"""Random streams keyed by names, and prompts resampled to estimate standard errors, intervals and p-values.
 
-Prompts are the units of resampling: all samples of a prompt and its human text stay together. Three methods:
+Prompts are the units of resampling: all samples of a prompt and its human text stay together. Membership and weights
+depend only on the prompt's id and the replicate's number, so systems on the same prompts are resampled alike, and
+replicates of their difference are the differences of their replicates. `docs/statistics.md` explains the methods:
 
 - `bootstrap`: each prompt gets a Poisson(1) weight; for means and ratios of sums, where a text may count twice.
-- `subsample`: random subsets of the prompts without replacement (three fifths; Zipf: three quarters;
-  self-repetition and overused phrases: nine tenths), scaled by the factor that is exact for a mean; for statistics that
-  depend on n itself, as Self-BLEU does on the number of references, for which halves are too small. Removing fewer
-  texts would scale the deviations of nearest neighbors too much, and the covariance of halves misses contributions of
-  pairs of near texts within one half.
-- `halves`: the prompts are split into two halves, each once; for statistics that are biased when a
-  text is drawn twice (clusters, numbers of distinct n-grams). A half has n / 2 texts, so its value has another mean
-  and another variance; but two halves share no text. Let V be the value averaged over all halves; the covariance of the
-  two halves of a split is, given the texts, *exactly* minus the variance of V in expectation, for any statistic: the
-  halves are independent, so 0 = Cov = E[Cov given the texts] + Var(V). No power of n has to be assumed.
+- `subsample`: random subsets of the prompts without replacement, scaled by the factor that is exact for a mean; for
+  statistics that depend on n itself, as Self-BLEU does on the number of references, for which halves are too small.
+- `halves`: the prompts are split into two halves; for statistics that are biased when a text is drawn twice. Let V be
+  the value averaged over all halves. The halves are independent: 0 = Cov = E[Cov given the texts] + Var(V), so minus
+  the covariance of the halves of a split is the variance of V, for any statistic.
 
-Membership and weights depend only on the prompt's id and the replicate's number. Systems on the same prompts are
-therefore resampled alike, and replicates of their difference are the differences of their replicates.
-
-A share of 0 or 1 has replicates that are all equal, although other texts would give other shares. Wilson's interval
-inverts the score test and covers such shares too. Its number of independent texts is the one that gives the variance of
-the replicates, so that several samples of a prompt count for less than as many prompts; without variation it is the
-number of prompts. For other values no size of the error is known if the replicates do not vary.
+A share of 0 or 1 has replicates that are all equal; Wilson's interval covers it too. Its number of independent texts is
+the one that gives the variance of the replicates; without variation it is the number of prompts. For other values no
+size of the error is known if the replicates do not vary.
 
 Source: Efron and Tibshirani 1993, "An introduction to the bootstrap"; Politis, Romano and Wolf 1999, "Subsampling";
-Shao and Wu 1989 (deleting many); the covariance of halves is the unbiased variance of a complete U-statistic whose
-kernel is the half's value (Hoeffding 1948). Wilson 1927; Brown, Cai and DasGupta 2001, "Interval estimation for a
-binomial proportion"; Korn and Graubard 1998 (the effective number of clustered observations). Intervals on a
-transformed scale: Agresti 2013, "Categorical data analysis", section 3.1.
+Shao and Wu 1989 (deleting many); Hoeffding 1948 (complete U-statistics); Wilson 1927; Brown, Cai and DasGupta 2001;
+Korn and Graubard 1998 (the effective number of clustered observations); Agresti 2013, "Categorical data analysis",
+section 3.1 (transformed scales); Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3" (Philox: a key names
+the stream, the counter the draw).
 """
 
 from __future__ import annotations
@@ -56,6 +49,27 @@ WILSON = "wilson"
 SHARE = 0.9  # share of the prompts in a subset
 _FLOOR = 0.25  # lower bound of the variance, as a share of the variance of the halves' difference
 _POISSON = np.cumsum(np.exp(-1.0) / np.array([math.factorial(k) for k in range(12)]))
+
+
+def derive_seed(seed: int, *names: str | int) -> int:
+    """Derive a 64-bit seed from `seed` and names."""
+    text = "\x1f".join([str(seed), *map(str, names)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def make_random_stream(seed: int, *names: str | int) -> np.random.Generator:
+    """Return the random generator for (seed, names)."""
+    text = "\x1f".join([str(seed), *map(str, names)])
+    key = np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key))
+
+
+def row_uniforms(seed: int, example_id: str, sample: int, length: int, lane: str = "token") -> F64:
+    """Return the uniforms in [0, 1) of one generation; step t uses the t-th.
+
+    A longer `length` extends the same sequence, so draws do not depend on the length limit.
+    """
+    return make_random_stream(seed, lane, example_id, sample).random(length)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -348,3 +362,38 @@ def _is_share(rows: F64, value: float) -> bool:
     return bool(len(finite) and np.isin(finite, (0.0, 1.0)).all()) and math.isclose(
         float(finite.mean()), value, rel_tol=1e-6, abs_tol=1e-12
     )
+
+
+# Permutation tests: random relabelings of which side a text stands on (Good 2005; Phipson and Smyth 2010).
+
+
+def relabel_rows(human: Ids, model: Ids, count: int) -> NDArray[np.bool_] | None:
+    """Return whether each row stands on the human side in each relabeling.
+
+    Args:
+        human: The prompt of each human row, sorted.
+        model: The prompt of each model row, sorted.
+        count: Number of relabelings.
+
+    Returns:
+        Shape (count, n_human + n_model); None where texts are not exchangeable one by one.
+    """
+    first, second = (np.asarray(ids, dtype=np.str_) for ids in (human, model))
+    stream = make_random_stream(0, "permutation")
+    if len(np.unique(first)) == len(first) and np.array_equal(first, second):
+        stays = stream.random((count, len(first))) < 0.5
+        return np.concatenate([stays, ~stays], axis=1)
+    both = np.concatenate([first, second])
+    if len(np.unique(both)) < len(both):
+        return None
+    order = stream.random((count, len(both))).argsort(axis=1).argsort(axis=1)
+    return np.asarray(order < len(first), dtype=np.bool_)
+
+
+def permutation_p_value(value: float, permuted: F64) -> float:
+    """Return the share of relabelings with a value at least as large, the observed one included.
+
+    >>> permutation_p_value(2.0, np.array([0.0, 1.0, 3.0]))
+    0.5
+    """
+    return float((1 + np.count_nonzero(permuted >= value - 1e-12 * abs(value))) / (1 + len(permuted)))

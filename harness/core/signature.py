@@ -65,7 +65,7 @@ def digest(value: Any) -> str:  # noqa: ANN401
 def digest_columns(columns: Iterable[Iterable[str]]) -> str:
     """Return the `digest` of a list of lists of texts, with bounded memory.
 
-    >>> digest_of_columns([["a", "b"], []]) == digest([["a", "b"], []])
+    >>> digest_columns([["a", "b"], []]) == digest([["a", "b"], []])
     True
     """
     seen = hashlib.sha256(b"[")

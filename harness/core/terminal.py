@@ -1,22 +1,250 @@
-"""Standard streams, log records and SIGTERM: closed pipes, full disks and missing streams end a command cleanly.
+"""Commands at a terminal: exit codes and one-line errors, arguments, progress lines, standard streams, SIGTERM.
 
-Each command calls `set_up()` once, first.
+Each command calls `set_up()` once, first: closed pipes, full disks and missing streams then end it cleanly.
 """
 
 from __future__ import annotations
 
+import argparse
+import difflib
 import errno
 import io
 import logging
 import os
+import re
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from openended.harness.core.exit_codes import BAD_INPUT, BROKEN_PIPE, Terminated, print_error
-from openended.harness.core.text import escape_controls, redact_keys
+from openended.harness.core.errors import HarnessError
+from openended.harness.core.text import escape_controls, escape_controls_in_line, redact_keys
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+OK = 0
+FAILED = 1  # a job failed, or an unexpected error
+BAD_INPUT = 2  # invalid options or files, or a missing package
+INTERRUPTED = 130  # Ctrl-C: 128 + SIGINT, as in shells
+BROKEN_PIPE = 141  # the reader of standard output has closed it
+TERMINATED = 143  # SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM was received; handled like Ctrl-C, with another exit code."""
+
+
+def format_error(err: BaseException) -> str:
+    """Return an error's message as one line; errors of the operating system begin with the file name."""
+    if isinstance(err, OSError) and err.strerror and err.filename:
+        return f"{err.filename}: {err.strerror}"
+    return " ".join(str(err).split())
+
+
+def print_line(text: str) -> None:
+    """Print one line on standard output, with control characters of names and texts escaped."""
+    sys.stdout.write(f"{escape_controls_in_line(text)}\n")
+
+
+def print_error(command: str, message: str) -> None:
+    """Print a one-line error on standard error."""
+    sys.stderr.write(f"{command}: {escape_controls(redact_keys(message))}\n")
+
+
+def run_command(command: str, work: Callable[[], object], *, after_interrupt: str) -> int:
+    """Run a command and return its exit code; expected errors and Ctrl-C print one line.
+
+    Args:
+        command: Its name, printed at the start of the line.
+        work: The function to call.
+        after_interrupt: What an interrupted command leaves behind, printed after `interrupted;`.
+    """
+    try:
+        work()
+    except (HarnessError, OSError) as err:
+        print_error(command, format_error(err))
+        return BAD_INPUT
+    except KeyboardInterrupt as err:
+        sys.stderr.write("\n")  # the terminal has written ^C
+        print_error(command, f"interrupted; {after_interrupt}")
+        return TERMINATED if isinstance(err, Terminated) else INTERRUPTED
+    return OK
+
+
+# Arguments.
+
+_UNKNOWN = "unrecognized arguments: "  # how argparse begins its messages
+_MISSING = "the following arguments are required: "
+_ARGUMENT = re.compile(r"argument ([^:]+): (.*)", re.DOTALL)
+_CHOICE = re.compile(r"invalid choice: ('[^']*') \(choose from (.*)\)")
+_TYPE = re.compile(r"invalid (\w+) value: (.*)", re.DOTALL)
+_TYPES = {"int": "a whole number", "float": "a number", "positive_int": "a whole number of 1 or more"}
+_DASHES_AS_VALUE = re.compile(r"(--[^=\s]+=|-\w=?)--")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors are one line on standard error and exit code 2.
+
+    Args:
+        example: A command line that works, printed where an argument is missing.
+        **options: As for `argparse.ArgumentParser`.
+    """
+
+    def __init__(self, *, example: str = "", **options: Any) -> None:  # noqa: ANN401 - those of argparse
+        super().__init__(**options)
+        self.example = example
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - as in argparse
+        """Check the flags, then parse: a misspelt flag is reported before what is missing because of it."""
+        words = sys.argv[1:] if args is None else list(args)
+        for word in words[: words.index("--")] if "--" in words else words:
+            flag = word.partition("=")[0]
+            if re.match(r"--\w", flag) and not any(name.startswith(flag) for name in self._option_string_actions):
+                self.check_flag(flag)
+            if _DASHES_AS_VALUE.fullmatch(word):  # argparse would read no value
+                self.error(f"argument {word.removesuffix('--').rstrip('=')}: expected a value, got '--'")
+        return super().parse_known_args(words, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error and how to get help, then exit.
+
+        Raises:
+            SystemExit: With 2.
+        """
+        if message.startswith(_UNKNOWN):
+            words = message.removeprefix(_UNKNOWN)
+            self.check_flag(next((word.split("=")[0] for word in words.split() if word.startswith("-")), "--help"))
+            message = f"expected no further words, got {words}"
+        elif message.startswith(_MISSING):
+            example = f", as in {self.example}" if self.example else ""
+            message = f"missing {message.removeprefix(_MISSING)}{example}"
+        elif argument := _ARGUMENT.fullmatch(message):
+            action = self._option_string_actions.get(argument[1].split("/")[0])
+            value = _explain_value(argument[2])
+            if argument[2] == "expected one argument" and action is not None:
+                value = f"expected a value, as {argument[1]} {action.metavar or 'VALUE'}: {action.help}"
+            message = f"{argument[1]}: {value}"
+        print_error(self.prog, f"{message}; see {self.prog} --help")
+        raise SystemExit(BAD_INPUT)
+
+    def check_flag(self, flag: str) -> None:
+        """Exit if the command has no such flag; suggest the nearest one.
+
+        Raises:
+            SystemExit: With 2.
+        """
+        if flag not in self._option_string_actions:
+            close = difflib.get_close_matches(flag, self._option_string_actions, n=1)
+            self.error(f"no option {flag}" + (f"; did you mean {close[0]}?" if close else ""))
+
+
+def _explain_value(message: str) -> str:
+    """Rewrite argparse's message about a value in the form of this project's messages."""
+    if choice := _CHOICE.fullmatch(message):
+        accepted = choice[2].replace("'", "")
+        close = difflib.get_close_matches(choice[1].strip("'"), accepted.split(", "), n=1)
+        return f"expected one of {accepted}, got {choice[1]}" + (f"; did you mean {close[0]}?" if close else "")
+    if wrong := _TYPE.fullmatch(message):
+        return f"expected {_TYPES.get(wrong[1], wrong[1])}, got {wrong[2]}"
+    return message
+
+
+def positive_int(text: str) -> int:
+    """Parse a whole number of at least 1."""
+    if text.isdecimal() and int(text) >= 1:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
+
+
+# Progress.
+
+Advance = Callable[[int], None]
+"""Takes the number of units just done."""
+
+_shown: list[Progress] = []  # one live display per terminal; it shows the innermost step
+
+
+@contextmanager
+def show_progress(title: str, total: int | None = None, *, unit: str = "", enabled: bool) -> Iterator[Advance]:
+    """Show a progress line while the block runs; yield the function that advances it.
+
+    Inside another block, the line shows the titles of the outermost and of this block.
+
+    Args:
+        title: What is being done.
+        total: Number of units, or an upper bound; None if nothing is counted.
+        unit: What is counted, for the rate.
+        enabled: If false, or if standard error is not a terminal, nothing is shown.
+    """
+    # An open display replaces standard error, so isatty() is false then.
+    if not enabled or not (_shown or sys.stderr.isatty()):
+        yield lambda _: None
+        return
+    with _display() as bar:
+        above = [task.id for task in bar.tasks if task.visible]
+        title = f"{bar.tasks[0].description} › {title}" if bar.tasks else title
+        for task_id in above:
+            bar.update(task_id, visible=False)
+        task = bar.add_task(title, total=total, unit=unit)
+        try:
+            yield lambda amount: bar.advance(task, amount)
+        finally:
+            bar.remove_task(task)
+            for task_id in above:
+                bar.update(task_id, visible=True)
+
+
+@contextmanager
+def _display() -> Iterator[Progress]:
+    """Return the open display, or open a new one that is erased at the end."""
+    if _shown:
+        yield _shown[-1]
+        return
+    from rich.console import Console
+    from rich.progress import (
+        Progress,
+        ProgressColumn,
+        SpinnerColumn,
+        Task as ProgressTask,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.text import Text
+
+    class Count(ProgressColumn):
+        """Count, rate and time left, if units are counted."""
+
+        def render(self, task: ProgressTask) -> Text:
+            if task.total is None:
+                return Text("")
+            speed = task.finished_speed or task.speed
+            left = task.time_remaining
+            words = [f"{task.completed:,.0f} of {task.total:,.0f} {task.fields['unit']}"]
+            words += [f"{speed:,.0f} {task.fields['unit']}/s"] if speed else []
+            words += [f"{format_duration(left)} left"] if left is not None else []
+            return Text(", ".join(words))
+
+    title = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), title, Count(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        _shown.append(bar)
+        try:
+            yield bar
+        finally:
+            _shown.remove(bar)
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration in its largest unit: `40 s`, `3 min`, `2.5 h`."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+
+
+# Standard streams, log records and signals.
 
 
 class SafeLogRecord(logging.LogRecord):

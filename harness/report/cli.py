@@ -80,7 +80,7 @@ def parser() -> CommandParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns one of `exit_codes`."""
+    """Run the command; returns its exit code."""
     terminal.set_up()
     args = parser().parse_args(argv)
     return run_command(

@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Floats, UndefinedMetric, make_random_stream
-from openended.metrics._embeddings.blocks import blocks, limit_magnitude
-from openended.metrics._embeddings.pca import fit_pca
+from openended.metrics._embeddings.blocks import blocks, fit_pca, limit_magnitude
 
 EstimatorName = Literal["cells", "knn", "kde", "classifier", "gaussian"]
 OwnPoint = Literal["counted", "left_out"]

@@ -15,8 +15,7 @@ import numpy as np
 
 from openended.harness.core import I64, Floats, UndefinedMetric
 from openended.metrics._common import check_choice
-from openended.metrics._embeddings.blocks import Rows, blocks, check_range, n_rows
-from openended.metrics._embeddings.pca import fit_pca
+from openended.metrics._embeddings.blocks import Rows, blocks, check_range, fit_pca, n_rows
 from openended.metrics._mauve.drmm import fit_mixture
 from openended.metrics._mauve.kmeans import F32, LEVELS, kmeans, nearest, residual_cells, residual_kmeans
 from openended.metrics._mauve.lattice import CELLS, lattice_cells, train_spreading_net

@@ -1,4 +1,15 @@
-"""MAUVE and its kin from the cell of each text or an estimate of log p / q at it; see `openended.metrics.mauve`.
+"""MAUVE and its kin from histograms over cells, or from an estimate of log p / q at each text; all logs are natural.
+
+Smoothing adds something for cells that a finite sample missed. With n texts over k cells and c_a of them in cell a, the
+share of a is proportional to
+
+| rule | share |
+| --- | --- |
+| `none` | c_a |
+| `kt` | c_a + 1/2 (Krichevsky and Trofimov) |
+| `laplace` | c_a + 1 |
+| `braess_sauer` | c_a + 1/2 where c_a = 0, c_a + 1 where c_a = 1, c_a + 3/4 elsewhere |
+| `good_turing` | c_a / n where c_a > φ(c_a + 1), else (φ(c_a + 1) + 1)(c_a + 1) / (n φ(c_a)); φ(t): cells of t texts |
 
 With the density ratio r = p / q and a mixture R = λ P + (1 - λ) Q, both divergences are means of bounded terms:
 
@@ -8,43 +19,34 @@ With the density ratio r = p / q and a mixture R = λ P + (1 - λ) Q, both diver
 so an estimate of r that is wrong at a few texts spoils none of them. A mean outside its range is set to the nearer end
 and counted: below 0 the two sides look alike to the estimator, or it cannot see how they differ.
 
-The frontier integral is 2 ∫ λ KL(P || R) + (1 - λ) KL(Q || R) dλ = E_P g(r) + E_Q g(1 / r) with
+The frontier integral is 2 ∫ λ KL(P || R) + (1 - λ) KL(Q || R) dλ, in [0, 1]; 0 where both are equal, 1 where they share
+no cell. Over cells it is the sum of (p + q) / 2 - p q (ln p - ln q) / (p - q), over texts E_P g(r) + E_Q g(1 / r) with
 g(r) = 1/2 - 1 / (r - 1) + ln r / (r - 1)^2, each mean in [0, 1/2].
 
-Source: Liu et al. 2021, "Divergence frontiers for generative models", Definitions 1 and 2; Pillutla et al. 2023, "MAUVE
-scores for generative models" (estimation by density ratios). The closed form of g is ours.
+Source: Liu et al. 2021, "Divergence frontiers for generative models", Definitions 1 and 2, Proposition 1 and its use of
+smoothing; Krichevsky and Trofimov 1981; Braess and Sauer 2004; Orlitsky and Suresh 2015, section 1.3; Pillutla et al.
+2023, "MAUVE scores for generative models" (estimation by density ratios). The closed form of g is ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64
 from openended.metrics._common import Values
-from openended.metrics._mauve.histograms import (
-    Curve,
-    Smoothing,
-    best_f,
-    curve_area,
-    curve_through,
-    divergence_curve,
-    frontier_integral,
-    histogram,
-    js_divergence,
-    kl_divergence,
-    mixture_weights,
-    precision_recall,
-    row_best_fs,
-    row_curve_areas,
-    row_frontier_integrals,
-    row_kl_divergences,
-    smooth,
-)
 
+Curve = Literal["uniform", "angular"]
+Smoothing = Literal["none", "kt", "laplace", "braess_sauer", "good_turing"]
+
+_EDGE = 1e-6  # mauve-text: the mixture weights stay this far from 0 and 1
+_ANGLE_EDGE = 1e-10  # Sajjadi et al. 2018: the angles stay this far from 0 and pi / 2
 _ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in openended.metrics.precision_recall_curve
+HALF_ANGLES = 101  # of that curve of halves: a tenth of the value's, enough for a standard error
 _NEAR = 1e-3  # where |ln r| is below, g is taken from its series: the closed form cancels
 
 
@@ -76,16 +78,140 @@ class MauveResult(Values):
     """Share of an estimator's means that fell outside their range; 0 for cells."""
 
 
+# Cells. Histograms have shape (cells,), or (rows, cells) for one value a row: the halves of the texts of both sides.
+
+
+def histogram(labels: I64, num_buckets: int) -> F64:
+    """Return the share of rows in each cell, shape (num_buckets,)."""
+    return np.bincount(labels, minlength=num_buckets) / len(labels)
+
+
+def count_half_histograms(cells: I64, halves: NDArray[np.bool_], num_buckets: int) -> F64:
+    """Return the share of each cell in both halves of each split, shape (2 · splits, num_buckets)."""
+    splits = len(halves)
+    split, row = np.nonzero(halves)
+    first = np.bincount(split * num_buckets + cells[row], minlength=splits * num_buckets)
+    first = first.reshape(splits, num_buckets).astype(np.float64)
+    counts = np.concatenate([first, np.bincount(cells, minlength=num_buckets) - first])
+    shares: F64 = counts / counts.sum(axis=1, keepdims=True)
+    return shares
+
+
+def renumber_cells(p: I64, q: I64) -> tuple[I64, I64, int]:
+    """Return the cells of both sides numbered so that each holds a text, and how many there are."""
+    seen, cells = np.unique(np.concatenate([p, q]), return_inverse=True)
+    return cells[: len(p)], cells[len(p) :], len(seen)
+
+
+def smooth(hist: F64, n: float, rule: Smoothing = "kt", part: float = 1.0) -> F64:
+    """Return smoothed shares of a part of n texts: what `kt` and `laplace` add is the share of all n."""
+    if rule == "none":
+        return hist
+    if rule == "kt":
+        return np.asarray((hist * n + 0.5) / (n + 0.5 * hist.shape[-1]))
+    if hist.ndim == 2:
+        return np.stack([smooth(row, n, rule, part) for row in hist])
+    counts = np.rint(hist * (n if rule == "laplace" else round(n * part)))
+    if rule == "laplace":
+        weights = counts + 1
+    elif rule == "braess_sauer":
+        weights = counts + np.select([counts == 0, counts == 1], [0.5, 1.0], 0.75)
+    else:
+        texts = counts.astype(np.int64)
+        cells = np.bincount(texts, minlength=int(texts.max()) + 2)  # φ
+        here, above = cells[texts], cells[texts + 1]
+        weights = np.where(texts > above, texts, (above + 1) * (texts + 1) / here) / texts.sum()
+    return np.asarray(weights / weights.sum())
+
+
+def kl_divergence(p: F64, q: F64) -> Any:  # noqa: ANN401 - a number, or one a row
+    """Return KL(p || q) in nats; infinite where q is 0 and p is not."""
+    if p.ndim == 1:
+        p, q = p[p > 0], q[p > 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(p > 0, p * np.log(p / q), 0.0)
+    return np.maximum(terms.sum(axis=-1), 0.0)  # rounding may leave -1e-17 where the two are equal
+
+
+def js_divergence(p: F64, q: F64) -> Any:  # noqa: ANN401 - as above
+    """Return the Jensen-Shannon divergence in nats, in [0, ln 2]."""
+    middle = (p + q) / 2
+    return (kl_divergence(p, middle) + kl_divergence(q, middle)) / 2
+
+
+def frontier_integral(p: F64, q: F64) -> Any:  # noqa: ANN401 - as above
+    """Return the frontier integral, in [0, 1]."""
+    mean = (p + q).sum(axis=-1) / 2
+    both = (p > 0) & (q > 0)
+    if p.ndim == 1:
+        p, q, both = p[both], q[both], both[both]
+    # p q (ln p - ln q) / (p - q) = q log1p(gap) / gap, which tends to q as the two meet.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gap = np.where(both, (q - p) / p, 0.0)
+    near = np.abs(gap) < 1e-12
+    ratio = np.where(near, 1.0, np.log1p(np.where(near, 1.0, gap)) / np.where(near, 1.0, gap))
+    return np.maximum(mean - np.where(both, q * ratio, 0.0).sum(axis=-1), 0.0)
+
+
+def mixture_weights(points: int, curve: Curve) -> F64:
+    """Return the weights of p in the mixtures: evenly spaced, or cosines of evenly spaced angles."""
+    if curve == "uniform":
+        return np.linspace(_EDGE, 1 - _EDGE, points)
+    return np.cos(np.linspace(_EDGE, np.pi / 2 - _EDGE, points))[::-1]
+
+
+def divergence_curve(p: F64, q: F64, *, scaling_factor: float, curve_points: int, curve: Curve) -> F64:
+    """Return the divergence curve from (1, 0) to (0, 1), shape (curve_points + 2, 2), or one a row.
+
+    With r = w p + (1 - w) q, a point is (exp(-c KL(q || r)), exp(-c KL(p || r))).
+    """
+    mixtures = (w * p + (1 - w) * q for w in mixture_weights(curve_points, curve))
+    return curve_through([(kl_divergence(q, r), kl_divergence(p, r)) for r in mixtures], scaling_factor)
+
+
+def curve_through(divergences: Sequence[tuple[Any, Any]], scaling_factor: float) -> F64:
+    """Return the curve of exp(-c KL(q || r)) and exp(-c KL(p || r)), with both end points."""
+    inner = np.exp(-scaling_factor * np.array(divergences))
+    ends = np.zeros((2, *inner.shape[1:]))
+    ends[0, 0] = ends[1, 1] = 1.0
+    return np.moveaxis(np.concatenate([ends[:1], inner, ends[1:]]), (0, 1), (-2, -1))
+
+
+def curve_area(curve: F64) -> Any:  # noqa: ANN401 - as above
+    """Return the area under a curve by the trapezoid rule along each axis, averaged; in [0, 1]."""
+    areas = 0.0
+    for x, y in ((curve[..., 0], curve[..., 1]), (curve[..., 1], curve[..., 0])):
+        order = np.lexsort((-y, x), axis=-1)
+        areas = areas + np.trapezoid(np.take_along_axis(y, order, -1), np.take_along_axis(x, order, -1), axis=-1)
+    return np.clip(areas / 2, 0.0, 1.0)
+
+
+def precision_recall(p: F64, q: F64, num_angles: int) -> tuple[F64, F64]:
+    """Return precision and recall of q against p along the angles, each of shape (…, num_angles), in [0, 1].
+
+    At slope t = tan(angle): precision = sum of min(t p, q), recall = sum of min(p, q / t).
+    """
+    slopes = np.tan(np.linspace(_ANGLE_EDGE, np.pi / 2 - _ANGLE_EDGE, num_angles))
+    precision = np.stack([np.minimum(t * p, q).sum(axis=-1) for t in slopes], axis=-1)
+    recall = np.stack([np.minimum(p, q / t).sum(axis=-1) for t in slopes], axis=-1)
+    return np.clip(precision, 0.0, 1.0), np.clip(recall, 0.0, 1.0)
+
+
+def best_f(precision: F64, recall: F64, beta: float) -> Any:  # noqa: ANN401 - as above
+    """Return the largest F-beta on a curve; beta > 1 weighs recall, beta < 1 precision; 0 where both are 0."""
+    weighed = beta**2 * precision + recall
+    both = (1 + beta**2) * precision * recall
+    return np.divide(both, weighed, out=np.zeros_like(both), where=weighed > 0).max(axis=-1)
+
+
 def mauve_of_cells(
     *,
     human: I64,
     model: I64,
     num_buckets: int,
-    scaling_factor: float = 5.0,
-    curve: Curve = "uniform",
-    curve_points: int = 25,
     smoothing: Smoothing = "none",
     seen_only: bool = False,
+    **curve: Any,  # noqa: ANN401 - options of `mauve_of_histograms`
 ) -> MauveResult:
     """Compute MAUVE from the cell of each text, shape (n_human,) and (n_model,).
 
@@ -95,31 +221,61 @@ def mauve_of_cells(
     if seen_only:
         seen = (p > 0) | (q > 0)
         p, q = p[seen], q[seen]
-    starred = smooth(p, len(human)), smooth(q, len(model))
-    smoothed = smooth(p, len(human), smoothing), smooth(q, len(model), smoothing)
+    return mauve_of_histograms(p, q, len(human), len(model), smoothing=smoothing, **curve)
+
+
+def mauve_of_histograms(
+    p: F64,
+    q: F64,
+    n_human: float,
+    n_model: float,
+    *,
+    scaling_factor: float = 5.0,
+    curve: Curve = "uniform",
+    curve_points: int = 25,
+    smoothing: Smoothing = "none",
+    part: float = 1.0,
+) -> MauveResult:
+    """Compute MAUVE from the histograms of a part of the texts; every field has one value a row if they have rows."""
+    starred = smooth(p, n_human), smooth(q, n_model)
+    smoothed = smooth(p, n_human, smoothing, part), smooth(q, n_model, smoothing, part)
     points, star = (
         divergence_curve(*pair, scaling_factor=scaling_factor, curve_points=curve_points, curve=curve)
         for pair in (smoothed, starred)
     )
     js = js_divergence(*smoothed)
+    scores = {
+        "mauve": curve_area(points),
+        "mauve_star": curve_area(star),
+        "frontier_integral": frontier_integral(*smoothed),
+        "frontier_integral_star": frontier_integral(*starred),
+        "js": js,
+        "mid_point": np.exp(-2 * scaling_factor * js),
+    }
     return MauveResult(
-        mauve=curve_area(points),
-        mauve_star=curve_area(star),
-        frontier_integral=frontier_integral(*smoothed),
-        frontier_integral_star=frontier_integral(*starred),
+        **_convert_to_floats(scores),
         divergence_curve=points,
         human_hist=p,
         model_hist=q,
-        num_buckets=len(p),
-        js=js,
-        mid_point=float(np.exp(-2 * scaling_factor * js)),
+        num_buckets=p.shape[-1],
         clipped=0,
     )
 
 
+def _convert_to_floats(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: float(value) if np.ndim(value) == 0 else value for name, value in values.items()}
+
+
 def histogram_values(
-    scores: MauveResult, n_human: int, n_model: int, lambdas: Sequence[float], smoothing: Smoothing = "none"
-) -> dict[str, float]:
+    scores: MauveResult,
+    n_human: float,
+    n_model: float,
+    lambdas: Sequence[float],
+    smoothing: Smoothing = "none",
+    *,
+    part: float = 1.0,
+    num_angles: int = _ANGLES,
+) -> dict[str, Any]:
     """Return every other summary of the same histograms.
 
     The KL divergences need smoothed histograms to be finite: `kt` where `smoothing` is `none`. The errors at λ are KL
@@ -127,9 +283,10 @@ def histogram_values(
     model misses).
     """
     rule: Smoothing = "kt" if smoothing == "none" else smoothing
-    p_star, q_star = smooth(scores.human_hist, n_human, rule), smooth(scores.model_hist, n_model, rule)
-    p, q = smooth(scores.human_hist, n_human, smoothing), smooth(scores.model_hist, n_model, smoothing)
-    precision, recall = precision_recall(p, q, _ANGLES)
+    sides = ((scores.human_hist, n_human), (scores.model_hist, n_model))
+    p_star, q_star = (smooth(hist, n, rule, part) for hist, n in sides)
+    p, q = (smooth(hist, n, smoothing, part) for hist, n in sides)
+    precision, recall = precision_recall(p, q, num_angles)
     values = {
         "kl_human_model": kl_divergence(p_star, q_star),
         "kl_model_human": kl_divergence(q_star, p_star),
@@ -141,7 +298,7 @@ def histogram_values(
         mixture = weight * p + (1 - weight) * q
         values[f"type_1@{weight:g}"] = kl_divergence(q, mixture)
         values[f"type_2@{weight:g}"] = kl_divergence(p, mixture)
-    return values
+    return _convert_to_floats(values)
 
 
 def resample_mauve(
@@ -152,47 +309,19 @@ def resample_mauve(
     *,
     lambdas: Sequence[float],
     smoothing: Smoothing = "none",
-    scaling_factor: float,
-    curve_points: int,
-    curve: Curve,
+    **curve: Any,  # noqa: ANN401 - options of `mauve_of_histograms`
 ) -> dict[str, F64]:
-    """Return every value of `mauve_of_cells` and `histogram_values` for each pair of rows of histograms, shape (rows,).
+    """Return every value of `mauve_of_histograms` and `histogram_values` for each pair of rows of histograms.
 
-    A row of p, shape (rows, cells), is a half of the n_human texts: what `kt` and `laplace` add stays the same share of
-    it; the other rules look at the counts of the half itself.
+    A row of p, shape (rows, cells), is a half of the n_human texts.
     """
-    p_star, q_star = smooth(p, n_human), smooth(q, n_model)
-    if smoothing == "kt":
-        p, q = p_star, q_star
-    elif smoothing != "none":
-        part = 1 if smoothing == "laplace" else 2
-        p = np.stack([smooth(row, round(n_human / part), smoothing) for row in p])
-        q = np.stack([smooth(row, round(n_model / part), smoothing) for row in q])
-    p_kl, q_kl = (p_star, q_star) if smoothing == "none" else (p, q)
-    middle = (p + q) / 2
-    js = (row_kl_divergences(p, middle) + row_kl_divergences(q, middle)) / 2
-    f8, f1_8 = row_best_fs(p, q, (8.0, 1 / 8))
-    mauve, mauve_star = (
-        row_curve_areas(*pair, scaling_factor=scaling_factor, curve_points=curve_points, curve=curve)
-        for pair in ((p, q), (p_star, q_star))
-    )
-    values = {
-        "mauve": mauve,
-        "mauve_star": mauve_star,
-        "frontier_integral": row_frontier_integrals(p, q),
-        "frontier_integral_star": row_frontier_integrals(p_star, q_star),
-        "kl_human_model": row_kl_divergences(p_kl, q_kl),
-        "kl_model_human": row_kl_divergences(q_kl, p_kl),
-        "js": js,
-        "mid_point": np.exp(-2 * scaling_factor * js),
-        "f8": f8,
-        "f1_8": f1_8,
-    }
-    for weight in lambdas:
-        mixture = weight * p + (1 - weight) * q
-        values[f"type_1@{weight:g}"] = row_kl_divergences(q, mixture)
-        values[f"type_2@{weight:g}"] = row_kl_divergences(p, mixture)
-    return values
+    scores = mauve_of_histograms(p, q, n_human, n_model, smoothing=smoothing, part=0.5, **curve)
+    names = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star", "mid_point")
+    others = histogram_values(scores, n_human, n_model, lambdas, smoothing, part=0.5, num_angles=HALF_ANGLES)
+    return {name: scores[name] for name in names} | others
+
+
+# Density ratios.
 
 
 @dataclass(slots=True, eq=False)
@@ -252,7 +381,7 @@ def mauve_of_ratios(
     js = (ratios.kl_human(0.5) + ratios.kl_model(0.5)) / 2
     integral = ratios.integral()
     return MauveResult(
-        mauve=curve_area(points),
+        mauve=float(curve_area(points)),
         mauve_star=float("nan"),
         frontier_integral=integral,
         frontier_integral_star=float("nan"),

@@ -24,7 +24,6 @@ from openended.harness.core import (
     UndefinedMetric,
 )
 from openended.metrics._embeddings.blocks import check_side
-from openended.metrics._mauve.histograms import count_half_histograms
 from openended.metrics._mauve.kmeans import describe_library
 from openended.metrics._mauve.quantizers import (
     Assign,
@@ -35,6 +34,7 @@ from openended.metrics._mauve.quantizers import (
     describe_accepted_buckets,
     fit_quantizer,
 )
+from openended.metrics._mauve.scores import count_half_histograms
 from openended.metrics.families.two_sample import TwoSample
 
 ClusterFit = Literal["pair", "joint", "reference"]

@@ -17,13 +17,13 @@ import numpy as np
 
 from openended.harness.core import F64, HUMAN, DataError
 from openended.metrics._common import check_choice
-from openended.metrics.judgments.raters import read_calibration
-from openended.metrics.judgments.rows import (
+from openended.metrics.judgments.base import (
     Empty,
     FileRow,
     as_number,
     choose_column,
     format_source,
+    read_calibration,
     read_rows,
     select_kind,
 )

@@ -10,9 +10,17 @@ from hypothesis import given, settings, strategies as st
 from openended.harness.core import DataError, Features, Plan, Ragged, Side, UndefinedMetric
 from openended.harness.report.figures.people import huse_regions
 from openended.harness.run.measure import add_intervals
-from openended.metrics._huse.discriminator import Rule
-from openended.metrics._huse.join import NLL, RATINGS, WORDS, PairRatings
-from openended.metrics._huse.stability import example_curve, percentiles, rater_curve, subsample_huse
+from openended.metrics._huse import (
+    NLL,
+    RATINGS,
+    WORDS,
+    PairRatings,
+    Rule,
+    example_curve,
+    percentiles,
+    rater_curve,
+    subsample_huse,
+)
 from openended.metrics.huse import Huse, huse
 from openended.metrics.judgments import agreement
 from tests.oracles import huse as oracle

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from openended.harness.core import Features, Side, UndefinedMetric
-from openended.metrics._embeddings.blocks import check_side
-from openended.metrics._embeddings.pca import fit_pca
-from openended.metrics._mauve.histograms import (
+from openended.metrics._embeddings.blocks import check_side, fit_pca
+from openended.metrics._mauve.scores import (
     Smoothing,
     curve_area,
     frontier_integral,
+    histogram_values,
     js_divergence,
     kl_divergence,
+    mauve_of_cells,
     mixture_weights,
     smooth,
 )
-from openended.metrics._mauve.scores import histogram_values, mauve_of_cells
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve, find_distinguishing_cells, find_distinguishing_texts, mauve
 from tests.helpers import features

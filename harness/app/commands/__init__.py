@@ -26,7 +26,7 @@ def run(
     example: str = "",
     after: str = "nothing was changed",
 ) -> int:
-    """Parse the words of a command and do its work; returns one of `exit_codes`."""
+    """Parse the words of a command and do its work; returns its exit code."""
     parser = CommandParser(prog=f"openended {command}", description=description, example=example)
     for name, options in arguments.items():
         parser.add_argument(name, **options)

@@ -36,7 +36,7 @@ _ARGUMENTS = {"shell": {"choices": ("bash", "zsh"), "help": 'for this shell: eva
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exit_codes`."""
+    """Run the command; returns its exit code."""
 
     def work(args: argparse.Namespace) -> None:
         sys.stdout.write(write_script(args.shell))

@@ -32,7 +32,7 @@ _ARGUMENTS = {"name": {"help": "as in `openended list`; where two groups have it
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exit_codes`."""
+    """Run the command; returns its exit code."""
 
     def work(args: argparse.Namespace) -> None:
         sys.stdout.write(describe_option(args.name))

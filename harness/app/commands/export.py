@@ -27,7 +27,7 @@ MAX_LISTED_FILES = 10
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exit_codes`."""
+    """Run the command; returns its exit code."""
     parser = CommandParser(prog="openended export", description=__doc__, example="openended export p-sweep p-sweep.zip")
     parser.add_argument("name", help="of runs: name=…, experiment=…")
     target = "a .zip (-: standard output), or with --format a folder (default: outputs/exports/NAME-FORMAT); replaced"

@@ -41,7 +41,7 @@ _ARGUMENTS = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exit_codes`."""
+    """Run the command; returns its exit code."""
     after = "unpacked files are kept; the same command resumes"
     return run(words, "import", __doc__, _ARGUMENTS, _import, example="openended import p-sweep.zip", after=after)
 

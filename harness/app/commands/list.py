@@ -20,7 +20,7 @@ STATES = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exit_codes`."""
+    """Run the command; returns its exit code."""
     return run(words, "list", __doc__, _ARGUMENTS, lambda args: _list(args.group))
 
 

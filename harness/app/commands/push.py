@@ -24,7 +24,7 @@ _ARGUMENTS = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exit_codes`."""
+    """Run the command; returns its exit code."""
     after = "the folder below exports is kept"
     return run(words, "push", __doc__, _ARGUMENTS, _push, example="openended push p-sweep me/p-sweep", after=after)
 

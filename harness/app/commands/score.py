@@ -89,7 +89,7 @@ def make_parser() -> CommandParser:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command; returns one of `exit_codes`: 1 where the code of a metric raised."""
+    """Run the command; returns its exit code: 1 where the code of a metric raised."""
     words = convert_preset(sys.argv[1:] if words is None else words)
     options = [word for word in words if _METRIC_OPTION.match(word) and not Path(word).exists()]
     parser = make_parser()

@@ -21,7 +21,7 @@ _ARGUMENTS: Arguments = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exit_codes`."""
+    """Run the command; returns its exit code."""
     return run(words, "show", __doc__, _ARGUMENTS, _show, example="openended show 5b2c81aa")
 
 

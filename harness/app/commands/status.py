@@ -22,7 +22,7 @@ _ARGUMENTS = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exit_codes`."""
+    """Run the command; returns its exit code."""
     return run(words, "status", __doc__, _ARGUMENTS, _print_status)
 
 

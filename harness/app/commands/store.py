@@ -21,7 +21,7 @@ _ARGUMENTS = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exit_codes`."""
+    """Run the command; returns its exit code."""
     return run(words, "store", __doc__, _ARGUMENTS, _store, after="finished work is kept")
 
 

@@ -78,16 +78,12 @@ def test_lines_of_text_are_complete(tmp_path, monkeypatch):
             next(handle)
 
 
-def test_a_file_without_sync_is_written_too(tmp_path):
-    with open_for_replacement(tmp_path / "a", sync=False) as handle:
-        handle.write("text")
-    assert (tmp_path / "a").read_text() == "text"
-
-
-def test_a_link_is_followed_and_kept(tmp_path):
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_link_is_followed_and_kept(tmp_path, sync):
     (tmp_path / "real.txt").write_text("old")
     (tmp_path / "link.txt").symlink_to(tmp_path / "real.txt")
-    write_text(tmp_path / "link.txt", "new")
+    with open_for_replacement(tmp_path / "link.txt", sync=sync) as handle:
+        handle.write("new")
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "real.txt").read_text() == "new"
 

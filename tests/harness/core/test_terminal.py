@@ -1,4 +1,4 @@
-"""Where the output goes: a pipe that closes, a full disk, nothing at all, a terminal that must not be steered."""
+"""Output into a pipe that closes, a full disk or nothing at all; a terminal that must not be steered; arguments."""
 
 import io
 import os
@@ -9,14 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.core import (
-    DataError,
-    format_duration,
-    progress as live,
-    run_command,
-    shorten_error,
-    show_progress,
-)
+from openended.harness.core import DataError, format_duration, run_command, shorten_error, show_progress, terminal
+from openended.harness.core.terminal import CommandParser, positive_int
 
 ROOT = Path(__file__).parents[3]
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -85,9 +79,9 @@ def test_a_closed_descriptor_is_not_given_to_the_next_file(tmp_path):
 
 def test_sigterm_says_what_ctrl_c_says():
     code = (
-        "import sys, time\nfrom openended.harness.core import exit_codes, terminal\nterminal.set_up()\n"
+        "import sys, time\nfrom openended.harness.core import terminal\nterminal.set_up()\n"
         "def work():\n    print('ready', flush=True)\n    time.sleep(60)\n"
-        "sys.exit(exit_codes.run_command('it', work, after_interrupt='everything is kept'))\n"
+        "sys.exit(terminal.run_command('it', work, after_interrupt='everything is kept'))\n"
     )
     for number, expected in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         with subprocess.Popen(
@@ -135,7 +129,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def terminal(monkeypatch) -> Terminal:
+def open_terminal(monkeypatch) -> Terminal:
     """Put a terminal in the place of standard error; in the test itself, for pytest puts its own before each."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
@@ -144,35 +138,60 @@ def terminal(monkeypatch) -> Terminal:
     return made
 
 
-def test_no_terminal_no_line(monkeypatch):
-    monkeypatch.setattr("sys.stderr", quiet := io.StringIO())
-    with show_progress("a step", 10, unit="tokens", enabled=True) as advance:
-        advance(5)
-    assert quiet.getvalue() == ""
-
-
-def test_switched_off(monkeypatch):
-    screen = terminal(monkeypatch)
-    with show_progress("a step", 10, unit="tokens", enabled=False) as advance:
+@pytest.mark.parametrize(("screen", "enabled"), [(io.StringIO(), True), (Terminal(), False)])
+def test_without_a_terminal_or_switched_off_there_is_no_line(screen, enabled, monkeypatch):
+    monkeypatch.setattr("sys.stderr", screen)
+    with show_progress("a step", 10, unit="tokens", enabled=enabled) as advance:
         advance(5)
     assert screen.getvalue() == ""
 
 
 def test_the_innermost_step_has_the_line(monkeypatch):
-    screen = terminal(monkeypatch)
+    screen = open_terminal(monkeypatch)
     with show_progress("the job [3/4]", enabled=True):
         with show_progress("generate", 10, unit="tokens", enabled=True) as advance:
             advance(5)
         with show_progress("score", 8, unit="texts", enabled=True) as advance:
             advance(8)
-            (bar,) = live._shown
+            (bar,) = terminal._shown
             assert [task.description for task in bar.tasks if task.visible] == ["the job [3/4] › score"]
             bar.refresh()
     said = screen.getvalue()
     assert "8 of 8 texts" in said
-    assert not live._shown, "the next job has a display of its own"
+    assert not terminal._shown, "the next job has a display of its own"
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (59, "59 s"), (150, "2 min"), (9000, "2.5 h")])
 def test_duration(seconds, said):
     assert format_duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--itmes", "3"], "no option --itmes; did you mean --items?"),  # before what is missing because of it
+        (["--wholly-unlike"], "no option --wholly-unlike"),
+        ([], "missing name, --items, as in openended test a --items 3"),
+        (["a", "--items", "0"], "--items: expected a whole number of 1 or more, got '0'"),
+        (["a", "--items", "-1"], "--items: expected a whole number of 1 or more, got '-1'"),
+        (["a", "--items", "1", "--limit", "x"], "--limit: expected a whole number, got 'x'"),
+        (["a", "--items=--"], "--items: expected a value, got '--'"),
+        (["a", "-o--"], "-o: expected a value, got '--'"),
+        (["a", "b", "--items", "1"], "expected no further words, got b"),
+        (
+            ["a", "--items", "3", "--kind", "pears"],
+            "--kind: expected one of pairs, ratings, got 'pears'; did you mean pairs?",
+        ),
+    ],
+)
+def test_errors_of_arguments_are_one_line_and_exit_2(words, said, capsys):
+    parser = CommandParser(prog="openended test", example="openended test a --items 3")
+    parser.add_argument("name")
+    parser.add_argument("--items", type=positive_int, required=True)
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--kind", choices=("pairs", "ratings"))
+    parser.add_argument("-o", "--output")
+    with pytest.raises(SystemExit) as left:
+        parser.parse_args(words)
+    assert left.value.code == 2
+    assert capsys.readouterr().err == f"openended test: {said}; see openended test --help\n"

@@ -16,7 +16,7 @@ from openended.harness.rating.study import (
     make_forecast_raters,
     make_study,
 )
-from openended.metrics._huse.stability import subsample_huse
+from openended.metrics._huse import subsample_huse
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
 from openended.metrics.huse import PairRatings, Rule
 from openended.metrics.judgments import (

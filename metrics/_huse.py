@@ -1,0 +1,436 @@
+"""HUSE of rated pairs: a leave-one-out nearest-neighbor discriminator on texts as points (mean rating, log p per word).
+
+Ties are exact; a k-d tree keeps the cost at n log n.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core import F64, HUMAN, I64, DataError, Features, Need, Side, UndefinedMetric, make_random_stream
+from openended.metrics.judgments import Judgments
+
+Ties = Literal["include", "exclude"]
+VoteTie = Literal["human", "model", "half"]
+CountPoints = Callable[[F64], tuple[I64, I64]]
+"""From a radius per query to the number of points, and of model points, in its ball."""
+
+TIE = 1e-9  # distances within this of each other are equal (features have standard deviation 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How the discriminator decides; defaults as in the released code (see `openended.metrics.huse`)."""
+
+    k: int = 16
+    """Neighbors before ties are added."""
+    ties: Ties = "include"
+    """`include`: every point tied with the k-th votes too. `exclude`: exactly k votes; the points tied at the cut share
+    the remaining votes equally, so that the order of the rows does not matter."""
+    vote_tie: VoteTie = "human"
+    log_prob_floor: float | None = -1000.0
+    """Nats that replace −inf; none: −inf leaves HUSE undefined."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HusePoints:
+    """Texts in the plane of HUSE."""
+
+    raw: F64
+    """Mean rating and log-probability per word, finite, shape (n, 2)."""
+    is_model: NDArray[np.bool_]
+    """Shape (n,)."""
+    mean: F64
+    """Of both columns, shape (2,)."""
+    spread: F64
+    """Population standard deviations, positive, shape (2,)."""
+
+    @classmethod
+    def build(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: Rule) -> HusePoints:
+        """Build the points; undefined where a text has probability zero without a floor, or a column has no spread."""
+        zero = np.isneginf(log_probs)
+        if zero.any():
+            if rule.log_prob_floor is None:
+                raise UndefinedMetric(
+                    f"{int(zero.sum())} texts have probability zero under the model and no log_prob_floor is set"
+                )
+            log_probs = np.where(zero, rule.log_prob_floor, log_probs)
+        raw = np.column_stack([judgments, log_probs / lengths])
+        mean, spread = np.empty(2), np.empty(2)
+        for column, name in enumerate(("rating", "log-probability a word")):
+            values = raw[:, column]
+            mean[column] = values.mean()
+            spread[column] = np.sqrt(np.mean((values - mean[column]) ** 2))
+            # Equal numbers may differ from their own mean by rounding.
+            if spread[column] <= 1e-12 * max(1.0, float(np.abs(values).max())):
+                raise UndefinedMetric(f"all {len(values)} texts have the same {name}; it cannot be scaled")
+        return cls(raw, is_model, mean, spread)
+
+    def errors(self, rule: Rule, copies: I64 | None = None) -> tuple[F64, F64]:
+        """Return the leave-one-out error per text on both features and on ratings only, each of shape (n,).
+
+        An error is 0, 1, or 1/2 for a vote tie under `half`. `copies` says how often each row occurs in a bootstrap
+        draw, shape (n,); a row never votes for its own copies.
+        """
+        both = (self.raw - self.mean) / self.spread
+        columns = []
+        for points in (both, both[:, :1]):
+            margins = _compute_margins(points, self.is_model, rule.k, rule.ties, copies=copies)
+            said_model = margins > 0 if rule.vote_tie != "model" else margins >= 0
+            errors: F64 = np.asarray(said_model != self.is_model, dtype=np.float64)
+            if rule.vote_tie == "half":
+                errors[margins == 0] = 0.5
+            columns.append(errors)
+        return columns[0], columns[1]
+
+    def margins_at(self, raw: F64, rule: Rule) -> I64:
+        """Return votes for `model` less votes for `human` at points of the plane, shape (m, 2) → (m,)."""
+        points, queries = ((rows - self.mean) / self.spread for rows in (self.raw, raw))
+        return _compute_margins(points, self.is_model, min(rule.k, len(points)), rule.ties, queries=queries)
+
+
+def compute_huse(errors: F64) -> float:
+    """Return twice the mean error: HUSE of the errors on both features, HUSE-Q of those on ratings."""
+    return 2.0 * float(errors.mean())
+
+
+def _compute_margins(
+    points: F64,
+    is_model: NDArray[np.bool_],
+    k: int,
+    ties: Ties,
+    *,
+    queries: F64 | None = None,
+    copies: I64 | None = None,
+) -> I64:
+    """Return votes for `model` less votes for `human` of the k nearest points (times the number tied, for `exclude`).
+
+    Queried are other points, shape (q, d), or each of the points, itself and its copies left out.
+    """
+    n = len(points)
+    if queries is not None:
+        own_copies = np.zeros(len(queries), dtype=np.int64)
+    else:
+        own_copies = np.ones(n, dtype=np.int64) if copies is None else copies
+    others = n - int(own_copies.max(initial=0))
+    if others < k:
+        raise UndefinedMetric(f"k={k} neighbors need more than {k} other texts, got {others}")
+    # A row's own copies sit at distance zero, so the k-th neighbor among the others has this index.
+    last = own_copies + k - 1
+    if points.shape[1] == 1 and queries is None:
+        cut, count = _search_line(points[:, 0], is_model, last)
+    else:
+        cut, count = _search_tree(points, is_model, points if queries is None else queries, last)
+    own_model = own_copies * is_model if queries is None else own_copies
+    voters, for_model = count(cut + TIE)
+    voters, for_model = voters - own_copies, for_model - own_model
+    if ties == "include":
+        return np.asarray(2 * for_model - voters, dtype=np.int64)
+    inner, inner_model = count(np.maximum(cut - TIE, 0.0))
+    nowhere = cut <= TIE
+    inner, inner_model = np.where(nowhere, 0, inner - own_copies), np.where(nowhere, 0, inner_model - own_model)
+    tied, tied_model = voters - inner, for_model - inner_model
+    return np.asarray(tied * (2 * inner_model - inner) + (k - inner) * (2 * tied_model - tied), dtype=np.int64)
+
+
+def _search_tree(points: F64, is_model: NDArray[np.bool_], at: F64, last: I64) -> tuple[F64, CountPoints]:
+    """Return each query's distance to its `last`-th nearest point (from 0), and a counter of points in balls."""
+    from scipy.spatial import KDTree
+
+    tree, model_tree = KDTree(points), KDTree(points[is_model])
+    ranks = np.arange(1, int(last.max(initial=0)) + 2)
+    distances = np.asarray(tree.query(at, k=ranks)[0], dtype=np.float64)
+
+    def count(radius: F64) -> tuple[I64, I64]:
+        inside, model = (t.query_ball_point(at, radius, return_length=True) for t in (tree, model_tree))
+        return np.asarray(inside, dtype=np.int64), np.asarray(model, dtype=np.int64)
+
+    return distances[np.arange(len(at)), last], count
+
+
+def _search_line(x: F64, is_model: NDArray[np.bool_], last: I64) -> tuple[F64, CountPoints]:
+    """Do the same for one feature: the nearest points are a window around each point in sorted order."""
+    order = np.argsort(x, kind="stable")
+    line, n = x[order], len(x)
+    models = np.concatenate([[0], np.cumsum(is_model[order])])
+    width = last[order]
+    cut = np.full(n, np.inf)
+    for left in range(int(width.max(initial=0)) + 1):
+        low = np.arange(n) - left
+        high = low + width
+        good = (low >= 0) & (high < n) & (left <= width)
+        reach = np.maximum(line[good] - line[low[good]], line[high[good]] - line[good])
+        cut[good] = np.minimum(cut[good], reach)
+    unsorted = np.empty(n)
+    unsorted[order] = cut
+
+    def count(radius: F64) -> tuple[I64, I64]:
+        first, end = np.searchsorted(line, x - radius, "left"), np.searchsorted(line, x + radius, "right")
+        return np.asarray(end - first, dtype=np.int64), np.asarray(models[end] - models[first], dtype=np.int64)
+
+    return unsorted, count
+
+
+# Ratings joined to a run's examples.
+
+LengthUnit = Literal["words", "tokens"]
+LogProbs = Literal["run", "column"]
+
+RATINGS = Need("judgments", by="file")
+NLL = Need("token_nll", by="model")
+WORDS = Need("tokens", by="words")
+
+_NAMED = 20  # names in one note; the log has all of them
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairRatings:
+    """Rated pairs: rows 0..n−1 are human texts, rows n..2n−1 the model texts of the same examples."""
+
+    ids: tuple[str, ...]
+    """Example ids, sorted, shape (n,)."""
+    ratings: F64
+    """Shape (2n, most ratings per text), NaN where there is none."""
+    log_probs: F64
+    """Total nats per text, shape (2n,); −inf where the model cannot produce it."""
+    lengths: F64
+    """Shape (2n,), positive."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Number of examples."""
+        return len(self.ids)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the arguments of `huse`."""
+        return {
+            "judgments": np.nanmean(self.ratings, axis=1),
+            "log_probs": self.log_probs,
+            "lengths": self.lengths,
+            "is_model": np.arange(2 * self.n) >= self.n,
+        }
+
+    def take(self, examples: NDArray[np.integer[Any]]) -> PairRatings:
+        """Return the pairs of some examples."""
+        rows = np.concatenate([examples, examples + self.n])
+        ids = tuple(self.ids[i] for i in examples)
+        return PairRatings(ids, self.ratings[rows], self.log_probs[rows], self.lengths[rows])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what the figures need."""
+        return {"ratings": self.ratings, "log_probs": self.log_probs, "lengths": self.lengths}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> PairRatings:
+        """Rebuild the pairs from the arrays of a result."""
+        n = len(arrays["log_probs"]) // 2
+        return cls(tuple(f"{i:06d}" for i in range(n)), arrays["ratings"], arrays["log_probs"], arrays["lengths"])
+
+    def align_errors(self, errors: F64, errors_q: F64, model_ids: Sequence[str]) -> dict[str, F64]:
+        """Return errors in the order of the run's examples; NaN where a text was not rated."""
+        row_of = {example: i for i, example in enumerate(self.ids)}
+        rows = np.array([row_of.get(example, -1) for example in model_ids], dtype=np.int64)
+        columns = {
+            "error_model": errors[self.n :],
+            "error_human": errors[: self.n],
+            "error_q_model": errors_q[self.n :],
+            "error_q_human": errors_q[: self.n],
+        }
+        return {name: np.where(rows < 0, np.nan, column[rows]) for name, column in columns.items()}
+
+
+def join_ratings(
+    judged: Judgments, features: Features, *, system: str | None, log_probs: LogProbs, length_unit: LengthUnit
+) -> PairRatings:
+    """Pair ratings by example id and give every text its log-probability and length."""
+    name = judged.model_system(system)
+    rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(name)}
+    sides = {HUMAN: features.human, "model": features.model}
+    runs = {key: _index_rows(side) for key, side in sides.items()}
+    ids, notes = _match_ids(rated, runs, judged.source)
+    rows = np.array([rated[key][i] for key in sides for i in ids])
+    if log_probs == "column":
+        logp, lengths = _read_columns(judged, rows)
+    else:
+        at = {key: np.array([runs[key][i] for i in ids]) for key in sides}
+        nll = {key: side.token_nll(NLL) for key, side in sides.items()}
+        logp = np.array([-float(np.sum(nll[key][int(i)], dtype=np.float64)) for key in sides for i in at[key]])
+        if np.isnan(logp).any():
+            raise UndefinedMetric("the decoder assigns no probabilities to texts, and HUSE needs them")
+        texts = nll if length_unit == "tokens" else {key: side.tokens(WORDS) for key, side in sides.items()}
+        lengths = np.concatenate([texts[key].lengths[at[key]] for key in sides])
+        # A text without words has log-probability 0 per word for every divisor.
+        lengths = np.maximum(lengths, 1).astype(np.float64)
+    zero = np.isneginf(logp)
+    if zero.any():
+        n = len(ids)
+        notes.append(
+            f"{int(zero[:n].sum())} of {n} human and {int(zero[n:].sum())} of {n} model texts have probability zero "
+            "under the decoder and got log_prob_floor; HUSE needs a model that can produce every text, so the value "
+            "depends on that floor and is never bold"
+        )
+    return PairRatings(tuple(ids), judged.ratings[rows], logp, lengths, tuple(notes))
+
+
+def _index_rows(side: Side) -> dict[str, int]:
+    """Return example id → row; HUSE rates one text per example and side."""
+    row_of = {example: row for row, example in enumerate(side.ids)}
+    if len(row_of) != len(side.ids):
+        raise DataError(f"{side.system}: several texts an example; ratings are of one text each, so sample once")
+    return row_of
+
+
+def _match_ids(
+    rated: Mapping[str, Mapping[str, int]], runs: Mapping[str, Mapping[str, int]], source: str
+) -> tuple[list[str], list[str]]:
+    """Return the ids that are rated on both sides and are in the run, and notes on all others."""
+    ids = sorted(set(rated[HUMAN]) & set(rated["model"]) & set(runs[HUMAN]) & set(runs["model"]))
+    notes = []
+    for key, other in ((HUMAN, "model"), ("model", HUMAN)):
+        unknown = sorted(set(rated[key]) - set(runs[key]))
+        alone = sorted((set(rated[key]) - set(rated[other])) - set(unknown))
+        notes += _note(unknown, f"rated {key} texts are not in the run and were left out")
+        notes += _note(alone, f"rated {key} texts have no rated {other} text and were left out")
+    unrated = sorted(set(runs["model"]) - set(rated["model"]))
+    notes += _note(unrated, "examples of the run were not rated")
+    if not ids:
+        examples = ", ".join(sorted(rated["model"])[:3]), ", ".join(sorted(runs["model"])[:3])
+        raise DataError(
+            f"{source}: no rated example is in the run: rated {examples[0]}, …; the run has {examples[1]}, …"
+        )
+    return ids, notes
+
+
+def _note(names: Sequence[str], what: str) -> list[str]:
+    if not names:
+        return []
+    _log.info("%d %s: %s", len(names), what, ", ".join(names))
+    more = f" and {len(names) - _NAMED} more (in the log)" if len(names) > _NAMED else ""
+    return [f"{len(names)} {what}: {', '.join(names[:_NAMED])}{more}"]
+
+
+def _read_columns(judged: Judgments, rows: NDArray[np.int64]) -> tuple[F64, F64]:
+    """Take log-probabilities and lengths from the file."""
+    if judged.log_probs is None or judged.lengths is None:
+        missing = "log_prob" if judged.log_probs is None else "length"
+        raise DataError(
+            f"{judged.source}: no column {missing!r}; without a run, the file must bring log_prob and length"
+        )
+    logp, lengths = judged.log_probs[rows], judged.lengths[rows]
+    bad = np.isnan(logp) | ~(lengths > 0)
+    if bad.any():
+        row = int(rows[np.flatnonzero(bad)[0]])
+        raise DataError(
+            f"{judged.source}: example {judged.example_ids[row]} ({judged.systems[row]}): expected a log_prob and a "
+            f"positive length, got {judged.log_probs[row]} and {judged.lengths[row]}"
+        )
+    return logp, lengths
+
+
+# Uncertainty: subsets of the examples, curves over raters and examples.
+
+_MOST_TEXTS = 600_000  # texts scored over all subsets: some ten seconds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """HUSE against a number of raters or of examples."""
+
+    sizes: I64
+    huse: F64
+    """Mean over draws, shape (sizes,)."""
+    huse_q: F64
+    low: F64
+    """Percentile interval of HUSE."""
+    high: F64
+
+
+def percentiles(values: F64, level: float) -> tuple[float, float]:
+    """Return the central interval that holds a share `level` of the values."""
+    good = values[~np.isnan(values)]
+    if 2 * len(good) < len(values) or not len(good):
+        return float("nan"), float("nan")
+    low, high = np.quantile(good, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def subsample_huse(rated: PairRatings, rule: Rule, subsets: NDArray[np.bool_]) -> Mapping[str, F64]:
+    """Compute HUSE, HUSE-Q and HUSE-D of subsets of the examples, shape (subsets, n) → (subsets,); NaN without a value.
+
+    Of many examples only the first subsets are used, at least 25.
+    """
+    columns = rated.columns()
+    most = max(25, _MOST_TEXTS // (2 * max(int(subsets[0].sum()), 1)))
+    pairs = np.array([_score(columns, np.flatnonzero(subset), rule) for subset in subsets[:most]])
+    return {"huse": pairs[:, 0], "huse_q": pairs[:, 1], "huse_d": 1.0 + pairs[:, 0] - pairs[:, 1]}
+
+
+def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) -> F64:
+    """HUSE and HUSE-Q of examples drawn with or without replacement; NaN where they have no value."""
+    n = len(columns["judgments"]) // 2
+    rows = np.concatenate([picked, picked + n])
+    copies = np.bincount(picked, minlength=n)[np.concatenate([picked, picked])]
+    resampled = {name: column[rows] for name, column in columns.items()}
+    try:
+        errors = HusePoints.build(**resampled, rule=rule).errors(rule, copies)
+    except UndefinedMetric:
+        return np.full(2, np.nan)
+    return np.array([compute_huse(error) for error in errors], dtype=np.float64)
+
+
+def rater_curve(
+    rated: PairRatings, rule: Rule, *, counts: Sequence[int], draws: int = 20, level: float = 0.9, seed: int = 0
+) -> Curve:
+    """HUSE against the number of ratings per text, drawn without replacement (HUSE Fig. 5, left).
+
+    The interval comes from draws in which the examples are drawn anew as well, with replacement.
+    """
+    plain, spread = np.full((len(counts), draws, 2), np.nan), np.full((len(counts), draws), np.nan)
+    columns = rated.columns()
+    for i, count in enumerate(counts):
+        for j in range(draws):
+            rng = make_random_stream(seed, "huse-raters", int(count), j)
+            columns["judgments"] = subsample_means(rated.ratings, int(count), rng)
+            plain[i, j] = _score(columns, np.arange(rated.n), rule)
+            spread[i, j] = _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]
+    return _build_curve(counts, plain, spread, level)
+
+
+def example_curve(
+    rated: PairRatings, rule: Rule, *, sizes: Sequence[int], draws: int = 20, level: float = 0.9, seed: int = 0
+) -> Curve:
+    """HUSE against the number of examples, drawn without replacement (HUSE Fig. 5, right)."""
+    values = np.full((len(sizes), draws, 2), np.nan)
+    columns = rated.columns()
+    for i, size in enumerate(sizes):
+        for j in range(draws):
+            picked = make_random_stream(seed, "huse-examples", int(size), j).choice(
+                rated.n, size=int(size), replace=False
+            )
+            values[i, j] = _score(columns, picked, rule)
+    return _build_curve(sizes, values, values[..., 0], level)
+
+
+def _build_curve(sizes: Sequence[int], values: F64, spread: F64, level: float) -> Curve:
+    bands = np.array([percentiles(row, level) for row in spread])
+    means = np.full((len(values), 2), np.nan)
+    for mean, row in zip(means, values, strict=True):
+        has_value = ~np.isnan(row).any(axis=1)
+        if has_value.any():
+            mean[:] = row[has_value].mean(axis=0)
+    return Curve(np.asarray(sizes, dtype=np.int64), means[:, 0], means[:, 1], bands[:, 0], bands[:, 1])
+
+
+def subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
+    """Mean of `count` ratings per text, drawn without replacement; all of them where there are fewer."""
+    order = np.argsort(np.where(np.isnan(ratings), np.inf, rng.random(ratings.shape)), axis=1)[:, :count]
+    means: F64 = np.nanmean(np.take_along_axis(ratings, order, axis=1), axis=1)
+    return means

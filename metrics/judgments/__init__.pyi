@@ -1,0 +1,32 @@
+from .base import (
+    JUDGE as JUDGE,
+    SIMULATED as SIMULATED,
+    UNCALIBRATED as UNCALIBRATED,
+    Empty as Empty,
+    FileRow as FileRow,
+    JudgmentMetric as JudgmentMetric,
+    ReadsFile as ReadsFile,
+    add_raters_fact as add_raters_fact,
+    agreement as agreement,
+    build_file_features as build_file_features,
+    check_judgments_file as check_judgments_file,
+    format_raters_fact as format_raters_fact,
+    get_judgments as get_judgments,
+    read_calibration as read_calibration,
+    read_rows as read_rows,
+    select_kind as select_kind,
+)
+from .comparisons import (
+    ComparisonFile as ComparisonFile,
+    TieRule as TieRule,
+    Wins as Wins,
+    accepts_comparisons as accepts_comparisons,
+    count_wins as count_wins,
+    read_comparisons as read_comparisons,
+)
+from .ratings import (
+    LOG_PROB as LOG_PROB,
+    Judgments as Judgments,
+    are_ratings as are_ratings,
+    read_judgments as read_judgments,
+)

@@ -1,0 +1,266 @@
+"""Rows of files of human judgments, who rated them, how well raters agree, and the base of metrics that read them.
+
+A rater called `judge:<model>` is a model, one called `simulated:<n>` is a random generator; results that are not from
+people are labeled. A judge's file says in its column `calibration` how the judge agrees with people.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+
+from openended.harness.core import (
+    F64,
+    HUMAN,
+    DataError,
+    Direction,
+    Family,
+    Features,
+    Metric,
+    Need,
+    Resampling,
+    Side,
+    digest_file,
+    read_csv,
+    read_jsonl,
+    suggest,
+)
+
+Empty = Literal["refuse", "skip"]
+"""What to do about a row without a rating or an outcome."""
+
+_COMMA = re.compile(r"[+-]?\d+,\d+")
+_MISSING = frozenset({"", "na", "nan", "null", "none"})
+_TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})
+MOST = 1e15  # of any rating, length or log-probability: squares of more lose every digit
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One row of a file."""
+
+    where: str
+    """`file:line`."""
+    cells: Mapping[str, Any]
+
+    def text(self, column: str) -> str:
+        """Return a cell that must not be empty, as text."""
+        value = self.cells.get(column)
+        text = "" if value is None else str(value).strip()
+        if not text:
+            raise DataError(f"{self.where}: column {column!r} is empty")
+        return text
+
+    def number(self, column: str, *, infinite: bool = False) -> float:
+        """Return a number, NaN where the cell is empty; −inf passes only if `infinite`."""
+        return as_number(self.cells.get(column), f"{self.where}: column {column!r}", infinite=infinite)
+
+    def flag(self, column: str) -> bool:
+        """Return a yes/no cell (1/0, true/false, model/human)."""
+        word = self.text(column).lower()
+        if word in _TRUE or word in _FALSE:
+            return word in _TRUE
+        raise DataError(f"{self.where}: column {column!r}: expected 1 or 0, got {word!r}")
+
+
+def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # noqa: ANN401
+    """Return a cell's number, NaN where it is empty; −inf passes only if `infinite`."""
+    if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
+        return math.nan
+    try:
+        if isinstance(value, (bool, list, dict)):
+            raise ValueError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as err:
+        comma = "; write decimals with a point" if isinstance(value, str) and _COMMA.fullmatch(value.strip()) else ""
+        raise DataError(f"{where}: expected a number, got {value!r:.40}{comma}") from err
+    if math.isinf(number) and not (infinite and number < 0):
+        raise DataError(f"{where}: expected a finite number, got {value!r:.40}")
+    if MOST < abs(number) < math.inf:
+        raise DataError(f"{where}: expected a number of at most {MOST:g} in size, got {value!r:.40}")
+    return number
+
+
+def check_judgments_file(path: Path) -> None:
+    """Raise `DataError` if there is no file of judgments at this path."""
+    if path.is_dir():
+        raise DataError(f"judgments: {path} is a folder; name the file in it (.csv, .tsv or .jsonl)")
+    if not path.is_file():
+        raise DataError(f"judgments: no such file: {path}")
+
+
+def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[list[str], list[FileRow]]:
+    """Read a .csv, .tsv or .jsonl file (also .gz): column names in order, and rows with their lines.
+
+    `renamed` maps our name of a column to the file's, where it is none of the usual ones.
+    """
+    kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
+    if kind in ("jsonl", "ndjson"):
+        rows = [FileRow(f"{path}:{line}", cells) for line, cells in read_jsonl(path)]
+        columns = list(dict.fromkeys(name for row in rows for name in row.cells))
+    elif kind in ("csv", "tsv"):
+        columns, file_rows = read_csv(path)
+        rows = [FileRow(f"{path}:{line}", cells) for line, cells in file_rows]
+    else:
+        raise DataError(f"{path}: expected a .csv, .tsv or .jsonl file")
+    if not rows:
+        raise DataError(f"{path}: no rows")
+    name_of = {column: name for name, column in (renamed or {}).items()}
+    for column in name_of:
+        if column not in columns:
+            raise DataError(f"{path}: judgment_columns: no column {column!r}{suggest(column, columns)}")
+    if name_of:
+        rows = [FileRow(row.where, {name_of.get(name, name): cell for name, cell in row.cells.items()}) for row in rows]
+    return [name_of.get(name, name) for name in columns], rows
+
+
+def select_kind(columns: Sequence[str], rows: list[FileRow], column: str, other: str) -> list[FileRow]:
+    """Drop rows of the other kind if one file holds both: rows that fill `other` but not `column`."""
+    if not {column, other} <= set(columns):
+        return rows
+    return [row for row in rows if row.cells.get(column) not in (None, "") or row.cells.get(other) in (None, "")]
+
+
+def choose_column(columns: Sequence[str], names: Sequence[str], path: Path) -> str:
+    """Return the first of `names` that is a column; refuse a file that has none of them."""
+    for name in names:
+        if name in columns:
+            return name
+    raise DataError(
+        f"{path}: expected a column {' or '.join(map(repr, names))}, got {', '.join(columns)}; "
+        f"judgment_columns={{{names[0]}: THEIRS}} names it"
+    )
+
+
+def format_source(path: Path) -> str:
+    """Return `name@abc123`: the file's name and the start of its SHA-256, for signatures."""
+    return f"{path.name}@{digest_file(path)[:6]}"
+
+
+# Raters.
+
+
+JUDGE, SIMULATED = "judge:", "simulated:"
+UNCALIBRATED = "not calibrated"
+_MOST_LEVELS = 100  # distinct ratings; the coincidence matrix grows with their square for every text
+
+
+def read_calibration(rows: Sequence[FileRow]) -> str:
+    """Return the agreement with people that the file states for its LLM judge; empty if it states none."""
+    calibrations: dict[str, str] = {}
+    for row in rows:
+        calibration, rater = (str(row.cells.get(name) or "").strip() for name in ("calibration", "rater"))
+        if calibration and calibrations.setdefault(rater, calibration) != calibration:
+            raise DataError(f"{row.where}: calibration of {rater}: {calibration!r}, before {calibrations[rater]!r}")
+    return "; ".join(dict.fromkeys(calibrations.values()))
+
+
+def format_raters_fact(raters: Iterable[str], calibration: str) -> str:
+    """Return who rated, or an empty string if all raters are people.
+
+    >>> format_raters_fact(["ann", "ben"], "")
+    ''
+    >>> format_raters_fact(["judge:m", "ann"], "")
+    '1 person and judge m, not calibrated'
+    """
+    names = sorted(set(raters))
+    judges = [name.removeprefix(JUDGE) for name in names if name.startswith(JUDGE)]
+    simulated = sum(name.startswith(SIMULATED) for name in names)
+    people = len(names) - len(judges) - simulated
+    parts = [f"{people} {'person' if people == 1 else 'people'}"] if people else []
+    parts += [f"{simulated} simulated raters"] if simulated else []
+    parts += [f"judge {', '.join(judges)}, {calibration or UNCALIBRATED}"] if judges else []
+    return " and ".join(parts) if judges or simulated else ""
+
+
+def add_raters_fact(features: Features, raters: Iterable[str], calibration: str) -> tuple[Features, list[str]]:
+    """Add the kind of raters to the facts of a signature, unless all are people; also return a note about it."""
+    fact = format_raters_fact(raters, calibration)
+    if not fact:
+        return features, []
+    note = f"rated by {fact}" + (": nobody rated anything" if fact.endswith("simulated raters") else "")
+    return dataclasses.replace(features, facts={**features.facts, "raters": fact}), [note]
+
+
+def agreement(ratings: F64) -> float:
+    """Krippendorff's alpha between raters, for ordinal ratings; 1 is full agreement, 0 is chance.
+
+    Args:
+        ratings: Shape (texts, raters), NaN where a rater did not rate; the columns may hold different people.
+
+    Returns:
+        Alpha, at most 1; NaN where it does not exist: no text was rated twice, all ratings are equal, or ratings take
+        more than 100 values (they are then no levels).
+
+    Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"; computed by the package `krippendorff`.
+    """
+    twice = ratings[(~np.isnan(ratings)).sum(axis=1) >= 2]
+    levels = np.unique(twice[~np.isnan(twice)])
+    if not 2 <= len(levels) <= _MOST_LEVELS:
+        return float("nan")
+    import krippendorff
+
+    return float(krippendorff.alpha(reliability_data=twice.T, level_of_measurement="ordinal"))
+
+
+# Metrics.
+
+
+T = TypeVar("T")
+
+
+class ReadsFile(Metric):
+    """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
+
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
+        """Read and check the file; the result is the feature `Need("judgments", by="file")`.
+
+        `renamed` maps our name of a column to the file's.
+        """
+        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
+
+
+class JudgmentMetric(ReadsFile):
+    """A metric that reads a file of human judgments and has its own standard errors."""
+
+    family: ClassVar[Family] = "human"
+    direction: ClassVar[Direction] = "higher"
+    resampling: ClassVar[Resampling] = "none"
+    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+
+    @classmethod
+    def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+        """Return whether the metric reads files with these columns (the cells are not checked)."""
+        raise TypeError(f"{cls.__name__} does not say what it reads of {len(columns)} columns and {len(rows)} rows")
+
+    def scores_without_run(self, columns: Sequence[str]) -> bool:
+        """Return whether a file with these columns can be scored without a run."""
+        return True
+
+    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
+        """Return the metric and features that score a file without any run."""
+        raise TypeError(f"{type(self).__name__} does not score {path} alone ({renamed})")
+
+
+def build_file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401
+    """Build features from a file of judgments without a run."""
+    facts = {"n": f"{len(human)}/{len(model)}", "judgments": source}
+    sides = [Side(name, tuple(ids), {need: record}) for name, ids in ((HUMAN, human), ("model", model))]
+    return Features(sides[0], sides[1], facts)
+
+
+def get_judgments(side: Side, need: Need, kind: type[T]) -> T:
+    """Return the judgments attached to a side."""
+    if need not in side.data:
+        raise DataError("no human judgments were given; name their file with judgments=FILE")
+    record = side.data[need]
+    if not isinstance(record, kind):
+        raise TypeError(f"{need}: expected {kind.__name__}, got {type(record).__name__}")
+    return record
