@@ -31,4 +31,9 @@ from .naive import (
     find_nearest_prompts as find_nearest_prompts,
     parse_naive_system as parse_naive_system,
 )
-from .pairing import import_rows as import_rows, import_texts as import_texts, import_unpaired as import_unpaired
+from .pairing import (
+    ImportedRows as ImportedRows,
+    import_rows as import_rows,
+    import_texts as import_texts,
+    import_unpaired as import_unpaired,
+)

@@ -1,4 +1,4 @@
-from .array_files import load_result_arrays as load_result_arrays
+from .artifacts import load_result_arrays as load_result_arrays
 from .facts import derive_system_name as derive_system_name
 from .forecast import Forecast as Forecast, Rates as Rates, forecast_plans as forecast_plans, read_rates as read_rates
 from .measure import add_intervals as add_intervals

@@ -1,4 +1,4 @@
-"""Find or build the artifacts of a run.
+"""Find or build the artifacts of a run; write and read the arrays of features and results.
 
 The same code plans and runs. While planning, a missing artifact is noted and what depends on its bytes waits for it.
 """
@@ -6,6 +6,7 @@ The same code plans and runs. While planning, a missing artifact is noted and wh
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from openended.harness.core import DataError, Json, SpecError, digest
-from openended.harness.models import BackendSpec, EmbedderSpec
+import numpy as np
+
+from openended.harness import core
+from openended.harness.models import BackendSpec, EmbedderSpec, TextVectors
 from openended.harness.run.session import Session
 from openended.harness.storage import STAGES, Entry, Recipe, compare_environments, describe_environment
 
@@ -24,6 +27,9 @@ T = TypeVar("T")
 State = Literal["hit", "make", "waits"]
 Role = Literal["human", "more human", "ceiling", "model"]
 """The role of the texts of an artifact; `ceiling`: human texts in place of the system under test."""
+VECTORS = "embeddings.npy"
+_NEXT_TOKEN = ("offsets", "gold_prob", "sum_sq", "support", "argmax", "gold")
+_RESULT = ("metric", "signature", "primary", "values", "sd", "n_human", "n_model", "status", "notes")
 Build = Callable[[Path], Mapping[str, Any]]
 """Writes the files of an artifact into a folder and returns its facts."""
 
@@ -69,9 +75,9 @@ class ArtifactBuilder:
     """All artifacts of the run, each once, in the order of their first request."""
     inputs: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
-    missing: list[DataError] = field(default_factory=list)
+    missing: list[core.DataError] = field(default_factory=list)
     """What a plan found to be missing: files and models, with how to get them; each once."""
-    provenance: dict[str, Mapping[str, Json]] = field(default_factory=dict)
+    provenance: dict[str, Mapping[str, core.Json]] = field(default_factory=dict)
     """Name of a cached input → differences of the environment that computed it; for servers, their information."""
     _entries: dict[str, Entry | None] = field(default_factory=dict)
     """Key → what was made, found or planned under it."""
@@ -85,7 +91,7 @@ class ArtifactBuilder:
         """Return the result of `load`; a plan notes what is missing and continues with None."""
         try:
             return load()
-        except DataError as err:
+        except core.DataError as err:
             if not self.plan_only:
                 raise
             if str(err) not in map(str, self.missing):
@@ -94,7 +100,7 @@ class ArtifactBuilder:
 
     def digest_model(self, spec: BackendSpec | EmbedderSpec) -> str | None:
         """Return a digest that is equal for equal models; None if a plan finds it missing."""
-        return self.try_or_note(lambda: digest(spec.identity()))
+        return self.try_or_note(lambda: core.digest(spec.identity()))
 
     def defer(self, artifact: PlannedArtifact) -> None:
         """Note an artifact that depends on inputs not built or downloaded yet."""
@@ -201,10 +207,109 @@ class TextRows:
     def path(self) -> Path:
         """Where the rows are."""
         if self.entry is None:
-            raise SpecError(f"the rows of {self.role} were not made yet")
+            raise core.SpecError(f"the rows of {self.role} were not made yet")
         return self.entry.path / self.file
 
 
 def get_content(entry: Entry | None) -> str | None:
     """Return an artifact's digest; None while it is only planned."""
     return entry.content if entry is not None else None
+
+
+def save_ragged(folder: Path, ragged: core.Ragged, prefix: str = "") -> None:
+    """Write a ragged array as two `.npy` files."""
+    save_array(folder / f"{prefix}values.npy", ragged.values)
+    save_array(folder / f"{prefix}offsets.npy", ragged.offsets)
+
+
+def load_ragged(folder: Path, prefix: str = "") -> core.Ragged:
+    """Read what `save_ragged` wrote, by memory map."""
+    return core.Ragged(load_array(folder / f"{prefix}values.npy"), load_array(folder / f"{prefix}offsets.npy"))
+
+
+def save_vectors(folder: Path, embedded: TextVectors) -> Mapping[str, Any]:
+    """Write vectors as a `.npy` file; returns their shape and how many texts were cut."""
+    save_array(folder / VECTORS, embedded.vectors)
+    return {"n": len(embedded.vectors), "d": int(embedded.vectors.shape[1]), "truncated": embedded.truncated}
+
+
+def load_vectors(folder: Path) -> np.ndarray[Any, Any]:
+    """Read the vectors or sketches of an artifact."""
+    return load_array(folder / VECTORS)
+
+
+def save_array(path: Path, array: np.ndarray[Any, Any]) -> None:
+    """Write one `.npy` file atomically."""
+    with core.open_for_replacement(path, "wb") as handle:
+        np.save(handle, array, allow_pickle=False)
+
+
+def load_array(path: Path) -> np.ndarray[Any, Any]:
+    """Map one `.npy` file into memory, read only.
+
+    By Arrow, because `np.memmap` holds a descriptor as long as the array lives: a long grid would run out of them.
+    """
+    import pyarrow as pa
+
+    core.check_regular_file(path)
+    try:
+        with path.open("rb") as handle:
+            version = np.lib.format.read_magic(handle)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(handle)
+            start = handle.tell()
+        if dtype.hasobject:
+            raise ValueError("it holds Python objects")
+        with pa.memory_map(str(path)) as source:
+            buffer = source.read_buffer()
+        array: np.ndarray[Any, Any] = np.frombuffer(buffer, dtype, math.prod(shape), start)
+        return array.reshape(shape, order="F" if fortran else "C")
+    except (ValueError, OSError) as err:
+        raise core.DataError(f"{path}: not an array ({err})") from err
+
+
+def save_next_token(folder: Path, stats: core.NextToken) -> Mapping[str, Any]:
+    """Write the statistics of Q as `.npy` files; returns the facts that are no arrays."""
+    for name in _NEXT_TOKEN:
+        save_array(folder / f"{name}.npy", getattr(stats, name))
+    save_ragged(folder, stats.context, "context_")
+    return {"vocab_size": stats.vocab_size, "n": len(stats.offsets) - 1}
+
+
+def load_next_token(folder: Path, meta: Mapping[str, Any]) -> core.NextToken:
+    """Read what `save_next_token` wrote."""
+    arrays = {name: load_array(folder / f"{name}.npy") for name in _NEXT_TOKEN}
+    return core.NextToken(**arrays, context=load_ragged(folder, "context_"), vocab_size=int(meta["vocab_size"]))
+
+
+def save_result(folder: Path, result: core.MetricResult) -> Mapping[str, Any]:
+    """Write a metric's result as strict JSON and its arrays as safetensors."""
+    from safetensors.numpy import save
+
+    kinds = {"arrays": result.arrays, "per_example": result.per_example, "draws": result.draws}
+    arrays = {f"{kind}/{k}": np.ascontiguousarray(v) for kind, each in kinds.items() for k, v in each.items()}
+    with core.open_for_replacement(folder / "arrays.safetensors", "wb") as handle:
+        handle.write(save(dict(sorted(arrays.items()))))
+    row = {name: getattr(result, name) for name in _RESULT}
+    if result.intervals:
+        row["intervals"] = result.intervals
+    if result.unranked:
+        row["unranked"] = result.unranked
+    core.write_json(folder / "result.json", row)
+    return {"metric": result.metric}
+
+
+def load_result(folder: Path) -> core.MetricResult:
+    """Read what `save_result` wrote, without the arrays; null becomes NaN."""
+    row = core.read_json(folder / "result.json")
+    for name in ("values", "sd"):
+        row[name] = {k: float("nan") if v is None else v for k, v in row[name].items()}
+    return core.MetricResult(**{**row, "notes": tuple(row["notes"]), "unranked": tuple(row.get("unranked", ()))})
+
+
+def load_result_arrays(folder: Path) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Read the arrays that `save_result` wrote with a result, without the values of each example."""
+    from safetensors.numpy import load_file
+
+    stored: Mapping[str, np.ndarray[Any, Any]] = load_file(folder / "arrays.safetensors")
+    return {name.removeprefix("arrays/"): v for name, v in stored.items() if name.startswith("arrays/")}

@@ -7,7 +7,7 @@ vectors. For a feature that a source cannot have, the reason is stored, and the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness import core
+from openended.harness import core, models
 from openended.harness.decoders import Decoder, QDecoder
-from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
-from openended.harness.run.array_files import load_array, load_next_token, load_ragged, load_vectors, save_ragged
+from openended.harness.run import artifacts
 from openended.harness.run.artifacts import ArtifactBuilder, Build, PlannedArtifact, TextRows, get_content
-from openended.harness.run.dataset import SPARE_ROWS
+from openended.harness.run.dataset import CHAT, SPARE_ROWS
 from openended.harness.run.import_texts import digest_corpus, load_corpus
-from openended.harness.run.passes import ModelPasses, ScoringOptions, load_row_tokens, load_texts
+from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.harness.storage import Entry, RowFile
+from openended.harness.storage import Entry, RowFile, join_ragged
 
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 FOR_DECODER = core.Need("token_nll", by="decoder")
@@ -37,6 +36,9 @@ _STAGES = (
     ("gradients",),
     ("embeddings",),
 )
+# Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: matrix products of other sizes round differently
+# (2e-8), which would change the features and every key after them. Equal to the option's default.
+CPU_ROWS = 64
 _BY_MODEL = ("model", "decoder")
 _WHOLE: core.Scope = "prompt_and_continuation"
 
@@ -48,8 +50,6 @@ class FeatureHandle:
     content: str | None
     """Digest of its inputs, part of the keys of metrics; None while the feature is not computed yet."""
     load: Callable[[], Any]
-    reason: str = ""
-    """Why the feature does not exist for this source; empty if it does."""
 
     @classmethod
     def from_entry(cls, entry: Entry | None, load: Callable[[Path], Any]) -> FeatureHandle:
@@ -69,7 +69,8 @@ class Featurizer:
         self.settings = settings
         self.builder = builder
         self.passes = ModelPasses(settings.runtime, builder.session)
-        self._features: dict[tuple[object, core.Need], FeatureHandle] = {}
+        self._features: dict[tuple[object, core.Need], FeatureHandle | str] = {}
+        """(source, need) → the feature, or why it does not exist for this source."""
 
     def digests(self, source: TextRows, needs: Iterable[core.Need]) -> dict[str, str | None]:
         """Return the digest of each needed feature."""
@@ -113,10 +114,11 @@ class Featurizer:
                 for need, source in needs_of.items():
                     kind = "own" if need.kind == "token_nll" and need.by == "model" else need.kind
                     if kind in kinds and (self._identify(source), need) not in self._features:
+                        computed: Mapping[core.Need, FeatureHandle | str]
                         try:
                             computed = self._compute_feature(source, need, tuple(needs_of), decoder)
                         except core.UndefinedMetric as err:
-                            computed = {need: FeatureHandle(None, dict, str(err))}
+                            computed = {need: str(err)}
                         self._features |= {(self._identify(source), each): handle for each, handle in computed.items()}
 
     def _identify(self, source: TextRows) -> object:
@@ -125,8 +127,8 @@ class Featurizer:
 
     def _get_feature(self, source: TextRows, need: core.Need) -> FeatureHandle:
         feature = self._features[self._identify(source), need]
-        if feature.reason:
-            raise core.UndefinedMetric(feature.reason)
+        if isinstance(feature, str):
+            raise core.UndefinedMetric(feature)
         return feature
 
     def _compute_feature(
@@ -157,8 +159,11 @@ class Featurizer:
             return FeatureHandle(rows, lambda: RowFile(source.path).log_probs)
         if need.by == "rows":
             return FeatureHandle(rows, partial(load_row_tokens, source, need.scope))
-        spec = self._find_counter(need)
-        tokenizer = self.builder.try_or_note(lambda: tokenizer_digest(spec)) if spec is not None else None
+        spec = None  # whitespace words and characters
+        if need.by not in ("words", "chars"):
+            settings = self.settings
+            spec = settings.counter if need.by == "scorer" else self._choose_model(need).tokenizer_spec()
+        tokenizer = self.builder.try_or_note(lambda: models.tokenizer_digest(spec)) if spec is not None else None
         if need.kind == "end_tokens":
             if spec is None:
                 raise core.UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
@@ -170,18 +175,12 @@ class Featurizer:
             return FeatureHandle(rows, partial(load_row_tokens, source, need.scope))
 
         def write(folder: Path) -> Mapping[str, Any]:
-            save_ragged(folder, self.passes.tokens(spec, source, options))
+            artifacts.save_ragged(folder, self.passes.tokens(spec, source, options))
             return {}
 
         inputs = {"rows": rows, "tokenizer": tokenizer}
         artifact = source.plan_artifact("tokens", f"{source.title} {options.title}", options.token_facts(), inputs)
-        return FeatureHandle.from_entry(self.builder.build(artifact, write), load_ragged)
-
-    def _find_counter(self, need: core.Need) -> ModelSpec | None:
-        """Return the model whose tokenizer counts tokens; None for whitespace words and characters."""
-        if need.by in ("words", "chars"):
-            return None
-        return self.settings.counter if need.by == "scorer" else self._choose_model(need).tokenizer_spec()
+        return FeatureHandle.from_entry(self.builder.build(artifact, write), artifacts.load_ragged)
 
     def _compute_embeddings(self, source: TextRows, need: core.Need) -> FeatureHandle:
         """Compute embeddings at the maximum length, and in the same pass at the embedder's other lengths."""
@@ -192,11 +191,11 @@ class Featurizer:
             raise core.UndefinedMetric(format_hint("embedder"))
         other_lengths = [n for n in spec.lengths if n != spec.max_length]
         specs = [spec, *(replace(spec, max_length=n) for n in other_lengths)]
-        artifacts = [self._plan_vectors(source, need, embedder) for embedder in specs]
+        planned = [self._plan_vectors(source, need, embedder) for embedder in specs]
         for i, n in enumerate(other_lengths, start=1):
-            artifacts[i] = replace(artifacts[i], what=f"{artifacts[i].what} cut to {n}")
+            planned[i] = replace(planned[i], what=f"{planned[i].what} cut to {n}")
         compute = partial(self.passes.embed, specs, source, need.scope)
-        return FeatureHandle.from_entry(self.builder.build_together(artifacts, compute)[0], load_vectors)
+        return FeatureHandle.from_entry(self.builder.build_together(planned, compute)[0], artifacts.load_vectors)
 
     def _read_user_vectors(self, source: TextRows) -> FeatureHandle:
         """Read the user's own vectors of a source, in place of an embedder's."""
@@ -217,22 +216,25 @@ class Featurizer:
         vectors = core.Need("embeddings", by="embedder", scope=_WHOLE)
         embedder = self.settings.embedder if vectors in needs and not self.settings.vector_files else None
         done = (self._identify(source), vectors) in self._features
-        if done or embedder is None or not options.is_plain or not self._can_share_pass(embedder, spec):
+        if done or embedder is None or not options.is_plain or embedder.kind != "causal" or embedder.lengths:
             embedder = None
+        else:
+            alike = self.builder.try_or_note(partial(_have_equal_models, embedder, spec))
+            embedder = embedder if alike else None
         stages = {replace(need, kind="token_nll"): "score", replace(need, kind="token_rank"): "rank"}
         requested = {each: stage for each, stage in stages.items() if each == need or each in needs}
-        artifacts = [self._plan_scores(source, options, spec, stage) for stage in requested.values()]
+        planned = [self._plan_scores(source, options, spec, stage) for stage in requested.values()]
         if embedder is not None:
             requested[vectors] = "embed"
-            artifacts.append(self._plan_vectors(source, vectors, embedder))
+            planned.append(self._plan_vectors(source, vectors, embedder))
         stage_names = list(requested.values())
 
         def compute(indices: Sequence[int]) -> Sequence[Build]:
             return self.passes.score_and_embed(spec, embedder, source, options, [stage_names[i] for i in indices])
 
-        entries = self.builder.build_together(artifacts, compute)
+        entries = self.builder.build_together(planned, compute)
         return {
-            each: FeatureHandle.from_entry(entry, load_vectors if each == vectors else load_ragged)
+            each: FeatureHandle.from_entry(entry, artifacts.load_vectors if each == vectors else artifacts.load_ragged)
             for each, entry in zip(requested, entries, strict=True)
         }
 
@@ -244,7 +246,7 @@ class Featurizer:
         artifact = self._plan_scores(source, options, spec, "gradients")
         artifact = replace(artifact, spec={**artifact.spec, "size": size})
         entry = self.builder.build(artifact, partial(self.passes.sketch_gradients, spec, source, options, size))
-        return FeatureHandle.from_entry(entry, load_vectors)
+        return FeatureHandle.from_entry(entry, artifacts.load_vectors)
 
     def _compute_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> FeatureHandle:
         """Compute the statistics of the decoder's Q on a source, or the token NLL under Q."""
@@ -266,39 +268,38 @@ class Featurizer:
         meta = entry.meta if entry is not None else {}
 
         def load_negative_log(folder: Path) -> core.Ragged:
-            q = load_next_token(folder, meta)
+            q = artifacts.load_next_token(folder, meta)
             with np.errstate(divide="ignore"):
                 return core.Ragged(-np.log(q.gold_prob), q.offsets)
 
         if need.kind == "next_token":
-            return FeatureHandle.from_entry(entry, partial(load_next_token, meta=meta))
+            return FeatureHandle.from_entry(entry, partial(artifacts.load_next_token, meta=meta))
         return FeatureHandle.from_entry(entry, load_negative_log)
 
-    def _can_share_pass(self, embedder: EmbedderSpec, scorer: BackendSpec) -> bool:
-        """Return whether one pass of the scorer can compute the embedder's vectors too."""
-        if embedder.kind != "causal" or embedder.lengths:
-            return False
-        both = self.builder.try_or_note(lambda: (embedder.model_spec().identity(), scorer.identity()))
-        return both is not None and both[0] == both[1]
-
-    def _plan_vectors(self, source: TextRows, need: core.Need, spec: EmbedderSpec) -> PlannedArtifact:
+    def _plan_vectors(self, source: TextRows, need: core.Need, spec: models.EmbedderSpec) -> PlannedArtifact:
         inputs = {"rows": source.digest, "embedder": self.builder.digest_model(spec)}
         what = f"{source.title} {need.scope}"
         return source.plan_artifact("embed", what, {"scope": need.scope}, inputs, spec.model_spec())
 
-    def _plan_scores(self, source: TextRows, options: ScoringOptions, spec: BackendSpec, stage: str) -> PlannedArtifact:
+    def _plan_scores(
+        self, source: TextRows, options: ScoringOptions, spec: models.BackendSpec, stage: str
+    ) -> PlannedArtifact:
         scorer, model_digest = self.settings.scorer, self.builder.digest_model(spec)
         is_other = spec is not scorer and model_digest != (self.builder.digest_model(scorer) if scorer else None)
         what = f"{source.title} {options.title}" + f" by {spec.title}" * is_other
         inputs = {"rows": source.digest, "scorer": model_digest, **_digest_chat(source, spec)}
         return source.plan_artifact(stage, what, options.facts(), inputs, spec)
 
-    def _choose_model(self, need: core.Need) -> BackendSpec:
+    def _choose_model(self, need: core.Need) -> models.BackendSpec:
         spec = find_model(need, self.settings)
         if spec is None:
             by_model = f"needs {need.kind} by the model: set model=…"
             raise core.UndefinedMetric(by_model if need.by in _BY_MODEL else format_hint("scorer"))
         return spec
+
+
+def _have_equal_models(embedder: models.EmbedderSpec, scorer: models.BackendSpec) -> bool:
+    return embedder.model_spec().identity() == scorer.identity()
 
 
 def _lock_arrays(values: Iterable[Any]) -> None:
@@ -318,7 +319,7 @@ def format_hint(role: str) -> str:
     )
 
 
-def find_model(need: core.Need, settings: Settings) -> BackendSpec | None:
+def find_model(need: core.Need, settings: Settings) -> models.BackendSpec | None:
     """Return what computes a feature of tokens: the model under test or the scorer; None if the run has it not."""
     return settings.model if need.by in _BY_MODEL else settings.scorer
 
@@ -326,7 +327,7 @@ def find_model(need: core.Need, settings: Settings) -> BackendSpec | None:
 def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
     """Load these rows of the user's own vectors; with `whole`, the file must have exactly one row for each text."""
     try:
-        array = load_array(path)
+        array = artifacts.load_array(path)
     except core.DataError as err:
         raise core.DataError(f"features: {path}: not a .npy file of plain numbers ({err})") from err
     if array.ndim != 2 or array.dtype.kind != "f":
@@ -353,10 +354,240 @@ def _digest_vectors(path: Path) -> str:
     return core.digest_file(path)
 
 
-def _digest_chat(source: TextRows, spec: BackendSpec) -> dict[str, str | None]:
+def _digest_chat(source: TextRows, spec: models.BackendSpec) -> dict[str, str | None]:
     """Return the chat template's field of a key, if the model reads the prompts through one."""
     return {"chat": get_content(source.chat)} if spec.chat_template else {}
 
 
 def _label(need: core.Need) -> str:
     return f"{need.kind}:{need.by}:{need.scope}:{core.digest(list(need.options))[:8]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions:
+    """Options of `token_nll`, `token_rank`, `gradients` and `tokens`; defaults are in no key."""
+
+    scope: core.Scope
+    bos: bool = False
+    """The model's start token is read before every text."""
+    retokenize: bool = False
+    """The text is tokenized again, also where its stored ids are of the scorer's tokenizer."""
+    without_end: bool = False
+    """End tokens and outer white space are removed from the text before it is tokenized."""
+    window: int | None = None
+    """Tokens that are read at once; None: as many as the model can."""
+    stride: int | None = None
+    """Tokens that each later window scores; None: half a window."""
+
+    @classmethod
+    def from_need(cls, need: core.Need) -> ScoringOptions:
+        """Return the options of a need."""
+        options: dict[str, Any] = dict(need.options)
+        unknown = set(options) - {"bos", "retokenize", "without_end", "window", "stride"}
+        if unknown:
+            raise core.SpecError(f"{need.kind}: no option {', '.join(sorted(unknown))}")
+        return cls(scope=need.scope, **options)
+
+    @property
+    def tokenizes_again(self) -> bool:
+        """True if stored ids are not used."""
+        return self.retokenize or self.without_end
+
+    @property
+    def is_plain(self) -> bool:
+        """True if an embedder may share the pass."""
+        return self == ScoringOptions(scope=self.scope)
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The options that differ from their defaults."""
+        names = ("bos", "retokenize", "without_end", "window", "stride")
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+    @property
+    def title(self) -> str:
+        """Name in the plan and the record."""
+        words = (name if value is True else f"{name}={value}" for name, value in self.changed.items())
+        return " ".join([self.scope, *words])
+
+    def token_facts(self) -> dict[str, Any]:
+        """Return what identifies the tokens."""
+        return {"scope": self.scope, **{n: v for n, v in self.changed.items() if n in ("retokenize", "without_end")}}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what identifies the scores."""
+        return {"scope": self.scope, "bos": self.bos, **self.changed}
+
+
+class ModelPasses:
+    """Passes the models of a run over its sources."""
+
+    def __init__(self, runtime: core.Runtime, session: Session) -> None:
+        self.runtime = runtime
+        self.session = session
+
+    def words(self, source: TextRows, scope: core.Scope, chars: bool) -> core.Ragged:
+        """Return ids of whitespace words, or of characters other than white space."""
+        texts = _iterate_texts(source, scope)
+        return models.number_words(map(" ".join, texts) if chars else texts)
+
+    def tokens(self, spec: models.ModelSpec, source: TextRows, options: ScoringOptions) -> core.Ragged:
+        """Return token ids under a model's tokenizer."""
+        tokenizer = self.session.tokenizer(spec)
+        if options.scope == "continuation":
+            return models.tokenize_pairs(
+                tokenizer, RowFile(source.path).prompts, _read_texts(source, options, tokenizer)
+            )[1]
+        return models.tokenize_texts(tokenizer, _iterate_texts(source, options.scope))
+
+    def end_tokens(self, spec: models.ModelSpec) -> core.I64:
+        """Return the ids that end a text under a model's tokenizer."""
+        tokenizer: Any = self.session.tokenizer(spec)
+        return np.array(tokenizer.eos_ids, dtype=np.int64)
+
+    def score_and_embed(
+        self,
+        spec: models.BackendSpec,
+        embedder: models.EmbedderSpec | None,
+        source: TextRows,
+        options: ScoringOptions,
+        requested: Sequence[str],
+    ) -> list[Build]:
+        """Make what is requested of `score`, `rank` and `embed` in one pass; `embedder` is the scorer's model."""
+        if embedder is not None and list(requested) == ["embed"]:
+            return self.embed([embedder], source, "prompt_and_continuation", [0])
+        lm = self.session.model(spec, self.runtime)
+        prompts, texts = self._read_ids(source, spec, options)
+        whole, batch = options.scope == "prompt_and_continuation", self._choose_batch_size(lm)
+        ranks = "rank" in requested
+        builds: dict[str, Build] = {}
+        with self._show_progress(f"score {source.title}", len(texts)) as advance:
+            if embedder is not None and "embed" in requested:
+                both = models.EmbeddingRequest(
+                    prompts=prompts, continuations=texts, embedder=embedder, include_prompt=whole, ranks=ranks,
+                    batch_size=batch,
+                )  # fmt: skip
+                vectors, scores = lm.embed_and_score(both, advance)
+                builds["embed"] = partial(_save_vectors, vectors, lm)
+            else:
+                request = models.ScoringRequest(
+                    prompts=prompts, continuations=texts, include_prompt=whole, bos=options.bos, ranks=ranks,
+                    window=options.window, stride=options.stride, batch_size=batch,
+                )  # fmt: skip
+                scores = lm.score(request, advance)
+        nll, rank = models.split_columns(scores)
+        builds |= {"score": partial(_save_scores, nll, lm), "rank": partial(_save_scores, rank, lm)}
+        return [builds[name] for name in requested]
+
+    def sketch_gradients(
+        self, spec: models.BackendSpec, source: TextRows, options: ScoringOptions, size: int, folder: Path
+    ) -> Mapping[str, Any]:
+        """Write a sketch of the gradient of each text's loss."""
+        lm = self.session.model(spec, self.runtime)
+        prompts, texts = self._read_ids(source, spec, options)
+        with self._show_progress(f"gradients of {source.title}", len(texts)) as advance:
+            request = models.GradientRequest(prompts=prompts, continuations=texts, size=size)
+            sketches = lm.sketch_gradients(request, advance)
+        artifacts.save_array(folder / artifacts.VECTORS, sketches)
+        return {"n": len(sketches), "d": size, "device": str(lm.device), **lm.provenance()}
+
+    def embed(
+        self, specs: Sequence[models.EmbedderSpec], source: TextRows, scope: core.Scope, indices: Sequence[int]
+    ) -> list[Build]:
+        """Embed at the maximum lengths of `specs`, which differ in nothing else; in one pass where the model can."""
+        spec = specs[0]
+        model = self.session.embedder(spec, self.runtime)
+        batch = self._choose_batch_size(model)
+        with self._show_progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
+            if spec.kind == "sentence":
+                embedded = models.embed_texts(model, spec, load_texts(source, scope), batch_size=batch)
+                return [partial(_save_vectors, embedded, model)]
+            prompts, texts = self._read_ids(source, spec.model_spec(), ScoringOptions(scope=scope))
+            if scope == "continuation":
+                prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
+            request = models.EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
+            by_length = model.embed(request, advance)
+        return [partial(_save_vectors, by_length[specs[i].max_length], model) for i in indices]
+
+    def read_q(
+        self, folder: Path, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int
+    ) -> Mapping[str, Any]:
+        """Write the statistics of a decoder's Q on a source."""
+        lm = self.session.model(spec, self.runtime)
+        rows = RowFile(source.path)
+        with self._show_progress(f"read Q on {source.title}", len(rows)) as advance:
+            request = models.QStatisticsRequest(
+                prompts=_read_prompt_ids(source, spec), continuations=rows.token_ids, decoders=[decoder],
+                min_new_tokens=min_new_tokens, batch_size=self._choose_batch_size(lm),
+            )  # fmt: skip
+            (stats,) = lm.q_statistics(request, advance)
+        return {**artifacts.save_next_token(folder, stats), "device": str(lm.device), **lm.provenance()}
+
+    def _choose_batch_size(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
+        return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
+
+    def _read_ids(
+        self, source: TextRows, spec: models.BackendSpec, options: ScoringOptions
+    ) -> tuple[core.Ragged, core.Ragged]:
+        """Read token ids of prompts and continuations under a model's tokenizer; stored ids if it is the same one."""
+        rows, tokenizer_spec = RowFile(source.path), spec.tokenizer_spec()
+        if tokenizer_spec is None:
+            raise core.SpecError(f"model {spec.title}: it has no tokenizer to score with")
+        if source.tokenizer == models.tokenizer_digest(tokenizer_spec) and not options.tokenizes_again:
+            return _read_prompt_ids(source, spec), rows.token_ids
+        tokenizer = self.session.tokenizer(tokenizer_spec)
+        return models.tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, options, tokenizer))
+
+    def _show_progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
+        return core.show_progress(title, total, unit="texts", enabled=self.runtime.progress)
+
+
+def load_texts(source: TextRows, scope: core.Scope) -> list[str]:
+    """Return a source's texts, with prompts if the scope includes them."""
+    return list(_iterate_texts(source, scope))
+
+
+def _iterate_texts(source: TextRows, scope: core.Scope) -> Iterator[str]:
+    """Yield the texts of `load_texts`, with a bounded number of them in memory."""
+    rows = RowFile(source.path)
+    if scope == "continuation":
+        return rows.each("text")
+    return (a + b for a, b in zip(rows.each("prompt"), rows.each("text"), strict=True))
+
+
+def load_row_tokens(source: TextRows, scope: core.Scope) -> core.Ragged:
+    """Return the token ids that a source's rows hold."""
+    rows = RowFile(source.path)
+    return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
+
+
+def _read_texts(source: TextRows, options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`
+    """Yield the continuations, without end tokens and outer white space if the options say so."""
+    ends = [tokenizer.decode([end]) for end in tokenizer.eos_ids] if options.without_end else []
+    for text in RowFile(source.path).each("text"):
+        for end in ends:
+            text = text.replace(end, "")
+        yield text.strip() if options.without_end else text
+
+
+def _read_prompt_ids(source: TextRows, spec: models.BackendSpec) -> core.Ragged:
+    """Read prompt ids as the model sees them: through its chat template if it has one and is the model under test."""
+    rows = RowFile(source.path)
+    if not spec.chat_template:
+        return rows.prompt_ids
+    if source.chat is None:
+        raise core.SpecError("the prompts of the chat template were not made yet")
+    chat = RowFile(source.chat.path / CHAT)
+    ids = dict(zip(chat.ids, chat.prompt_ids, strict=True))
+    return core.Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
+
+
+def _save_scores(scores: core.Ragged, model: models.Backend, folder: Path) -> Mapping[str, Any]:
+    artifacts.save_ragged(folder, scores)
+    return {"n": len(scores), "tokens": len(scores.values), "device": str(model.device), **model.provenance()}
+
+
+def _save_vectors(
+    embedded: models.TextVectors, model: models.LanguageModel | models.Backend, folder: Path
+) -> Mapping[str, Any]:
+    return {**artifacts.save_vectors(folder, embedded), "device": str(model.device)}

@@ -16,8 +16,7 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.models import ModelSpec, tokenizer_digest
-from openended.harness.run.array_files import load_result, save_result
-from openended.harness.run.artifacts import PlannedArtifact, TextRows
+from openended.harness.run.artifacts import PlannedArtifact, TextRows, load_result, save_result
 from openended.harness.run.facts import collect_facts
 from openended.harness.run.features import Featurizer
 from openended.harness.run.settings import Settings

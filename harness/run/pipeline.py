@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from openended.harness import core
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, BackendSpec, EmbedderSpec
-from openended.harness.run.array_files import load_result, save_result
-from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, TextRows
+from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, TextRows, load_result, save_result
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.facts import compute_perplexity, describe_columns, list_notes, reads_q
 from openended.harness.run.features import FOR_DECODER, Featurizer, find_model

@@ -21,8 +21,7 @@ import numpy as np
 from openended.harness import storage
 from openended.harness.core import DataError, Json, canonicalize, digest, make_shareable, to_json, write_text
 from openended.harness.decoders import Decoder
-from openended.harness.run.array_files import load_result_arrays
-from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, TextRows
+from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, TextRows, load_result_arrays
 from openended.harness.run.facts import collect_axes
 from openended.harness.run.measure import SystemResult
 from openended.harness.run.settings import Settings

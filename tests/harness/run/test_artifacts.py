@@ -11,8 +11,7 @@ import pytest
 
 from openended.harness.core import DataError, Generation, Runtime, Side, UnavailableFileError, UnavailableModelError
 from openended.harness.models import EmbedderSpec, ModelCache
-from openended.harness.run.array_files import load_array, save_array
-from openended.harness.run.artifacts import PlannedArtifact
+from openended.harness.run.artifacts import PlannedArtifact, load_array, save_array
 from openended.harness.run.generate import PartFiles
 from openended.harness.run.session import _LASTING, SideCache
 from openended.harness.storage import STAGES, Recipe, Row, RowFile, write_rows

@@ -11,11 +11,10 @@ import pytest
 from openended.harness.core import DataError, Generation, Need, Ragged, SpecError, UndefinedMetric
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models import EmbedderSpec, ModelSpec, tokenizer_digest
-from openended.harness.run.array_files import load_next_token, load_ragged, load_vectors
-from openended.harness.run.artifacts import Build, TextRows
+from openended.harness.run.artifacts import Build, TextRows, load_next_token, load_ragged, load_vectors
 from openended.harness.run.dataset import CHAT
+from openended.harness.run.features import ModelPasses, ScoringOptions, load_row_tokens, load_texts
 from openended.harness.run.generate import DATA
-from openended.harness.run.passes import ModelPasses, ScoringOptions, load_row_tokens, load_texts
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.storage import Entry, Row, write_rows
 from tests.harness.run.small import ONE_MODEL, make_builder, open_session, settings

@@ -11,7 +11,7 @@ import pytest
 
 from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json
 from openended.harness.run import plan, run, run_judgments, select_metrics_for_file
-from openended.harness.run.array_files import save_result
+from openended.harness.run.artifacts import save_result
 from openended.harness.run.measure import SystemResult
 from openended.harness.run.run_record import write_explanations, write_record
 from openended.harness.storage import store as store_module
