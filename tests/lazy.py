@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import torch as torch
 
     from scripts import sampler_worlds as sampler_worlds
+    from tests import simulated_device as simulated_device
 else:
     torch = LazyModule("torch")
     sampler_worlds = LazyModule("scripts.sampler_worlds")
+    simulated_device = LazyModule("tests.simulated_device")
