@@ -24,7 +24,7 @@ READS_VALUES = frozenset(
     {"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive"}
 )  # fmt: skip
 """Operations that wait for the device, because the host needs a value or a size."""
-MADE_BY_HOST = ("tensor", "arange", "linspace")
+MADE_BY_HOST = ("tensor", "as_tensor", "arange", "linspace")
 """Functions that PyTorch's Python backends cannot run: made on the CPU and moved."""
 
 

@@ -16,7 +16,7 @@ from openended.harness.models.score import compute_token_nll, embed_rows
 from tests.harness.generation import test_denoising, test_generate
 from tests.harness.generation.models import gpt2, llama
 from tests.helpers import embedding, openended, ragged, scoring
-from tests.lazy import simulated_device, torch
+from tests.lazy import sampler_worlds, simulated_device, torch
 
 
 def move(lm: Any) -> Any:
@@ -39,12 +39,15 @@ def test_texts_are_those_of_the_cpu(make, decoder):
 
 
 @pytest.mark.parametrize("decoder", test_denoising.SAMPLERS[::3], ids=lambda d: d.title)
-def test_denoised_texts_are_those_of_the_cpu(decoder):
+def test_denoised_texts_are_those_of_the_cpu(decoder, monkeypatch):
     world = test_denoising.small_world()
     expected = test_denoising.sample(world, decoder, 20)
+    denoise = sampler_worlds.WorldDenoiser.denoise
+    monkeypatch.setattr(
+        sampler_worlds.WorldDenoiser, "denoise", lambda lm, ids, level: denoise(lm, ids.cpu(), level).to(ids.device)
+    )
     with simulated_device.simulate_device():
-        move_laws = {"device": torch.device("sim:0")}
-        assert test_denoising.sample(world, decoder, 20, model=move_laws) == expected
+        assert test_denoising.sample(world, decoder, 20, model={"device": torch.device("sim:0")}) == expected
 
 
 def test_steps_wait_for_the_device_a_fixed_number_of_times():
@@ -87,7 +90,7 @@ def test_a_run_with_all_metrics_has_the_values_of_the_cpu(tmp_path, monkeypatch)
         folder.mkdir()
         openended(*words, cwd=folder, code=0)
         (record,) = folder.glob("outputs/runs/*/*/record.json")
-        measures = json.loads(record.read_text())["metrics"]
+        measures = json.loads(record.read_text())["results"]
         return {
             (m["metric"], m["system"], key): value
             for m in measures for key, value in m["values"].items() if value is not None
@@ -113,7 +116,7 @@ def test_a_device_that_fails_is_an_error():
     with simulated_device.simulate_device():
         model = move(lm)
         with (
-            simulated_device.fail_at("embedding", 9, "SIM error: device is lost"),
+            simulated_device.fail_at("native_layer_norm", 60, "SIM error: device is lost"),
             pytest.raises(RuntimeError, match="lost"),
         ):
             test_generate.texts(model, test_generate.Greedy(), test_generate.prompts(), 4)
