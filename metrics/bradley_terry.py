@@ -16,8 +16,6 @@ Where a file of judgments has several for one item, they are not independent, so
 log odds of winning a comparison that is decided.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,21 +25,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, UndefinedMetric, metric, ranged
+from openended.metrics import judgments as files
 from openended.metrics._common import Values
-from openended.metrics.judgments import (
-    ComparisonFile,
-    Empty,
-    FileRow,
-    JudgmentMetric,
-    TieRule,
-    Wins,
-    accepts_comparisons,
-    add_raters_fact,
-    build_file_features,
-    count_wins,
-    get_judgments,
-    read_comparisons,
-)
+from openended.metrics.judgments import ComparisonFile, Empty, FileRow, TieRule, Wins
 
 PAIRS = Need("judgments", by="pairs")
 _GRADIENT = 1e-9  # largest gradient component per comparison that counts as converged
@@ -71,15 +57,8 @@ def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> B
         Scores (mean 0, natural log) and their standard errors.
 
     Raises:
-        ValueError: If `wins` is not square, holds a negative or non-finite number or wins against oneself.
         UndefinedMetric: If the comparison graph is disconnected or one-sided (some group never loses to, or never
-            beats, the rest): no finite scores exist.
-
-    Source: Bradley & Terry 1952; existence by Ford 1957.
-
-    >>> fit = bradley_terry([[0, 3], [1, 0]])  # log odds log 3, half on each side
-    >>> fit.scores.round(4).tolist()
-    [0.5493, -0.5493]
+            beats, the rest): no finite scores exist (Ford 1957).
     """
     matrix = np.array(wins, dtype=np.float64)
     n = len(matrix) if matrix.ndim else 0
@@ -211,7 +190,7 @@ def estimate_std_errors(fit: BradleyTerryScores, wins: Wins) -> tuple[F64, str]:
 
 
 @metric
-class BradleyTerry(JudgmentMetric):
+class BradleyTerry(files.JudgmentMetric):
     """Bradley-Terry scores of all systems in a file of comparisons."""
 
     name = "bradley_terry"
@@ -233,17 +212,17 @@ class BradleyTerry(JudgmentMetric):
 
     @classmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
-        return accepts_comparisons(columns, rows)
+        return files.accepts_comparisons(columns, rows)
 
     def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> ComparisonFile:
-        return read_comparisons(path, renamed=renamed, empty=self.empty)
+        return files.read_comparisons(path, renamed=renamed, empty=self.empty)
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
         """Score the file without a run; the ids of a side are the items on which its texts were compared."""
         comparisons = self.read(path, renamed)
         human = sorted({c.item for c in comparisons.rows if HUMAN in (c.system_a, c.system_b)})
         items = sorted({c.item for c in comparisons.rows})
-        return self, build_file_features(PAIRS, comparisons, comparisons.source, human, items)
+        return self, files.build_file_features(PAIRS, comparisons, comparisons.source, human, items)
 
     def compute(self, features: Features) -> MetricResult:
         """Fit every criterion.
@@ -251,19 +230,21 @@ class BradleyTerry(JudgmentMetric):
         Where a system is under test, the values are its scores: `bradley_terry`, and one per criterion. A file by
         itself gives every player's: `<player>` or `<criterion>/<player>`. `arrays` always holds all of them.
         """
-        comparisons = get_judgments(features.model, PAIRS, ComparisonFile)
+        comparisons = files.get_judgments(features.model, PAIRS, ComparisonFile)
         players = comparisons.players
         if self.system is not None and self.system not in players:
             raise UndefinedMetric(f"system {self.system!r} was not compared; the file has {', '.join(players)}")
         # The player under test; None for a file by itself.
         player = self.system or (features.model.system if features.model.system in players else None)
-        features, notes = add_raters_fact(features, (row.rater for row in comparisons.rows), comparisons.calibration)
+        features, notes = files.add_raters_fact(
+            features, (row.rater for row in comparisons.rows), comparisons.calibration
+        )
         criteria = [self.criterion] if self.criterion is not None else [c or None for c in comparisons.criteria]
         values: dict[str, float] = {}
         sd: dict[str, float] = {}
         arrays: dict[str, F64] = {}
         for criterion in criteria:
-            wins = count_wins(
+            wins = files.count_wins(
                 comparisons, criterion=criterion, ties=self.ties, min_seconds=self.min_seconds, seed=self.seed
             )
             fit = bradley_terry(wins.matrix, players=wins.players)

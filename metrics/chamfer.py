@@ -4,11 +4,8 @@ For each prompt the mean over its texts of the least cosine distance, 1 - cosine
 over prompts. From 0 (every text has a twin) to 2, dimensionless; higher is more diverse. It falls as samples are added:
 compare equal numbers. Undefined with one sample per prompt.
 
-Source: Cox et al. 2021, "Directed diversity" (Chamfer and remote-clique distances); Shaib et al. 2024, the package
-`diversity`.
+Source: Cox et al. 2021, "Directed diversity"; Shaib et al. 2024, the package `diversity`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
@@ -26,13 +23,7 @@ def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
         ids: The prompt of each row, shape (n,).
 
     Returns:
-        The mean over prompts with at least two texts, in [0, 2].
-
-    Raises:
-        UndefinedMetric: If no prompt has two texts or a row is all zero.
-
-    >>> chamfer(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]), ["a", "a", "a"])
-    0.3333333333333333
+        The mean over prompts with at least two texts, in [0, 2]; without such a prompt it raises `UndefinedMetric`.
     """
     return float(_compute_by_prompt(embeddings, prompts_of(ids)).mean())
 

@@ -16,26 +16,28 @@ Source: Salvy, Talbot and Thirion 2026, "Enhanced generative model evaluation wi
 mean, over M + 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, UndefinedMetric, metric, ranged
-from openended.metrics._common import Values
-from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics._embeddings.neighbors import (
-    DistancePoints,
-    center_points,
-    count_balls,
-    median_radius,
-    radii,
-    resample_clipped,
+from openended.harness.core import (
+    F64,
+    I64,
+    Features,
+    Floats,
+    MetricResult,
+    Plan,
+    Scope,
+    UndefinedMetric,
+    metric,
+    ranged,
 )
-from openended.metrics.families import ReplicatesByName, TwoSample
+from openended.metrics._common import Mask, ReplicatesByName, Values
+from openended.metrics._embeddings import neighbors
+from openended.metrics._embeddings.blocks import check_sides
+from openended.metrics._embeddings.neighbors import DistancePoints, center_points
+from openended.metrics.families import TwoSample
 
 Points = tuple[DistancePoints, DistancePoints]
 
@@ -59,12 +61,7 @@ def clipped_density_coverage(*, human: Floats, model: Floats, k: int = 5) -> Cli
         k: Neighbor that sets the radius, at least 1.
 
     Raises:
-        ValueError: If shapes do not fit, a number is not finite or k is below 1.
         UndefinedMetric: If a side has too few texts, or no human text is near another one.
-
-    >>> human, model = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([[1.1], [9.0]])
-    >>> clipped_density_coverage(human=human, model=model, k=1).clipped_density
-    0.5
     """
     if k < 1:
         raise ValueError(f"k: expected at least 1, got {k}")
@@ -76,20 +73,20 @@ def _compute(human: DistancePoints, model: DistancePoints, k: int) -> ClippedRes
     n, m = len(human.fast), len(model.fast)
     if n < k + 2:
         raise UndefinedMetric(f"needs at least {k + 2} human texts; there are {n}")
-    full, unused = radii(human, k), np.zeros(m)
-    clipped = np.minimum(full, median_radius(full))
-    model_share = _clip(count_balls(human, model, clipped, unused, closed=True).human_balls, k)
-    human_share = _clip(count_balls(human, human, clipped, clipped, closed=True).human_balls - 1, k)
+    full, unused = neighbors.radii(human, k), np.zeros(m)
+    clipped = np.minimum(full, neighbors.median_radius(full))
+    model_share = _clip(neighbors.count_balls(human, model, clipped, unused, closed=True).human_balls, k)
+    human_share = _clip(neighbors.count_balls(human, human, clipped, clipped, closed=True).human_balls - 1, k)
     if human_share == 0:
         raise UndefinedMetric("no human text is in the ball of another one")
-    members = count_balls(human, model, full, unused, closed=False).members
+    members = neighbors.count_balls(human, model, full, unused, closed=False).members
     return ClippedResult(
         clipped_density=min(1.0, model_share / human_share),
         clipped_coverage=_calibrate(_clip(members, k), compute_expected_shares(n, m, k)),
     )
 
 
-def _clip(counts: NDArray[np.int64], k: int) -> float:
+def _clip(counts: I64, k: int) -> float:
     return float(np.minimum(counts, k).mean() / k)
 
 
@@ -148,20 +145,15 @@ class ClippedDensityCoverage(TwoSample):
         human, model = self.pair(features)
         return center_points(*check_sides(human=human, model=model, least=self.k + 1))
 
-    def compute(self, features: Features, prepared: Points | None = None) -> MetricResult:
-        values = dict(_compute(*(prepared or self.prepare(features)), self.k))
-        return self.result(features, "clipped_density", values)
+    def evaluate(self, features: Features, prepared: Points) -> MetricResult:
+        return self.result(features, "clipped_density", dict(_compute(*prepared, self.k)))
 
-    def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: Points | None = None
-    ) -> ReplicatesByName:
-        points = prepared or self.prepare(features)
-
-        def resample(human: NDArray[np.bool_], model: NDArray[np.bool_]) -> dict[str, F64]:
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Points) -> ReplicatesByName:
+        def score_subsets(human: Mask, model: Mask) -> dict[str, F64]:
             sizes = int(np.count_nonzero(human[0])), int(np.count_nonzero(model[0]))
             if sizes[0] < self.k + 2:
                 return {}
             calibrate = partial(_calibrate_beyond, expected=compute_expected_shares(*sizes, self.k))
-            return resample_clipped(*points, human, model, k=self.k, calibrate=calibrate)
+            return neighbors.resample_clipped(*prepared, human, model, k=self.k, calibrate=calibrate)
 
-        return self.subsample(features, plan, resample)
+        return self.subsample(features, plan, score_subsets)

@@ -17,19 +17,27 @@ Chaudhuri and Dasgupta 2020, "A non-parametric test to detect data-copying in ge
 into training and test halves is ours. Cells with fewer than five model or test texts are left out.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, UndefinedMetric, metric, ranged
-from openended.metrics._common import SUBSET_SHARE
+from openended.harness.core import (
+    F64,
+    I64,
+    Features,
+    Floats,
+    MetricResult,
+    Plan,
+    Scope,
+    UndefinedMetric,
+    metric,
+    ranged,
+)
+from openended.metrics._common import SUBSET_SHARE, Mask, ReplicatesByName
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import ReplicatesByName, TwoSample
+from openended.metrics.families import TwoSample, sort_ids
 
 _LEAST = 5  # model and test texts of a cell
 
@@ -42,9 +50,9 @@ class Distances:
     """Between human texts, shape (n, n); infinite for a text and itself."""
     model: F64
     """From model to human texts, shape (m, n)."""
-    human_cells: NDArray[np.int64]
-    model_cells: NDArray[np.int64]
-    is_first: NDArray[np.bool_]
+    human_cells: I64
+    model_cells: I64
+    is_first: Mask
     """Whether each human text is in the first half."""
 
 
@@ -52,15 +60,8 @@ def auth_pct(*, human: Floats, model: Floats) -> float:
     """Compute the percentage, 0 to 100, of model texts that copy no human text (Alaa et al. 2022).
 
     Args:
-        human: Embeddings of the training texts, shape (n_human, d), n_human >= 2.
-        model: Embeddings of model texts, shape (n_model, d).
-
-    Raises:
-        ValueError: If shapes do not fit or a number is not finite.
-        UndefinedMetric: If there are fewer than two human texts or no model text.
-
-    >>> auth_pct(human=np.array([[0.0], [1.0], [5.0]]), model=np.array([[0.1], [7.0], [30.0], [-4.0]]))
-    50.0
+        human: Embeddings of the training texts, shape (n_human, d); with fewer than two it raises `UndefinedMetric`.
+        model: Embeddings of model texts, shape (n_model, d), n_model >= 1.
     """
     human, model = check_sides(human=human, model=model, least=1)
     if len(human) < 2:
@@ -79,11 +80,8 @@ def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, see
         seed: Of k-means.
 
     Returns:
-        A weighted mean of z-scores; far below 0: copies.
-
-    Raises:
-        ValueError: If shapes do not fit or a number is not finite.
-        UndefinedMetric: If no cell has five model and five test texts.
+        A weighted mean of z-scores; far below 0: copies. If no cell has five model and five test texts it raises
+        `UndefinedMetric`.
     """
     train, test = check_sides(human=train, model=test, least=1)
     train, model = check_sides(human=train, model=model, least=1)
@@ -116,9 +114,7 @@ def _find_centers(rows: Floats, cells: int, seed: int) -> F64:
     return np.asarray(centers, dtype=np.float64)
 
 
-def _weigh_cells(
-    test: F64, model: F64, test_cells: NDArray[np.int64], model_cells: NDArray[np.int64], cells: int
-) -> float:
+def _weigh_cells(test: F64, model: F64, test_cells: I64, model_cells: I64, cells: int) -> float:
     """Return the mean Mann-Whitney z over cells, weighted by their test texts; below 0: model distances are smaller."""
     total, weight = 0.0, 0
     for cell in range(cells):
@@ -151,18 +147,17 @@ class Copying(TwoSample):
 
     def prepare(self, features: Features) -> Distances:
         human, model = self.pair(features)
-        prompts = np.unique(self.sort_ids(features.human), return_inverse=True)[1]
+        prompts = np.unique(sort_ids(features.human), return_inverse=True)[1]
         centers = _find_centers(human, self.cells, self.seed)
         cells = [_measure(side, centers).argmin(axis=1) for side in (human, model)]
         between, to_human = _measure(human, human, same_side=True), _measure(model, human)
         return Distances(between, to_human, cells[0], cells[1], prompts % 2 == 0)
 
-    def compute(self, features: Features, prepared: Distances | None = None) -> MetricResult:
-        distances = prepared or self.prepare(features)
-        values = {"auth_pct": _compute_auth_pct(distances.human, distances.model)}
+    def evaluate(self, features: Features, prepared: Distances) -> MetricResult:
+        values = {"auth_pct": _compute_auth_pct(prepared.human, prepared.model)}
         notes = []
         try:
-            values["c_t"] = self._average_directions(distances)
+            values["c_t"] = self._average_directions(prepared)
         except UndefinedMetric as err:
             notes.append(f"no value for c_t: {err}")
         return self.result(features, "auth_pct", values, notes=notes)
@@ -177,17 +172,13 @@ class Copying(TwoSample):
             values.append(_weigh_cells(*nearest, *cells, self.cells))
         return sum(values) / 2
 
-    def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: Distances | None = None
-    ) -> ReplicatesByName:
-        full = prepared or self.prepare(features)
-
-        def resample(human_subsets: NDArray[np.bool_], model_subsets: NDArray[np.bool_]) -> dict[str, F64]:
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Distances) -> ReplicatesByName:
+        def score_subsets(human_subsets: Mask, model_subsets: Mask) -> dict[str, F64]:
             draws = {name: np.full(plan.count, np.nan) for name in ("auth_pct", "c_t")}
             for number, (human, model) in enumerate(zip(human_subsets, model_subsets, strict=True)):
                 part = Distances(
-                    full.human[np.ix_(human, human)], full.model[np.ix_(model, human)],
-                    full.human_cells[human], full.model_cells[model], full.is_first[human],
+                    prepared.human[np.ix_(human, human)], prepared.model[np.ix_(model, human)],
+                    prepared.human_cells[human], prepared.model_cells[model], prepared.is_first[human],
                 )  # fmt: skip
                 if len(part.human) < 2 or not len(part.model):
                     continue
@@ -196,4 +187,4 @@ class Copying(TwoSample):
                     draws["c_t"][number] = self._average_directions(part) / math.sqrt(SUBSET_SHARE)
             return {name: draws[name] for name in result.values}
 
-        return self.subsample(features, plan, resample)
+        return self.subsample(features, plan, score_subsets)

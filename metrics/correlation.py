@@ -7,8 +7,6 @@ Source: Spearman 1904; Kendall 1945 (tau-b, for ties). The p-value is of the per
 are few systems), two-sided; the interval is a percentile bootstrap over systems, which at 8 systems is wide and rough.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -53,9 +51,6 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
         x: One value per system, shape (n,), n >= 2, finite.
         y: The same systems, shape (n,).
         method: `spearman` (Pearson correlation of mid-ranks) or `kendall` (tau-b).
-
-    >>> round(rank_correlation([1, 2, 3, 4], [1, 2, 4, 3]), 12)
-    0.8
     """
     check_choice("method", method, Method)
     scores = []
@@ -92,9 +87,6 @@ def correlate(
             over. 0: no interval.
         level: Width of the interval.
         seed: Of the random orders and resamples.
-
-    Raises:
-        ValueError: If the sides differ in length or hold an infinite number, or the method is unknown.
     """
     check_choice("method", method, Method)
     left, right = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -174,9 +166,6 @@ def agreement_scores(values: ArrayLike, *, direction: Turn, human: float | None 
         values: One value per system, shape (n,).
         direction: `higher` and `none` stay, `lower` changes sign, `match_human` becomes −|value − human value|.
         human: The human value, for `match_human`.
-
-    Raises:
-        ValueError: If `match_human` has no human value, or the direction is unknown.
     """
     check_choice("direction", direction, Turn)
     rows = np.asarray(values, dtype=np.float64)

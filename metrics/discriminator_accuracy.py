@@ -13,8 +13,6 @@ a language model.
 Source: Pillutla et al. 2021, appendix C (discriminator with split and cross-validated regularization).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,22 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core import (
-    I64,
-    Features,
-    Floats,
-    MetricResult,
-    Plan,
-    Replicates,
-    Scope,
-    UndefinedMetric,
-    make_random_stream,
-    metric,
-    ranged,
-)
-from openended.metrics._common import Values
+from openended.harness import core
+from openended.harness.core import I64, Features, Floats, MetricResult, Plan, Replicates, UndefinedMetric, ranged
+from openended.metrics._common import Mask, ReplicatesByName, Values
 from openended.metrics._embeddings.blocks import check_sides, limit_magnitude
-from openended.metrics.families import ReplicatesByName, TwoSample
+from openended.metrics.families import TwoSample
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 
@@ -77,7 +64,6 @@ def discriminator_accuracy(
         model_groups: The prompt of each model row, shape (n_model,); both or neither.
 
     Raises:
-        ValueError: If shapes do not fit, a number is not finite or an option is out of range.
         UndefinedMetric: If a side has fewer than 2 · folds texts, or too few prompts for train and test.
     """
     held_out = _classify(human, model, test_share, folds, seed, (human_groups, model_groups))
@@ -90,7 +76,7 @@ class ClassifierPredictions:
 
     penalty: float
     """C, chosen by cross-validation."""
-    sides: tuple[tuple[I64, NDArray[np.bool_]], ...]
+    sides: tuple[tuple[I64, Mask], ...]
     """Of the human and of the model side: the held-out rows, and which of them are classified correctly."""
 
     @property
@@ -105,24 +91,19 @@ class ClassifierPredictions:
 
 
 def _classify(
-    human: Floats,
-    model: Floats,
-    test_share: float,
-    folds: int,
-    seed: int,
-    groups: tuple[ArrayLike | None, ArrayLike | None],
+    human: Floats, model: Floats, test_share: float, folds: int, seed: int, groups: Sequence[ArrayLike | None]
 ) -> ClassifierPredictions:
     """Return the classifier's predictions on the held-out texts."""
-    human_groups, model_groups = groups
     if not 0 < test_share < 1 or folds < 2:
         raise ValueError(f"expected 0 < test_share < 1 and folds >= 2, got {test_share} and {folds}")
     human, model = check_sides(human=human, model=model, least=2 * folds)
     human, model = limit_magnitude(human=human, model=model)
-    if human_groups is None or model_groups is None:
+    ids = [np.asarray(side_groups) for side_groups in groups if side_groups is not None]
+    if len(ids) < 2:
         most = max(len(human), len(model))
         parts = [_split(len(side), most, test_share, folds, seed) for side in (human, model)]
     else:
-        parts = _split_by_group([np.asarray(human_groups), np.asarray(model_groups)], test_share, folds, seed)
+        parts = _split_by_group(ids, test_share, folds, seed)
     (train_h, fold_h, test_h), (train_m, fold_m, test_m) = parts
     rows = np.vstack([human[train_h], model[train_m]]).astype(np.float64)
     center, scale = rows.mean(axis=0), rows.std(axis=0)
@@ -148,7 +129,7 @@ def _classify(
 
 def _split(n: int, of: int, test_share: float, folds: int, seed: int) -> tuple[I64, I64, I64]:
     """Train rows, their folds and test rows of the first n of `of` rows, in an order drawn once for all rows."""
-    order = make_random_stream(seed, "discriminator_accuracy").permutation(of)
+    order = core.make_random_stream(seed, "discriminator_accuracy").permutation(of)
     order = order[order < n]
     test_size = min(max(1, round(n * test_share)), n - folds)
     return order[test_size:], np.arange(n - test_size) % folds, order[:test_size]
@@ -159,7 +140,7 @@ def _split_by_group(
 ) -> list[tuple[I64, I64, I64]]:
     """Do the same for rows of which some share a prompt: prompts are drawn, once for all sides."""
     names, group = np.unique(np.concatenate(groups), return_inverse=True)
-    order = make_random_stream(seed, "discriminator_accuracy").permutation(len(names))
+    order = core.make_random_stream(seed, "discriminator_accuracy").permutation(len(names))
     test_size = max(1, round(len(names) * test_share))
     fold = np.full(len(names), -1)
     fold[order[test_size:]] = np.arange(len(names) - test_size) % folds
@@ -184,7 +165,7 @@ def _train(rows: Floats, labels: I64, penalty: float) -> Any:  # noqa: ANN401 - 
         return LogisticRegression(C=penalty, solver="lbfgs", max_iter=200, class_weight="balanced").fit(rows, labels)
 
 
-@metric
+@core.metric
 class DiscriminatorAccuracy(TwoSample):
     """Held-out accuracy of a linear classifier of model against human texts."""
 
@@ -199,23 +180,21 @@ class DiscriminatorAccuracy(TwoSample):
     test_share: float = ranged(0.2, "(0, 1)", "a share in (0, 1)")  # the paper's split depends on its data sets
     folds: int = ranged(5, "[2, inf)", "at least 2")  # scikit-learn's default
     seed: int = ranged(25, "[0, inf)", "at least 0")  # as MAUVE
-    scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
+    scope: core.Scope = "prompt_and_continuation"  # the same features as MAUVE
 
     def prepare(self, features: Features) -> ClassifierPredictions:
         human, model = self.pair(features)
         prompts = self.prompts(features) or (None, None)
         return _classify(human, model, self.test_share, self.folds, self.seed, prompts)
 
-    def compute(self, features: Features, prepared: ClassifierPredictions | None = None) -> MetricResult:
-        held_out = prepared or self.prepare(features)
-        notes = [f"{held_out.count} held-out texts; C={held_out.penalty:g} by cross-validation; 0.5 is chance"]
-        return self.result(features, "accuracy", {"accuracy": held_out.accuracy}, notes=notes)
+    def evaluate(self, features: Features, prepared: ClassifierPredictions) -> MetricResult:
+        notes = [f"{prepared.count} held-out texts; C={prepared.penalty:g} by cross-validation; 0.5 is chance"]
+        return self.result(features, "accuracy", {"accuracy": prepared.accuracy}, notes=notes)
 
-    def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: ClassifierPredictions | None = None
+    def resample(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: ClassifierPredictions
     ) -> ReplicatesByName:
         """Draw the held-out texts, for the classifier as it is."""
-        held_out = prepared or self.prepare(features)
-        sides = zip(self.sort_both_ids(features), held_out.sides, strict=True)
+        sides = zip(self.sort_both_ids(features), prepared.sides, strict=True)
         shares = [plan.mean(ids[rows], correct.astype(np.float64)) for ids, (rows, correct) in sides]
         return {"accuracy": Replicates((shares[0].draws + shares[1].draws) / 2)}

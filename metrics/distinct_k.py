@@ -14,8 +14,7 @@ Source: Zhang et al. 2025, "NoveltyBench" (arXiv 2504.05228): k = 10, classes of
 can bring. The threshold on embeddings is ours.
 """
 
-from __future__ import annotations
-
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,6 @@ from openended.harness.core import F64, DataError, Features, Floats, MetricResul
 from openended.metrics.families import PromptGroups, SamplesMetric, average_over_prompts, cosines, prompts_of
 from openended.metrics.judgments import ReadsFile, read_rows
 
-Partition = Literal["exact", "threshold", "file"]
 _FILE = Need("judgments", by="file")
 _COLUMNS = ("example_id", "sample", "class")
 
@@ -40,13 +38,7 @@ def distinct_k(classes: Sequence[Hashable], ids: Sequence[str]) -> float:
         ids: The prompt of each text, shape (n,).
 
     Returns:
-        The mean over prompts with at least two texts, at least 1.
-
-    Raises:
-        UndefinedMetric: If no prompt has two texts.
-
-    >>> distinct_k(["yes", "no", "yes"], ["p", "p", "p"])
-    2.0
+        The mean over prompts with at least two texts, at least 1; without such a prompt it raises `UndefinedMetric`.
     """
     return float(_count_classes(classes, prompts_of(ids)).mean())
 
@@ -59,16 +51,15 @@ def distinct_k_by_threshold(embeddings: Floats, ids: Sequence[str], *, threshold
         ids: The prompt of each row, shape (n,).
         threshold: Cosine from which on two texts are one class.
 
-    Raises:
-        UndefinedMetric: If no prompt has two texts or a row is all zero.
+    Returns:
+        As `distinct_k`.
     """
     return float(_count_joined(embeddings, prompts_of(ids), threshold).mean())
 
 
 def _count_classes(classes: Sequence[Hashable], prompts: PromptGroups) -> F64:
-    pairs = zip(prompts.starts[:-1].tolist(), prompts.starts[1:].tolist(), strict=True)
-    rows = prompts.rows.tolist()
-    return np.array([len({classes[r] for r in rows[a:b]}) for a, b in pairs], dtype=np.float64)
+    rows = np.split(prompts.rows, prompts.starts[1:-1])
+    return np.array([len({classes[r] for r in prompt_rows}) for prompt_rows in rows], dtype=np.float64)
 
 
 def _count_joined(embeddings: Floats, prompts: PromptGroups, threshold: float) -> F64:
@@ -92,14 +83,13 @@ class Classes:
 
     def read_for(self, ids: Sequence[str]) -> list[str]:
         """Return the class of each row; samples are counted in the order of the rows."""
-        seen: dict[str, int] = {}
-        out = []
+        seen, out = Counter[str](), []
         for example in ids:
-            sample = seen.get(example, 0)
-            seen[example] = sample + 1
-            if (example, sample) not in self.by_text:
-                raise DataError(f"{self.source}: no class for sample {sample} of {example}")
-            out.append(self.by_text[example, sample])
+            text = example, seen[example]
+            if text not in self.by_text:
+                raise DataError(f"{self.source}: no class for sample {text[1]} of {example}")
+            out.append(self.by_text[text])
+            seen[example] += 1
         return out
 
 
@@ -113,7 +103,7 @@ class DistinctK(SamplesMetric, ReadsFile):
     ranges = {"distinct_share": (0.0, 1.0)}
     titles = {"distinct_k": "Distinct-k", "distinct_share": "Distinct share"}
 
-    partition: Partition = "exact"
+    partition: Literal["exact", "threshold", "file"] = "exact"
     threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")  # Jiang et al. 2025; of `partition=threshold`
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 

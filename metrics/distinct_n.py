@@ -18,32 +18,16 @@ statistics; `variant` says which is computed:
   diversity score of Shaib et al. 2024 (there orders 1 to 4).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, MetricResult, Plan, Replicates, metric
-from openended.metrics._common import check_choice
+from openended.metrics import families
+from openended.metrics._common import Mask, ReplicatesByName, check_choice
+from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics._ngrams.statistics import (
-    compute_half_repeats,
-    count_types,
-    distinct_share_by_text,
-    mean_without_nan,
-    simctg_percent,
-)
-from openended.metrics.families import (
-    ReplicatesByName,
-    TextMetric,
-    declare_orders,
-    describe_missing,
-    require_defined,
-    variant_of,
-)
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 _RESHAPED = {"simctg": "without_last", "ngd": "joined"}
@@ -60,20 +44,13 @@ def distinct_n(
         variant: Which statistic; see the module's text.
 
     Returns:
-        Order → fraction in [0, 1]; NaN for an order that is longer than every text.
-
-    Raises:
-        UndefinedMetric: If no text is as long as the smallest order.
-        ValueError: If the variant is unknown.
-
-    >>> distinct_n([[7, 7, 7, 8]], orders=(1, 2))
-    {1: 0.5, 2: 0.6666666666666666}
+        Order → fraction in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
     """
     check_choice("variant", variant, Variant)
     reshape = _RESHAPED.get(variant)
-    index = variant_of(sequences, reshape) if reshape else index_of(sequences)
+    index = families.variant_of(sequences, reshape) if reshape else index_of(sequences)
     values = {order: _compute_share(index, order, variant) for order in orders}
-    return require_defined(values, f"no text has an n-gram of order {min(orders)}")
+    return families.require_defined(values, f"no text has an n-gram of order {min(orders)}")
 
 
 def _compute_share(index: NgramIndex, order: int, variant: Variant) -> float:
@@ -85,14 +62,14 @@ def _compute_share(index: NgramIndex, order: int, variant: Variant) -> float:
     if variant == "li":
         return level.types / int(index.lengths.sum())
     if variant == "per_doc":
-        return mean_without_nan(distinct_share_by_text(index, order))
+        return statistics.mean_without_nan(statistics.distinct_share_by_text(index, order))
     if variant == "simctg":
-        return 1.0 - simctg_percent(index, order) / 100.0
+        return 1.0 - statistics.simctg_percent(index, order) / 100.0
     return level.types / level.total
 
 
 @metric
-class DistinctN(TextMetric):
+class DistinctN(families.TextMetric):
     """Share of different n-grams; values `distinct_<order>`, for `ngd` also their sum `ngram_diversity`."""
 
     name = "distinct_n"
@@ -101,7 +78,7 @@ class DistinctN(TextMetric):
     resampling = "subsample"  # a bootstrap repeats texts, which lowers the value
     titles = {**{f"distinct_{n}": f"Distinct-{n}" for n in range(1, 7)}, "ngram_diversity": "n-gram diversity"}
 
-    orders: tuple[int, ...] = declare_orders(1, 2, 3, 4, 5, 6)  # Pillutla et al. 2021, released code
+    orders: tuple[int, ...] = families.declare_orders(1, 2, 3, 4, 5, 6)  # Pillutla et al. 2021, released code
     variant: Variant = "corpus"  # pooled types over n-grams: Pillutla et al. 2021
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
@@ -112,16 +89,14 @@ class DistinctN(TextMetric):
         reshape = _RESHAPED.get(self.variant)
         index = self.variant_index(features, reshape) if reshape else corpus.index
         values = {f"distinct_{order}": _compute_share(index, order, self.variant) for order in self.orders}
-        require_defined(values, "all texts are shorter than the smallest order")
-        notes = corpus.notes + describe_missing(values)
-        per_example = {}
+        families.require_defined(values, "all texts are shorter than the smallest order")
+        by_text, primary = {}, f"distinct_{2 if 2 in self.orders else self.orders[0]}"
         if self.variant == "per_doc":
-            per_example = {f"distinct_{n}": corpus.align_values(distinct_share_by_text(index, n)) for n in self.orders}
-        primary = f"distinct_{2 if 2 in self.orders else self.orders[0]}"
+            by_text = {f"distinct_{n}": statistics.distinct_share_by_text(index, n) for n in self.orders}
         if self.variant == "ngd":
             values["ngram_diversity"] = float(np.nansum(list(values.values())))
             primary = "ngram_diversity"
-        return self.result(features, primary, values, notes=notes, per_example=per_example)
+        return self.report(features, primary, values, by_text)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Count the distinct n-grams of random subsets of the texts; n-grams that cross joined texts are left out."""
@@ -130,17 +105,19 @@ class DistinctN(TextMetric):
         corpus = self.corpus(features)
         if self.variant == "simctg":
             index, halves = self.variant_index(features, "without_last"), plan.halves(corpus.ids)
-            return {f"distinct_{n}": Replicates(1.0 - compute_half_repeats(index, n, halves)) for n in self.orders}
-        return corpus.subsample(plan, lambda subsets: self._resample(corpus.index, subsets))
+            repeats = {n: statistics.compute_half_repeats(index, n, halves) for n in self.orders}
+            return {f"distinct_{n}": Replicates(1.0 - draws) for n, draws in repeats.items()}
 
-    def _resample(self, index: NgramIndex, subsets: NDArray[np.bool_]) -> dict[str, F64]:
-        shares = {}
-        for order in self.orders:
-            total, types, once = count_types(index, order, subsets)
-            if self.variant == "li":
-                total = np.asarray(subsets @ index.lengths.astype(np.float64), dtype=np.float64)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                shares[f"distinct_{order}"] = (once if self.variant == "hapax" else types) / total
-        if self.variant == "ngd":
-            shares["ngram_diversity"] = np.nansum(list(shares.values()), axis=0)
-        return shares
+        def resample(subsets: Mask) -> dict[str, F64]:
+            shares = {}
+            for order in self.orders:
+                total, types, once = statistics.count_types(corpus.index, order, subsets)
+                if self.variant == "li":
+                    total = np.asarray(subsets @ corpus.index.lengths.astype(np.float64), dtype=np.float64)
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    shares[f"distinct_{order}"] = (once if self.variant == "hapax" else types) / total
+            if self.variant == "ngd":
+                shares["ngram_diversity"] = np.nansum(list(shares.values()), axis=0)
+            return shares
+
+        return corpus.subsample(plan, resample)

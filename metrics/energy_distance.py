@@ -14,32 +14,22 @@ with itself, which can be negative; standardization by the human side (dLMbench)
 exchangeable. Here D itself over all pairs (a V-statistic), as in dLMbench.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from openended.harness.core import F64, Features, Floats, Scope, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, Space
+from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, Space, mark_sides
 
 
 def energy_distance(*, human: Floats, model: Floats) -> float:
     """Compute the energy distance of two sets of vectors, from 0 up (Székely and Rizzo 2013).
 
     Args:
-        human: Vectors of human texts, shape (n_human, d).
+        human: Vectors of human texts, shape (n_human, d); without any it raises `UndefinedMetric`.
         model: Vectors of model texts, shape (n_model, d).
-
-    Raises:
-        ValueError: If shapes do not fit or a number is not finite.
-        UndefinedMetric: If a side has no text.
-
-    >>> energy_distance(human=np.array([[0.0], [2.0]]), model=np.array([[1.0], [1.0]]))
-    1.0
     """
     human, model = check_sides(human=human, model=model, least=1)
-    is_human = np.repeat([[1.0, 0.0]], [len(human), len(model)], axis=1)
-    return float(_compute_energies(_compute_distances(human, model), is_human, 1.0 - is_human)[0])
+    return float(_compute_energies(_compute_distances(human, model), *mark_sides(len(human), len(model)))[0])
 
 
 def _compute_distances(human: Floats, model: Floats) -> F64:

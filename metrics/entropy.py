@@ -11,22 +11,15 @@ diffusion for categorical data", and later diffusion language models. Values: `e
 `text_entropy_<n>` the mean over texts; n-grams do not cross texts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal
 
 from openended.harness.core import Features, MetricResult, Plan, metric
-from openended.metrics._common import check_choice
+from openended.metrics._common import ReplicatesByName, check_choice
+from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import Sequences, index_of
-from openended.metrics._ngrams.statistics import (
-    compute_subset_entropies,
-    corpus_entropy,
-    entropy_by_text,
-    mean_without_nan,
-)
-from openended.metrics.families import ReplicatesByName, TextMetric, declare_orders, describe_missing, require_defined
+from openended.metrics.families import TextMetric, declare_orders, require_defined
 
 Average = Literal["corpus", "texts"]
 
@@ -42,21 +35,14 @@ def ngram_entropy(
         average: `corpus`: of all n-grams of all texts; `texts`: of each text, then the mean over texts that have any.
 
     Returns:
-        Order → nats, from 0 up; NaN for an order that is longer than every text.
-
-    Raises:
-        UndefinedMetric: If no text is as long as the smallest order.
-        ValueError: If `average` is unknown.
-
-    >>> round(ngram_entropy([["a", "b"], ["a", "b"]])[1], 6)
-    0.693147
+        Order → nats, from 0 up; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
     """
     check_choice("average", average, Average)
     index = index_of(sequences)
     if average == "corpus":
-        values = {order: corpus_entropy(index, order) for order in orders}
+        values = {order: statistics.corpus_entropy(index, order) for order in orders}
     else:
-        values = {order: mean_without_nan(entropy_by_text(index, order)) for order in orders}
+        values = {n: statistics.mean_without_nan(statistics.entropy_by_text(index, n)) for n in orders}
     return require_defined(values, f"no text has an n-gram of order {min(orders)}")
 
 
@@ -81,15 +67,12 @@ class Entropy(TextMetric):
         return 1.0 if self.measured_in == "nats" else 1.0 / math.log(2.0)
 
     def compute(self, features: Features) -> MetricResult:
-        corpus = self.corpus(features)
-        by_text = {f"text_entropy_{n}": self._scale * entropy_by_text(corpus.index, n) for n in self.orders}
-        values = {name: mean_without_nan(column) for name, column in by_text.items()}
-        values |= {f"entropy_{n}": self._scale * corpus_entropy(corpus.index, n) for n in self.orders}
+        index = self.corpus(features).index
+        by_text = {f"text_entropy_{n}": self._scale * statistics.entropy_by_text(index, n) for n in self.orders}
+        values = {name: statistics.mean_without_nan(column) for name, column in by_text.items()}
+        values |= {f"entropy_{n}": self._scale * statistics.corpus_entropy(index, n) for n in self.orders}
         require_defined(values, "all texts are shorter than the smallest order")
-        primary = f"text_entropy_{1 if 1 in self.orders else self.orders[0]}"
-        notes = corpus.notes + describe_missing(values)
-        per_example = {name: corpus.align_values(column) for name, column in by_text.items()}
-        return self.result(features, primary, values, notes=notes, per_example=per_example)
+        return self.report(features, f"text_entropy_{1 if 1 in self.orders else self.orders[0]}", values, by_text)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Resample texts for the means over texts; take random subsets for the entropy of the whole corpus."""
@@ -97,7 +80,8 @@ class Entropy(TextMetric):
         of_corpus = corpus.subsample(
             plan,
             lambda subsets: {
-                f"entropy_{n}": self._scale * compute_subset_entropies(corpus.index, n, subsets) for n in self.orders
+                f"entropy_{n}": self._scale * statistics.compute_subset_entropies(corpus.index, n, subsets)
+                for n in self.orders
             },
         )
         return {**super().replicates(features, result, plan), **of_corpus}

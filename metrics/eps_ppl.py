@@ -11,8 +11,6 @@ from 1e-1 to 1e-7 (released code of Pillutla et al., V fixed at 50,257): `grid`;
 with a zero, then the mean of block means (released code of Martins et al.); eps chosen to be best.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -32,10 +30,6 @@ def eps_ppl(gold_prob: ArrayLike, *, vocab_size: int, eps: float) -> float:
 
     Raises:
         UndefinedMetric: If there is no token, or eps is 0 and Q is zero on a true token.
-        ValueError: If a value is no probability, eps is negative or V below 1.
-
-    >>> round(eps_ppl([0.5, 0.125], vocab_size=10, eps=0.0), 6)
-    4.0
     """
     with np.errstate(over="ignore"):
         return float(np.exp(_compute_nll(gold_prob, vocab_size, eps).mean()))

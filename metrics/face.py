@@ -14,8 +14,6 @@ Variants: `standardize: true` subtracts the mean of each text and divides by its
 fewer than two scored tokens are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,11 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, MetricResult, Need, Plan, Ragged, Replicates, UndefinedMetric, metric
-from openended.metrics._common import Values
-from openended.metrics.families import ComparisonMetric, ReplicatesByName
+from openended.metrics._common import Mask, ReplicatesByName, Values
+from openended.metrics.families import ComparisonMetric
 
 FREQUENCIES = 1000  # Yang et al. 2023
-LOG_2 = float(np.log(2.0))
 _TINY = 1e-300
 
 Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
@@ -63,17 +60,13 @@ def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> 
         standardize: Whether each text is shifted and scaled to mean 0 and standard deviation 1 first.
 
     Raises:
-        ValueError: If a loss is not finite.
         UndefinedMetric: If a side has no text with two scored tokens.
-
-    >>> face(human_nll=[[1.0, 2.0, 3.0, 4.0]], model_nll=[[2.0, 4.0, 6.0, 8.0]]).so
-    0.5
     """
     sides = [_compute_spectra(rows, standardize=standardize)[0] for rows in (human_nll, model_nll)]
     return _compare(*(_average_spectra(spectra) for spectra in sides))
 
 
-def _compute_spectra(rows: Losses, *, standardize: bool) -> tuple[F64, NDArray[np.bool_]]:
+def _compute_spectra(rows: Losses, *, standardize: bool) -> tuple[F64, Mask]:
     """Return the spectra of the texts with two tokens or more, shape (texts, frequencies), and which they are."""
     grid = np.linspace(0.0, 0.5, FREQUENCIES)
     spectra, is_included = [], np.zeros(len(rows), dtype=np.bool_)
@@ -142,7 +135,8 @@ class Face(ComparisonMetric):
     direction = "higher"
     bounds = (0.0, 1.0)
     ranges = {
-        "pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "emd": (0.0, 0.5), "kl": (0.0, np.inf), "js": (0.0, LOG_2),
+        "pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "emd": (0.0, 0.5), "kl": (0.0, np.inf),
+        "js": (0.0, float(np.log(2.0))),
     }  # fmt: skip
     coverage = {"spearman": 89}  # docs/statistics.md, 100 passages
     titles = {
@@ -165,24 +159,20 @@ class Face(ComparisonMetric):
             sides.append((spectra[order], ids[order]))
         return sides[0], sides[1]
 
-    def compute(self, features: Features, prepared: tuple[SideSpectra, SideSpectra] | None = None) -> MetricResult:
-        (human, human_ids), (model, model_ids) = prepared or self.prepare(features)
+    def evaluate(self, features: Features, prepared: tuple[SideSpectra, SideSpectra]) -> MetricResult:
+        (human, human_ids), (model, model_ids) = prepared
         spectra = _average_spectra(human), _average_spectra(model)
         skipped = len(features.human) + len(features.model) - len(human_ids) - len(model_ids)
         notes = (f"{skipped} texts with fewer than two scored tokens are left out",) if skipped else ()
         arrays = {"human_spectrum": spectra[0], "model_spectrum": spectra[1]}
         return self.result(features, "so", dict(_compare(*spectra)), notes=notes, arrays=arrays)
 
-    def replicates(
-        self,
-        features: Features,
-        result: MetricResult,
-        plan: Plan,
-        prepared: tuple[SideSpectra, SideSpectra] | None = None,
+    def resample(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[SideSpectra, SideSpectra]
     ) -> ReplicatesByName:
         """Compare the mean spectra of halves of the texts."""
         means = []
-        for spectra, ids in prepared or self.prepare(features):
+        for spectra, ids in prepared:
             first = plan.halves(ids)
             sums, counts = first.astype(np.float64) @ spectra, np.count_nonzero(first, axis=1)[:, None]
             rest = np.maximum(len(spectra) - counts, 1)

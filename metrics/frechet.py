@@ -17,8 +17,6 @@ section 3; Ledoit and Wolf 2004 (shrinkage); Chong and Forsyth 2020, "Effectivel
 Inception score" (extrapolation).
 """
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 from typing import Literal
@@ -26,9 +24,9 @@ from typing import Literal
 import numpy as np
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, option, ranged
-from openended.metrics._common import Values, check_choice
+from openended.metrics._common import ReplicatesByName, Values, check_choice
 from openended.metrics._embeddings.blocks import blocks, check_range, check_sides, moments, project_pair
-from openended.metrics.families import ReplicatesByName, TwoSample
+from openended.metrics.families import TwoSample
 
 Shrinkage = Literal["none", "ledoit_wolf"]
 
@@ -43,17 +41,10 @@ def frechet_distance(
     """Compute the Fréchet distance, at least 0 (Heusel et al. 2017, section 3).
 
     Args:
-        human: Embeddings of human texts, shape (n_human, d), n_human >= 2.
+        human: Embeddings of human texts, shape (n_human, d); with fewer than two it raises `UndefinedMetric`.
         model: Embeddings of model texts, shape (n_model, d), n_model >= 2.
         shrinkage: `ledoit_wolf` draws each covariance towards a multiple of the identity.
         pca_share: Share of the variance that joint PCA keeps first, in (0, 1]; `None`: no PCA.
-
-    Raises:
-        ValueError: If shapes do not fit, a number is not finite or an option is out of range.
-        UndefinedMetric: If a side has fewer than two texts.
-
-    >>> round(frechet_distance(human=np.array([[0.0], [2.0]]), model=np.array([[3.0], [5.0]])), 9)
-    9.0
     """
     human, model = _prepare_sides(human, model, shrinkage, pca_share)
     return _compute_distance(human, model, shrinkage)
@@ -89,7 +80,7 @@ def frechet_infinity(
     is more, but from a half at most: the law does not hold below d texts.
 
     Args:
-        human: Embeddings of human texts, shape (n_human, d), n_human >= 20.
+        human: Embeddings of human texts, shape (n_human, d); with fewer than 20 it raises `UndefinedMetric`.
         model: Embeddings of model texts, shape (n_model, d), n_model >= 20.
         sizes: Number of shares, at least 2.
         draws: Number of subsets per size, at least 1; each draw gets its own regression line.
@@ -100,15 +91,16 @@ def frechet_infinity(
     Returns:
         The mean over the lines of their values at 1 / n = 0, which may be a little below 0 where the sides are alike,
         and their spread.
-
-    Raises:
-        ValueError: As `frechet_distance`, or if there are fewer than two sizes or no draw.
-        UndefinedMetric: If a side has fewer than 20 texts.
     """
     if sizes < 2 or draws < 1:
         raise ValueError(f"expected sizes of at least 2 and draws of at least 1, got {sizes} and {draws}")
     human, model = _prepare_sides(human, model, shrinkage, pca_share, least=_FEWEST)
     return _extrapolate(human, model, _compute_distance(human, model, shrinkage), sizes, draws, shrinkage, seed)
+
+
+def _choose_least_share(n: int, dim: int) -> float:
+    """Return the share of the texts that the extrapolation starts from."""
+    return max(0.1, min(0.5, 2 * dim / n))
 
 
 def _extrapolate(
@@ -128,11 +120,6 @@ def _extrapolate(
         at_zero[i] = np.polyfit(1 / shares, distances, 1)[1]
     spread = float(at_zero.std(ddof=1)) if draws > 1 else float("nan")
     return Extrapolated(float(at_zero.mean()), spread, tuple(at_zero.tolist()))
-
-
-def _choose_least_share(n: int, dim: int) -> float:
-    """Return the share of the texts that the extrapolation starts from."""
-    return max(0.1, min(0.5, 2 * dim / n))
 
 
 def _prepare_sides(
@@ -259,9 +246,8 @@ def _frechet_influence(human: Floats, model: Floats, shrinkage: Shrinkage = "non
     gap = means[0] - means[1]
     fits = None if shrinkage == "none" else (_fit_gaussian(human, shrinkage), _fit_gaussian(model, shrinkage))
     forth, back = _transport_costs(x, y, fits)
-    first = 2 * x @ gap + np.einsum("ij,ij->i", x, x) - forth
-    second = -2 * y @ gap + np.einsum("ij,ij->i", y, y) - back
-    return first, second
+    squares = [np.einsum("ij,ij->i", rows, rows) for rows in (x, y)]
+    return 2 * x @ gap + squares[0] - forth, -2 * y @ gap + squares[1] - back
 
 
 def _transport_costs(x: F64, y: F64, fits: tuple[Gaussian, Gaussian] | None) -> tuple[F64, F64]:
@@ -330,35 +316,33 @@ class Frechet(TwoSample):
             extrapolated = _extrapolate(human, model, distance, *options)
         return FrechetSides(human, model, distance, extrapolated)
 
-    def compute(self, features: Features, prepared: FrechetSides | None = None) -> MetricResult:
+    def evaluate(self, features: Features, prepared: FrechetSides) -> MetricResult:
         human, model = self.pair(features)
-        sides = prepared or self.prepare(features)
         notes, least, dim = [], min(len(human), len(model)), human.shape[1]
         if least <= dim and self.shrinkage == "none" and self.pca_share is None:
             notes.append(
                 f"n={least} does not exceed d={dim}: the covariances are singular and the distance is biased upwards; "
                 "use more texts, shrinkage=ledoit_wolf or pca_share"
             )
-        values, sd = {"frechet": sides.distance}, dict[str, float]()
-        if sides.extrapolated is not None:
-            values["frechet_infinity"] = sides.extrapolated.frechet_infinity
+        values, sd = {"frechet": prepared.distance}, dict[str, float]()
+        if prepared.extrapolated is not None:
+            values["frechet_infinity"] = prepared.extrapolated.frechet_infinity
             if self.draws > 1:
-                sd["frechet_infinity"] = sides.extrapolated.spread
+                sd["frechet_infinity"] = prepared.extrapolated.spread
             smallest = round(least * _choose_least_share(least, dim))
             if smallest <= dim and self.pca_share is None:
                 notes.append(f"the extrapolation starts from {smallest} texts; up to d={dim} it still holds bias")
         return self.result(features, "frechet", values, notes=notes, sd=sd)
 
-    def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: FrechetSides | None = None
+    def resample(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: FrechetSides
     ) -> ReplicatesByName:
         """Weigh the texts by their influence on the distance; PCA and the weight of a shrinkage stay as they are."""
-        sides = prepared or self.prepare(features)
-        influences = _frechet_influence(sides.human, sides.model, self.shrinkage)
+        influences = _frechet_influence(prepared.human, prepared.model, self.shrinkage)
         parts = zip(self.sort_both_ids(features), influences, strict=True)
         replicates = plan.linear(result.values["frechet"], *parts)
-        out = {"frechet": replicates}
-        if sides.extrapolated is not None:
-            # It is the same distance without the bias, so a text's influence is the same, except for the subsets drawn.
-            out["frechet_infinity"] = Replicates(replicates.draws, np.array(sides.extrapolated.at_zero))
-        return out
+        if prepared.extrapolated is None:
+            return {"frechet": replicates}
+        # It is the same distance without the bias, so a text's influence is the same, except for the subsets drawn.
+        infinity = Replicates(replicates.draws, np.array(prepared.extrapolated.at_zero))
+        return {"frechet": replicates, "frechet_infinity": infinity}

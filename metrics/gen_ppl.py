@@ -29,43 +29,26 @@ An empty text has no scored token: it adds nothing to the micro average, is left
 in the notes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    Features,
-    Metric,
-    MetricResult,
-    Need,
-    Plan,
-    Ragged,
-    Scope,
-    UndefinedMetric,
-    metric,
-    ranged,
-)
-from openended.metrics._common import check_choice
+from openended.harness import core
+from openended.harness.core import F64, Features, MetricResult, Need, Plan, Ragged, UndefinedMetric
+from openended.metrics._common import ReplicatesByName, check_choice
 from openended.metrics._ngrams.sequences import CHUNK, blocks
 from openended.metrics._ngrams.statistics import entropy_by_text, mean_without_nan
-from openended.metrics.families import ReplicatesByName, corpus_of
+from openended.metrics.families import corpus_of, divide_known
 
 Average = Literal["micro", "macro", "geometric"]
 EndTokens = Literal["keep", "first", "drop", "cut", "remove"]
 Compat = Literal["none", "mauve_experiments"]
+Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
 
 
-def gen_ppl(
-    token_nll: Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]],
-    *,
-    average: Average = "micro",
-    compat: Compat = "none",
-) -> float:
+def gen_ppl(token_nll: Losses, *, average: Average = "micro", compat: Compat = "none") -> float:
     """Perplexity of texts from the negative log-likelihoods of their tokens (Holtzman et al. 2020, section 5.1).
 
     Args:
@@ -75,14 +58,8 @@ def gen_ppl(
         compat: `mauve_experiments` counts one unscored token more in each text.
 
     Returns:
-        The perplexity, from 1 up; infinite if a token has probability zero.
-
-    Raises:
-        UndefinedMetric: If no token is scored.
-        ValueError: If a value is NaN or an option unknown.
-
-    >>> round(gen_ppl([[0.0, 2.0], [1.0]]), 6)
-    2.718282
+        The perplexity, from 1 up; infinite if a token has probability zero. If no token is scored it raises
+        `UndefinedMetric`.
     """
     check_choice("average", average, Average)
     total, count = _sum_nll(token_nll, compat)
@@ -111,12 +88,6 @@ def end_token_mask(
 
     Returns:
         True where a token counts, of the shape of `token_ids`; a list of arrays for texts of different lengths.
-
-    Raises:
-        ValueError: If `end_tokens` is unknown.
-
-    >>> end_token_mask([5, 0, 7, 0], eos_ids=0, end_tokens="first").tolist()
-    [True, True, True, False]
     """
     check_choice("end_tokens", end_tokens, EndTokens)
     if not isinstance(token_ids, np.ndarray) and len(token_ids) and np.ndim(token_ids[0]) > 0:
@@ -128,7 +99,7 @@ def end_token_mask(
     return masks.get(end_tokens, ~is_end)
 
 
-def _sum_nll(token_nll: Ragged | Sequence[Any], compat: Compat) -> tuple[F64, F64]:
+def _sum_nll(token_nll: Losses, compat: Compat) -> tuple[F64, F64]:
     """Return the summed NLL and the number of tokens it is divided by, for each text."""
     check_choice("compat", compat, Compat)
     rows = token_nll if isinstance(token_nll, Ragged) else Ragged.from_rows(token_nll, np.float64)
@@ -149,12 +120,11 @@ def _sum_nll(token_nll: Ragged | Sequence[Any], compat: Compat) -> tuple[F64, F6
 
 def _exponentiate_ratio(total: F64, count: F64) -> F64:
     with np.errstate(over="ignore"):  # a perplexity beyond float64 is infinite
-        mean: F64 = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
-        return np.exp(mean)
+        return np.exp(divide_known(total, count))
 
 
-@metric
-class GenPPL(Metric):
+@core.metric
+class GenPPL(core.Metric):
     """Perplexity of the texts under the scorer, and their mean unigram entropy in nats."""
 
     name = "gen_ppl"
@@ -173,7 +143,9 @@ class GenPPL(Metric):
     compat: Compat = "none"  # mauve_experiments: prompt included, unscored first token counted
     end_tokens: EndTokens = "keep"  # first: MDLM; drop: BD3-LM; remove: SDTT
     retokenize: bool = False  # true: MDLM, BD3-LM, SDTT
-    window: int | None = ranged(None, "[2, inf)", "null, or 2 tokens or more")  # the scorer's context; 1024: BD3-LM
+    window: int | None = core.ranged(
+        None, "[2, inf)", "null, or 2 tokens or more"
+    )  # the scorer's context; 1024: BD3-LM
     stride: int | None = None  # half a window, 512: BD3-LM
     first_token: Literal["skip", "bos"] = "skip"  # noqa: S105 - all diffusion papers
     entropy_ids: Literal["scorer", "own"] = "scorer"  # own: ReMDM, Duo, dLMbench
@@ -190,7 +162,7 @@ class GenPPL(Metric):
         self.require(fits, "stride", "null, or with a window 1 to window - 1 tokens")
 
     @property
-    def _scope(self) -> Scope:
+    def _scope(self) -> core.Scope:
         return "prompt_and_continuation" if self.include_prompt or self.compat != "none" else "continuation"
 
     @property
@@ -243,7 +215,6 @@ class GenPPL(Metric):
         if self.average == "macro":
             return out
         total, count = _sum_nll(self._select_counted_nll(features), self.compat)
-        mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
         sizes = count if self.average == "micro" else None
-        out["gen_ppl"] = plan.mean(features.model.ids, mean, sizes).map(np.exp)
+        out["gen_ppl"] = plan.mean(features.model.ids, divide_known(total, count), sizes).map(np.exp)
         return out

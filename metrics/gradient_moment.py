@@ -14,35 +14,27 @@ Source: Hoogeboom et al. 2026 (arXiv 2603.20155), equation 13. Variants: the plu
 (dLMbench); exact gradients. `p_value` is that of the permutation test over texts.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from openended.harness.core import F64, Features, Floats, Need, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import PermutationMetric, TwoSample
+from openended.metrics.families import PermutationMetric, TwoSample, mark_sides
 
 
 def gradient_moment(*, human: Floats, model: Floats) -> float:
     """Compute the unbiased squared distance of two mean gradients (Hoogeboom et al. 2026, eq. 13, without its bias).
 
     Args:
-        human: Gradients (or sketches) of the losses of human texts, shape (n_human, d), n_human >= 2.
+        human: Gradients (or sketches) of the losses of human texts, shape (n_human, d); with fewer than two it raises
+            `UndefinedMetric`.
         model: The same of model texts, shape (n_model, d), n_model >= 2.
 
     Returns:
         The estimate; below 0 as often as above for texts of one source.
-
-    Raises:
-        ValueError: If shapes do not fit or a number is not finite.
-        UndefinedMetric: If a side has fewer than two texts.
-
-    >>> gradient_moment(human=np.array([[1.0], [3.0]]), model=np.array([[0.0], [0.0]]))
-    3.0
     """
     human, model = check_sides(human=human, model=model)
-    is_human = np.repeat([[1.0, 0.0]], [len(human), len(model)], axis=1)
-    return float(_estimate_moments(np.concatenate([human, model]).astype(np.float64), is_human, 1.0 - is_human)[0])
+    rows = np.concatenate([human, model]).astype(np.float64)
+    return float(_estimate_moments(rows, *mark_sides(len(human), len(model)))[0])
 
 
 def _estimate_moments(rows: F64, first: F64, second: F64) -> F64:
@@ -51,8 +43,7 @@ def _estimate_moments(rows: F64, first: F64, second: F64) -> F64:
     norms = np.einsum("ij,ij->i", rows, rows)
     for marks in (first, second):
         total, count = marks @ rows, marks.sum(axis=1)
-        squares = marks @ norms
-        within.append((np.einsum("ij,ij->i", total, total) - squares) / (count * (count - 1)))
+        within.append((np.einsum("ij,ij->i", total, total) - marks @ norms) / (count * (count - 1)))
         sums.append(total)
         counts.append(count)
     cross: F64 = np.einsum("ij,ij->i", sums[0], sums[1]) / (counts[0] * counts[1])

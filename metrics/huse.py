@@ -20,48 +20,29 @@ A decoder that truncates gives some human texts probability zero. `log_prob_floo
 on that floor as well, and a note shows how often it was used.
 """
 
-from __future__ import annotations
-
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, Plan, metric, ranged
+from openended.metrics import _huse, judgments as files
 from openended.metrics._common import ReplicatesByName, Values, check_choice
 from openended.metrics._huse import (
     NLL,
     RATINGS,
     WORDS,
     HusePoints,
-    LengthUnit,
-    LogProbs,
     PairRatings,
     Rule,
     Ties,
     VoteTie,
-    compute_huse,
     example_curve,
-    join_ratings,
     rater_curve,
-    subsample_huse,
 )
-from openended.metrics.judgments import (
-    LOG_PROB,
-    Empty,
-    FileRow,
-    JudgmentMetric,
-    Judgments,
-    add_raters_fact,
-    agreement,
-    are_ratings,
-    build_file_features,
-    get_judgments,
-    read_judgments,
-)
+from openended.metrics.judgments import Empty, FileRow, Judgments
 
 __all__ = [
     "Huse", "HusePoints", "HuseScores", "PairRatings", "Rule", "Ties", "VoteTie", "example_curve", "huse",
@@ -113,16 +94,7 @@ def huse(
         HUSE and HUSE-Q in [0, 2], HUSE-D in [−1, 3], errors per text.
 
     Raises:
-        ValueError: If shapes disagree, numbers are not finite, a length is not positive, one side is empty or an option
-            is unknown.
         UndefinedMetric: If k >= n, or all ratings or all normalized log-probabilities are equal.
-
-    Source: Hashimoto, Zhang & Liang 2019, section 3; released code for k, ties and vote ties.
-
-    >>> ratings, nll = [1, 2, 3, 4, 11, 12, 13, 14], [5.0, 6, 7, 8, 5, 6, 7, 8]
-    >>> s = huse(judgments=ratings, log_probs=np.negative(nll), lengths=[1] * 8, is_model=[0] * 4 + [1] * 4, k=3)
-    >>> s.huse, s["huse_q"], s.huse_d
-    (0.0, 0.0, 1.0)
     """
     check_choice("ties", ties, Ties)
     check_choice("vote_tie", vote_tie, VoteTie)
@@ -152,16 +124,13 @@ def huse(
     rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
     own_copies = None if copies is None else np.asarray(copies, dtype=np.int64)
     errors, errors_q = HusePoints.build(**columns, is_model=labels, rule=rule).errors(rule, own_copies)
-    value, quality = compute_huse(errors), compute_huse(errors_q)
+    value, quality = _huse.compute_huse(errors), _huse.compute_huse(errors_q)
     return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
 
 
 @metric
-class Huse(JudgmentMetric):
-    """HUSE, HUSE-Q and HUSE-D from a file of ratings.
-
-    Source: Hashimoto et al. 2019, "Unifying Human and Statistical Evaluation for Natural Language Generation".
-    """
+class Huse(files.JudgmentMetric):
+    """HUSE, HUSE-Q and HUSE-D from a file of ratings."""
 
     name = "huse"
     bounds = (0.0, 2.0)
@@ -175,8 +144,10 @@ class Huse(JudgmentMetric):
     k: int = ranged(16, "[1, inf)", "a whole number of at least 1")
     ties: Ties = "include"  # released code: every distance <= the k-th votes
     vote_tie: VoteTie = "human"  # released code
-    log_probs: LogProbs = "run"  # the generating model under the decoder's Q, as in the paper; or a column of the file
-    length_unit: LengthUnit = "words"  # released code: length = whitespace words
+    log_probs: _huse.LogProbs = (
+        "run"  # the generating model under the decoder's Q, as in the paper; or a column of the file
+    )
+    length_unit: _huse.LengthUnit = "words"  # released code: length = whitespace words
     log_prob_floor: float | None = -1000.0  # released code's stand-in for −inf
     scale_min: float | None = None  # lowest rating that is allowed, none: any; the released ratings go from 1 to 6
     scale_max: float | None = None  # highest rating that is allowed
@@ -202,20 +173,20 @@ class Huse(JudgmentMetric):
     @classmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
         del rows
-        return are_ratings(columns)
+        return files.are_ratings(columns)
 
     def scores_without_run(self, columns: Sequence[str]) -> bool:
-        return self.log_probs == "column" or bool(set(LOG_PROB) & set(columns))
+        return self.log_probs == "column" or bool(set(files.LOG_PROB) & set(columns))
 
     def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Judgments:
-        return read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty)
+        return files.read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty)
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
         """Score the file without a run; log-probabilities come from its columns."""
         judged = self.read(path, renamed)
         human, model = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
-        by_column = dataclasses.replace(self, log_probs="column")
-        return by_column, build_file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
+        by_column = replace(self, log_probs="column")
+        return by_column, files.build_file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
 
     @property
     def rule(self) -> Rule:
@@ -224,19 +195,19 @@ class Huse(JudgmentMetric):
 
     def prepare(self, features: Features) -> PairRatings:
         """Join ratings to the run's examples."""
-        judged = get_judgments(features.model, RATINGS, Judgments)
+        judged = files.get_judgments(features.model, RATINGS, Judgments)
         judged.check_scale(self.scale)
-        return join_ratings(
+        return _huse.join_ratings(
             judged, features, system=self.system, log_probs=self.log_probs, length_unit=self.length_unit
         )
 
     def compute(self, features: Features, prepared: PairRatings | None = None) -> MetricResult:
         """Score the rated pairs."""
-        judged, rated = get_judgments(features.model, RATINGS, Judgments), prepared or self.prepare(features)
-        scores = huse(**rated.columns(), **dataclasses.asdict(self.rule))
+        judged, rated = files.get_judgments(features.model, RATINGS, Judgments), prepared or self.prepare(features)
+        scores = huse(**rated.columns(), **asdict(self.rule))
         values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
-        values["agreement"] = agreement(rated.ratings)
-        features, notes = add_raters_fact(features, judged.raters, judged.calibration)
+        values["agreement"] = files.agreement(rated.ratings)
+        features, notes = files.add_raters_fact(features, judged.raters, judged.calibration)
         notes += rated.notes
         if judged.empty:
             notes.append(f"{judged.empty} rows without a rating left out")
@@ -257,5 +228,5 @@ class Huse(JudgmentMetric):
     ) -> ReplicatesByName:
         """Score subsets of the examples: a bootstrap's copies would crowd the neighbors and move the value."""
         rated = prepared or self.prepare(features)
-        draws = subsample_huse(rated, self.rule, plan.subsets(rated.ids, _SUBSET_SHARE))
+        draws = _huse.subsample_huse(rated, self.rule, plan.subsets(rated.ids, _SUBSET_SHARE))
         return {name: plan.build_subset_replicates(rated.ids, _SUBSET_SHARE, column) for name, column in draws.items()}

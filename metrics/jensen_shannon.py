@@ -10,8 +10,6 @@ Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al
 (`base`).
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np
@@ -28,15 +26,8 @@ def jensen_shannon(gold_prob: ArrayLike, *, base: Base = "e") -> float:
     """Mean divergence from the one-hot of the true token, in [0, log 2] (Martins et al. 2020).
 
     Args:
-        gold_prob: Q of the true tokens, shape (n,).
+        gold_prob: Q of the true tokens, shape (n,); without any it raises `UndefinedMetric`.
         base: Of the logarithm: `e` gives nats, `2` bits.
-
-    Raises:
-        UndefinedMetric: If there is no token.
-        ValueError: If a value is no probability or the base unknown.
-
-    >>> jensen_shannon([1.0, 0.0], base="2")
-    0.5
     """
     check_choice("base", base, Base)
     return float(_compute_by_token(gold_prob, base).mean())

@@ -14,18 +14,16 @@ Source: Bińkowski et al. 2018, "Demystifying MMD GANs", section 4; Gretton et a
 Lemma 6 and Corollary 16.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
-from openended.metrics._common import Values
+from openended.metrics._common import Mask, ReplicatesByName, Values
 from openended.metrics._embeddings.blocks import check_range, check_sides
-from openended.metrics.families import ReplicatesByName, TwoSample
+from openended.metrics.families import TwoSample
 
 _BLOCK = 1024
 
@@ -51,18 +49,11 @@ def kid(
     """Compute the kernel distance (Bińkowski et al. 2018, section 4; error: Gretton et al. 2012, Lemma 6).
 
     Args:
-        human: Embeddings of human texts, shape (n_human, d), n_human >= 2.
+        human: Embeddings of human texts, shape (n_human, d); with fewer than two it raises `UndefinedMetric`.
         model: Embeddings of model texts, shape (n_model, d), n_model >= 2.
         degree: Degree of the polynomial kernel, at least 1.
         human_groups: The prompt of each human row, shape (n_human,): rows of one prompt count once in the error.
         model_groups: The same for the model side.
-
-    Raises:
-        ValueError: If shapes do not fit, a number is not finite or too large for the kernel, or the degree is below 1.
-        UndefinedMetric: If a side has fewer than two texts.
-
-    >>> kid(human=np.array([[0.0], [0.0]]), model=np.array([[1.0], [1.0]])).kid
-    7.0
     """
     if degree < 1:
         raise ValueError(f"degree: expected at least 1, got {degree}")
@@ -122,9 +113,7 @@ def _compute_diagonal(a: Floats, degree: int) -> F64:
     return _raise_to_power(squares / a.shape[1] + 1, degree)
 
 
-def kid_draws(
-    human: Floats, model: Floats, human_halves: NDArray[np.bool_], model_halves: NDArray[np.bool_], degree: int
-) -> F64:
+def kid_draws(human: Floats, model: Floats, human_halves: Mask, model_halves: Mask, degree: int) -> F64:
     """Return the unbiased kernel distance of both halves of each split, shape (2, splits)."""
     masks = [np.hstack([h.T.astype(np.float64), 1.0 - h.T]) for h in (human_halves, model_halves)]
     sizes = [mask.sum(axis=0) for mask in masks]
@@ -167,12 +156,12 @@ class Kid(TwoSample):
     degree: int = ranged(3, "[1, inf)", "at least 1")  # Bińkowski et al. 2018
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
 
-    def compute(self, features: Features) -> MetricResult:
+    def evaluate(self, features: Features, prepared: None) -> MetricResult:
         human, model = self.pair(features)
         prompts = self.prompts(features) or (None, None)
         estimate = kid(human=human, model=model, degree=self.degree, human_groups=prompts[0], model_groups=prompts[1])
         return self.result(features, "kid", dict(estimate))
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: None) -> ReplicatesByName:
         """Average the kernel over the pairs of halves."""
         return {"kid": Replicates(kid_draws(*self.pair(features), *self.halves(features, plan), self.degree))}

@@ -13,8 +13,6 @@ summed while the text is drawn. Neither counts the end of text. Texts without lo
 people) have no value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.core import F64, Features, Metric, MetricResult, Need, Plan, Ragged, UndefinedMetric, metric
-from openended.metrics.families import ReplicatesByName
+from openended.metrics._common import ReplicatesByName
+from openended.metrics.families import divide_known
 
 
 def kl_per_token(
@@ -35,14 +34,8 @@ def kl_per_token(
         log_prob: Log-probability of each text under the distribution that it was drawn from, nats, shape (n,).
 
     Returns:
-        Nats per token; an estimate of a number that is not negative, so it can be a little below 0.
-
-    Raises:
-        ValueError: If the lengths differ.
-        UndefinedMetric: If a text has no log-probability, or no token is scored.
-
-    >>> kl_per_token([[1.0, 2.0], [3.0]], log_prob=[-1.5, -1.5])
-    1.0
+        Nats per token; an estimate of a number that is not negative, so it can be a little below 0. If a text has no
+        log-probability, or no token is scored, it raises `UndefinedMetric`.
     """
     rows = token_nll if isinstance(token_nll, Ragged) else Ragged.from_rows(token_nll, np.float64)
     total = _compute_divergences(rows, np.asarray(log_prob, dtype=np.float64))
@@ -94,5 +87,4 @@ class KLToScorer(Metric):
         """Draw texts: a ratio of sums."""
         nll, log_prob = self._read_columns(features)
         total, count = _compute_divergences(nll, log_prob), nll.lengths.astype(np.float64)
-        mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
-        return {"kl_per_token": plan.mean(features.model.ids, mean, count)}
+        return {"kl_per_token": plan.mean(features.model.ids, divide_known(total, count), count)}

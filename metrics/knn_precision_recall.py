@@ -15,28 +15,19 @@ Source: Kynkäänniemi et al. 2019, "Improved precision and recall metric", equa
 fidelity and diversity metrics", equations 5 and 6 (density, coverage); Le Bronnec et al. 2024 (protocol for text).
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
-from openended.metrics._common import Values, check_choice
+from openended.harness.core import Features, Floats, MetricResult, Plan, Scope, metric, ranged
+from openended.metrics._common import ReplicatesByName, Values, check_choice
+from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import Rows, blocks, check_sides, project_pair
-from openended.metrics._embeddings.neighbors import (
-    Counts,
-    DistancePoints,
-    center_points,
-    count_balls,
-    radii,
-    resample_knn,
-)
 from openended.metrics.families import TwoSample
 
-Points = tuple[DistancePoints, DistancePoints]
+Points = tuple[neighbors.DistancePoints, neighbors.DistancePoints]
 RowScale = Literal["with_pca", "l2", "none"]
 
 
@@ -76,17 +67,7 @@ def knn_precision_recall(
         closed: Whether a point at exactly the radius is inside.
 
     Returns:
-        The four values.
-
-    Raises:
-        ValueError: If shapes do not fit, a number is not finite or an option is out of range.
-        UndefinedMetric: If a side has at most k texts.
-
-    Source: Kynkäänniemi et al. 2019, equations 1 to 3; Naeem et al. 2020, equations 5 and 6.
-
-    >>> human, model = np.array([[0.0], [1.0], [2.0]]), np.array([[1.1], [9.0]])
-    >>> knn_precision_recall(human=human, model=model, k=1, explained_variance=None).precision
-    0.5
+        The four values; if a side has at most k texts it raises `UndefinedMetric`.
     """
     del seed
     points = _project(human=human, model=model, k=k, explained_variance=explained_variance, rows=rows)
@@ -106,14 +87,14 @@ def _project(*, human: Floats, model: Floats, k: int, explained_variance: float 
         )
     elif scale == "l2":
         human, model = (np.vstack([block for _, block in blocks(side, "l2")]) for side in (human, model))
-    return center_points(human, model)
+    return neighbors.center_points(human, model)
 
 
-def _count_balls(points: Points, k: int, closed: bool) -> Counts:
-    return count_balls(*points, *(radii(side, k) for side in points), closed=closed)
+def _count_balls(points: Points, k: int, closed: bool) -> neighbors.Counts:
+    return neighbors.count_balls(*points, *(neighbors.radii(side, k) for side in points), closed=closed)
 
 
-def _compute_shares(counts: Counts, k: int) -> KnnResult:
+def _compute_shares(counts: neighbors.Counts, k: int) -> KnnResult:
     return KnnResult(
         precision=float(np.mean(counts.human_balls > 0)),
         recall=float(np.mean(counts.model_balls > 0)),
@@ -150,13 +131,12 @@ class KnnPrecisionRecall(TwoSample):
         return f"k={self.k}: needs more than {self.k} texts a side, this run has {least}; raise num_examples"
 
     def prepare(self, features: Features) -> Points:
-        """Return both sides ready for distances."""
         human, model = self.pair(features)
         return _project(human=human, model=model, k=self.k, explained_variance=self.explained_variance, rows=self.rows)
 
-    def compute(self, features: Features, prepared: Points | None = None) -> MetricResult:
+    def evaluate(self, features: Features, prepared: Points) -> MetricResult:
         """Compute the four values; the arrays hold the rows (in the order of ids) in no ball of the other side."""
-        counts = _count_balls(prepared or self.prepare(features), self.k, self.closed)
+        counts = _count_balls(prepared, self.k, self.closed)
         n_human, n_model = len(features.human), len(features.model)
         notes = []
         if n_human != n_model:
@@ -167,15 +147,11 @@ class KnnPrecisionRecall(TwoSample):
         }
         return self.result(features, "precision", dict(_compute_shares(counts, self.k)), notes=notes, arrays=missed)
 
-    def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: Points | None = None
-    ) -> Mapping[str, Replicates]:
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Points) -> ReplicatesByName:
         """Take subsets of three fifths of the prompts and recompute the radii.
 
         A removed text makes its neighbors' balls larger, so few removed texts would spread the values too far, and the
         covariance of two halves misses what only two near texts of one half make together.
         """
-        points = prepared or self.prepare(features)
-        return self.subsample(
-            features, plan, lambda *subsets: resample_knn(*points, *subsets, k=self.k, closed=self.closed)
-        )
+        score = partial(neighbors.resample_knn, *prepared, k=self.k, closed=self.closed)
+        return self.subsample(features, plan, score)

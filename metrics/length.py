@@ -10,40 +10,23 @@ language model with respect to incomplete decoding". The released code of Pillut
 the share of texts that ended. `length_sd` is the standard deviation over texts with divisor n.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from openended.harness.core import (
-    Features,
-    Metric,
-    MetricResult,
-    Need,
-    Plan,
-    Replicates,
-    Scope,
-    UndefinedMetric,
-    Unit,
-    metric,
-)
+from openended.harness import core
+from openended.harness.core import Features, MetricResult, Need, Plan, Replicates, UndefinedMetric
+from openended.metrics._common import ReplicatesByName
 from openended.metrics._ngrams.sequences import pack_rows
-from openended.metrics.families import COUNTED_BY, ReplicatesByName
+from openended.metrics.families import COUNTED_BY
 
 
 def length_statistics(sequences: object) -> dict[str, float]:
     """Mean (Su et al. 2022), standard deviation (divisor n) and median of the number of tokens.
 
     Args:
-        sequences: Texts as lists of token ids or strings.
+        sequences: Texts as lists of token ids or strings; without any it raises `UndefinedMetric`.
 
     Returns:
         `length`, `length_sd`, `length_median`, in tokens.
-
-    Raises:
-        UndefinedMetric: If there are no texts.
-
-    >>> length_statistics([[1, 2], [1, 2, 3, 4]])
-    {'length': 3.0, 'length_sd': 1.0, 'length_median': 3.0}
     """
     lengths = pack_rows(sequences).lengths  # type: ignore[arg-type]
     if not len(lengths):
@@ -52,8 +35,8 @@ def length_statistics(sequences: object) -> dict[str, float]:
     return {name: float(value) for name, value in statistics.items()}
 
 
-@metric
-class Length(Metric):
+@core.metric
+class Length(core.Metric):
     """Number of tokens, and the share of texts that hit the length limit."""
 
     name = "length"
@@ -67,9 +50,9 @@ class Length(Metric):
         "length": "Length", "length_sd": "Length SD", "length_median": "Median length", "hit_limit": "Hit limit",
     }  # fmt: skip
 
-    unit: Unit = "tokens"
+    unit: core.Unit = "tokens"
     """`tokens`: ids under the scorer's tokenizer; `words`: split at white space (Su et al. 2022); `chars`."""
-    scope: Scope = "continuation"
+    scope: core.Scope = "continuation"
 
     def needs(self) -> tuple[Need, ...]:
         return Need("tokens", by=COUNTED_BY[self.unit], scope=self.scope), Need("stops")

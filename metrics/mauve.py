@@ -30,8 +30,6 @@ section 3; Pillutla et al. 2023, "MAUVE scores for generative models" (smoothing
 2021 (frontier integral).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -39,23 +37,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
-from openended.metrics._common import check_choice
+from openended.metrics._common import ReplicatesByName, check_choice
 from openended.metrics._embeddings.blocks import blocks, check_sides
+from openended.metrics._mauve import scores as mauve_scores
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName, UnitNorm, counts_seen_cells, fit_quantizer
-from openended.metrics._mauve.scores import (
-    Curve,
-    MauveResult,
-    Ratios,
-    Smoothing,
-    histogram,
-    histogram_values,
-    mauve_of_cells,
-    mauve_of_ratios,
-    ratio_values,
-    renumber_cells,
-    resample_mauve,
-)
+from openended.metrics._mauve.scores import Curve, MauveResult, Ratios, Smoothing, mauve_of_cells, mauve_of_ratios
 from openended.metrics.families import CellCounts, ClusterFit, ClusteringRun, Quantized
 
 Summary = Literal["area", "mid_point", "js", "integral"]
@@ -65,6 +52,7 @@ _CHOICES = {
 }  # fmt: skip
 _FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
 CELLS, TEXTS = 10, 3  # shown of a score, and of each side of a cell
+Prepared = tuple[ClusteringRun, ...] | Ratios
 MISSED = 20  # texts of each side that a ball or a ratio singles out
 
 
@@ -110,17 +98,10 @@ def mauve(
         unit_norm: Whether rows are scaled to unit L2 norm before or after PCA.
 
     Returns:
-        The scores, the curve and both histograms.
+        The scores, the curve and both histograms (Pillutla et al. 2021, equations 1 to 4).
 
     Raises:
-        ValueError: If shapes do not fit, a number is not finite or an option is out of range.
         UndefinedMetric: If a side has fewer than two texts or there are fewer texts than cells.
-
-    Source: Pillutla et al. 2021, equations 1 to 4.
-
-    >>> rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [0.1, 1.0]])
-    >>> mauve(human=rows, model=rows).mauve
-    1.0
     """
     words = {"quantizer": quantizer, "curve": curve, "estimator": estimator, "smoothing": smoothing, "self": self}
     for name, word in words.items():
@@ -166,19 +147,10 @@ class Mauve(Quantized):
     ranges = {"kl_human_model": (0.0, np.inf), "kl_model_human": (0.0, np.inf), "js": (0.0, float(np.log(2.0)))}
     later_options = frozenset({"unit_norm"})
     titles = {
-        "mauve": "MAUVE",
-        "mauve_star": "MAUVE*",
-        "mid_point": "Mid-point",
-        "frontier_integral": "FI",
-        "frontier_integral_star": "FI*",
-        "kl_human_model": "KL(human, model)",
-        "kl_model_human": "KL(model, human)",
-        "js": "JS",
-        "f8": "F8",
-        "f1_8": "F1/8",
-        "type_1@0.5": "Type I",
-        "type_2@0.5": "Type II",
-    }
+        "mauve": "MAUVE", "mauve_star": "MAUVE*", "mid_point": "Mid-point", "frontier_integral": "FI",
+        "frontier_integral_star": "FI*", "kl_human_model": "KL(human, model)", "kl_model_human": "KL(model, human)",
+        "js": "JS", "f8": "F8", "f1_8": "F1/8", "type_1@0.5": "Type I", "type_2@0.5": "Type II",
+    }  # fmt: skip
     directions = dict.fromkeys(
         (
             "frontier_integral", "frontier_integral_star", "kl_human_model", "kl_model_human", "js", "type_1@0.5",
@@ -235,52 +207,44 @@ class Mauve(Quantized):
             return ""
         return f"neighbors={self.neighbors}: both sides have {total} texts; set fewer, or raise num_examples"
 
-    def prepare(self, features: Features) -> tuple[ClusteringRun, ...] | Ratios:
+    def prepare(self, features: Features) -> Prepared:
         """Cluster with each seed, or estimate density ratios."""
         if self.estimator == "cells":
             runs: tuple[ClusteringRun, ...] = super().prepare(features)
             return runs
         human, model = self.pair(features)
-        ids = (self.sort_ids(features.human), self.sort_ids(features.model))
+        ids = self.sort_both_ids(features)
         settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
         return Ratios(*log_ratios(human=human, model=model, estimator=self.estimator, settings=settings))
 
-    def compute(self, features: Features, prepared: tuple[ClusteringRun, ...] | Ratios | None = None) -> MetricResult:
+    def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
         """Average the scores over the clustering seeds, or score by density ratios; with curves and cells as arrays."""
-        runs = prepared or self.prepare(features)
         primary = _VALUE[self.summary]
-        if isinstance(runs, Ratios):
-            scores, values = self._score_ratios(runs.human, runs.model)
+        if isinstance(prepared, Ratios):
+            scores, values = self._score_ratios(prepared.human, prepared.model)
             arrays = {
                 "divergence_curves": scores.divergence_curve[None],
-                **find_distinguishing_texts(runs.human, runs.model),
+                **find_distinguishing_texts(prepared.human, prepared.model),
             }
             return self.result(features, primary, values, notes=self._describe_ratios(scores.clipped), arrays=arrays)
-        (human, model), cells = self.pair(features), runs[0].cells
+        (human, model), cells = self.pair(features), prepared[0].cells
         arrays = {
-            "divergence_curves": np.stack([run.arrays["divergence_curve"] for run in runs]),
-            **{f"{side}_hists": _stack([run.arrays[f"{side}_hist"] for run in runs]) for side in ("human", "model")},
+            "divergence_curves": np.stack([run.arrays["divergence_curve"] for run in prepared]),
+            **{f"{name}s": _stack([run.arrays[name] for run in prepared]) for name in ("human_hist", "model_hist")},
             **find_distinguishing_cells(
                 human=human, model=model, human_cells=cells.human, model_cells=cells.model, num_buckets=cells.count
             ),
         }
         notes = _describe_sample(len(human), len(model), cells.count)
-        return self.average(features, primary, runs, notes=notes, arrays=arrays)
+        return self.average(features, primary, prepared, notes=notes, arrays=arrays)
 
-    def replicates(
-        self,
-        features: Features,
-        result: MetricResult,
-        plan: Plan,
-        prepared: tuple[ClusteringRun, ...] | Ratios | None = None,
-    ) -> Mapping[str, Replicates]:
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Prepared) -> ReplicatesByName:
         """Count the cells of halves, or average the ratios of their texts."""
-        runs = prepared or self.prepare(features)
-        if not isinstance(runs, Ratios):
-            return super().replicates(features, result, plan, runs)
+        if not isinstance(prepared, Ratios):
+            return super().resample(features, result, plan, prepared)
         pairs = list(zip(*self.halves(features, plan), strict=True))
         halves = [*pairs, *((~human, ~model) for human, model in pairs)]
-        scores = [self._score_ratios(runs.human[human], runs.model[model])[1] for human, model in halves]
+        scores = [self._score_ratios(prepared.human[human], prepared.model[model])[1] for human, model in halves]
         return {k: Replicates(np.array([values[k] for values in scores]).reshape(2, -1)) for k in scores[0]}
 
     def score(self, cells: CellCounts) -> ClusteringRun:
@@ -292,21 +256,24 @@ class Mauve(Quantized):
             seen_only=counts_seen_cells(self.quantizer),
             **self._curve_options,
         )
-        values = self._select_values(
-            scores, "mauve", "mauve_star", "frontier_integral", "frontier_integral_star"
-        ) | histogram_values(scores, len(cells.human), len(cells.model), self.lambdas, self.smoothing)
-        return ClusteringRun(
-            cells, values, {name: scores[name] for name in ("divergence_curve", "human_hist", "model_hist")}
-        )
+        values = self._select_values(scores, "mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
+        sizes = len(cells.human), len(cells.model)
+        values |= mauve_scores.histogram_values(scores, *sizes, self.lambdas, self.smoothing)
+        arrays = {name: scores[name] for name in ("divergence_curve", "human_hist", "model_hist")}
+        return ClusteringRun(cells, values, arrays)
 
     def score_halves(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
-        return resample_mauve(
+        return mauve_scores.resample_mauve(
             p, q, n_human, n_model, lambdas=self.lambdas, smoothing=self.smoothing, **self._curve_options
         )
 
     def select_cells_of_halves(self, cells: CellCounts) -> CellCounts:
         """Leave out empty cells where the quantizer has far more cells than texts."""
-        return CellCounts(*renumber_cells(cells.human, cells.model)) if counts_seen_cells(self.quantizer) else cells
+        return (
+            CellCounts(*mauve_scores.renumber_cells(cells.human, cells.model))
+            if counts_seen_cells(self.quantizer)
+            else cells
+        )
 
     @property
     def _curve_options(self) -> dict[str, Any]:
@@ -315,7 +282,7 @@ class Mauve(Quantized):
     def _score_ratios(self, human: F64, model: F64) -> tuple[MauveResult, dict[str, float]]:
         """Return the scores and the values of density ratios."""
         scores = mauve_of_ratios(human=human, model=model, **self._curve_options)
-        others = ratio_values(scores, human, model, self.lambdas)
+        others = mauve_scores.ratio_values(scores, human, model, self.lambdas)
         return scores, self._select_values(scores, "mauve", "frontier_integral") | others
 
     def _select_values(self, scores: MauveResult, *names: str) -> dict[str, float]:
@@ -363,7 +330,7 @@ def find_distinguishing_cells(
     *, human: Floats, model: Floats, human_cells: I64, model_cells: I64, num_buckets: int
 ) -> Mapping[str, NDArray[Any]]:
     """Return the cells with the largest |p - q|, and the texts of each side that are nearest to their centers."""
-    shares = np.stack([histogram(cells, num_buckets) for cells in (human_cells, model_cells)], axis=1)
+    shares = np.stack([mauve_scores.histogram(cells, num_buckets) for cells in (human_cells, model_cells)], axis=1)
     gaps = np.abs(shares[:, 0] - shares[:, 1])
     order = np.argsort(-gaps, kind="stable")[:CELLS]
     order = order[gaps[order] > 0]

@@ -8,8 +8,6 @@ corpus it is `distinct_n` with `variant=ngd`, which has a human row.
 Source: Padmakumar and He 2024; Meister et al. 2023; Shaib et al. 2024, the package `diversity` (orders 1 to 4).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,36 +35,28 @@ def ngram_diversity(
 
     Raises:
         UndefinedMetric: If no prompt has two texts, or the texts of one are all empty.
-
-    >>> ngram_diversity(["a b", "a b"], ["p", "p"], orders=(1, 2))
-    1.1666666666666665
     """
     return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids), orders).mean())
 
 
 def _compute_by_prompt(rows: Ragged, prompts: PromptGroups, orders: Sequence[int]) -> F64:
     """Number n-grams of all prompts at once: those of order n are pairs of one of order n - 1 and a token."""
-    lengths = rows.lengths[prompts.corpus_rows]
-    sizes = np.add.reduceat(lengths, prompts.starts[:-1])
+    sizes = np.add.reduceat(rows.lengths[prompts.corpus_rows], prompts.starts[:-1])
     if not sizes.all():
         raise UndefinedMetric("the texts of a prompt are all empty")
-    values = np.concatenate([rows[int(r)] for r in prompts.corpus_rows])
-    _, token = np.unique(values, return_inverse=True)
+    _, token = np.unique(np.concatenate([rows[int(r)] for r in prompts.corpus_rows]), return_inverse=True)
     width = int(token.max()) + 1
     prompt = np.repeat(np.arange(len(prompts)), sizes)
     number = prompt  # of the n-gram that begins at a position: of order 0, the prompt
     out = np.zeros(len(prompts))
     for order in range(1, max(orders) + 1):
-        inside = len(number) - 1 if order > 1 else len(number)
-        number = number[:inside] * width + token[order - 1 : order - 1 + inside]
-        if order > 1:
-            same = prompt[: len(number)] == prompt[order - 1 : order - 1 + len(number)]
-            number = np.where(same, number, -1)
+        inside = max(len(token) - order + 1, 0)
+        number = number[:inside] * width + token[order - 1 :]
+        number = np.where(prompt[:inside] == prompt[order - 1 :], number, -1)
         different, first, number = np.unique(number, return_index=True, return_inverse=True)
         if order in orders:
             types = np.bincount(prompt[first[different >= 0]], minlength=len(prompts))
-            total = np.maximum(sizes - order + 1, 1)
-            out += types / total
+            out += types / np.maximum(sizes - order + 1, 1)
     return out
 
 

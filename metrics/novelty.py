@@ -12,31 +12,18 @@ Source: n-novelty: Merrill, Smith and Elazar 2024, "Evaluating n-gram novelty of
 (arXiv 2406.13069), orders 1 to 100 there. Copied spans: Lu et al. 2025, "AI as humanity's Salieri" (arXiv 2410.04265).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    I64,
-    Features,
-    MetricResult,
-    Need,
-    Plan,
-    Ragged,
-    Scope,
-    UndefinedMetric,
-    metric,
-    option,
-)
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, MetricResult, Need, Plan, Ragged, UndefinedMetric
+from openended.metrics._common import Mask, ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex
 from openended.metrics._ngrams.sequences import pack_rows
 from openended.metrics._ngrams.statistics import count_subset_copies
-from openended.metrics.families import ComparisonMetric, ReplicatesByName, declare_orders, require_defined, sort_order
+from openended.metrics.families import ComparisonMetric, declare_orders, divide_known, require_defined, sort_order
 
 REFERENCES = "references"
 _END = 0  # separator after each text of the corpus; tokens are from 1
@@ -53,13 +40,7 @@ def n_novelty(
         orders: The n-gram lengths n.
 
     Returns:
-        Order → share in [0, 1]; NaN for an order that is longer than every text.
-
-    Raises:
-        UndefinedMetric: If no text is as long as the smallest order.
-
-    >>> n_novelty(["a b c d"], ["x a b c"], orders=(1, 2, 4))
-    {1: 0.25, 2: 0.3333333333333333, 4: 1.0}
+        Order → share in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
     """
     matches = _match_corpus(sequences, corpus)
     values = {order: _compute_share(matches, order) for order in orders}
@@ -67,11 +48,7 @@ def n_novelty(
 
 
 def longest_copied_spans(sequences: Sequence[object], corpus: Sequence[object]) -> I64:
-    """Return the length of the longest sequence of tokens of each text that a corpus contains, shape (texts,).
-
-    >>> longest_copied_spans(["a b c d", "z"], ["x a b c"]).tolist()
-    [3, 0]
-    """
+    """Return the length of the longest sequence of tokens of each text that a corpus contains, shape (texts,)."""
     return _find_longest(_match_corpus(sequences, corpus))
 
 
@@ -112,7 +89,11 @@ class SuffixArray:
     """
 
     def __init__(self, corpus: Ragged) -> None:
-        self.tokens = _pad(corpus)
+        lengths = np.asarray(corpus.lengths, dtype=np.int64)
+        is_token = np.ones(int(lengths.sum()) + len(lengths), dtype=np.bool_)
+        is_token[np.cumsum(lengths + 1) - 1] = False
+        self.tokens = np.full(len(is_token), _END, dtype=np.int64)
+        self.tokens[is_token] = np.asarray(corpus.values[corpus.offsets[0] : corpus.offsets[-1]], dtype=np.int64) + 1
         self.order = _sort_suffixes(self.tokens)
 
     def match_lengths(self, rows: Ragged) -> Ragged:
@@ -145,23 +126,13 @@ class SuffixArray:
         return low
 
 
-def _pad(corpus: Ragged) -> I64:
-    """Return the tokens, from 1, with the separator after each text."""
-    lengths = np.asarray(corpus.lengths, dtype=np.int64)
-    out = np.full(int(lengths.sum()) + len(lengths), _END, dtype=np.int64)
-    is_token = np.ones(len(out), dtype=np.bool_)
-    is_token[np.cumsum(lengths + 1) - 1] = False
-    out[is_token] = np.asarray(corpus.values[corpus.offsets[0] : corpus.offsets[-1]], dtype=np.int64) + 1
-    return out
-
-
 def _sort_suffixes(tokens: I64) -> I64:
     """Return where the suffixes start, in order; equal up to a separator means equal."""
     n = len(tokens)
     if not n:
         return np.zeros(0, dtype=np.int64)
     rank: I64 = np.unique(tokens, return_inverse=True)[1].astype(np.int64)
-    is_open: NDArray[np.bool_] = tokens != _END  # no separator among the tokens compared so far
+    is_open: Mask = tokens != _END  # no separator among the tokens compared so far
     size = 1
     while True:
         after = np.zeros(n, dtype=np.int64)
@@ -179,7 +150,7 @@ def _sort_suffixes(tokens: I64) -> I64:
         rank, size = refined, 2 * size
 
 
-@metric
+@core.metric
 class Novelty(ComparisonMetric):
     """Share of n-grams that are not in a corpus; values `novelty_<order>`, `longest_copy`, `mean_longest_copy`."""
 
@@ -197,8 +168,8 @@ class Novelty(ComparisonMetric):
     }  # fmt: skip
 
     orders: tuple[int, ...] = declare_orders(2, 4, 6, 8, 10)  # people differ from models from 5 on: Merrill et al. 2024
-    corpus: str = option(REFERENCES, bool, "references, or the path of a file of texts")
-    scope: Scope = "continuation"
+    corpus: str = core.option(REFERENCES, bool, "references, or the path of a file of texts")
+    scope: core.Scope = "continuation"
 
     def needs(self) -> tuple[Need, ...]:
         texts = super().needs()
@@ -212,30 +183,26 @@ class Novelty(ComparisonMetric):
             raise UndefinedMetric("the corpus has no text")
         return _match_corpus([text.split() for text in features.model.texts(needs[0])], [t.split() for t in corpus])
 
-    def compute(self, features: Features, prepared: Ragged | None = None) -> MetricResult:
-        matches = self.prepare(features) if prepared is None else prepared
-        values = {f"novelty_{order}": _compute_share(matches, order) for order in self.orders}
+    def evaluate(self, features: Features, prepared: Ragged) -> MetricResult:
+        values = {f"novelty_{order}": _compute_share(prepared, order) for order in self.orders}
         require_defined(values, "all texts are shorter than the smallest order")
-        longest = _find_longest(matches).astype(np.float64)
+        longest = _find_longest(prepared).astype(np.float64)
         values |= {"longest_copy": longest.max(), "mean_longest_copy": longest.mean()}
         primary = f"novelty_{4 if 4 in self.orders else self.orders[0]}"
         return self.result(features, primary, values, per_example={"mean_longest_copy": longest})
 
-    def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: Ragged | None = None
-    ) -> ReplicatesByName:
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Ragged) -> ReplicatesByName:
         """Draw texts: ratios of sums, and a mean. References are drawn too; a corpus of the user's is what it is."""
-        out = dict(super().replicates(features, result, plan))
+        out = dict(super().resample(features, result, plan, prepared))
         if self.corpus == REFERENCES:
             return {**out, **self.subsample(features, plan, partial(self._resample, features))}
-        matches = self.prepare(features) if prepared is None else prepared
         for order in self.orders:
-            novel, total = _count_novel(matches, order)
-            share: F64 = np.divide(novel, total, out=np.full(len(total), np.nan), where=total > 0)
+            novel, total = _count_novel(prepared, order)
+            share = divide_known(novel, total)
             out[f"novelty_{order}"] = plan.mean(features.model.ids, share, total.astype(np.float64))
         return out
 
-    def _resample(self, features: Features, human: NDArray[np.bool_], model: NDArray[np.bool_]) -> dict[str, F64]:
+    def _resample(self, features: Features, human: Mask, model: Mask) -> dict[str, F64]:
         sides = (features.model, features.human)
         rows = [[side.texts(self.needs()[0])[at].split() for at in sort_order(side)] for side in sides]
         index = NgramIndex(pack_rows([*rows[0], *rows[1]]))

@@ -14,8 +14,6 @@ content of political conflict", section 3.5.1. The share as a value, and human t
 are ours.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,10 +21,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openended.harness.core import F64, SHARE, Features, MetricResult, Plan, Scope, UndefinedMetric, metric, ranged
-from openended.metrics.families import ComparisonMetric, ReplicatesByName, sort_order
+from openended.metrics._common import Mask, ReplicatesByName
+from openended.metrics.families import ComparisonMetric, sort_order
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _LEAST = 3  # uses by the model, below which no phrase is overused
@@ -55,15 +53,9 @@ def find_overused_phrases(
 
     Args:
         human: Human texts.
-        model: Model texts.
+        model: Model texts; if a side has no phrase it raises `UndefinedMetric`.
         order: Words of a phrase.
         prior: Number of phrases that the prior counts for.
-
-    Raises:
-        UndefinedMetric: If a side has no phrase.
-
-    >>> find_overused_phrases(["a b c d"] * 9, ["a b testament testament"] * 9).pop(0)[0]
-    'testament'
     """
     counts = _count_phrases(human, model, order)
     z = _score(counts, prior)[0][0]
@@ -71,30 +63,27 @@ def find_overused_phrases(
 
 
 def _count_phrases(human: Sequence[str], model: Sequence[str], order: int) -> PhraseCounts:
-    rows: list[list[list[str]]] = [[], []]
-    for side, texts in zip(rows, (human, model), strict=True):
+    from scipy.sparse import csr_matrix
+
+    sides: list[list[list[str]]] = [[], []]
+    for side, texts in zip(sides, (human, model), strict=True):
         for text in texts:
             words = [word.replace("’", "'") for word in _WORD.findall(text.lower())]
             side.append([" ".join(words[at : at + order]) for at in range(len(words) - order + 1)])
-    if not all(any(side) for side in rows):
+    if not all(any(side) for side in sides):
         raise UndefinedMetric(f"a side has no text of {order} words")
-    used = Counter(phrase for text in rows[1] for phrase in text)
+    used = Counter(phrase for text in sides[1] for phrase in text)
     phrases = sorted(phrase for phrase, count in used.items() if count >= _LEAST)
     numbers = {phrase: number for number, phrase in enumerate(phrases)}
-    tables = [_build_table(side, numbers) for side in rows]
-    totals = [np.array([len(text) for text in side], dtype=np.float64) for side in rows]
+    tables = []
+    for side in sides:
+        columns = [[numbers[phrase] for phrase in text if phrase in numbers] for text in side]
+        starts = np.concatenate([[0], np.cumsum([len(row) for row in columns])])
+        flat = np.array([number for row in columns for number in row], dtype=np.int64)
+        tables.append(csr_matrix((np.ones(len(flat)), flat, starts), shape=(len(side), len(phrases))))
+        tables[-1].sum_duplicates()
+    totals = [np.array([len(text) for text in side], dtype=np.float64) for side in sides]
     return PhraseCounts(phrases, tables[0], tables[1], totals[0], totals[1])
-
-
-def _build_table(texts: Sequence[Sequence[str]], numbers: Mapping[str, int]) -> Any:  # noqa: ANN401 - a CSR matrix
-    from scipy.sparse import csr_matrix
-
-    columns = [[numbers[phrase] for phrase in text if phrase in numbers] for text in texts]
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in columns])])
-    flat = np.array([number for row in columns for number in row], dtype=np.int64)
-    table = csr_matrix((np.ones(len(flat)), flat, starts), shape=(len(texts), len(numbers)))
-    table.sum_duplicates()
-    return table
 
 
 def _score(
@@ -146,9 +135,9 @@ class OverusedPhrases(ComparisonMetric):
                     raise
         return counts
 
-    def compute(self, features: Features, prepared: Mapping[str, PhraseCounts] | None = None) -> MetricResult:
+    def evaluate(self, features: Features, prepared: Mapping[str, PhraseCounts]) -> MetricResult:
         values, notes = {}, []
-        for name, counts in (prepared or self.prepare(features)).items():
+        for name, counts in prepared.items():
             (z,), (share,) = _score(counts, self.prior)
             values[name] = float(share)
             worst = [at for at in np.argsort(-z, kind="stable")[:_NAMED] if z[at] > 3]
@@ -157,13 +146,11 @@ class OverusedPhrases(ComparisonMetric):
                 notes.append(f"{name.replace('_', ' ')} (z): {listed}")
         return self.result(features, "overused_words", values, notes=notes)
 
-    def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, PhraseCounts] | None = None
+    def resample(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, PhraseCounts]
     ) -> ReplicatesByName:
-        all_counts = prepared or self.prepare(features)
-
-        def resample(human: NDArray[np.bool_], model: NDArray[np.bool_]) -> dict[str, F64]:
+        def score_subsets(human: Mask, model: Mask) -> dict[str, F64]:
             weights = human.astype(np.float64), model.astype(np.float64)
-            return {name: _score(counts, self.prior, *weights)[1] for name, counts in all_counts.items()}
+            return {name: _score(counts, self.prior, *weights)[1] for name, counts in prepared.items()}
 
-        return self.subsample(features, plan, resample, SHARE)
+        return self.subsample(features, plan, score_subsets, SHARE)

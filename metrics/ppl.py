@@ -10,8 +10,6 @@ Source: Jelinek et al. 1977; Holtzman et al. 2020, section 5.1. Variants: the sa
 (released code of Pillutla et al. 2021); ours scores the continuation given the prompt.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -27,10 +25,6 @@ def ppl(gold_prob: ArrayLike) -> float:
 
     Raises:
         UndefinedMetric: If there is no token, or Q is zero on one.
-        ValueError: If a value is no probability.
-
-    >>> round(ppl([0.5, 0.125]), 6)
-    4.0
     """
     with np.errstate(over="ignore"):
         return float(np.exp(_compute_nll(gold_prob).mean()))

@@ -11,8 +11,6 @@ Source: Sajjadi et al. 2018, "Assessing generative models via precision and reca
 Le Bronnec et al. 2024 for text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -48,16 +46,7 @@ def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int 
         num_angles: Points of the curve, at least 3.
 
     Returns:
-        Precision and recall along the angles, F8 and F1/8.
-
-    Raises:
-        ValueError: If a histogram is not one-dimensional, has negative or non-finite numbers or sums to 0, the two
-            differ in length, or there are fewer than 3 angles.
-
-    Source: Sajjadi et al. 2018, section 3 (equations 4 and 5).
-
-    >>> round(precision_recall_curve(human_hist=np.array([0.5, 0.5]), model_hist=np.array([1.0, 0.0])).f1_8, 3)
-    0.985
+        Precision and recall along the angles, F8 and F1/8 (Sajjadi et al. 2018, section 3, equations 4 and 5).
     """
     if num_angles < 3:
         raise ValueError(f"num_angles: expected at least 3, got {num_angles}")
@@ -97,10 +86,9 @@ class PrecisionRecallCurve(Quantized):
     clustering_seeds: int = ranged(5, "[1, inf)", "at least 1")  # as MAUVE
     scope: Scope = "prompt_and_continuation"  # as MAUVE
 
-    def compute(self, features: Features, prepared: tuple[ClusteringRun, ...] | None = None) -> MetricResult:
+    def evaluate(self, features: Features, prepared: tuple[ClusteringRun, ...]) -> MetricResult:
         """Average over the clustering seeds; the curve is that of the first."""
-        runs = prepared or self.prepare(features)
-        return self.average(features, "f8", runs, arrays=runs[0].arrays)
+        return self.average(features, "f8", prepared, arrays=prepared[0].arrays)
 
     def score(self, cells: CellCounts) -> ClusteringRun:
         p, q = histogram(cells.human, cells.count), histogram(cells.model, cells.count)

@@ -9,21 +9,13 @@ Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): 50 samples 
 `other_prompts` is ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Scope, metric, ranged
-from openended.metrics.families import (
-    PromptGroups,
-    SamplesMetric,
-    average_over_prompts,
-    average_pairs,
-    prompts_of,
-    unit_rows,
-)
+from openended.metrics import families
+from openended.metrics.families import PromptGroups, prompts_of
 
 
 def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> dict[str, float]:
@@ -35,14 +27,8 @@ def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: floa
         threshold: A pair with a larger cosine counts as similar.
 
     Returns:
-        `prompt_similarity` and `similar_share`, means over prompts with at least two texts, and `other_prompts`, NaN
-        if there is only one prompt.
-
-    Raises:
-        UndefinedMetric: If no prompt has two texts or a row is all zero.
-
-    >>> prompt_similarity(np.array([[1.0, 0.0], [0.6, 0.8]]), ["a", "a"])["prompt_similarity"]
-    0.6
+        `prompt_similarity` and `similar_share`, means over prompts with at least two texts (without one it raises
+        `UndefinedMetric`), and `other_prompts`, NaN if there is only one prompt.
     """
     prompts = prompts_of(ids)
     means = {name: float(v.mean()) for name, v in _compute_by_prompt(embeddings, prompts, threshold).items()}
@@ -50,13 +36,13 @@ def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: floa
 
 
 def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups, threshold: float) -> dict[str, F64]:
-    similarity, share = average_pairs(embeddings, prompts, lambda cosine: cosine, lambda cosine: cosine > threshold)
-    return {"prompt_similarity": similarity, "similar_share": share}
+    values = families.average_pairs(embeddings, prompts, lambda cosine: cosine, lambda cosine: cosine > threshold)
+    return dict(zip(("prompt_similarity", "similar_share"), values, strict=True))
 
 
 def _compare_prompts(embeddings: Floats, prompts: PromptGroups) -> float:
     """Mean cosine over all pairs of texts of different prompts, computed from sums of unit rows."""
-    units = unit_rows(np.asanyarray(embeddings)[prompts.rows])
+    units = families.unit_rows(np.asanyarray(embeddings)[prompts.rows])
     sums = np.add.reduceat(units, prompts.starts[:-1], axis=0)
     total = sums.sum(axis=0)
     pairs = float(prompts.sizes.sum()) ** 2 - float((prompts.sizes**2).sum())
@@ -64,7 +50,7 @@ def _compare_prompts(embeddings: Floats, prompts: PromptGroups) -> float:
 
 
 @metric
-class PromptSimilarity(SamplesMetric):
+class PromptSimilarity(families.SamplesMetric):
     """How alike the texts of one prompt are."""
 
     name = "prompt_similarity"
@@ -73,10 +59,8 @@ class PromptSimilarity(SamplesMetric):
     bounds = (-1.0, 1.0)
     ranges = {"similar_share": (0.0, 1.0)}
     titles = {
-        "prompt_similarity": "Prompt sim.",
-        "similar_share": "Similar pairs",
-        "other_prompts": "Sim. of other prompts",
-    }
+        "prompt_similarity": "Prompt sim.", "similar_share": "Similar pairs", "other_prompts": "Sim. of other prompts",
+    }  # fmt: skip
 
     threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")  # Jiang et al. 2025
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
@@ -86,4 +70,4 @@ class PromptSimilarity(SamplesMetric):
         rows = features.model.embeddings(self.needs()[0])
         values = _compute_by_prompt(rows, prompts, self.threshold)
         others = {"other_prompts": _compare_prompts(rows, prompts)}
-        return average_over_prompts(self, features, prompts, values, others=others)
+        return families.average_over_prompts(self, features, prompts, values, others=others)

@@ -14,8 +14,6 @@ Source: the public code of andreamiele/ranking_divergence (bins of single ranks 
 Rényi divergence); histograms of ranks: Gehrmann, Strobelt and Rush 2019, "GLTR". The number of tail bins is ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -47,12 +45,8 @@ def rank_histogram_divergence(
         divergence: `chi2` or `renyi`.
         order: Of the Rényi divergence, over 0 and not 1.
 
-    Raises:
-        UndefinedMetric: If a side has no token.
-        ValueError: If a rank is below 1 or an option unknown.
-
-    >>> rank_histogram_divergence(human_ranks=[1, 2, 3], model_ranks=[3, 2, 1])
-    0.0
+    Returns:
+        The divergence; if a side has no token it raises `UndefinedMetric`.
     """
     check_choice("divergence", divergence, Divergence)
     if order <= 0 or order == 1:
@@ -120,8 +114,7 @@ class RankHistogram(PermutationMetric):
     def compare(self, prepared: F64, first: F64, second: F64) -> F64:
         return _compute_divergences(first @ prepared, second @ prepared, self.divergence, self.order)
 
-    def compute(self, features: Features, prepared: F64 | None = None) -> MetricResult:
-        counts = self.prepare(features) if prepared is None else prepared
-        human, model = np.split(counts, [len(features.human)])
+    def evaluate(self, features: Features, prepared: F64) -> MetricResult:
+        human, model = np.split(prepared, [len(features.human)])
         arrays = {"human_ranks": human.sum(axis=0), "model_ranks": model.sum(axis=0)}
-        return replace(super().compute(features, counts), arrays=arrays)
+        return replace(super().evaluate(features, prepared), arrays=arrays)

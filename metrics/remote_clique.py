@@ -8,8 +8,6 @@ of ours with m texts. Undefined with one sample per prompt.
 Source: Cevallos et al. 2018 (remote clique); Shaib et al. 2024, the package `diversity` (for texts).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from openended.harness.core import F64, Floats, Scope, metric
@@ -24,13 +22,7 @@ def remote_clique(embeddings: Floats, ids: Sequence[str]) -> float:
         ids: The prompt of each row, shape (n,).
 
     Returns:
-        The mean over prompts with at least two texts, in [0, 2].
-
-    Raises:
-        UndefinedMetric: If no prompt has two texts or a row is all zero.
-
-    >>> remote_clique(np.array([[1.0, 0.0], [0.0, 1.0]]), ["a", "a"])
-    1.0
+        The mean over prompts with at least two texts, in [0, 2]; without such a prompt it raises `UndefinedMetric`.
     """
     return float(_compute_by_prompt(embeddings, prompts_of(ids)).mean())
 

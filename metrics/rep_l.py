@@ -12,8 +12,6 @@ tokens before are the true ones. Variants: a token drawn from Q in place of its 
 2020). Tokens of the prompt count among those before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,23 +33,15 @@ def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> 
 
     Returns:
         Shape (n,); 1 is the token just before; a very large number where it did not come.
-
-    >>> before = Ragged.from_rows([[7, 8]], np.int64)
-    >>> distance_back(np.array([7, 5]), np.array([5, 6]), np.array([0, 2]), before).tolist()
-    [2, 1]
     """
-    never = np.iinfo(np.int64).max
-    out = np.full(len(candidates), never, dtype=np.int64)
-    for row in range(len(offsets) - 1):
-        start, end = int(offsets[row]), int(offsets[row + 1])
-        last: dict[int, int] = {int(token): at for at, token in enumerate(context[row])}
-        position = len(context[row])
-        for at in range(start, end):
+    out = np.full(len(candidates), np.iinfo(np.int64).max, dtype=np.int64)
+    for row, before in enumerate(context):
+        last: dict[int, int] = {int(token): at for at, token in enumerate(before)}
+        for position, at in enumerate(range(int(offsets[row]), int(offsets[row + 1])), start=len(before)):
             seen = last.get(int(candidates[at]))
             if seen is not None:
                 out[at] = position - seen
             last[int(gold[at])] = position
-            position += 1
     return out
 
 

@@ -25,34 +25,28 @@ Variants, and which is computed:
   texts that contain it).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import I64, SHARE, Features, MetricResult, Plan, Replicates, UndefinedMetric, metric, ranged
-from openended.metrics._common import check_choice
+from openended.harness.core import (
+    F64,
+    I64,
+    SHARE,
+    Features,
+    MetricResult,
+    Plan,
+    Replicates,
+    UndefinedMetric,
+    metric,
+    ranged,
+)
+from openended.metrics._common import Mask, ReplicatesByName, check_choice
+from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics._ngrams.statistics import (
-    compute_half_repeats,
-    compute_pooled_repeats,
-    compute_subset_sharing,
-    distinct_share_by_text,
-    mean_without_nan,
-    self_repetition_by_text,
-    simctg_percent,
-)
-from openended.metrics.families import (
-    ReplicatesByName,
-    TextMetric,
-    declare_orders,
-    describe_missing,
-    require_defined,
-    variant_of,
-)
+from openended.metrics.families import TextMetric, declare_orders, require_defined, variant_of
 
 Average = Literal["texts", "pooled", "simctg"]
 Loop = Literal["released", "two_copies"]
@@ -70,14 +64,7 @@ def loop_rate(sequences: Sequences, *, max_phrase: int = 500, loop: Loop = "rele
         loop: `released`: more than 50 copies of a phrase of one or two tokens; `two_copies`: two copies of any phrase.
 
     Returns:
-        A fraction in [0, 1]; an empty text is no loop.
-
-    Raises:
-        UndefinedMetric: If there are no texts.
-        ValueError: If `max_phrase` is below 1 or `loop` is unknown.
-
-    >>> loop_rate([[1, 2, 3, 7, 8, 9, 7, 8, 9], [1, 2, 3, 4]])
-    0.5
+        A fraction in [0, 1]; an empty text is no loop. Without texts it raises `UndefinedMetric`.
     """
     index = index_of(sequences)
     if not len(index):
@@ -98,14 +85,7 @@ def seq_rep_n(
             `simctg`: pooled without the last n-gram of each text, rounded to 4 decimals (Su et al. 2022).
 
     Returns:
-        Order → fraction in [0, 1]; NaN for an order that is longer than every text.
-
-    Raises:
-        UndefinedMetric: If no text is as long as the smallest order.
-        ValueError: If `average` is unknown.
-
-    >>> seq_rep_n([[1, 1, 1, 1], [1, 2, 3, 4]], orders=(2,))
-    {2: 0.3333333333333333}
+        Order → fraction in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
     """
     check_choice("average", average, Average)
     index = variant_of(sequences, "without_last") if average == "simctg" else index_of(sequences)
@@ -121,13 +101,8 @@ def diversity(sequences: Sequences, *, simctg: bool = False) -> float:
         simctg: Drop the last n-gram of each text and round each share as the published tables do.
 
     Returns:
-        A fraction in [0, 1]; 1 means that no text repeats an n-gram.
-
-    Raises:
-        UndefinedMetric: If every text is shorter than 4 tokens (`simctg`: 5).
-
-    >>> diversity([[1, 2, 3, 4, 5]])
-    1.0
+        A fraction in [0, 1]; 1 means that no text repeats an n-gram. If every text is shorter than 4 tokens (`simctg`:
+        5) it raises `UndefinedMetric`.
     """
     rep = seq_rep_n(sequences, orders=_DIVERSITY_ORDERS, average="simctg" if simctg else "pooled")
     value = float(np.prod([1.0 - rep[order] for order in _DIVERSITY_ORDERS]))
@@ -144,27 +119,26 @@ def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
         order: The n-gram length.
 
     Returns:
-        A value from 0 up, in nats; 0 means that no two texts share an n-gram.
-
-    Raises:
-        UndefinedMetric: If there are no texts.
-
-    >>> round(self_repetition([[1, 2, 3, 4], [1, 2, 3, 4]]), 6)
-    0.693147
+        A value from 0 up, in nats; 0 means that no two texts share an n-gram. Without texts it raises
+        `UndefinedMetric`.
     """
     index = index_of(sequences)
     if not len(index):
         raise UndefinedMetric("there are no texts")
-    return float(self_repetition_by_text(index, order).mean())
+    return float(statistics.self_repetition_by_text(index, order).mean())
 
 
 def _compute_rep(index: NgramIndex, order: int, average: str) -> float:
     if average == "texts":
-        return mean_without_nan(1.0 - distinct_share_by_text(index, order))
-    return simctg_percent(index, order) / 100.0 if average == "simctg" else compute_pooled_repeats(index, order)
+        return statistics.mean_without_nan(1.0 - statistics.distinct_share_by_text(index, order))
+    return (
+        statistics.simctg_percent(index, order) / 100.0
+        if average == "simctg"
+        else statistics.compute_pooled_repeats(index, order)
+    )
 
 
-def _ends_in_loop(index: NgramIndex, max_phrase: int, loop: Loop = "released") -> NDArray[np.bool_]:
+def _ends_in_loop(index: NgramIndex, max_phrase: int, loop: Loop = "released") -> Mask:
     """Return true for each text that ends in a loop, shape (n,)."""
     repeats, phrase = final_repeats(index, max_phrase)
     return (repeats > 1) & ((phrase >= _LONG_PHRASE) | (repeats > _FEW_REPEATS) | (loop == "two_copies"))
@@ -246,32 +220,28 @@ class Repetition(TextMetric):
     loop: Loop = "released"  # Holtzman et al. 2020, released code; two_copies: Pillutla et al. 2021, appendix C.4
 
     def compute(self, features: Features) -> MetricResult:
-        corpus = self.corpus(features)
-        index = corpus.index
+        index = self.corpus(features).index
         by_text = {"loop_rate": _ends_in_loop(index, self.max_phrase, self.loop).astype(np.float64)}
-        by_text |= {f"seq_rep_{order}": 1.0 - distinct_share_by_text(index, order) for order in self.orders}
-        by_text["self_repetition"] = self_repetition_by_text(index, self.self_repetition_order)
-        values = {name: mean_without_nan(column) for name, column in by_text.items()}
-        average = "simctg" if self.simctg else "pooled"
-        pooled = self._index_to_pool(features)
+        by_text |= {f"seq_rep_{n}": 1.0 - statistics.distinct_share_by_text(index, n) for n in self.orders}
+        by_text["self_repetition"] = statistics.self_repetition_by_text(index, self.self_repetition_order)
+        values = {name: statistics.mean_without_nan(column) for name, column in by_text.items()}
+        average, pooled = "simctg" if self.simctg else "pooled", self._index_to_pool(features)
         rep = {order: _compute_rep(pooled, order, average) for order in {*self.orders, *_DIVERSITY_ORDERS}}
         values |= {f"rep_{order}": rep[order] for order in self.orders}
         values["diversity"] = float(np.prod([1.0 - rep[order] for order in _DIVERSITY_ORDERS]))
-        notes = corpus.notes + describe_missing(values)
-        per_example = {name: corpus.align_values(column) for name, column in by_text.items()}
-        return self.result(features, "loop_rate", values, notes=notes, per_example=per_example)
+        return self.report(features, "loop_rate", values, by_text)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Resample texts for means over texts; take halves or subsets where texts are compared."""
         corpus, order = self.corpus(features), self.self_repetition_order
-        out = {**super().replicates(features, result, plan)}
-        out |= corpus.subsample(
-            plan,
-            lambda subsets: {"self_repetition": compute_subset_sharing(corpus.index, order, subsets, np.log1p)},
-            SHARE,
-        )
+
+        def resample(subsets: Mask) -> dict[str, F64]:
+            return {"self_repetition": statistics.compute_subset_sharing(corpus.index, order, subsets, np.log1p)}
+
+        out = {**super().replicates(features, result, plan), **corpus.subsample(plan, resample, SHARE)}
         pooled, halves = self._index_to_pool(features), plan.halves(corpus.ids)
-        rep = {n: compute_half_repeats(pooled, n, halves) for n in {*self.orders, *_DIVERSITY_ORDERS}}
+        orders = {*self.orders, *_DIVERSITY_ORDERS}
+        rep = {n: statistics.compute_half_repeats(pooled, n, halves) for n in orders}
         out |= {f"rep_{n}": Replicates(rep[n]) for n in self.orders}
         out["diversity"] = Replicates(np.prod([1.0 - rep[n] for n in _DIVERSITY_ORDERS], axis=0))
         return out

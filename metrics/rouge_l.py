@@ -10,8 +10,6 @@ Source: Lin 2004, "ROUGE" (ROUGE-L); Padmakumar and He 2024 (homogenization); Sh
 `diversity`, which averages over all pairs of a corpus, of words or of stems.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
@@ -30,13 +28,7 @@ def rouge_l(sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Se
         ids: The prompt of each text, shape (n,).
 
     Returns:
-        The mean over prompts with at least two texts, in [0, 1].
-
-    Raises:
-        UndefinedMetric: If no prompt has two texts.
-
-    >>> rouge_l(["a b c d", "a c x d"], ["p", "p"])
-    0.75
+        The mean over prompts with at least two texts, in [0, 1]; without such a prompt it raises `UndefinedMetric`.
     """
     return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids)).mean())
 

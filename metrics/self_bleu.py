@@ -20,27 +20,17 @@ Exact in time linear in the number of tokens: for each n-gram the largest and se
 holder of the largest give the clipping count without any one text at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    I64,
-    Features,
-    MetricResult,
-    Plan,
-    UndefinedMetric,
-    make_random_stream,
-    metric,
-    ranged,
-)
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, MetricResult, Plan, UndefinedMetric, ranged
+from openended.metrics._common import Mask, ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex, RunLengths, Sequences, index_of
 from openended.metrics._ngrams.statistics import count_subset_matches
-from openended.metrics.families import ReplicatesByName, TextMetric, declare_orders
+from openended.metrics.families import TextMetric, declare_orders
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
 _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK
@@ -64,14 +54,7 @@ def self_bleu(
         num_references: Score against this many drawn texts other than the scored one; None: all others.
 
     Returns:
-        Order → value in [0, 1].
-
-    Raises:
-        UndefinedMetric: If there are fewer than two texts.
-        ValueError: If a number is below 1, or there are too few texts for `num_references`.
-
-    >>> round(self_bleu([[1, 2, 3, 4], [1, 2, 3, 5]], orders=(2,))[2], 6)
-    0.707107
+        Order → value in [0, 1]; with fewer than two texts it raises `UndefinedMetric`.
     """
     index = index_of(sequences)
     chosen = choose_hypotheses(len(index), num_hypotheses, seed)
@@ -85,16 +68,11 @@ def choose_hypotheses(n: int, num_hypotheses: int | None, seed: int) -> I64:
         return np.arange(n)
     if num_hypotheses < 1:
         raise ValueError(f"expected num_hypotheses of at least 1, got {num_hypotheses}")
-    return np.sort(make_random_stream(seed, "self_bleu", "hypotheses").choice(n, num_hypotheses, replace=False))
+    return np.sort(core.make_random_stream(seed, "self_bleu", "hypotheses").choice(n, num_hypotheses, replace=False))
 
 
 def bleu_by_text(index: NgramIndex, highest: int, *, num_references: int | None = None, seed: int = 0) -> F64:
-    """BLEU of every text against the others, shape (highest, n): row m - 1 has BLEU-m.
-
-    Raises:
-        UndefinedMetric: If there are fewer than two texts.
-        ValueError: If there are too few texts for `num_references`.
-    """
+    """BLEU of every text against the others, shape (highest, n): row m - 1 has BLEU-m."""
     n = len(index)
     if n < 2:
         raise UndefinedMetric(f"Self-BLEU needs at least two texts, got {n}")
@@ -109,10 +87,10 @@ def bleu_by_text(index: NgramIndex, highest: int, *, num_references: int | None 
 
 
 def _draw_pool(n: int, num_references: int, seed: int) -> I64:
-    return make_random_stream(seed, "self_bleu", "references").permutation(n)[: num_references + 1]
+    return core.make_random_stream(seed, "self_bleu", "references").permutation(n)[: num_references + 1]
 
 
-def _compute_bleu(index: NgramIndex, highest: int, is_reference: NDArray[np.bool_]) -> F64:
+def _compute_bleu(index: NgramIndex, highest: int, is_reference: Mask) -> F64:
     """Return BLEU of every text against the references without itself, shape (highest, n)."""
     matches = np.stack([_count_matches(index, order, is_reference) for order in range(1, highest + 1)])
     sizes = np.stack([np.maximum(index.sizes(order), 1) for order in range(1, highest + 1)])
@@ -122,7 +100,7 @@ def _compute_bleu(index: NgramIndex, highest: int, is_reference: NDArray[np.bool
     return np.where(matches[0] > 0, np.exp(mean_log) * _compute_brevity(index.lengths, is_reference), 0.0)
 
 
-def _count_matches(index: NgramIndex, order: int, is_reference: NDArray[np.bool_]) -> I64:
+def _count_matches(index: NgramIndex, order: int, is_reference: Mask) -> I64:
     """Count n-grams of each text found in the other references, clipped, shape (n,)."""
     out = np.zeros(len(index), dtype=np.int64)
     for runs in index.run_blocks(order):
@@ -132,7 +110,7 @@ def _count_matches(index: NgramIndex, order: int, is_reference: NDArray[np.bool_
     return out
 
 
-def _find_limits(runs: RunLengths, is_reference: NDArray[np.bool_]) -> NDArray[np.int32]:
+def _find_limits(runs: RunLengths, is_reference: Mask) -> NDArray[np.int32]:
     """Return the largest count of each run's n-gram in a reference other than the run's text, shape (runs,)."""
     count = np.where(is_reference[runs.text], runs.count, 0)
     largest = np.maximum.reduceat(count, runs.first)
@@ -147,7 +125,7 @@ def _find_limits(runs: RunLengths, is_reference: NDArray[np.bool_]) -> NDArray[n
     return limit
 
 
-def _compute_brevity(lengths: I64, is_reference: NDArray[np.bool_]) -> F64:
+def _compute_brevity(lengths: I64, is_reference: Mask) -> F64:
     """Return each text's brevity penalty from the closest length of a reference other than itself, shape (n,)."""
     lengths_seen, times = np.unique(lengths[is_reference], return_counts=True)
     at = np.searchsorted(lengths_seen, lengths)
@@ -164,7 +142,7 @@ def _compute_brevity(lengths: I64, is_reference: NDArray[np.bool_]) -> F64:
     return np.where(lengths == 0, 0.0, penalty)
 
 
-@metric
+@core.metric
 class SelfBleu(TextMetric):
     """Mean BLEU of each text against the other texts; values `self_bleu_<order>`."""
 
@@ -182,55 +160,43 @@ class SelfBleu(TextMetric):
     seed: int = 0  # of the draws, if any
 
     def compute(self, features: Features) -> MetricResult:
-        corpus = self.corpus(features)
-        n, notes = len(corpus.index), list(corpus.notes)
-        references = self.num_references
+        index = self.corpus(features).index
+        n, notes, references = len(index), [], self.num_references
         if references is not None and references > n - 1:
             notes.append(f"num_references is {references}, but there are only {n - 1} other texts: all were used")
             references = None
-        table = bleu_by_text(corpus.index, max(self.orders), num_references=references, seed=self.seed)
+        table = bleu_by_text(index, max(self.orders), num_references=references, seed=self.seed)
         chosen = choose_hypotheses(n, self.num_hypotheses, self.seed)
-        values, per_example = {}, {}
-        for order in self.orders:
-            scored = np.full(n, np.nan)
-            scored[chosen] = table[order - 1][chosen]
-            values[f"self_bleu_{order}"] = float(scored[chosen].mean())
-            per_example[f"self_bleu_{order}"] = corpus.align_values(scored)
+        values = {f"self_bleu_{order}": float(table[order - 1][chosen].mean()) for order in self.orders}
+        is_scored = np.isin(np.arange(n), chosen)
+        by_text = {f"self_bleu_{order}": np.where(is_scored, table[order - 1], np.nan) for order in self.orders}
         primary = f"self_bleu_{_SHOWN if _SHOWN in self.orders else max(self.orders)}"
-        return self.result(features, primary, values, notes=notes, per_example=per_example)
+        return self.report(features, primary, values, by_text, notes=notes)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Score the texts of subsets against each other; the brevity penalty is that of all texts."""
         corpus = self.corpus(features)
-        n = len(corpus.index)
+        index, n = corpus.index, len(corpus.index)
         pool = np.ones(n, dtype=np.bool_)
         if self.num_references is not None and self.num_references < n - 1:
             pool = np.isin(np.arange(n), _draw_pool(n, self.num_references, self.seed))
         scored = np.zeros(n)
         scored[choose_hypotheses(n, self.num_hypotheses, self.seed)] = 1.0
 
-        def resample(subsets: NDArray[np.bool_]) -> dict[str, F64]:
-            table = _average_subsets(corpus.index, max(self.orders), subsets, pool, scored)
-            return {f"self_bleu_{order}": table[order - 1] for order in self.orders}
+        def resample(subsets: Mask) -> dict[str, F64]:
+            first = np.ascontiguousarray(subsets.T, dtype=np.float64)
+            brevity = _compute_brevity(index.lengths, pool)[:, None]
+            weight = first * scored[:, None]
+            weight /= np.maximum(weight.sum(axis=0), 1.0)
+            mean_log, any_match = np.zeros_like(first), np.zeros(first.shape, dtype=np.bool_)
+            means = {}
+            for order in range(1, max(self.orders) + 1):
+                matches = count_subset_matches(index, order, first, pool)
+                any_match = matches > 0 if order == 1 else any_match
+                sizes = np.maximum(index.sizes(order), 1)[:, None]
+                mean_log += np.log(np.where(matches > 0, matches, _EPSILON) / sizes)
+                bleu = np.where(any_match, np.exp(mean_log / order) * brevity, 0.0)
+                means[order] = (bleu * weight).sum(axis=0)
+            return {f"self_bleu_{order}": means[order] for order in self.orders}
 
         return corpus.subsample(plan, resample)
-
-
-def _average_subsets(
-    index: NgramIndex, highest: int, subsets: NDArray[np.bool_], pool: NDArray[np.bool_], scored: F64
-) -> F64:
-    """Return mean BLEU of the scored texts of each subset, shape (highest, subsets)."""
-    first = np.ascontiguousarray(subsets.T, dtype=np.float64)
-    brevity = _compute_brevity(index.lengths, pool)[:, None]
-    weight = first * scored[:, None]
-    weight /= np.maximum(weight.sum(axis=0), 1.0)
-    mean_log, any_match = np.zeros_like(first), np.zeros(first.shape, dtype=np.bool_)
-    out = np.empty((highest, len(subsets)))
-    for order in range(1, highest + 1):
-        matches = count_subset_matches(index, order, first, pool)
-        any_match = matches > 0 if order == 1 else any_match
-        sizes = np.maximum(index.sizes(order), 1)[:, None]
-        mean_log += np.log(np.where(matches > 0, matches, _EPSILON) / sizes)
-        bleu = np.where(any_match, np.exp(mean_log / order) * brevity, 0.0)
-        out[order - 1] = (bleu * weight).sum(axis=0)
-    return out

@@ -6,12 +6,10 @@ Measures fit and calibration at once (a Brier score turned round); in [0, 1], di
 Q is the one-hot of the true token, 0 where it is a one-hot elsewhere, near 1/2 for a uniform Q over many tokens.
 Teacher-forced: Q is the decoder's truncated and renormalized distribution on human text.
 
-Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: one
-minus half the squared distance, 1 - (|Q|^2 / 2 - Q(y) + 1 / 2), is the same number; averages over blocks of 512 tokens
+Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: one minus
+half the squared distance, 1 - (|Q|^2 / 2 - Q(y) + 1 / 2), is the same number; averages over blocks of 512 tokens
 (released code of Martins et al.) differ from our average over all tokens where the blocks differ in length.
 """
-
-from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,15 +22,8 @@ def sparsemax_score(gold_prob: ArrayLike, sum_sq: ArrayLike) -> float:
     """Mean sparsemax score, in [0, 1] (Martins et al. 2020).
 
     Args:
-        gold_prob: Q of the true tokens, shape (n,).
+        gold_prob: Q of the true tokens, shape (n,); without any it raises `UndefinedMetric`.
         sum_sq: Sums over the vocabulary of Q squared, shape (n,).
-
-    Raises:
-        UndefinedMetric: If there is no token.
-        ValueError: If the shapes differ or a value is no probability.
-
-    >>> sparsemax_score([0.5, 0.0], [0.5, 1.0])
-    0.375
     """
     return float(_compute_by_token(gold_prob, sum_sq).mean())
 

@@ -11,26 +11,14 @@ Embeddings of one model crowd into a cone, so compare with `other_prompts` of `p
 Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): similarity between models on the same prompt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    Features,
-    Floats,
-    Metric,
-    MetricResult,
-    Need,
-    Scope,
-    Side,
-    UndefinedMetric,
-    metric,
-)
+from openended.harness import core
+from openended.harness.core import F64, Features, Floats, MetricResult, Need, Side, UndefinedMetric
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics.families import unit_rows
 
@@ -55,13 +43,6 @@ def system_similarity(first: Floats, second: Floats, *, first_ids: Sequence[str]
 
     Returns:
         The mean over common prompts, in [-1, 1]; NaN where there is none.
-
-    Raises:
-        UndefinedMetric: If a row is all zero.
-
-    >>> first, second = np.array([[1.0, 0.0]]), np.array([[0.6, 0.8], [1.0, 0.0]])
-    >>> system_similarity(first, second, first_ids=["p"], second_ids=["p", "p"])
-    0.8
     """
     values = _compute_by_prompt(_compute_means(first, first_ids), _compute_means(second, second_ids))[1]
     return float(values.mean()) if len(values) else float("nan")
@@ -80,8 +61,8 @@ def _compute_by_prompt(first: _Means, other: _Means) -> tuple[NDArray[np.intp], 
     return at, np.clip(np.einsum("ij,ij->i", first.vectors[at], other.vectors[in_other]), -1.0, 1.0)
 
 
-@metric
-class SystemSimilarity(Metric):
+@core.metric
+class SystemSimilarity(core.Metric):
     """How alike the systems of a grid answer the same prompt."""
 
     name = "system_similarity"
@@ -93,7 +74,7 @@ class SystemSimilarity(Metric):
     sides = "two"
     titles = {"system_similarity": "System sim.", "human": "Sim. to human"}
 
-    scope: Scope = "continuation"  # all systems share the prompt
+    scope: core.Scope = "continuation"  # all systems share the prompt
 
     @property
     def needs_prompts(self) -> bool:

@@ -13,35 +13,26 @@ Source: FMTyp-p of dLMbench; Ledoit and Wolf 2004, "A well-conditioned estimator
 matrices".
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, metric, ranged
+from openended.metrics._common import ReplicatesByName
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import FeatureSpaceMetric, ReplicatesByName, Space, sort_order
+from openended.metrics.families import FeatureSpaceMetric, Space, sort_order
 
 
 def typicality(*, human: Floats, model: Floats) -> float:
     """Compute the mean tail probability of model vectors among human ones (FMTyp-p of dLMbench).
 
     Args:
-        human: Vectors of human texts, shape (n_human, d), n_human >= 2.
-        model: Vectors of model texts, shape (n_model, d).
+        human: Vectors of human texts, shape (n_human, d); with fewer than two it raises `UndefinedMetric`.
+        model: Vectors of model texts, shape (n_model, d), n_model >= 2.
 
     Returns:
         The mean, in [0, 1]; for exchangeable sides about 1/2 if n_human is far larger than d, less otherwise.
-
-    Raises:
-        ValueError: If shapes do not fit or a number is not finite.
-        UndefinedMetric: If a side has fewer than two texts.
-
-    >>> typicality(human=np.array([[-2.0], [-1.0], [1.0], [2.0]]), model=np.array([[0.0], [3.0]]))
-    0.5
     """
     human, model = check_sides(human=human, model=model)
-    distances = _compute_distances(np.asarray(human, np.float64), np.asarray(model, np.float64))
-    return float(_compute_tail_probabilities(*distances).mean())
+    return float(_compute_p(np.asarray(human, np.float64), np.asarray(model, np.float64)).mean())
 
 
 def _compute_distances(human: F64, model: F64) -> tuple[F64, F64]:
@@ -53,6 +44,11 @@ def _compute_distances(human: F64, model: F64) -> tuple[F64, F64]:
     scale = np.where(values > 1e-12 * max(float(values[-1]), 1e-300), values, np.inf)  # no variance: no distance
     first, second = (((side - center) @ axes) ** 2 @ (1 / scale) for side in (human, model))
     return first, second
+
+
+def _compute_p(human: F64, model: F64) -> F64:
+    """Return p of each model row."""
+    return _compute_tail_probabilities(*_compute_distances(human, model))
 
 
 def _compute_tail_probabilities(human: F64, model: F64) -> F64:
@@ -76,17 +72,15 @@ class Typicality(FeatureSpaceMetric):
     permutations: int = ranged(200, "[0, inf)", "0 (no p-value) or more")  # each estimates a covariance
     scope: Scope = "continuation"
 
-    def compute(self, features: Features) -> MetricResult:
+    def evaluate(self, features: Features, prepared: None) -> MetricResult:
         human, model = self.pair(features)
-        p = _compute_tail_probabilities(*_compute_distances(human, model))
+        p = _compute_p(human, model)
         value = float(p.mean())
         values = {"typicality": value}
         labels = self.relabel(features, self.permutations)
         if labels is not None:
             rows = np.concatenate([human, model])
-            permuted = np.array(
-                [_compute_tail_probabilities(*_compute_distances(rows[mark], rows[~mark])).mean() for mark in labels]
-            )
+            permuted = np.array([_compute_p(rows[mark], rows[~mark]).mean() for mark in labels])
             # Twice the smaller tail of the relabelings, the observed value included.
             tails = np.count_nonzero(permuted <= value), np.count_nonzero(permuted >= value)
             values["p_value"] = float(min(1.0, 2 * (1 + min(tails)) / (1 + len(permuted))))
@@ -94,7 +88,7 @@ class Typicality(FeatureSpaceMetric):
         in_order[sort_order(features.model)] = p
         return self.result(features, "typicality", values, per_example={"typicality": in_order})
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: None) -> ReplicatesByName:
         """Resample the texts of both sides, for the covariance as it is."""
         human, model = _compute_distances(*self.pair(features))
         above = np.searchsorted(np.sort(model), human, side="right") / len(model)

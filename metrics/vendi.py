@@ -13,15 +13,14 @@ Variants in use: other kernels (n-grams) and orders; this is cosine at q = 1.
 Source: Friedman and Dieng 2023, "The Vendi score", Definition 3.1; Pasarkar and Dieng 2024 (orders).
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np
 
 from openended.harness.core import F64, SHARE, Features, Floats, MetricResult, Plan, Scope, UndefinedMetric, metric
+from openended.metrics._common import ReplicatesByName
 from openended.metrics._embeddings.blocks import blocks, check_side
-from openended.metrics.families import ReplicatesByName, TwoSample
+from openended.metrics.families import TwoSample, sort_ids
 
 _MANY = 4  # texts for each dimension, from which the score is almost linear in their weights
 
@@ -34,14 +33,8 @@ def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
         order: q > 0 of the Rényi entropy; 1 is Shannon's, infinity uses only the largest share.
 
     Returns:
-        The effective number of texts, in [1, n].
-
-    Raises:
-        ValueError: If the shape is wrong, a number is not finite or the order is not positive.
-        UndefinedMetric: If there is no text or a row is all zero (it has no cosine).
-
-    >>> round(vendi(np.eye(3)), 9)
-    3.0
+        The effective number of texts, in [1, n]. If there is no text or a row is all zero (it has no cosine) it raises
+        `UndefinedMetric`.
     """
     if not order > 0:
         raise ValueError(f"order: expected a positive number, got {order}")
@@ -54,11 +47,16 @@ def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
         for _, block in blocks(embeddings, "l2"):
             gram += block.T @ block
     else:
-        rows = np.vstack([block for _, block in blocks(embeddings, "l2")])
+        rows = _scale_rows(embeddings)
         gram = rows @ rows.T
     if abs(np.trace(gram) - n) > 0.5:
         raise UndefinedMetric("an embedding is all zero and has no cosine similarity")
     return _score_gram(gram, n, order)
+
+
+def _scale_rows(rows: Floats) -> F64:
+    """Return rows of unit L2 norm; unlike `unit_rows`, all-zero rows stay."""
+    return np.vstack([block for _, block in blocks(rows, "l2")])
 
 
 def _score_gram(gram: F64, n: int, order: float) -> float:
@@ -85,7 +83,7 @@ def _compute_entropy(shares: F64, order: float) -> float:
 
 def vendi_influence(rows: Floats, order: float) -> F64:
     """Return the influence of each row on the Vendi score, shape (n,)."""
-    unit = np.vstack([block for _, block in blocks(rows, "l2")])
+    unit = _scale_rows(rows)
     n = len(unit)
     small = unit.shape[1] <= n
     values, axes = np.linalg.eigh((unit.T @ unit if small else unit @ unit.T) / n)
@@ -93,17 +91,14 @@ def vendi_influence(rows: Floats, order: float) -> F64:
     values, axes = values[is_positive], axes[:, is_positive]
     # The share of row i in each eigenvalue.
     loads = (unit @ axes) ** 2 if small else n * axes**2 * values
-    influence: F64
     if np.isinf(order):
-        influence = -loads[:, -1] / values[-1] ** 2
-    elif order == 1:
+        return np.asarray(-loads[:, -1] / values[-1] ** 2)
+    if order == 1:
         entropy = -float(np.sum(values * np.log(values)))
-        influence = np.exp(entropy) * (-(loads @ np.log(values)) - entropy)
-    else:
-        total = float(np.sum(values**order))
-        slope = order / (1 - order) * (loads @ values ** (order - 1) / total - 1)
-        influence = total ** (1 / (1 - order)) * slope
-    return influence
+        return np.asarray(np.exp(entropy) * (-(loads @ np.log(values)) - entropy))
+    total = float(np.sum(values**order))
+    slope = order / (1 - order) * (loads @ values ** (order - 1) / total - 1)
+    return np.asarray(total ** (1 / (1 - order)) * slope)
 
 
 @metric
@@ -128,20 +123,20 @@ class Vendi(TwoSample):
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return 1.0, float(result.n_model)
 
-    def compute(self, features: Features) -> MetricResult:
+    def evaluate(self, features: Features, prepared: None) -> MetricResult:
         value = vendi(self.sort_rows(features.model), order=float(self.order))
         return self.result(features, "vendi", {"vendi": value})
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: None) -> ReplicatesByName:
         """Weigh the texts by their influence on the score; score subsets if the texts are few for their dimension.
 
         There each text has an eigenvalue almost of its own, and the derivative misses a quarter of the error.
         """
-        rows, ids, order = self.sort_rows(features.model), self.sort_ids(features.model), float(self.order)
+        rows, ids, order = self.sort_rows(features.model), sort_ids(features.model), float(self.order)
         n, dim = rows.shape
         if n >= _MANY * dim:
             return {"vendi": plan.linear(result.values["vendi"], (ids, vendi_influence(rows, order)))}
-        units = np.vstack([block for _, block in blocks(rows, "l2")])
+        units = _scale_rows(rows)
         gram = units.T @ units if dim < n else units @ units.T
         draws = []
         for inside in plan.subsets(ids, SHARE):

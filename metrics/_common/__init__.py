@@ -1,15 +1,17 @@
 """What all metrics share: checked options, dict-like results and the size of random subsets."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from openended.harness.core import Replicates
 
+Mask = NDArray[np.bool_]
 ReplicatesByName = Mapping[str, Replicates]
 """Name of a value → its replicates."""
 

@@ -1,13 +1,7 @@
 """Base classes of the metric families and what their members share, for metrics here and in other packages."""
 
-from openended.metrics._common import ReplicatesByName as ReplicatesByName
+from openended.metrics._common import Mask as Mask, ReplicatesByName as ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of
-from openended.metrics.families.quantized import (
-    CellCounts as CellCounts,
-    ClusterFit as ClusterFit,
-    ClusteringRun as ClusteringRun,
-    Quantized as Quantized,
-)
 from openended.metrics.families.samples_per_prompt import (
     PromptGroups as PromptGroups,
     SamplesMetric as SamplesMetric,
@@ -26,14 +20,21 @@ from openended.metrics.families.text import (
     corpus_of as corpus_of,
     declare_orders as declare_orders,
     describe_missing as describe_missing,
+    divide_known as divide_known,
     require_defined as require_defined,
     variant_of as variant_of,
 )
 from openended.metrics.families.two_sample import (
+    CellCounts as CellCounts,
+    ClusterFit as ClusterFit,
+    ClusteringRun as ClusteringRun,
     ComparisonMetric as ComparisonMetric,
     FeatureSpaceMetric as FeatureSpaceMetric,
     PermutationMetric as PermutationMetric,
+    Quantized as Quantized,
     Space as Space,
     TwoSample as TwoSample,
+    mark_sides as mark_sides,
+    sort_ids as sort_ids,
     sort_order as sort_order,
 )

@@ -3,8 +3,6 @@
 Rows of one prompt are those with one example id (`Side.ids`); their order in the side is that of the samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -12,21 +10,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    I64,
-    Direction,
-    Family,
-    Features,
-    Floats,
-    Metric,
-    MetricResult,
-    Need,
-    Ragged,
-    Resampling,
-    Scope,
-    UndefinedMetric,
-)
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Ragged, UndefinedMetric
+from openended.metrics._common import Mask
 from openended.metrics._embeddings.blocks import blocks, check_side
 from openended.metrics.families.text import TextMetric
 
@@ -62,12 +48,6 @@ class PromptGroups:
         total = len(self) + self.alone
         return (f"{self.alone} of {total} prompts have one text and are left out",) if self.alone else ()
 
-    def by_size(self) -> Iterator[tuple[I64, I64]]:
-        """Yield (prompts, their rows) of one size each, shapes (p,) and (p, size)."""
-        for size in np.unique(self.sizes):
-            prompts = np.flatnonzero(self.sizes == size)
-            yield prompts, self.rows[self.starts[prompts][:, None] + np.arange(size)]
-
     def align_values(self, values: F64) -> F64:
         """Return one value per row of the side whose mean is that of the prompts' values; NaN for rows left out.
 
@@ -80,7 +60,7 @@ class PromptGroups:
         return out
 
 
-def prompts_of(ids: Sequence[str], included: NDArray[np.bool_] | None = None) -> PromptGroups:
+def prompts_of(ids: Sequence[str], included: Mask | None = None) -> PromptGroups:
     """Return the rows by prompt.
 
     Args:
@@ -111,7 +91,9 @@ def unit_rows(rows: Floats) -> F64:
 def cosines(embeddings: Floats, prompts: PromptGroups) -> Iterator[tuple[I64, F64]]:
     """Yield (prompts, the cosines of their texts), shapes (p,) and (p, m, m), a bounded number at a time."""
     rows = check_side(embeddings, "embeddings")
-    for of_size, at in prompts.by_size():
+    for size in np.unique(prompts.sizes):
+        of_size = np.flatnonzero(prompts.sizes == size)
+        at = prompts.rows[prompts.starts[of_size][:, None] + np.arange(size)]
         step = max(1, _NUMBERS // max(at.shape[1] * rows.shape[1], 1))
         for start in range(0, len(of_size), step):
             part = at[start : start + step]
@@ -129,19 +111,19 @@ def average_pairs(embeddings: Floats, prompts: PromptGroups, *statistics: Callab
     return out
 
 
-class SamplesMetric(Metric):
+class SamplesMetric(core.Metric):
     """A statistic of the embeddings of the texts that one system gave for one prompt, averaged over prompts.
 
     There is no human row where people wrote one text per prompt, and so no human value to aim at.
     """
 
-    family: ClassVar[Family] = "two_sample"
-    direction: ClassVar[Direction] = "higher"
-    resampling: ClassVar[Resampling] = "bootstrap"  # over prompts, whose texts stay together
+    family: ClassVar[core.Family] = "two_sample"
+    direction: ClassVar[core.Direction] = "higher"
+    resampling: ClassVar[core.Resampling] = "bootstrap"  # over prompts, whose texts stay together
     sides: ClassVar[Literal["one", "two", "human"]] = "one"
     least_samples: ClassVar[int] = 2
 
-    scope: Scope
+    scope: core.Scope
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope),)
@@ -160,7 +142,7 @@ class SamplesMetric(Metric):
 class SamplesTextMetric(TextMetric):
     """A statistic of the tokens of the texts that one system gave for one prompt, averaged over prompts."""
 
-    resampling: ClassVar[Resampling] = "bootstrap"  # over prompts, whose texts stay together
+    resampling: ClassVar[core.Resampling] = "bootstrap"  # over prompts, whose texts stay together
     least_samples: ClassVar[int] = 2
 
     def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
@@ -175,7 +157,7 @@ class SamplesTextMetric(TextMetric):
 
 
 def average_over_prompts(
-    metric: Metric,
+    metric: core.Metric,
     features: Features,
     prompts: PromptGroups,
     values: Mapping[str, F64],
@@ -186,6 +168,5 @@ def average_over_prompts(
     """Return means over prompts; the first value is the primary one, `others` are no means over prompts."""
     means = {name: float(np.mean(v)) for name, v in values.items()}
     per_example = {name: prompts.align_values(v) for name, v in values.items()}
-    primary = next(iter(values))
-    all_notes = (*notes, *prompts.notes)
-    return metric.result(features, primary, {**means, **(others or {})}, notes=all_notes, per_example=per_example)
+    all_values, all_notes = {**means, **(others or {})}, (*notes, *prompts.notes)
+    return metric.result(features, next(iter(values)), all_values, notes=all_notes, per_example=per_example)

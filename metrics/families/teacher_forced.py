@@ -1,36 +1,23 @@
 """Base class of the teacher-forced metrics: statistics of Q on human text, checks, and means over positions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core import (
-    F64,
-    I64,
-    Family,
-    Features,
-    Metric,
-    MetricResult,
-    Need,
-    NextToken,
-    Plan,
-    Resampling,
-    UndefinedMetric,
-)
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, MetricResult, Need, NextToken, Plan, UndefinedMetric
 from openended.metrics._common import ReplicatesByName
 
 NEXT_TOKEN = Need("next_token", by="decoder")
 
 
-class TeacherForced(Metric):
+class TeacherForced(core.Metric):
     """A metric of the decoder's next-token distribution Q on human text; a subclass defines `by_position`."""
 
-    family: ClassVar[Family] = "teacher_forced"
-    resampling: ClassVar[Resampling] = "bootstrap"
+    family: ClassVar[core.Family] = "teacher_forced"
+    resampling: ClassVar[core.Resampling] = "bootstrap"
     sides: ClassVar[Literal["one", "two", "human"]] = "human"
     exponential: ClassVar[bool] = False
     """Whether the value is exp of a mean over positions."""

@@ -1,31 +1,15 @@
 """Base class of n-gram metrics: common options and a shared n-gram index."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    Direction,
-    Family,
-    Features,
-    Metric,
-    Need,
-    Plan,
-    Ragged,
-    Scope,
-    Side,
-    UndefinedMetric,
-    Unit,
-    option,
-    ranged,
-)
-from openended.metrics._common import SUBSET_SHARE, ReplicatesByName
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, Need, Plan, Ragged, Scope, Side, UndefinedMetric, Unit
+from openended.metrics._common import SUBSET_SHARE, Mask, ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex
 from openended.metrics._ngrams.sequences import join_rows, pack_rows, select_rows, trim_rows
 
@@ -39,7 +23,7 @@ class Corpus:
 
     rows: Ragged
     index: NgramIndex
-    is_included: NDArray[np.bool_]
+    is_included: Mask
     """True where a text of the side is in `rows`."""
     ids: NDArray[np.str_]
     """The prompt of each text in `rows`."""
@@ -52,7 +36,7 @@ class Corpus:
         return out
 
     def subsample(
-        self, plan: Plan, compute: Callable[[NDArray[np.bool_]], Mapping[str, F64]], share: float = SUBSET_SHARE
+        self, plan: Plan, compute: Callable[[Mask], Mapping[str, F64]], share: float = SUBSET_SHARE
     ) -> ReplicatesByName:
         """Return replicates of values computed from masks of the texts in each subset, shape (draws, texts)."""
         values = compute(plan.subsets(self.ids, share))
@@ -60,18 +44,18 @@ class Corpus:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextMetric(Metric):
+class TextMetric(core.Metric):
     """Options of every metric of token sequences; a statistic of one system, whose target is the human value."""
 
-    family: ClassVar[Family] = "text"
-    direction: ClassVar[Direction] = "match_human"
+    family: ClassVar[core.Family] = "text"
+    direction: ClassVar[core.Direction] = "match_human"
     sides: ClassVar[Literal["one", "two", "human"]] = "one"
 
     unit: Unit = "tokens"
     """`tokens`: ids under the scorer's tokenizer, as in the papers (GPT-2 ids); `words`: split at white space;
     `chars`: characters other than white space, for scripts that put no spaces between words."""
     scope: Scope = "continuation"
-    fixed_tokens: int | None = ranged(None, "[1, inf)", "null or a positive integer")
+    fixed_tokens: int | None = core.ranged(None, "[1, inf)", "null or a positive integer")
     """Compare at one length: texts are cut to this many tokens, shorter ones are left out and counted in the notes."""
 
     def needs(self) -> tuple[Need, ...]:
@@ -84,6 +68,22 @@ class TextMetric(Metric):
     def variant_index(self, features: Features, variant: str) -> NgramIndex:
         """Return the index of the `joined` texts or of the texts `without_last` token; shared like `corpus`."""
         return features.model.derive(_build_variant_index, self.needs()[0], self.fixed_tokens, variant)
+
+    def report(
+        self,
+        features: Features,
+        primary: str,
+        values: Mapping[str, float],
+        by_text: Mapping[str, F64] | None = None,
+        *,
+        notes: Sequence[str] = (),
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> core.MetricResult:
+        """Return a result with a number of each text of the corpus, and notes on texts and values that are missing."""
+        corpus = self.corpus(features)
+        notes = (*corpus.notes, *describe_missing(values), *notes)
+        per_example = {name: corpus.align_values(column) for name, column in (by_text or {}).items()}
+        return self.result(features, primary, values, notes=notes, per_example=per_example, arrays=arrays)
 
 
 def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus:
@@ -131,7 +131,7 @@ def _reshape_rows(rows: Ragged, variant: str) -> Ragged:
 
 def declare_orders(*orders: int) -> tuple[int, ...]:
     """Declare the option `orders` of a metric, n-gram orders with these defaults."""
-    return option(orders, lambda v: v and min(v) > 0 and len(set(v)) == len(v), "different positive integers")
+    return core.option(orders, lambda v: v and min(v) > 0 and len(set(v)) == len(v), "different positive integers")
 
 
 def require_defined(values: dict[K, float], why: str) -> dict[K, float]:
@@ -141,7 +141,12 @@ def require_defined(values: dict[K, float], why: str) -> dict[K, float]:
     return values
 
 
-def describe_missing(values: dict[str, float]) -> tuple[str, ...]:
+def describe_missing(values: Mapping[str, float]) -> tuple[str, ...]:
     """Return a note that names the values that are NaN, because all texts are too short for them."""
     names = [name for name, value in values.items() if np.isnan(value)]
     return (f"no value for {', '.join(names)}: all texts are shorter",) if names else ()
+
+
+def divide_known(total: F64 | I64, count: F64 | I64) -> F64:
+    """Return the quotient for each text, shape (n,); NaN where nothing was counted."""
+    return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)

@@ -3,110 +3,52 @@
 Options have no defaults here: each metric defines its own with their source, in the order of its signature.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    Direction,
-    Family,
-    Features,
-    Floats,
-    Metric,
-    MetricResult,
-    Need,
-    Plan,
-    Replicates,
-    Resampling,
-    Scope,
-    Side,
-    make_random_stream,
-    permutation_p_value,
-    relabel_rows,
-)
-from openended.metrics._common import SUBSET_SHARE, ReplicatesByName
-from openended.metrics._embeddings.blocks import check_sides
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Plan, Replicates, Side
+from openended.metrics._common import SUBSET_SHARE, Mask, ReplicatesByName
+from openended.metrics._embeddings.blocks import check_side, check_sides
+from openended.metrics._mauve import kmeans, quantizers
+from openended.metrics._mauve.scores import count_half_histograms
 
 Space = Literal["surface", "embeddings"]
+ClusterFit = Literal["pair", "joint", "reference"]
 
 
-def sort_order(side: Side) -> NDArray[np.int64]:
+def sort_order(side: Side) -> I64:
     """Return the order of a side's rows by example id, so that no score depends on the order of a file."""
     return np.argsort(np.asarray(side.ids, dtype=np.str_), kind="stable")
 
 
-class ComparisonMetric(Metric):
-    """A metric that compares the texts of the model with the human ones; a human row holds two sets of human texts."""
+def sort_ids(side: Side) -> NDArray[np.str_]:
+    """Return the example ids in the order of `sort_order`; samples of one prompt share an id."""
+    return np.sort(np.asarray(side.ids, dtype=np.str_), kind="stable")
 
-    resampling: ClassVar[Resampling] = "subsample"  # a text drawn twice has distance zero to its copy
+
+class ComparisonMetric(core.Metric):
+    """A metric that compares the texts of the model with the human ones; a human row holds two sets of human texts.
+
+    A subclass with `prepare` defines `evaluate` and `resample`, which always have what it returned.
+    """
+
+    resampling: ClassVar[core.Resampling] = "subsample"  # a text drawn twice has distance zero to its copy
     sides: ClassVar[Literal["one", "two", "human"]] = "two"
     ceiling: ClassVar[bool] = True
 
-    scope: Scope
+    scope: core.Scope
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("texts", scope=self.scope),)
 
-    def sort_ids(self, side: Side) -> NDArray[np.str_]:
-        """Return the example ids in the order of `sort_order`; samples of one prompt share an id."""
-        return np.sort(np.asarray(side.ids, dtype=np.str_), kind="stable")
-
-    def sort_both_ids(self, features: Features) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
-        return self.sort_ids(features.human), self.sort_ids(features.model)
-
-    def halves(self, features: Features, plan: Plan) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return masks of the sorted human and model rows in the first half of each split."""
-        human_ids, model_ids = self.sort_both_ids(features)
-        return plan.halves(human_ids), plan.halves(model_ids)
-
-    def relabel(self, features: Features, count: int) -> NDArray[np.bool_] | None:
-        """Return which sorted rows stand on the human side in each relabeling; None without a permutation test."""
-        return relabel_rows(*self.sort_both_ids(features), count) if count else None
-
-    def subsample(
-        self,
-        features: Features,
-        plan: Plan,
-        compute: Callable[[NDArray[np.bool_], NDArray[np.bool_]], Mapping[str, F64]],
-        share: float = SUBSET_SHARE,
-    ) -> ReplicatesByName:
-        """Return replicates of values computed from masks of the sorted rows in each subset, shape (draws, rows)."""
-        human_ids, model_ids = self.sort_both_ids(features)
-        values = compute(plan.subsets(human_ids, share), plan.subsets(model_ids, share))
-        return {name: plan.build_subset_replicates(model_ids, share, draws) for name, draws in values.items()}
-
-
-class PermutationMetric(ComparisonMetric):
-    """A distance of two sets of texts, with the interval of halves and the p-value of a permutation test.
-
-    Both call `compare` with what `prepare` returns of the rows of both sides, human rows first, each sorted by id.
-    """
-
-    direction: ClassVar[Direction] = "lower"
-    bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)
-    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {"p_value": "none"}
-
-    permutations: int
-
-    def compare(self, prepared: Any, first: F64, second: F64) -> F64:  # noqa: ANN401
-        """Return the value of each pair of sets of rows, given by indicators of shape (draws, rows)."""
-        raise TypeError(f"{type(self).__name__} does not compare {first.shape} and {second.shape} rows")
-
     def compute(self, features: Features, prepared: Any = None) -> MetricResult:  # noqa: ANN401
-        prepared = self.prepare(features) if prepared is None else prepared
-        is_human = np.repeat([[1.0, 0.0]], [len(features.human), len(features.model)], axis=1)
-        values = {self.name: float(self.compare(prepared, is_human, 1.0 - is_human)[0])}
-        labels = self.relabel(features, self.permutations)
-        if labels is not None:
-            marks = labels.astype(np.float64)
-            values["p_value"] = permutation_p_value(values[self.name], self.compare(prepared, marks, 1.0 - marks))
-        return self.result(features, self.name, values)
+        return self.evaluate(features, self.prepare(features) if prepared is None else prepared)
 
     def replicates(
         self,
@@ -115,7 +57,79 @@ class PermutationMetric(ComparisonMetric):
         plan: Plan,
         prepared: Any = None,  # noqa: ANN401
     ) -> ReplicatesByName:
-        prepared = self.prepare(features) if prepared is None else prepared
+        return self.resample(features, result, plan, self.prepare(features) if prepared is None else prepared)
+
+    def evaluate(self, features: Features, prepared: Any) -> MetricResult:  # noqa: ANN401
+        """Compute the metric from what `prepare` returned."""
+        raise TypeError(f"{type(self).__name__} does not define compute() of {len(features.model)} texts: {prepared}")
+
+    def resample(
+        self,
+        features: Features,
+        result: MetricResult,
+        plan: Plan,
+        prepared: Any,  # noqa: ANN401
+    ) -> ReplicatesByName:
+        """Return replicates from what `prepare` returned."""
+        return super().replicates(features, result, plan)
+
+    def sort_both_ids(self, features: Features) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
+        return sort_ids(features.human), sort_ids(features.model)
+
+    def halves(self, features: Features, plan: Plan) -> tuple[Mask, Mask]:
+        """Return masks of the sorted human and model rows in the first half of each split."""
+        return plan.halves(sort_ids(features.human)), plan.halves(sort_ids(features.model))
+
+    def relabel(self, features: Features, count: int) -> Mask | None:
+        """Return which sorted rows stand on the human side in each relabeling; None without a permutation test."""
+        return core.relabel_rows(*self.sort_both_ids(features), count) if count else None
+
+    def subsample(
+        self,
+        features: Features,
+        plan: Plan,
+        compute: Callable[[Mask, Mask], Mapping[str, F64]],
+        share: float = SUBSET_SHARE,
+    ) -> ReplicatesByName:
+        """Return replicates of values computed from masks of the sorted rows in each subset, shape (draws, rows)."""
+        human_ids, model_ids = self.sort_both_ids(features)
+        values = compute(plan.subsets(human_ids, share), plan.subsets(model_ids, share))
+        return {name: plan.build_subset_replicates(model_ids, share, draws) for name, draws in values.items()}
+
+
+def mark_sides(num_human: int, num_model: int) -> tuple[F64, F64]:
+    """Return indicators of the human and of the model rows among the rows of both, shapes (1, rows)."""
+    is_human = np.repeat([[1.0, 0.0]], [num_human, num_model], axis=1)
+    return is_human, 1.0 - is_human
+
+
+class PermutationMetric(ComparisonMetric):
+    """A distance of two sets of texts, with the interval of halves and the p-value of a permutation test.
+
+    Both call `compare` with what `prepare` returns of the rows of both sides, human rows first, each sorted by id.
+    """
+
+    direction: ClassVar[core.Direction] = "lower"
+    bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    directions: ClassVar[Mapping[str, core.Direction | Literal["none"]]] = {"p_value": "none"}
+
+    permutations: int
+
+    def compare(self, prepared: Any, first: F64, second: F64) -> F64:  # noqa: ANN401
+        """Return the value of each pair of sets of rows, given by indicators of shape (draws, rows)."""
+        raise TypeError(f"{type(self).__name__} does not compare {first.shape} and {second.shape} rows")
+
+    def evaluate(self, features: Features, prepared: Any) -> MetricResult:  # noqa: ANN401
+        is_human, is_model = mark_sides(len(features.human), len(features.model))
+        values = {self.name: float(self.compare(prepared, is_human, is_model)[0])}
+        labels = self.relabel(features, self.permutations)
+        if labels is not None:
+            marks = labels.astype(np.float64)
+            permuted = self.compare(prepared, marks, 1.0 - marks)
+            values["p_value"] = core.permutation_p_value(values[self.name], permuted)
+        return self.result(features, self.name, values)
+
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Any) -> ReplicatesByName:  # noqa: ANN401
         human, model = self.halves(features, plan)
         none = np.zeros_like(human), np.zeros_like(model)
         draws = [
@@ -128,7 +142,7 @@ class PermutationMetric(ComparisonMetric):
 class TwoSample(ComparisonMetric):
     """A metric that compares the embeddings of the model's texts with those of the human ones."""
 
-    family: ClassVar[Family] = "two_sample"
+    family: ClassVar[core.Family] = "two_sample"
     most: ClassVar[int | None] = None
     """Maximum number of texts per side, for metrics whose cost grows faster than linearly; None: no limit."""
 
@@ -137,9 +151,12 @@ class TwoSample(ComparisonMetric):
 
     def sort_rows(self, side: Side) -> NDArray[Any]:
         """Return a side's vectors sorted by example id; a memory map that is in order is not copied."""
-        rows = side.embeddings(self.needs()[0])
-        order = sort_order(side)
+        rows, order = side.embeddings(self.needs()[0]), sort_order(side)
         return rows if (order == np.arange(len(order))).all() else rows[order]
+
+    def pair(self, features: Features) -> tuple[Floats, Floats]:
+        """Return the human and the model rows after `check_sides`."""
+        return check_sides(human=self.sort_rows(features.human), model=self.sort_rows(features.model))
 
     def limit_texts(self, features: Features) -> tuple[Features, list[str]]:
         """Limit each side to `most` texts; return the features and a note if texts were dropped.
@@ -151,10 +168,9 @@ class TwoSample(ComparisonMetric):
         if self.most is None or max(map(len, sides)) <= self.most:
             return features, []
         need = self.needs()[0]
-        names, prompt = np.unique(
-            np.concatenate([np.asarray(s.ids, dtype=np.str_) for s in sides]), return_inverse=True
-        )
-        rank = make_random_stream(0, "within_reach").permutation(len(names))[prompt]
+        ids = np.concatenate([np.asarray(side.ids, dtype=np.str_) for side in sides])
+        names, prompt = np.unique(ids, return_inverse=True)
+        rank = core.make_random_stream(0, "within_reach").permutation(len(names))[prompt]
         limited = []
         for side, side_rank in zip(sides, np.split(rank, [len(sides[0])]), strict=True):
             chosen = np.sort(np.argsort(side_rank, kind="stable")[: self.most])
@@ -179,10 +195,6 @@ class TwoSample(ComparisonMetric):
         if unique and (np.array_equal(human, model) or not np.isin(human, model).any()):
             return None
         return human, model
-
-    def pair(self, features: Features) -> tuple[Floats, Floats]:
-        """Return the human and the model rows after `check_sides`."""
-        return check_sides(human=self.sort_rows(features.human), model=self.sort_rows(features.model))
 
 
 class FeatureSpaceMetric(TwoSample):
@@ -221,3 +233,166 @@ def standardize(*, human: F64, model: F64) -> tuple[F64, F64]:
     center, scale = rows.mean(axis=0), rows.std(axis=0)
     scale = np.where(scale > 1e-12 * np.abs(center), scale, 1.0)
     return (human - center) / scale, (model - center) / scale
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellCounts:
+    """The cell of every text in one clustering."""
+
+    human: I64
+    """Shape (n_human,)."""
+    model: I64
+    """Shape (n_model,)."""
+    count: int
+    """Number of cells."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusteringRun:
+    """One clustering and the values of the metric for it."""
+
+    cells: CellCounts
+    values: Mapping[str, float]
+    arrays: Mapping[str, NDArray[Any]]
+    """For the figures."""
+
+
+Clusterer = tuple[Callable[[int], quantizers.Assign], int]
+"""What clusters both sides with a seed, and the number of cells."""
+
+
+class Quantized(TwoSample):
+    """A metric of cell histograms, averaged over consecutive clustering seeds.
+
+    A subclass scores one clustering in `score` and many halves at once in `score_halves`.
+    """
+
+    direction: ClassVar[core.Direction] = "higher"
+    bounds = (0.0, 1.0)
+    cluster_fit: ClusterFit = "pair"  # not an option unless a subclass declares it
+    unit_norm: quantizers.UnitNorm = "before_pca"  # likewise
+
+    quantizer: quantizers.QuantizerName
+    num_buckets: quantizers.Buckets
+    explained_variance: float
+    restarts: int
+    max_iter: int
+    seed: int
+    clustering_seeds: int
+
+    def check(self) -> None:
+        accepted = quantizers.describe_accepted_buckets(self.num_buckets, self.quantizer)
+        self.require(not accepted, "num_buckets", f"{accepted} for quantizer={self.quantizer}")
+
+    def describe_libraries(self) -> Mapping[str, str]:
+        return kmeans.describe_library()
+
+    def explain_too_few(self, num_human: int, num_model: int) -> str:
+        """Return why the texts are too few for a number of cells that was set."""
+        fitted = {"pair": num_human + num_model, "reference": num_human}.get(self.cluster_fit)
+        if fitted is None or self.num_buckets == "auto":
+            return ""
+        needed = quantizers.count_fitted_rows(self.num_buckets, self.quantizer)
+        if needed <= fitted:
+            return ""
+        return (
+            f"num_buckets={self.num_buckets}: needs {needed:,} texts to be fitted on, this run has {fitted:,}; "
+            f"type metric.{self.name}.num_buckets=auto, or raise num_examples"
+        )
+
+    def score(self, cells: CellCounts) -> ClusteringRun:
+        """Return the values of one clustering."""
+        raise TypeError(f"{type(self).__name__} does not score {cells.count} cells")
+
+    def score_halves(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
+        """Return the values of each pair of rows of human and model histograms, shape (rows, cells).
+
+        The sides have n_human and n_model texts: what is added to a cell stays the same share of a half.
+        """
+        raise TypeError(f"{type(self).__name__} has no values for {p.shape}, {q.shape}, {n_human:g}, {n_model:g}")
+
+    def select_cells_of_halves(self, cells: CellCounts) -> CellCounts:
+        """Return the cells whose histograms `score_halves` reads."""
+        return cells
+
+    def prepare(self, features: Features) -> Any:  # noqa: ANN401 - a subclass may return something else
+        """Cluster both sides with each seed and score the cells."""
+        human, model = self.pair(features)
+        cluster, count = self._fit_clusters(features, human, model)
+        runs = []
+        for seed in range(self.seed, self.seed + self.clustering_seeds):
+            model_cells, human_cells = cluster(seed)([model, human])
+            runs.append(self.score(CellCounts(human_cells, model_cells, count)))
+        return tuple(runs)
+
+    def average(
+        self,
+        features: Features,
+        primary: str,
+        runs: Sequence[ClusteringRun],
+        *,
+        notes: Sequence[str] = (),
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> MetricResult:
+        """Return means over the clusterings, with their standard deviation where there are several."""
+        values = _collect_values(runs)
+        means = {name: float(v.mean()) for name, v in values.items()}
+        sd = {name: float(v.std(ddof=1)) for name, v in values.items()} if len(runs) > 1 else None
+        return self.result(features, primary, means, sd=sd, notes=notes, arrays=arrays)
+
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Any) -> ReplicatesByName:  # noqa: ANN401
+        """Score halves of the texts with the clusterings of all texts; each clustering's own values are the repeats."""
+        runs: Sequence[ClusteringRun] = prepared
+        human_halves, model_halves = self.halves(features, plan)
+        sums: dict[str, F64] = {}
+        for run in runs:
+            cells = self.select_cells_of_halves(run.cells)
+            p = count_half_histograms(cells.human, human_halves, cells.count)
+            q = count_half_histograms(cells.model, model_halves, cells.count)
+            for name, draws in self.score_halves(p, q, len(cells.human), len(cells.model)).items():
+                sums[name] = sums.get(name, 0.0) + draws / len(runs)
+        values = _collect_values(runs)
+        return {n: Replicates(draws.reshape(2, -1), values[n]) for n, draws in sums.items() if n in result.values}
+
+    def _fit_clusters(self, features: Features, human: Floats, model: Floats) -> Clusterer:
+        """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells.
+
+        What is fitted on the grid or on the human side does not depend on the system under test, so it is derived
+        from the human side, which a whole grid shares.
+        """
+        if self.cluster_fit == "pair":
+            return self.fit([model, human])
+        systems = []
+        if self.cluster_fit == "joint":
+            # Sorted, so that nothing depends on how the systems are listed.
+            systems = sorted((s for s in features.others if s.system != core.HUMAN), key=lambda side: side.system)
+            if not systems:
+                raise core.UndefinedMetric(
+                    "cluster_fit=joint needs all systems of a grid (openended -m …); this run has one"
+                )
+        return features.human.derive(_fit_grid, self, *systems)
+
+    def fit(self, sides: Sequence[Floats]) -> Clusterer:
+        return quantizers.fit_quantizer(
+            sides,
+            quantizer=self.quantizer,
+            num_buckets=self.num_buckets,
+            explained_variance=self.explained_variance,
+            restarts=self.restarts,
+            max_iter=self.max_iter,
+            unit_norm=self.unit_norm,
+        )
+
+
+def _fit_grid(human: Side, metric: Quantized, *systems: Side) -> Clusterer:
+    """Fit on the systems and the human side; return the clusterer, which clusters once per seed, and the cells."""
+    rows = [*(metric.sort_rows(side) for side in systems), check_side(metric.sort_rows(human), "human")]
+    for row in rows:
+        check_side(row, "a system of the grid")
+    cluster, count = metric.fit(rows)
+    return cache(cluster), count
+
+
+def _collect_values(runs: Sequence[ClusteringRun]) -> dict[str, F64]:
+    """Return each value in every clustering, shape (clusterings,)."""
+    return {name: np.array([run.values[name] for run in runs]) for name in runs[0].values}
