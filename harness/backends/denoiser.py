@@ -9,21 +9,20 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from openended.harness.core import Advance, DataError, DeviceMap, Json, SpecError, model, option, ranged, shorten_error
+from openended.harness.core import Advance, DataError, DeviceMap, Json, SpecError, model, option, ranged
 from openended.harness.decoders import Emit, GenerationRequest, Prompt
 from openended.harness.generation import DenoisingDecoder, Llada, Mdlm, generate_texts
 from openended.harness.models import (
     Ability,
     ModelSpec,
     check_ids,
-    check_weights,
     decode_continuation,
     describe_broken_weights,
     find_added_ids,
     find_eos_ids,
     get_bos_prefix,
-    hide_loading_report,
     load_tokenizer,
+    read_weights,
     tokenizer_digest,
 )
 
@@ -229,15 +228,9 @@ def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: Device
     remote = spec.remote_class() if spec.trust_remote_code else None
     code = {"code_revision": spec.revision} if remote else {}
     loader = getattr(transformers, remote or "AutoModelForMaskedLM")
-    try:
-        with hide_loading_report():
-            model, info = loader.from_pretrained(
-                str(spec.folder or spec.path), revision=None if spec.folder else spec.revision,
-                dtype=getattr(torch, spec.dtype), trust_remote_code=remote is not None, use_safetensors=True,
-                ignore_mismatched_sizes=True, output_loading_info=True, **code,
-            )  # fmt: skip
-    except Exception as err:
-        raise DataError(f"model {spec.path}: cannot be loaded as a masked model ({shorten_error(err)})") from err
-    # Heads that predict no tokens.
-    check_weights(spec.title, info, unused=lambda name: "pooler." in name or "seq_relationship" in name)
+    model = read_weights(
+        loader, spec, "model", what=" as a masked model", trust_remote_code=remote is not None, **code,
+        # Heads that predict no tokens.
+        unused=lambda name: "pooler." in name or "seq_relationship" in name,
+    )  # fmt: skip
     return DenoiserBackend(spec, model.to(device).eval().requires_grad_(requires_grad=False), device)

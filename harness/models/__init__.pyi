@@ -7,18 +7,18 @@ from .backend import (
     TextVectors as TextVectors,
 )
 from .chat import load_template as load_template, split_into_turns as split_into_turns
-from .check_finite import (
+from .embedder import EmbedderSpec as EmbedderSpec
+from .failures import (
     check_finite as check_finite,
     check_logits as check_logits,
     describe_broken_weights as describe_broken_weights,
+    free_memory as free_memory,
+    is_out_of_memory as is_out_of_memory,
 )
-from .embedder import EmbedderSpec as EmbedderSpec
 from .families import Kind as Kind, choose_kind as choose_kind, get_body as get_body, rescale_logits as rescale_logits
 from .files import OFFLINE_VARIABLES as OFFLINE_VARIABLES, ModelSize as ModelSize, is_switched_off as is_switched_off
 from .forward import ForwardRow as ForwardRow, Pool as Pool, Pooling as Pooling, allocate_vectors as allocate_vectors
-from .gradients import sketch_gradients as sketch_gradients
 from .isolated_process import limit_memory as limit_memory
-from .memory import free_memory as free_memory, is_out_of_memory as is_out_of_memory
 from .model_cache import ModelCache as ModelCache, pick_device as pick_device
 from .score import (
     collect_vectors as collect_vectors,
@@ -27,6 +27,7 @@ from .score import (
     embed_texts as embed_texts,
     join_rows as join_rows,
     plan_scoring as plan_scoring,
+    sketch_gradients as sketch_gradients,
     split_columns as split_columns,
 )
 from .spec import (
@@ -55,9 +56,8 @@ from .tokenizer import (
 )
 from .transformers import (
     LanguageModel as LanguageModel,
-    check_weights as check_weights,
     find_eos_ids as find_eos_ids,
     has_many_devices as has_many_devices,
-    hide_loading_report as hide_loading_report,
     load_model as load_model,
+    read_weights as read_weights,
 )

@@ -21,70 +21,53 @@ class TextVectors(NamedTuple):
 
     vectors: NDArray[np.float32]
     """Shape (n, d), rows in the order of the texts. A text without tokens is replaced by the model's start token."""
-    truncated: int
-    """Number of texts that were cut on the right."""
+    truncated: int  # number of texts that were cut on the right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TextRequest:
     """Texts that are given, as token ids under the model's own tokenizer."""
 
-    prompts: Ragged
-    """One row per text; rows may be empty."""
-    continuations: Ragged
-    """The tokens that follow, whose losses or statistics count; as many rows."""
+    prompts: Ragged  # one row per text; rows may be empty
+    continuations: Ragged  # the tokens that follow, whose losses or statistics count; as many rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScoringRequest(TextRequest):
     """Texts whose tokens a model scores by -log p."""
 
-    include_prompt: bool = False
-    """Score the prompt's tokens too."""
-    bos: bool = False
-    """Put the model's start token before a text where the model does not read one anyway."""
-    ranks: bool = False
-    """Give each token's rank too: the scores then have shape (tokens, 2)."""
-    window: int | None = None
-    """Tokens read at once; None: the model's context."""
-    stride: int | None = None
-    """Tokens that each later window scores; None: half a window."""
-    batch_size: int
-    """Batch size; affects only float noise and time."""
+    include_prompt: bool = False  # score the prompt's tokens too
+    bos: bool = False  # put the model's start token before a text where the model does not read one anyway
+    ranks: bool = False  # give each token's rank too: the scores then have shape (tokens, 2)
+    window: int | None = None  # tokens read at once; None: the model's context
+    stride: int | None = None  # tokens that each later window scores; None: half a window
+    batch_size: int  # batch size; affects only float noise and time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GradientRequest(TextRequest):
     """Texts for which the gradient of the mean token loss is sketched."""
 
-    size: int
-    """Numbers per sketch."""
+    size: int  # numbers per sketch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QStatisticsRequest(TextRequest):
     """Human texts that are scored under the distribution Q of each decoder."""
 
-    decoders: Sequence[QDecoder]
-    """Decoders whose Q is computed; all from the logits of one pass."""
-    min_new_tokens: int = 0
-    """As in generation: Q gives the end of text nothing before this many tokens."""
-    batch_size: int
-    """Rows of one forward pass at most."""
+    decoders: Sequence[QDecoder]  # decoders whose Q is computed; all from the logits of one pass
+    min_new_tokens: int = 0  # as in generation: Q gives the end of text nothing before this many tokens
+    batch_size: int  # rows of one forward pass at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EmbeddingRequest(TextRequest):
     """Texts, prompt and continuation together, that a model turns into vectors."""
 
-    embedder: EmbedderSpec
-    """Layer, pooling, and the maximum lengths at which texts are truncated on the right."""
-    include_prompt: bool = False
-    """Where tokens are scored in the same pass: score the prompt's too."""
-    ranks: bool = False
-    """Where tokens are scored in the same pass: give their ranks too."""
-    batch_size: int
-    """Batch size; affects only float noise (1e-5) and time."""
+    embedder: EmbedderSpec  # layer, pooling, and the maximum lengths at which texts are truncated on the right
+    include_prompt: bool = False  # where tokens are scored in the same pass: score the prompt's too
+    ranks: bool = False  # where tokens are scored in the same pass: give their ranks too
+    batch_size: int  # batch size; affects only float noise (1e-5) and time
 
     def make_scoring_request(self) -> ScoringRequest:
         """Return the request that scores the tokens of the same texts."""

@@ -35,20 +35,16 @@ _SENTINEL = "openended"
 class Turns(NamedTuple):
     """A prompt split into two turns."""
 
-    user: str
-    """The user's turn."""
-    assistant: str
-    """The beginning of the assistant's turn; may be empty."""
+    user: str  # the user's turn
+    assistant: str  # the beginning of the assistant's turn; may be empty
 
 
 @dataclass(frozen=True)
 class ChatTemplate:
     """A tokenizer's chat template."""
 
-    name: str
-    """The model's path, for errors."""
-    inner: Any
-    """A transformers tokenizer that has a template."""
+    name: str  # the model's path, for errors
+    inner: Any  # A transformers tokenizer that has a template
 
     @property
     def digest(self) -> str:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakKeyDictionary
 
 from openended.harness.core import DataError, shorten_error
-from openended.harness.models.check_finite import describe_broken_weights
-from openended.harness.models.memory import is_out_of_memory
+from openended.harness.models.failures import describe_broken_weights, is_out_of_memory
 
 if TYPE_CHECKING:
     from torch import Tensor

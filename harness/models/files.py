@@ -133,12 +133,9 @@ class ModelSize:
 
     parameters: int | None
     here: bool
-    gated: bool | None
-    """Whether the hub restricts access to it (gated); None if the hub could not be asked."""
-    get: str
-    """The command that fetches it; empty where it is here or a folder."""
-    memory: int | None
-    """Bytes of the weights in the wanted precision; activations and caches come on top."""
+    gated: bool | None  # whether the hub restricts access to it (gated); None if the hub could not be asked
+    get: str  # the command that fetches it; empty where it is here or a folder
+    memory: int | None  # bytes of the weights in the wanted precision; activations and caches come on top
 
 
 @lru_cache

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Advance, SpecError
+from openended.harness.models.failures import run_in_batches
 from openended.harness.models.families import get_body
-from openended.harness.models.memory import run_in_batches
 
 if TYPE_CHECKING:
     import torch
@@ -34,13 +34,10 @@ _IN_MEMORY = 1 << 30  # bytes of vectors
 class ForwardRow:
     """One sequence for the model."""
 
-    row: int
-    """The row of the vectors that the sequence begins; -1 where it is a later window of a long text."""
+    row: int  # the row of the vectors that the sequence begins; -1 where it is a later window of a long text
     ids: Integers
-    first: int
-    """Tokens from here on are scored, from the ones before them; `len(ids)`: none is."""
-    out: int = 0
-    """Index of the first score in the output."""
+    first: int  # tokens from here on are scored, from the ones before them; `len(ids)`: none is
+    out: int = 0  # index of the first score in the output
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,11 +46,9 @@ class Pool:
 
     layer: int
     pooling: Pooling
-    lengths: tuple[int, ...]
-    """Truncation lengths; each gives one set of vectors. More than one needs a causal model."""
+    lengths: tuple[int, ...]  # truncation lengths; each gives one set of vectors. More than one needs a causal model
     causal: bool = True
-    vectors: list[NDArray[np.float32]] = field(default_factory=list)
-    """One array (n, d) per length, filled by the pass."""
+    vectors: list[NDArray[np.float32]] = field(default_factory=list)  # one array (n, d) per length, filled by the pass
 
 
 def run_forward(

@@ -25,8 +25,7 @@ class ModelCache:
     """Keeps the most recently used models in memory."""
 
     def __init__(self) -> None:
-        self.loads: list[str] = []
-        """Title of every model loaded so far, in order."""
+        self.loads: list[str] = []  # title of every model loaded so far, in order
         self._models: OrderedDict[str, Any] = OrderedDict()
 
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:

@@ -21,6 +21,7 @@ from openended.harness.core import (
     Spec,
     SpecError,
     UnavailableModelError,
+    canonicalize,
     model,
     option,
     read_json,
@@ -63,14 +64,10 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 class ModelService(NamedTuple):
     """The servers of a model, as a plan shows them."""
 
-    dialect: str
-    """Protocol of the servers."""
-    endpoints: tuple[str, ...]
-    """Their addresses."""
-    server: str | None
-    """Product and version that answer now; None: no server does."""
-    key: str | None = None
-    """The environment variable whose key they receive."""
+    dialect: str  # protocol of the servers
+    endpoints: tuple[str, ...]  # their addresses
+    server: str | None  # product and version that answer now; None: no server does
+    key: str | None = None  # the environment variable whose key they receive
 
 
 class BackendSpec(Spec):
@@ -96,13 +93,13 @@ class BackendSpec(Spec):
 
     @property
     def chat_template(self) -> bool | Literal["vicuna"]:
-        """Whether the model under test reads each prompt through a chat template."""
-        raise NotImplementedError
+        """Whether the model under test reads each prompt through a chat template; a server applies its own."""
+        return False
 
     @property
     def dtype(self) -> str:
         """Precision of the weights."""
-        raise NotImplementedError
+        return "as served"
 
     @property
     def folder(self) -> Path | None:
@@ -121,15 +118,17 @@ class BackendSpec(Spec):
 
     @property
     def title(self) -> str:
-        raise NotImplementedError
+        """Name in tables."""
+        return self.path.rstrip("/").rpartition("/")[2]
 
     def identity(self) -> dict[str, Json]:
-        """Return what identifies the model by its content, not by its path."""
-        raise NotImplementedError
+        """Return what identifies the model; by default all options but those of the connection."""
+        names = {f.name for f in dataclasses.fields(self)} - self.connection_fields - {"label"}  # type: ignore[arg-type]
+        return {"backend": self.name, **{name: canonicalize(getattr(self, name)) for name in sorted(names)}}
 
     def context_length(self) -> int | None:
         """Number of positions; None where there is no limit."""
-        raise NotImplementedError
+        return None
 
     def describe_size(self) -> ModelSize | None:
         """Return how large the model is and whether it is on this machine; None where a server runs it."""
@@ -145,11 +144,10 @@ class BackendSpec(Spec):
 
     def check_ready(self) -> None:
         """Raise `DataError` if the model cannot be loaded; the message has what is missing and how to get it."""
-        raise NotImplementedError
 
     def tokenizer_spec(self) -> ModelSpec | None:
         """Return the model whose tokenizer is used for this model's texts; None: the model gets text, not ids."""
-        raise NotImplementedError
+        return None
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
         """Return why the model cannot do this (with this decoder), None where it can; no weights are loaded."""

@@ -79,10 +79,8 @@ _PROBE_LENGTH, _MOST_TOKENS = 4096, 16
 class TextTokenizer:
     """A tokenizer that adds no special tokens and cleans nothing up."""
 
-    inner: Any
-    """A `tokenizers.Tokenizer` or a transformers tokenizer."""
-    eos_ids: tuple[int, ...]
-    """Tokens that end a text, as the model's configs name them; empty where there is none."""
+    inner: Any  # A `tokenizers.Tokenizer` or a transformers tokenizer
+    eos_ids: tuple[int, ...]  # tokens that end a text, as the model's configs name them; empty where there is none
     byte_level: bool
     """True where the text of a sequence is the concatenation of the texts of its parts (up to split characters)."""
     pieces: PieceTokens | None = field(default=None, repr=False, compare=False)
@@ -294,8 +292,13 @@ def check_normalizer(name: str, path: Path, description: Mapping[str, Any]) -> N
     rewrites = [*_find_rewrites(description.get("normalizer")), *_find_rewrites(description.get("pre_tokenizer"))]
     if not rewrites:
         return
-    patterns = [pattern for rewrite in rewrites for pattern in _list_strings(rewrite)]
-    probe = (_PRINTABLE + " " + " ".join(patterns))[:_PROBE_LENGTH]
+    texts: list[str] = []  # what the steps look for and write
+    for rewrite in rewrites:
+        pattern = rewrite.get("pattern")
+        patterns = pattern.values() if isinstance(pattern, Mapping) else ()
+        values = [*patterns, rewrite.get("content"), rewrite.get("prepend")]
+        texts += [value for value in values if isinstance(value, str)]
+    probe = (_PRINTABLE + " " + " ".join(texts))[:_PROBE_LENGTH]
 
     def count_tokens() -> Iterator[str]:
         from tokenizers import Tokenizer as Fast
@@ -314,11 +317,3 @@ def _find_rewrites(part: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401 - JSON
     steps = [step for name in ("normalizers", "pretokenizers") for step in part.get(name) or ()]
     matches = [part] if part.get("type") in ("Replace", "Prepend") else []
     return matches + [rewrite for step in steps for rewrite in _find_rewrites(step)]
-
-
-def _list_strings(rewrite: Mapping[str, Any]) -> list[str]:
-    """Return the texts that a rewriting step looks for and writes."""
-    pattern = rewrite.get("pattern")
-    patterns = pattern.values() if isinstance(pattern, Mapping) else ()
-    values = [*patterns, rewrite.get("content"), rewrite.get("prepend")]
-    return [value for value in values if isinstance(value, str)]

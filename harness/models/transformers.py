@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,9 @@ def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str]
     """Refuse weights that transformers would have initialized at random or skipped, but `unused` names."""
     missing = [k for k in info["missing_keys"] if not unused(k)]
     other = [k for k in info["unexpected_keys"] if not k.endswith(_BUFFERS) and not unused(k)]
-    wrong = [f"{k} ({_format_shape(has)} for {_format_shape(wants)})" for k, has, wants in info["mismatched_keys"]]
+    wrong = [
+        f"{k} ({'x'.join(map(str, has))} for {'x'.join(map(str, wants))})" for k, has, wants in info["mismatched_keys"]
+    ]
     parts = [
         f"{len(names)} {what}: {', '.join(sorted(names)[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}"
         for names, what in ((missing, "missing"), (wrong, "of another shape"), (other, "that the model has no use for"))
@@ -48,22 +49,34 @@ def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str]
         raise DataError(f"model {title}: its weights do not fit its config.json ({'; '.join(parts)})")
 
 
-def _format_shape(size: Any) -> str:  # noqa: ANN401 - a torch.Size
-    return "x".join(str(n) for n in size)
-
-
-@contextmanager
-def hide_loading_report() -> Iterator[None]:
-    """Hide what transformers prints about weights that do not fit their model: `check_weights` refuses them."""
+def read_weights(
+    loader: Any,  # noqa: ANN401 - a class of transformers
+    spec: ModelSpec,
+    who: str,
+    *,
+    what: str = "",
+    unused: Callable[[str], bool] = lambda _: False,
+    **options: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    """Read the weights of a model, all of them and no others; `who` and `what` begin and end the line of a failure."""
+    import torch
     from transformers.utils import logging
 
     verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.CRITICAL)
+    logging.set_verbosity(logging.CRITICAL)  # hides the report about weights that do not fit, which are refused below
     logging.disable_progress_bar()
     try:
-        yield
+        model, info = loader.from_pretrained(
+            str(spec.folder or spec.path), dtype=getattr(torch, spec.dtype), use_safetensors=True,
+            ignore_mismatched_sizes=True, output_loading_info=True,
+            **{"revision": None if spec.folder else spec.revision, "trust_remote_code": False} | options,
+        )  # fmt: skip
+    except Exception as err:
+        raise DataError(f"{who} {spec.path}: cannot be loaded{what} ({shorten_error(err)})") from err
     finally:
         logging.set_verbosity(verbosity)
+    check_weights(spec.title, info, unused=unused)
+    return model
 
 
 def has_many_devices(model: Any) -> bool:  # noqa: ANN401 - a transformers model
@@ -106,15 +119,12 @@ _HEADS = ("cls.", "lm_head.", "classifier.", "predictions.", "generator_", "head
 class LanguageModel:
     """A model in memory, ready to score and to generate."""
 
-    model: Any
-    """A transformers causal LM in eval mode."""
+    model: Any  # A transformers causal LM in eval mode
     tokenizer: TextTokenizer
     device: torch.device
     dtype: torch.dtype
-    eos_ids: tuple[int, ...]
-    """Tokens that end a text; empty where there is none."""
-    vocab_size: int
-    """Size of the logits, which may exceed the tokenizer's."""
+    eos_ids: tuple[int, ...]  # tokens that end a text; empty where there is none
+    vocab_size: int  # size of the logits, which may exceed the tokenizer's
     context_length: int | None
     spec: ModelSpec
 
@@ -158,7 +168,7 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
             raise ExtraNotInstalled("accelerate", "large") from err
     elif device.startswith("cuda") and not torch.cuda.is_available():
         raise DataError(f"device {device}: no CUDA device is visible; use runtime.device=cpu")
-    model = _read_weights(spec, device_map)
+    model = _read_causal_weights(spec, device_map)
     target = torch.device(device) if device_map is None else gather_outputs(model)
     model = (model.to(target) if device_map is None else model).eval().requires_grad_(requires_grad=False)
     model.generation_config = GenerationConfig()
@@ -171,24 +181,13 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     )  # fmt: skip
 
 
-def _read_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401 - a transformers model
-    """Read the weights, all of them and no others, with the selected attention."""
-    import torch
+def _read_causal_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401 - a transformers model
+    """Read the weights with the selected attention."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    where: dict[str, Any] = {"revision": None if spec.folder else spec.revision, "trust_remote_code": False}
-    source = str(spec.folder or spec.path)
     try:
-        config = AutoConfig.from_pretrained(source, **where)
-        kernels = choose_attention(AutoModelForCausalLM._model_mapping.get(type(config), None))
-        config._attn_implementation = kernels  # overrides config.json
-        with hide_loading_report():
-            model, info = AutoModelForCausalLM.from_pretrained(
-                source, config=config, dtype=getattr(torch, spec.dtype), use_safetensors=True,
-                attn_implementation=kernels, device_map=device_map,
-                ignore_mismatched_sizes=True,  # they are refused below, by name
-                output_loading_info=True, **where,
-            )  # fmt: skip
+        revision = None if spec.folder else spec.revision
+        config = AutoConfig.from_pretrained(str(spec.folder or spec.path), revision=revision, trust_remote_code=False)
     except Exception as err:
         kind = str(spec.config().get("model_type"))
         if "model type" in str(err) and kind in str(err):
@@ -197,7 +196,11 @@ def _read_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa
                 "check the name, or install a newer transformers"
             ) from err
         raise DataError(f"model {spec.path}: cannot be loaded ({shorten_error(err)})") from err
-    check_weights(spec.title, info)
+    kernels = choose_attention(AutoModelForCausalLM._model_mapping.get(type(config), None))
+    config._attn_implementation = kernels  # overrides config.json
+    model = read_weights(
+        AutoModelForCausalLM, spec, "model", config=config, attn_implementation=kernels, device_map=device_map
+    )
     used = model.config._attn_implementation
     if used != kernels:
         raise DataError(f"model {spec.path}: it was loaded with the attention {used!r} in place of {kernels!r}")
@@ -241,19 +244,14 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     from transformers import AutoModel, AutoTokenizer
 
     spec.check_ready()
-    where, revision = str(spec.folder or spec.path), None if spec.folder else spec.revision
-    dtype = getattr(torch, spec.dtype)
+    # Heads, which are not read, and the pooler, which masked models do not train.
+    model = read_weights(AutoModel, spec, "embedder", unused=lambda name: name.startswith(_HEADS) or "pooler." in name)
     try:
-        with hide_loading_report():
-            model, info = AutoModel.from_pretrained(
-                where, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True,
-                ignore_mismatched_sizes=True, output_loading_info=True,
-            )  # fmt: skip
-        slow = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
+        slow = AutoTokenizer.from_pretrained(
+            str(spec.folder or spec.path), revision=None if spec.folder else spec.revision, trust_remote_code=False
+        )
     except Exception as err:
         raise DataError(f"embedder {spec.path}: cannot be loaded ({shorten_error(err)})") from err
-    # Heads, which are not read, and the pooler, which masked models do not train.
-    check_weights(spec.title, info, unused=lambda name: name.startswith(_HEADS) or "pooler." in name)
     # RoBERTa's config counts two positions that no text can use.
     limits = [n for n in (spec.context_length(), slow.model_max_length) if n is not None and n < 10**9]
     model = model.to(device).eval().requires_grad_(requires_grad=False)
@@ -261,6 +259,6 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     tokenizer = load_tokenizer(spec)
     check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))
     return LanguageModel(
-        model=model, tokenizer=tokenizer, device=torch.device(device), dtype=dtype, eos_ids=tokenizer.eos_ids,
-        vocab_size=int(model.config.vocab_size), context_length=min(limits, default=None), spec=spec,
+        model=model, tokenizer=tokenizer, device=torch.device(device), dtype=getattr(torch, spec.dtype), spec=spec,
+        eos_ids=tokenizer.eos_ids, vocab_size=int(model.config.vocab_size), context_length=min(limits, default=None),
     )  # fmt: skip

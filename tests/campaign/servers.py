@@ -8,11 +8,7 @@ from typing import Any
 
 import httpx
 
-from openended.harness.backends.openai import (
-    backend as backend_module,
-    client as client_module,
-    session as session_module,
-)
+from openended.harness.backends.openai import client as client_module, session as session_module
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core import Generation, HarnessError, format_error
@@ -129,7 +125,7 @@ def try_server(number: int, draw: random.Random) -> None:
 def hostile_servers(world: World, count: int, draw: random.Random) -> Tally:
     """Try servers that send wrong values or bytes, or never end a reply."""
     tally = Tally("hostile model servers")
-    client_module.FIRST_PAUSE = backend_module.FIRST_PAUSE = 0.01
+    client_module.FIRST_PAUSE = 0.01
     client_module.MAX_REPLY, session_module._PLAN_TIMEOUT = 1 << 20, 0.3
     for number in range(count):
         with tally.one(f"case {number}"):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from openended.harness.backends.vllm.rows import TextSampler, make_order, make_sampling_group
+from openended.harness.backends.vllm.rows import TextSampler, make_group, make_order
 from openended.harness.decoders.base import Prompt
 
 NOISE, TRIALS = 1e-5, 512
@@ -25,7 +25,7 @@ def is_near_tie(reference, request, prompt, mine, expected):
     """
     at = next(i for i, (a, b) in enumerate(zip(mine, expected, strict=False)) if a != b)
     prompt = Prompt(prompt.example_id, prompt.sample, prompt.token_ids or (reference.start_id,))
-    group = make_sampling_group(request, reference.eos_ids)
+    group = make_group(request, reference.eos_ids)
     sampler = TextSampler(group, "cpu")
     slot = sampler.add(make_order(group, prompt))
     with torch.inference_mode():

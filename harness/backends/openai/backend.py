@@ -12,26 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import httpx
 import numpy as np
-from anyio.from_thread import start_blocking_portal
 
-from openended.harness.backends.openai.client import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    Client,
-    UnreachableError,
-    run_concurrently,
-)
-from openended.harness.backends.openai.dialects import (
-    CompletedText,
-    CompletionRequest,
-    PromptLogProbs,
-    Sampling,
-    ServedModel,
-    make_sampling,
-    read_completion,
-)
+from openended.harness.backends.openai import replies
+from openended.harness.backends.openai.client import Client, UnreachableError, compute_pause, run_concurrently
+from openended.harness.backends.openai.dialects import CompletionRequest, Sampling, ServedModel, make_sampling
 from openended.harness.backends.openai.listed_q import CertifiedQ, count_listed_tokens
 from openended.harness.backends.openai.probe import Probe, ProbeReport, are_same_model
 from openended.harness.backends.openai.session import ServerInfo, ServerSession, fetch_info
@@ -43,7 +28,6 @@ from openended.harness.core import (
     NextToken,
     Ragged,
     SpecError,
-    Tokenizer,
     canonicalize,
     derive_seed,
     digest,
@@ -60,6 +44,8 @@ from openended.harness.models import (
 )
 
 if TYPE_CHECKING:
+    import httpx
+
     from openended.harness.core import DeviceMap
 
 log = logging.getLogger(__name__)
@@ -81,25 +67,28 @@ class RemoteDevice:
 class EndpointTrust:
     """Identity and probe results of the endpoints of one served model."""
 
-    def __init__(self, spec: ServerSpec, tokenizer: TextTokenizer | None) -> None:
-        self.spec = spec
-        self.tokenizer: Tokenizer | None = tokenizer
-        self.bos_prefix = tokenizer.bos_prefix if tokenizer is not None else ()
-        """What the model reads before every text."""
-        self.infos: dict[int, ServerInfo] = {}
-        """Index of an endpoint → the information it gave about itself."""
-        self._reports: dict[str, dict[int, ProbeReport]] = {}
-        """Decoder → endpoint → what the probe found."""
+    def __init__(self, spec: ServerSpec, served: ServedModel, tokenizer: TextTokenizer | None) -> None:
+        self.spec, self.served, self.tokenizer = spec, served, tokenizer
+        self.infos: dict[int, ServerInfo] = {}  # index of an endpoint → the information it gave about itself
+        self._reports: dict[str, dict[int, ProbeReport]] = {}  # decoder → endpoint → what the probe found
         self._last = ""
-        self.end = _NOT_REPEATED
-        """What came of the probe's repetition during and after the last call."""
+        self.end = _NOT_REPEATED  # what came of the probe's repetition during and after the last call
 
     @property
     def context(self) -> int | None:
         """Context length of the model; None if no endpoint reports it."""
         return min((f.context for f in self.infos.values() if f.context is not None), default=None)
 
-    async def check_endpoints(self, client: Client, served: ServedModel, decoder: Decoder | None) -> list[int]:
+    @property
+    def has_changed(self) -> bool:
+        return self.end.startswith(_CHANGED)
+
+    def open_session(self, client: Client, endpoints: Sequence[int]) -> ServerSession:
+        """Return the session for requests to these endpoints."""
+        prefix = self.tokenizer.bos_prefix if self.tokenizer is not None else ()
+        return ServerSession(client, self.spec.server_dialect, self.served, endpoints, self.tokenizer, prefix)
+
+    async def check_endpoints(self, client: Client, decoder: Decoder | None) -> list[int]:
         """Return the endpoints that answer and pass the probe with this decoder."""
         if not self.infos:
             self.infos = await self._fetch_infos(client)
@@ -110,41 +99,39 @@ class EndpointTrust:
                 raise DataError(f"model {self.spec.title}: expected server {self.spec.server!r}, {titles[0]!r} answers")
         client.check_identity = partial(self._check_return, client)
         endpoints = sorted(self.infos)
-        name = self._last = digest(canonicalize(decoder)) if decoder is not None else _SCORES
-        if self.spec.probe and name not in self._reports:
-            reports = await asyncio.gather(*(self._probe(client, served, endpoint, decoder) for endpoint in endpoints))
-            for endpoint, report in zip(endpoints, reports, strict=True):
-                if report.faults:
-                    raise DataError(
-                        f"server {client.endpoints[endpoint]} ({self.infos[endpoint].title}) "
-                        f"failed the sampling check: {'; '.join(report.faults)} (model.probe=false skips the probe, "
-                        "and the signature says so)"
-                    )
-                if not self.infos[endpoint].models:
-                    report.unseen.append("the model's name (/v1/models lists no models)")
-            self._compare_models(client, endpoints, reports)
-            self._reports[name] = dict(zip(endpoints, reports, strict=True))
-            log.info("probed     %-34s %s", self.spec.title, reports[0].line())
+        self.end, name = _NOT_REPEATED, digest(canonicalize(decoder)) if decoder is not None else _SCORES
+        self._last = name
+        if not self.spec.probe or name in self._reports:
+            return endpoints
+        reports = await asyncio.gather(*(self._make_probe(client, i, decoder).run() for i in endpoints))
+        for endpoint, report in zip(endpoints, reports, strict=True):
+            if report.faults:
+                raise DataError(
+                    f"server {client.endpoints[endpoint]} ({self.infos[endpoint].title}) "
+                    f"failed the sampling check: {'; '.join(report.faults)} (model.probe=false skips the probe, "
+                    "and the signature says so)"
+                )
+            if not self.infos[endpoint].models:
+                report.unseen.append("the model's name (/v1/models lists no models)")
+        self._compare_models([client.endpoints[endpoint] for endpoint in endpoints], reports)
+        self._reports[name] = dict(zip(endpoints, reports, strict=True))
+        log.info("probed     %-34s %s", self.spec.title, reports[0].line())
         return endpoints
 
-    async def _probe(
-        self, client: Client, served: ServedModel, endpoint: int, decoder: Decoder | None,
-        do: Callable[[Probe], Awaitable[Any]] = Probe.run,
-    ) -> Any:  # fmt: skip # noqa: ANN401 - what `do` returns
-        dialect = self.spec.server_dialect
-        server = ServerSession(client, dialect, served, [endpoint], self.tokenizer, self.bos_prefix)
-        return await do(Probe(server, decoder, self.infos[endpoint].context, 8 if self.spec.probe == "thorough" else 1))
+    def _make_probe(self, client: Client, endpoint: int, decoder: Decoder | None) -> Probe:
+        effort = 8 if self.spec.probe == "thorough" else 1
+        return Probe(self.open_session(client, [endpoint]), decoder, self.infos[endpoint].context, effort)
 
-    async def check_again(self, client: Client, served: ServedModel, decoder: Decoder | None, *, ended: bool) -> None:
+    async def check_again(self, client: Client, decoder: Decoder | None, *, ended: bool) -> None:
         """Ask the endpoints the probe's questions again, a few of them before a run has ended.
 
         A server may be another one by now. What it has written since the probe is then marked, not dropped: nobody
         knows which texts are concerned.
         """
         for endpoint, first in self._reports.get(self._last, {}).items():
-            ask = partial(Probe.repeat if ended else Probe.compare_now, first=first)
+            probe = self._make_probe(client, endpoint, decoder)
             try:
-                faults = await self._probe(client, served, endpoint, decoder, ask)
+                faults = await (probe.repeat(first) if ended else probe.compare_now(first))
             except DataError as err:
                 faults = []
                 self.end = f"could not be repeated ({err})" if ended and not self.has_changed else self.end
@@ -154,31 +141,26 @@ class EndpointTrust:
         if ended and self.end == _NOT_REPEATED and self._last in self._reports:
             self.end = "repeated after the last text, as before"
 
-    @property
-    def has_changed(self) -> bool:
-        return self.end.startswith(_CHANGED)
-
     async def _fetch_infos(self, client: Client) -> dict[int, ServerInfo]:
         """Fetch the information of all endpoints; wait until one of them answers, with the pauses of a retry."""
-        for attempt in range(self.spec.retries + 1):
+        attempt = 0
+        while True:
             jobs = [fetch_info(client, i, self.spec.dialect, self.spec.path) for i in range(len(client.endpoints))]
             replies = await asyncio.gather(*jobs, return_exceptions=True)
-            infos = {i: reply for i, reply in enumerate(replies) if isinstance(reply, ServerInfo)}
             for reply in replies:
                 if isinstance(reply, BaseException) and not isinstance(reply, UnreachableError):
                     raise reply
             gone = [reply for reply in replies if isinstance(reply, UnreachableError)]
-            if infos:
+            if infos := {i: reply for i, reply in enumerate(replies) if isinstance(reply, ServerInfo)}:
                 for reply in gone:
                     log.warning("%s; its texts go to the other endpoints", reply)
                 return infos
-            left = max((LONGEST_PAUSE if reply.wait is None else reply.wait for reply in gone), default=0.0)
-            if attempt == self.spec.retries or not left:
+            if attempt == self.spec.retries or all(reply.wait == 0 for reply in gone):
                 raise gone[0]
             if not attempt:
                 log.warning("%s; waiting for it", gone[0])
-            await asyncio.sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE, left))
-        raise TypeError("retries is 0 or more")
+            await asyncio.sleep(max(compute_pause(attempt, reply.wait) for reply in gone))
+            attempt += 1
 
     async def _check_return(self, client: Client, endpoint: int) -> None:
         """Refuse an endpoint that stopped answering and is another server now."""
@@ -189,41 +171,41 @@ class EndpointTrust:
                 f"server answers now ({info.title}, context {info.context}); repeat the command to check it anew"
             )
 
-    def _compare_models(self, client: Client, endpoints: Sequence[int], reports: Sequence[ProbeReport]) -> None:
+    def _compare_models(self, roots: Sequence[str], reports: Sequence[ProbeReport]) -> None:
         """Refuse endpoints that serve different models under one name, by the log-probabilities that they list."""
-        first = client.endpoints[endpoints[0]]
-        for endpoint, report in zip(endpoints[1:], reports[1:], strict=True):
-            same = are_same_model(reports[0].listings, report.listings)
+        first = reports[0]
+        for root, report in zip(roots[1:], reports[1:], strict=True):
+            same = are_same_model(first.listings, report.listings)
             if same is None:
-                reports[0].unseen.append("whether the endpoints serve one model (no log-probabilities listed)")
+                first.unseen.append("whether the endpoints serve one model (no log-probabilities listed)")
                 return
             if not same:
                 raise DataError(
-                    f"model {self.spec.title}: servers {first} and {client.endpoints[endpoint]} list different "
-                    f"log-probabilities for the same prompts: they serve different models under the name "
-                    f"{self.spec.path!r}; list endpoints of one model"
+                    f"model {self.spec.title}: servers {roots[0]} and {root} list different log-probabilities for the "
+                    f"same prompts: they serve different models under the name {self.spec.path!r}; list endpoints of "
+                    "one model"
                 )
-        if len(endpoints) > 1:
-            reports[0].passed.append("one model at all endpoints")
+        if len(roots) > 1:
+            first.passed.append("one model at all endpoints")
 
     def provenance(self, encoded: int) -> dict[str, Any]:
+        """Return what the record says of the server; `encoded` texts came without token ids."""
         if not self.infos:
             return {}
         s, facts = self.spec, self.infos[min(self.infos)]
-        addresses = [s.roots[endpoint] for endpoint in sorted(self.infos)]
         report = next(iter(self._reports.get(self._last, {}).values()), None)
         probed = report.line() if report is not None else "not probed"
         header = f"{s.title}: {facts.title} answered, asked in the dialect {s.dialect}"
         notes = [f"{header}; probe: {probed}; its texts are not reproducible bit for bit"]
         if self.has_changed:
-            notes.insert(
-                0, f"{s.title}: DO NOT REPORT: {self.end}; its texts may be of two models or samplers: make them again"
-            )
+            warning = f"DO NOT REPORT: {self.end}; its texts may be of two models or samplers: make them again"
+            notes.insert(0, f"{s.title}: {warning}")
         if encoded:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")
         server_facts = {
-            **facts.plain(), "model": s.path, "dialect": s.dialect, "endpoints": addresses, "chat": s.chat,
-            "probe": probed, "end_of_run": self.end, "texts_encoded_again": encoded,
+            **facts.plain(), "model": s.path, "dialect": s.dialect, "chat": s.chat, "probe": probed,
+            "endpoints": [s.roots[endpoint] for endpoint in sorted(self.infos)], "end_of_run": self.end,
+            "texts_encoded_again": encoded,
         }  # fmt: skip
         return {"served": server_facts, "notes": notes}
 
@@ -232,25 +214,22 @@ class ServerBackend:
     """A model that runs in a server."""
 
     def __init__(self, spec: ServerSpec, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self.spec = spec
+        self.spec, self._transport, self._encoded = spec, transport, 0
+        self.device = RemoteDevice()
         tokenizer_spec = spec.tokenizer_spec()
         self.tokenizer: TextTokenizer | None = load_tokenizer(tokenizer_spec) if tokenizer_spec is not None else None
-        self.device = RemoteDevice()
         config = tokenizer_spec.config() if tokenizer_spec is not None else {}
+        self._bos = config.get("bos_token_id")
         self.vocab_size = int(config.get("vocab_size") or 0)
         if self.tokenizer is not None and not self.vocab_size:
             self.vocab_size = len(self.tokenizer.vocabulary())
-        self._bos = config.get("bos_token_id")
-        self._transport = transport
-        self.trust = EndpointTrust(spec, self.tokenizer)
-        self._encoded = 0
-        ends = self.tokenizer.eos_ids if self.tokenizer is not None else ()
-        as_text = spec.prompts_as_text or spec.chat or tokenizer_spec is None
+        as_text = spec.prompts_as_text or spec.chat or self.tokenizer is None
         self.served = ServedModel(
             name=spec.path, chat=spec.chat, instruction=spec.instruction, seeded=spec.seeded,
-            sends_ids=spec.server_dialect.takes_ids and not as_text, end_ids=ends, vocab_size=self.vocab_size,
-            listed=spec.listed,
+            sends_ids=spec.server_dialect.takes_ids and not as_text, vocab_size=self.vocab_size, listed=spec.listed,
+            end_ids=self.tokenizer.eos_ids if self.tokenizer is not None else (),
         )  # fmt: skip
+        self.trust = EndpointTrust(spec, self.served, self.tokenizer)
 
     @property
     def context_length(self) -> int | None:
@@ -263,7 +242,11 @@ class ServerBackend:
         return self._bos if isinstance(self._bos, int) else next(iter(self.served.end_ids), 0)
 
     def bos_prefix(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
-        return get_bos_prefix(self.trust.bos_prefix, ids)
+        return get_bos_prefix(self.tokenizer.bos_prefix, ids) if self.tokenizer is not None else ()
+
+    def _read_ids(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
+        """Return the ids that the model reads for a prompt; an empty one becomes the start token."""
+        return (*self.bos_prefix(ids), *map(int, ids)) or (self.start_id,)
 
     def provenance(self) -> dict[str, Any]:
         return self.trust.provenance(self._encoded)
@@ -275,7 +258,6 @@ class ServerBackend:
         sampling = make_sampling(decoder)
         if sampling is None:
             raise SpecError(f"model {self.spec.title}: the server has no parameters for {decoder.title}")
-
         count = 0
 
         async def generate_text(server: ServerSession, prompt: Prompt) -> None:
@@ -284,7 +266,7 @@ class ServerBackend:
             emit([generation])
             count += 1
             if count % _RECHECK == 0:
-                await self.trust.check_again(server.client, self.served, decoder, ended=False)
+                await self.trust.check_again(server.client, decoder, ended=False)
             if advance is not None:
                 advance(max(len(generation.token_ids), 1))
 
@@ -298,23 +280,20 @@ class ServerBackend:
     async def _generate_text(
         self, server: ServerSession, sampling: Sampling, prompt: Prompt, request: GenerationRequest
     ) -> Generation:
-        ids = (*self.bos_prefix(prompt.token_ids), *prompt.token_ids) if self.tokenizer is not None else ()
-        if self.tokenizer is not None and not ids:
-            ids = (self.start_id,)
-        text = prompt.text
-        if not text and self.tokenizer is not None:
-            text = self.tokenizer.decode(prompt.token_ids)
+        ids, text = (), prompt.text
+        if self.tokenizer is not None:
+            ids, text = self._read_ids(prompt.token_ids), text or self.tokenizer.decode(prompt.token_ids)
         name = f"{prompt.example_id}/{prompt.sample}"
         completion_request = CompletionRequest(
             ids=ids, text=text, max_tokens=request.max_new_tokens, min_tokens=request.min_new_tokens,
             sampling=sampling, seed=derive_seed(request.seed, "server", prompt.example_id, prompt.sample),
         )  # fmt: skip
+
+        def read(reply: replies.Reply) -> replies.CompletedText:
+            return replies.read_completion(reply, self.served, completion_request, self.tokenizer, text)
+
         try:
-            completion: CompletedText = await server.send(
-                completion_request,
-                self._order_endpoints(server, name),
-                lambda reply: read_completion(reply, self.served, completion_request, self.tokenizer, text),
-            )
+            completion = await server.send(completion_request, _order_endpoints(server, name), read)
         except DataError as err:
             raise DataError(f"model {self.spec.title}: text {name}: {err}") from err
         self._encoded += completion.encoded
@@ -330,7 +309,7 @@ class ServerBackend:
         async def work(server: ServerSession) -> None:
             jobs, out = plan_scoring(self, request)
 
-            def record_row(number: int, read: PromptLogProbs) -> None:
+            def record_row(number: int, read: replies.PromptLogProbs) -> None:
                 job = jobs[number]
                 scored = -read.log_probs[job.first :]
                 out.values[job.out : job.out + len(scored)] = scored
@@ -338,7 +317,7 @@ class ServerBackend:
                     advance(1)
 
             rows = [tuple(job.ids.tolist()) for job in jobs]
-            await server.read_rows(rows, lambda i: self._order_endpoints(server, f"score {i}"), record_row)
+            await server.read_rows(rows, partial(_order_endpoints, server), record_row)
             results.append(out)
 
         self._run_with_server(None, work)
@@ -348,7 +327,7 @@ class ServerBackend:
         prompts, continuations, least = request.prompts, request.continuations, request.min_new_tokens
         for decoder in request.decoders:
             self.spec.demand("q_statistics", decoder)
-        heads = [(*self.bos_prefix(row), *row.tolist()) or (self.start_id,) for row in prompts]
+        heads = [self._read_ids(row) for row in prompts]
         rows = [(*head, *tail.tolist()) for head, tail in zip(heads, continuations, strict=True)]
         size = len(continuations.values)
         tables = [CertifiedQ(d, size, self.vocab_size, self.served.end_ids, least) for d in request.decoders]
@@ -356,13 +335,13 @@ class ServerBackend:
         listed = count_listed_tokens(request.decoders, self.served.listed, spare)
 
         async def work(server: ServerSession) -> None:
-            def record_row(number: int, read: PromptLogProbs) -> None:
+            def record_row(number: int, read: replies.PromptLogProbs) -> None:
                 for table in tables:
                     table.add_text(int(continuations.offsets[number]), rows[number], len(heads[number]), read)
                 if advance is not None:
                     advance(1)
 
-            await server.read_rows(rows, lambda i: self._order_endpoints(server, f"score {i}"), record_row, listed)
+            await server.read_rows(rows, partial(_order_endpoints, server), record_row, listed)
 
         self._run_with_server(None, work)
         gold = np.asarray(continuations.values, dtype=np.int64)
@@ -381,14 +360,13 @@ class ServerBackend:
 
     def _run_with_server(self, decoder: Decoder | None, work: Callable[[ServerSession], Awaitable[None]]) -> None:
         """Run `work` with the checked endpoints in a separate thread, because the caller may have an event loop."""
+        from anyio.from_thread import start_blocking_portal
 
         async def main() -> None:
             async with self.client() as client:
-                alive = await self.trust.check_endpoints(client, self.served, decoder)
-                dialect, prefix = self.spec.server_dialect, self.trust.bos_prefix
-                self.trust.end = _NOT_REPEATED
-                await work(ServerSession(client, dialect, self.served, alive, self.tokenizer, prefix))
-                await self.trust.check_again(client, self.served, decoder, ended=True)
+                endpoints = await self.trust.check_endpoints(client, decoder)
+                await work(self.trust.open_session(client, endpoints))
+                await self.trust.check_again(client, decoder, ended=True)
 
         with start_blocking_portal() as portal:
             portal.call(main)
@@ -400,13 +378,10 @@ class ServerBackend:
             patience=s.patience, transport=self._transport,
         )  # fmt: skip
 
-    def _order_endpoints(self, server: ServerSession, name: str) -> list[int]:
-        """Order the endpoints for a text by a hash of both, so that the order of the texts does not matter."""
 
-        def weight(endpoint: int) -> bytes:
-            return hashlib.sha256(f"{endpoint}\x1f{name}".encode()).digest()
-
-        return sorted(server.endpoints, key=weight)
+def _order_endpoints(server: ServerSession, name: str) -> list[int]:
+    """Order the endpoints for a text by a hash of both, so that the order of the texts does not matter."""
+    return sorted(server.endpoints, key=lambda endpoint: hashlib.sha256(f"{endpoint}\x1f{name}".encode()).digest())
 
 
 def load_server(spec: ServerSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> ServerBackend:

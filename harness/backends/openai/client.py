@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -22,61 +22,32 @@ from openended.harness.core import REDACTED, DataError, escape_controls_in_line,
 if TYPE_CHECKING:
     import httpx
 
-MAX_REPLY = 16 << 20
-"""Bytes of a reply, unless the request allows for more."""
+log = logging.getLogger(__name__)
+for _name in ("httpx", "httpcore"):  # they log a line for every request
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
+J = TypeVar("J")
+
+MAX_REPLY = 16 << 20  # bytes of a reply, unless the request allows for more
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the first retry (doubled each time), and the maximum
+MAX_RETRY_AFTER = 900.0  # longest Retry-After that is obeyed, in seconds
+UNAVAILABLE_SECONDS = 30.0  # seconds for which an endpoint that does not answer is not used
+CONNECT_TIMEOUT = 10.0  # connection timeout, in seconds
+RESUME_HINT = "finished texts are kept; repeat the command to resume"
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 _ESCAPED = re.compile(rb"\\[u/]")
 _SHOWN = 200  # characters of a reply in a message
+_outages: dict[str, tuple[float, str]] = {}
+"""Server that refuses connections → when it refused first: by the monotonic clock, and for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """Status, headers and bytes of a reply, without the key."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-    key: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The bytes decoded as UTF-8; the server's charset is ignored."""
-        return self.content.decode("utf-8", "replace")
-
-    def decode_json(self) -> Any:  # noqa: ANN401 - JSON
-        try:
-            value = json.loads(self.content.decode("utf-8-sig"))
-            if _ESCAPED.search(self.content):  # escapes can hide the key or half of a surrogate pair
-                text = json.dumps(value, ensure_ascii=False)
-                text.encode()
-                value = json.loads(text.replace(self.key, REDACTED)) if self.key and self.key in text else value
-        except UnicodeEncodeError as err:
-            raise DataError("its reply holds half of a surrogate pair; it is not valid text") from err
-        except RecursionError as err:
-            raise DataError("its reply is JSON nested too deep") from err
-        except ValueError as err:
-            raise DataError(f"no JSON in UTF-8: {clean_line(self.text[:80], self.key)}") from err
-        return value
-
-    def error_line(self) -> str:
-        text = self.text
-        try:
-            content = self.decode_json()
-        except DataError:
-            content = None
-        for name in ("error", "message", "detail"):
-            if isinstance(content, dict) and content.get(name):
-                content = content[name]
-        if isinstance(content, str):
-            text = content
-        elif content is not None and _ESCAPED.search(self.content):  # without the key, however it was escaped
-            text = json.dumps(content, ensure_ascii=False)
-        line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
-        return clean_line(line, self.key)
+def clean_line(text: str, key: str | None) -> str:
+    """Return text as one short line without the key."""
+    return escape_controls_in_line(redact_keys(text.replace(key, REDACTED) if key else text))[:_SHOWN]
 
 
-async def read_body(reply: httpx.Response, key: str | None, limit: int) -> Body:
-    """Read a streamed reply, at most `limit` bytes of it; the key is removed from its bytes and headers."""
+async def read_body(reply: httpx.Response, key: str | None, limit: int) -> bytes:
+    """Read a streamed reply, at most `limit` bytes of it; the key is removed from its bytes."""
     coding = reply.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         raise DataError(f"its reply has content-encoding {clean_line(coding, key):.40}; expected none, as requested")
@@ -85,35 +56,45 @@ async def read_body(reply: httpx.Response, key: str | None, limit: int) -> Body:
         content += block
         if len(content) > limit:
             raise DataError(f"its reply is larger than {limit:,} bytes")
-    data = bytes(content).replace(key.encode(), REDACTED.encode()) if key else bytes(content)
-    return Body(reply.status_code, dict(reply.headers), data, key)
+    return bytes(content).replace(key.encode(), REDACTED.encode()) if key else bytes(content)
 
 
-def clean_line(text: str, key: str | None) -> str:
-    """Return text as one short line without the key."""
-    return escape_controls_in_line(redact_keys(text.replace(key, REDACTED) if key else text))[:_SHOWN]
+def decode_json(content: bytes, key: str | None) -> Any:  # noqa: ANN401 - JSON
+    """Decode a reply's JSON as UTF-8, whatever charset the server names; the key is removed from escapes too."""
+    try:
+        value = json.loads(content.decode("utf-8-sig"))
+        if _ESCAPED.search(content):  # escapes can hide the key or half of a surrogate pair
+            text = json.dumps(value, ensure_ascii=False)
+            text.encode()
+            value = json.loads(text.replace(key, REDACTED)) if key and key in text else value
+    except UnicodeEncodeError as err:
+        raise DataError("its reply holds half of a surrogate pair; it is not valid text") from err
+    except RecursionError as err:
+        raise DataError("its reply is JSON nested too deep") from err
+    except ValueError as err:
+        raise DataError(f"no JSON in UTF-8: {clean_line(content.decode('utf-8', 'replace')[:80], key)}") from err
+    return value
 
 
-log = logging.getLogger(__name__)
-for _name in ("httpx", "httpcore"):  # they log a line for every request
-    logging.getLogger(_name).setLevel(logging.WARNING)
-
-J = TypeVar("J")
-
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds before the first retry (doubled each time), and the maximum
-MAX_RETRY_AFTER = 900.0  # longest Retry-After that is obeyed, in seconds
-UNAVAILABLE_SECONDS = 30.0  # seconds for which an endpoint that does not answer is not used
-CONNECT_TIMEOUT = 10.0  # connection timeout, in seconds
-_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
-RESUME_HINT = "finished texts are kept; repeat the command to resume"
-
-
-_outages: dict[str, tuple[float, str]] = {}
-"""Server that refuses connections → when it refused first: by the monotonic clock, and for people."""
+def find_error_line(content: bytes, key: str | None) -> str:
+    """Return the first line of what a reply says is wrong."""
+    text = content.decode("utf-8", "replace")
+    try:
+        value = decode_json(content, key)
+    except DataError:
+        value = None
+    for name in ("error", "message", "detail"):
+        if isinstance(value, dict) and value.get(name):
+            value = value[name]
+    if isinstance(value, str):
+        text = value
+    elif value is not None and _ESCAPED.search(content):  # without the key, however it was escaped
+        text = json.dumps(value, ensure_ascii=False)
+    return clean_line(next((line.strip() for line in text.splitlines() if line.strip()), "no reason given"), key)
 
 
 class UnreachableError(DataError):
-    """An endpoint does not answer."""
+    """An endpoint does not answer; `wait`: seconds for which it may be tried again, None where nothing limits them."""
 
     def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
@@ -121,7 +102,10 @@ class UnreachableError(DataError):
 
 
 class _AttemptError(Exception):
-    """A failed attempt that a retry may fix."""
+    """A failed attempt that a retry may fix.
+
+    `wait`: the server's Retry-After; `gone`: no answer; `broken`: status 500; `left`: seconds of patience left.
+    """
 
     def __init__(
         self, message: str, *, wait: float | None = None, gone: bool = False, broken: bool = False,
@@ -129,6 +113,11 @@ class _AttemptError(Exception):
     ) -> None:  # fmt: skip
         super().__init__(message)
         self.wait, self.gone, self.broken, self.left = wait, gone, broken, left
+
+
+def compute_pause(attempt: int, left: float | None = None) -> float:
+    """Return the seconds before a retry: doubled each time, and no more than `left`."""
+    return min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE, LONGEST_PAUSE if left is None else left)
 
 
 @dataclass
@@ -190,14 +179,9 @@ class Client:
             return None
 
     async def post(
-        self,
-        path: str,
-        body: dict[str, Any],
-        endpoints: Sequence[int],
-        *,
-        limit: int | None = None,
-        read: Callable[[Any], Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - JSON
+        self, path: str, body: dict[str, Any], endpoints: Sequence[int], *, limit: int | None = None,
+        read: Callable[[Any], Any] = lambda reply: reply,
+    ) -> Any:  # fmt: skip # noqa: ANN401 - JSON
         """Send a request to the first of these endpoints that answers.
 
         Args:
@@ -205,7 +189,7 @@ class Client:
             body: The request's JSON.
             endpoints: Indices of the endpoints, in the order in which they are tried.
             limit: Bytes of the reply at most; None: `MAX_REPLY`.
-            read: Converts the reply to the result; the endpoint is added to its error messages. None: return the JSON.
+            read: Converts the reply to the result; the endpoint is added to its error messages.
 
         Raises:
             DataError: If the request is refused, no endpoint answers after all retries, or a reply is not as requested.
@@ -236,12 +220,11 @@ class Client:
                 if err.left is not None and endpoint not in self._waited:
                     self._waited.add(endpoint)
                     log.warning("%s; waiting up to %.0f s for it", where.partition(" (")[0], err.left)
-                pause = min(FIRST_PAUSE * 2 ** (tries - 1), LONGEST_PAUSE if err.left is None else err.left)
-                await asyncio.sleep(pause if err.wait is None else err.wait)
+                await asyncio.sleep(compute_pause(tries - 1, err.left) if err.wait is None else err.wait)
             else:
                 self._unavailable_until.pop(endpoint, None)
                 try:
-                    return reply if read is None else read(reply)
+                    return read(reply)
                 except DataError as err:
                     raise DataError(f"server {self.endpoints[endpoint]}: {err}") from err
 
@@ -257,11 +240,7 @@ class Client:
     def _choose(self, endpoints: Sequence[int]) -> int:
         """Return the first endpoint that is available, else the one that becomes available first."""
         now = time.monotonic()
-        away = {endpoint: self._unavailable_until.get(endpoint, 0.0) for endpoint in endpoints}
-        return next(
-            (endpoint for endpoint in endpoints if away[endpoint] <= now),
-            min(away, key=lambda endpoint: away[endpoint]),
-        )
+        return min(endpoints, key=lambda endpoint: max(self._unavailable_until.get(endpoint, 0.0), now))
 
     def _set_aside(self, endpoint: int, why: str) -> None:
         if endpoint not in self._unavailable_until and len(self.endpoints) > 1:
@@ -273,10 +252,8 @@ class Client:
 
         if self._http is None:
             raise TypeError("the client is not open")
-        where = f"server {self.endpoints[endpoint]}"
-        request = self._http.build_request(
-            "GET" if body is None else "POST", self.endpoints[endpoint] + path, json=body
-        )
+        root = self.endpoints[endpoint]
+        request = self._http.build_request("GET" if body is None else "POST", root + path, json=body)
         if body is None:  # a server may close the connection after an error: the next request must not be sent on it
             request.headers["Connection"] = "close"
         try:
@@ -286,26 +263,24 @@ class Client:
                     content = await read_body(reply, self._key, limit)
                 finally:
                     await reply.aclose()
+            _outages.pop(root, None)
+            if 200 <= reply.status_code < 300:
+                return decode_json(content, self._key)
         except (httpx.TimeoutException, TimeoutError) as err:
             raise _AttemptError(f"no answer in {self.timeout:g} s ({type(err).__name__})", gone=True) from err
         except httpx.HTTPError as err:
             reason = f"{type(err).__name__}: {clean_line(str(err), self._key)}"
             if not isinstance(err, httpx.ConnectError):
                 raise _AttemptError(f"does not answer ({reason})", gone=True) from err
-            left, since = note_refusal(self.endpoints[endpoint], self.patience)
+            left, since = note_refusal(root, self.patience)
             raise _AttemptError(f"does not answer ({reason}; {since})", gone=True, left=left) from err
         except DataError as err:
-            raise DataError(f"{where}: {path}: {err}") from err
-        _outages.pop(self.endpoints[endpoint], None)
-        if content.status in _TRANSIENT:
-            message = f"answers {content.status}: {content.error_line()}"
-            raise _AttemptError(message, wait=_parse_retry_after(content.headers), broken=content.status == 500)
-        if not 200 <= content.status < 300:
-            raise DataError(f"{where}: {content.status} for {path}: {content.error_line()}")
-        try:
-            return content.decode_json()
-        except DataError as err:
-            raise DataError(f"{where}: {path}: {err}") from err
+            raise DataError(f"server {root}: {path}: {err}") from err
+        status, line = reply.status_code, find_error_line(content, self._key)
+        if status in _TRANSIENT:
+            wait = _parse_retry_after(reply.headers.get("retry-after"))
+            raise _AttemptError(f"answers {status}: {line}", wait=wait, broken=status == 500)
+        raise DataError(f"server {root}: {status} for {path}: {line}")
 
 
 def read_key(name: str | None, *, required: bool = True) -> str | None:
@@ -332,16 +307,13 @@ def note_refusal(root: str, patience: float) -> tuple[float, str]:
     return left, since if left else f"{since}, retried for {patience:g} s (model.patience)"
 
 
-def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
+def _parse_retry_after(value: str | None) -> float | None:
     """Return the seconds of a Retry-After header (a number or a date); None without one."""
-    value = headers.get("retry-after")
-    if not value:
-        return None
     try:
-        return max(0.0, float(value))
+        return max(0.0, float(value)) if value else None
     except ValueError:
         try:
-            return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+            return max(0.0, (parsedate_to_datetime(str(value)) - datetime.now(UTC)).total_seconds())
         except (ValueError, TypeError):
             return None
 

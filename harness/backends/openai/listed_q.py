@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.backends.openai.dialects import Listing, PromptLogProbs, Token
+from openended.harness.backends.openai.replies import Listing, PromptLogProbs, Token
 from openended.harness.core import F64, UndefinedMetric
 from openended.harness.decoders import (
     Nucleus,
@@ -31,16 +31,11 @@ from openended.harness.decoders import (
 class ListedQ:
     """Q as far as the listed tokens determine it."""
 
-    tokens: tuple[Token, ...]
-    """The listed tokens that Q keeps, the best first."""
-    q: F64
-    """Their probabilities: under Q where it is `decided`, else among themselves; sums to 1."""
-    decided: bool
-    """True: Q's whole support is listed."""
-    next: Token | None = None
-    """The first listed token beyond the cut, which a rounding may let in."""
-    share: tuple[float, float] = (0.0, 1.0)
-    """Least and greatest probability that Q can give to `tokens` together."""
+    tokens: tuple[Token, ...]  # the listed tokens that Q keeps, the best first
+    q: F64  # their probabilities: under Q where it is `decided`, else among themselves; sums to 1
+    decided: bool  # true: Q's whole support is listed
+    next: Token | None = None  # the first listed token beyond the cut, which a rounding may let in
+    share: tuple[float, float] = (0.0, 1.0)  # least and greatest probability that Q can give to `tokens` together
 
 
 def compute_listed_q(decoder: QDecoder, listing: Listing, vocab_size: int, banned: Collection[int] = ()) -> ListedQ:
@@ -119,8 +114,7 @@ class CertifiedQ:
         self.decoder, self.vocab_size, self.least = decoder, vocab_size, least
         self.end_ids = frozenset(end_ids)
         self.table = QTable.empty(size)
-        self.missing = 0
-        """Positions that the lists do not certify."""
+        self.missing = 0  # positions that the lists do not certify
 
     def add_text(self, start: int, ids: Sequence[int], first: int, read: PromptLogProbs) -> None:
         """Add the positions of a text from `first` on; `start` is the first one's index in the table."""

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from openended.harness.backends.openai.dialects import (
-    NEUTRAL,
-    CompletionRequest,
+from openended.harness.backends.openai.dialects import NEUTRAL, CompletionRequest, Sampling, make_sampling
+from openended.harness.backends.openai.listed_q import compute_listed_q
+from openended.harness.backends.openai.replies import (
     Listing,
     PromptLogProbs,
-    Sampling,
-    make_sampling,
+    Token,
     read_completion,
+    read_prompt_log_probs,
 )
-from openended.harness.backends.openai.listed_q import compute_listed_q
 from openended.harness.backends.openai.session import ServerSession
 from openended.harness.core import F64, DataError, derive_seed
 from openended.harness.decoders import Decoder, QDecoder
 
-FALSE_ALARMS = 1e-6
-"""Maximum probability that any test of one probe raises an alarm on a server that samples correctly."""
-TESTS = 400
-"""Maximum number of tests of one probe; the false alarm rate is divided by it (Bonferroni)."""
-POOLED = (0.25, 0.5, 0.75, 0.9)
-"""Shares at which the draws after all prompts are tested together."""
+FALSE_ALARMS = 1e-6  # maximum probability that any test of one probe raises an alarm on a correct server
+TESTS = 400  # maximum number of tests of one probe; the false alarm rate is divided by it (Bonferroni)
+POOLED = (0.25, 0.5, 0.75, 0.9)  # shares at which the draws after all prompts are tested together
 POWER = 0.9
-NOISE = 0.02
-"""Tolerated relative error of a server's log-probabilities (half precision, another batch)."""
+NOISE = 0.02  # tolerated relative error of a server's log-probabilities (half precision, another batch)
 
 
 def is_implausible(hits: int, draws: int, low: float, high: float | None = None) -> bool:
@@ -156,17 +151,12 @@ REPETITIVE = (
     "a list of a list of a list of a",
 )
 DRAWS, MANY_DRAWS = 512, 1024
-RAW = 0.2
-"""Nats by which two readings of one log-probability may differ (half precision, another batch)."""
-PATH_LENGTH = 32
-"""Tokens of the texts that are searched for a position where few tokens are likely."""
-FULL = 0.97
-"""Listed mass at which a hidden top-p of 0.9 to 0.95 shows best: what it cuts off is not in the list."""
+RAW = 0.2  # nats by which two readings of one log-probability may differ (half precision, another batch)
+PATH_LENGTH = 32  # tokens of the texts that are searched for a position where few tokens are likely
+FULL = 0.97  # listed mass at which a hidden top-p of 0.9 to 0.95 shows best: what it cuts off is not in the list
 KNOWN_TEXT = "The weather was fine in the morning, and the number of people in the streets was large."
-FEW_DRAWS = 192
-"""Number of draws without listings; they must have more than 50 distinct tokens."""
-TOP = 50
-"""A hidden top-k is one of 40 (llama.cpp) or 50 (transformers) as a rule."""
+FEW_DRAWS = 192  # number of draws without listings; they must have more than 50 distinct tokens
+TOP = 50  # a hidden top-k is one of 40 (llama.cpp) or 50 (transformers) as a rule
 LENGTH = 8
 _OTHER_ANSWERS = "it gives other answers to the same prompts than before the first text; another model?"
 UNSEEN_PENALTIES = "presence and frequency penalties (one-token draws cannot show them)"
@@ -174,19 +164,16 @@ UNSEEN_PENALTIES = "presence and frequency penalties (one-token draws cannot sho
 
 @dataclass(slots=True)
 class ProbeReport:
-    """Result of a probe: checks passed, faults, and what could not be checked."""
+    """Result of a probe: checks passed, faults and what to set, and what could not be checked."""
 
     passed: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """What is wrong, and what to set."""
     unseen: list[str] = field(default_factory=list)
-    """What could not be checked."""
     listings: dict[str, Listing] = field(default_factory=dict)
     """Prompt → the most probable next tokens, for comparing endpoints and for the check at the end of a run."""
     answers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """Prompt → the most probable text, of a server that lists nothing."""
-    power: str = ""
-    """The smallest deviations that its draws detect."""
+    power: str = ""  # the smallest deviations that its draws detect
 
     def line(self) -> str:
         summary = f"{len(self.passed)} checks passed ({', '.join(self.passed)}; false alarms below {FALSE_ALARMS:g})"
@@ -194,26 +181,125 @@ class ProbeReport:
         return summary + (f"; not checked: {', '.join(self.unseen)}" if self.unseen else "")
 
 
-@dataclass
-class ProbePrompts:
-    """The prompts of one probe."""
+class Skipped(Exception):  # noqa: N818 - no error: what a check cannot show
+    """Raised by a check that this server or decoder does not allow; its text says what is left unchecked."""
 
-    server: ServerSession
-    salt: int = 0
-    effort: int = 1
-    """Factor of the number of draws."""
-    listings: dict[str, Listing] = field(default_factory=dict)
-    """Prompt → the most probable next tokens, by the server."""
+
+class Probe:
+    """The checks of one endpoint; each is a method that returns the fault it finds, or None."""
+
+    def __init__(
+        self, server: ServerSession, decoder: Decoder | None, context: int | None = None, effort: int = 1
+    ) -> None:
+        self.server, self.served, self.decoder, self.context = server, server.served, decoder, context
+        self.effort = effort  # factor of the number of draws
+        self.sampling = make_sampling(decoder) if decoder is not None else None
+        self.stochastic = decoder is not None and decoder.stochastic
+        self.report, self.salt = ProbeReport(), 0
+        self.listings: dict[str, Listing] = {}  # prompt → the most probable next tokens, by the server
+
+    def _list_checks(self) -> Iterator[tuple[str, Callable[[], Awaitable[str | None]]]]:
+        """Yield name and method of the checks that the dialect allows, each once those before it have ended."""
+        yield "prompt", self._check_prompt
+        if self.report.faults:  # results for a wrong prompt are meaningless
+            return
+        if self.served.listed:
+            yield "listing", self._check_listing
+        self.report.listings = dict(self.listings)
+        if self.listings:
+            yield "raw log-probabilities", self._check_raw
+        if self.decoder is not None and self.listings:
+            yield "hidden sampling parameters", self._check_hidden_parameters
+            if self._draws_differ():
+                yield f"draws of {self.decoder.title}", self._check_decoder
+        elif self.stochastic:
+            self.report.unseen.append("draws against log-probabilities (it lists none)")
+            yield f"more than {TOP} different tokens", self._check_diversity
+        if self.decoder is not None and not self.stochastic:
+            yield "the most probable token", self._check_greedy
+        if self.stochastic:
+            self.report.unseen.append(UNSEEN_PENALTIES)
+        if self.stochastic and self.served.seeded:
+            yield "seeds", self._check_seeds
+        if self.decoder is None or (self.server.dialect.echo and not self.served.chat and self.server.tokenizer):
+            yield "echo", self._check_echo
+
+    def _draws_differ(self) -> bool:
+        """Return whether the decoder draws, and from another distribution than the model's own."""
+        return self.stochastic and self.sampling not in (None, NEUTRAL)
+
+    async def run(self) -> ProbeReport:
+        """Run all checks that the dialect allows."""
+        report = self.report
+        for name, check in self._list_checks():
+            await self.run_check(name, check)
+        if not self.listings and not (report.faults and not report.passed):
+            report.answers = await self._write_answers()
+        return report
+
+    async def run_check(self, name: str, check: Callable[[], Awaitable[str | None]]) -> None:
+        """Run a check, and note what came of it."""
+        try:
+            fault = await check()
+        except Skipped as reason:
+            self.report.unseen.append(str(reason))
+            return
+        except DataError as err:
+            fault = str(err)
+        if fault:
+            self.report.faults.append(f"{name}: {fault}")
+        else:
+            self.report.passed.append(name)
+
+    async def repeat(self, first: ProbeReport) -> list[str]:
+        """Ask again what was asked before the first text; return how the answers show that the server has changed."""
+        self.salt, self.report.power = 1, first.power
+        await self.server.write(self.make_request(KNOWN_TEXT), 0)  # raises where no server answers
+        if not first.listings and not first.answers:
+            raise DataError("it lists no log-probabilities and refuses a temperature of 0: there is nothing to compare")
+        if not first.listings:
+            again = await self._write_answers()
+            same = sum(again.get(text) == answer for text, answer in first.answers.items())
+            return [_OTHER_ANSWERS] if 2 * same < len(first.answers) else []
+        if not await self.fetch_listings() or not are_same_model(first.listings, self.listings):
+            return [_OTHER_ANSWERS]
+        checks = [self._check_hidden_parameters] if self.decoder is not None else []
+        checks += [self._check_decoder] if self._draws_differ() else []
+        faults = []
+        for check in checks:
+            with suppress(Skipped):
+                faults.append(await check())
+        return [fault for fault in faults if fault]
+
+    async def compare_now(self, first: ProbeReport) -> list[str]:
+        """Compare the listings after two prompts, for a check during a run; as `repeat`."""
+        await self.server.write(self.make_request(KNOWN_TEXT), 0)
+        again = [(text, await self.server.top(self.make_request(text))) for text in BEGINNINGS[:2]]
+        listings = {text: listing for text, listing in again if listing is not None}
+        return [_OTHER_ANSWERS] if are_same_model(first.listings, listings) is False else []
+
+    async def _write_answers(self) -> dict[str, tuple[Any, ...]]:
+        """Return the most probable text after each prompt; empty where the server refuses a temperature of 0."""
+        greedy = Sampling(temperature=0.0)
+        requests = {text: self.make_request(text, max_tokens=LENGTH, sampling=greedy) for text in BEGINNINGS}
+        with suppress(DataError):
+            return {text: await self.server.write(request, 0) for text, request in requests.items()}
+        return {}
+
+    # Requests: prompts, seeds and listings.
 
     def make_request(self, text: str, *, max_tokens: int = 1, sampling: Sampling = NEUTRAL) -> CompletionRequest:
+        """Return the request for what follows a prompt."""
         ids = self.server.encode(text)
-        return CompletionRequest(ids=ids, text=text, max_tokens=max_tokens, sampling=sampling, seed=self.seed(text))
+        return CompletionRequest(ids=ids, text=text, max_tokens=max_tokens, sampling=sampling, seed=self._seed(text))
 
-    def seed(self, *names: str | int) -> int:
+    def _seed(self, *names: str | int) -> int:
         return derive_seed(self.salt, "probe", *names)
 
-    def seeds(self, *names: str | int) -> Callable[[int], int]:
-        return lambda number: self.seed(*names, number)
+    async def _draw(self, text: str, count: int, kind: str, sampling: Sampling = NEUTRAL) -> list[Token]:
+        """Draw next tokens of a prompt; each kind of draws has seeds of its own."""
+        request = self.make_request(text, sampling=sampling)
+        return await self.server.draw(request, count, lambda number: self._seed(kind, text, number))
 
     async def fetch_listings(self) -> bool:
         """Ask for the most probable tokens after each prompt; false where the server lists none."""
@@ -224,14 +310,13 @@ class ProbePrompts:
                 return False
             listings[text] = listing
         self.listings = listings
-        if self.server.served.chat:
+        if self.served.chat:
             return True
         candidates: list[tuple[str, Listing]] = []
         for start in REPETITIVE:  # the most probable text has positions where few tokens are likely
             request = self.make_request(start, max_tokens=PATH_LENGTH, sampling=Sampling(temperature=0.0))
-            candidates += [
-                (start + more, listing) for more, listing in await self.server.list_tokens_along_text(request)
-            ]
+            along = await self.server.list_tokens_along_text(request)
+            candidates += [(start + more, listing) for more, listing in along]
         for text, _ in sorted(candidates, key=lambda candidate: abs(candidate[1].mass - FULL))[:1]:
             listing = await self.server.top(self.make_request(text))
             self.listings |= {text: listing} if listing is not None else {}
@@ -249,129 +334,41 @@ class ProbePrompts:
         counts = dict([(self.flattest_prompt, DRAWS), (near, MANY_DRAWS), *((text, DRAWS) for text in again)])
         return [(text, count * self.effort) for text, count in counts.items()]
 
-
-@dataclass
-class Probe:
-    """The checks of one endpoint."""
-
-    server: ServerSession
-    decoder: Decoder | None
-    context: int | None = None
-    effort: int = 1
-    report: ProbeReport = field(default_factory=ProbeReport)
-    prompts: ProbePrompts = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.prompts = ProbePrompts(self.server, effort=self.effort)
-
-    async def run(self) -> ProbeReport:
-        """Run all checks that the dialect allows."""
-        sampling = make_sampling(self.decoder) if self.decoder is not None else None
-        stochastic = self.decoder is not None and self.decoder.stochastic
-        await self._check("prompt", self._check_prompt)
-        if self.report.faults:  # results for a wrong prompt are meaningless
-            return self.report
-        if self.server.served.listed:
-            await self._check("listing", self._check_listing)
-        self.report.listings = dict(self.prompts.listings)
-        if self.prompts.listings:
-            await self._check("raw log-probabilities", self._check_raw)
-        if self.decoder is not None and self.prompts.listings:
-            await self._check("hidden sampling parameters", self._check_hidden_parameters)
-            if stochastic and sampling is not None and sampling != NEUTRAL:
-                await self._check(f"draws of {self.decoder.title if self.decoder else ''}", self._check_decoder)
-        elif stochastic:
-            self.report.unseen.append("draws against log-probabilities (it lists none)")
-            await self._check(f"more than {TOP} different tokens", self._check_diversity)
-        if self.decoder is not None and not stochastic:
-            await self._check("the most probable token", self._check_greedy)
-        if stochastic:
-            self.report.unseen.append(UNSEEN_PENALTIES)
-        if stochastic and self.server.served.seeded:
-            await self._check("seeds", self._check_seeds)
-        await self._check_echo()
-        if not self.prompts.listings:
-            self.report.answers = await self._write_answers()
-        return self.report
-
-    async def repeat(self, first: ProbeReport) -> list[str]:
-        """Ask again what was asked before the first text; return how the answers show that the server has changed."""
-        self.prompts.salt, self.report.power = 1, first.power
-        await self.server.write(self.prompts.make_request(KNOWN_TEXT), 0)  # raises where no server answers
-        if not first.listings and not first.answers:
-            raise DataError("it lists no log-probabilities and refuses a temperature of 0: there is nothing to compare")
-        if not first.listings:
-            again = await self._write_answers()
-            same = sum(again.get(text) == answer for text, answer in first.answers.items())
-            return [_OTHER_ANSWERS] if 2 * same < len(first.answers) else []
-        if not await self.prompts.fetch_listings() or not are_same_model(first.listings, self.prompts.listings):
-            return [_OTHER_ANSWERS]
-        checks = [self._check_hidden_parameters] if self.decoder is not None else []
-        if self.decoder is not None and self.decoder.stochastic and make_sampling(self.decoder) != NEUTRAL:
-            checks.append(self._check_decoder)
-        return [fault for check in checks if (fault := await check())]
-
-    async def compare_now(self, first: ProbeReport) -> list[str]:
-        """Compare the listings after two prompts, for a check during a run; as `repeat`."""
-        await self.server.write(self.prompts.make_request(KNOWN_TEXT), 0)
-        again = [(text, await self.server.top(self.prompts.make_request(text))) for text in BEGINNINGS[:2]]
-        listings = {text: listing for text, listing in again if listing is not None}
-        return [_OTHER_ANSWERS] if are_same_model(first.listings, listings) is False else []
-
-    async def _write_answers(self) -> dict[str, tuple[Any, ...]]:
-        """Return the most probable text after each prompt; empty where the server refuses a temperature of 0."""
-        greedy = Sampling(temperature=0.0)
-        requests = {text: self.prompts.make_request(text, max_tokens=LENGTH, sampling=greedy) for text in BEGINNINGS}
-        with suppress(DataError):
-            return {text: await self.server.write(request, 0) for text, request in requests.items()}
-        return {}
-
-    async def _check(self, name: str, check: Callable[[], Awaitable[str | None]]) -> None:
-        try:
-            fault = await check()
-        except DataError as err:
-            fault = str(err)
-        if fault:
-            self.report.faults.append(f"{name}: {fault}")
-        elif fault is None:
-            self.report.passed.append(name)
+    # The checks.
 
     async def _check_prompt(self) -> str | None:
         """Check that the server reads the whole prompt and returns a text of the requested length."""
-        text = " ".join([KNOWN_TEXT] * 8)
-        if self.server.tokenizer is not None and self.context is not None:
-            most = max(self.context - 2 * LENGTH, 1)
-            text = self.server.tokenizer.decode(self.server.tokenizer.encode(text)[:most])
+        tokenizer, text = self.server.tokenizer, " ".join([KNOWN_TEXT] * 8)
+        if tokenizer is not None and self.context is not None:
+            text = tokenizer.decode(tokenizer.encode(text)[: max(self.context - 2 * LENGTH, 1)])
         for words in (text, KNOWN_TEXT):
-            request = self.prompts.make_request(words, max_tokens=LENGTH)
-            read_completion(await self.server.send(request), self.server.served, request, self.server.tokenizer, words)
+            request = self.make_request(words, max_tokens=LENGTH)
+            read_completion(await self.server.send(request), self.served, request, tokenizer, words)
         return None
 
     async def _check_listing(self) -> str | None:
         """List the most probable tokens after each prompt, if the server lists any."""
-        if not await self.prompts.fetch_listings():
-            self.report.unseen.append("log-probabilities (it lists none)")
-            return ""
+        if not await self.fetch_listings():
+            raise Skipped("log-probabilities (it lists none)")
         return None
 
     async def _check_raw(self) -> str | None:
         """Check that the listed log-probabilities do not depend on the temperature."""
-        text = self.prompts.flattest_prompt
-        first = self.prompts.listings[text]
-        second = await self.server.top(self.prompts.make_request(text, sampling=Sampling(temperature=2.0)))
-        if second is None or median_difference(first, second) > RAW:
-            return (
-                "its log-probabilities change with the temperature, so they are those after sampling; "
-                f"{self.server.dialect.hint}"
-            )
-        return None
+        text = self.flattest_prompt
+        second = await self.server.top(self.make_request(text, sampling=Sampling(temperature=2.0)))
+        if second is not None and median_difference(self.listings[text], second) <= RAW:
+            return None
+        return (
+            "its log-probabilities change with the temperature, so they are those after sampling; "
+            f"{self.server.dialect.hint}"
+        )
 
     async def _check_hidden_parameters(self) -> str | None:
         """Check that draws with neutral parameters match the server's log-probabilities."""
         faults, samples = [], list[DrawSample]()
-        for text, count in self.prompts.select_prompts():
-            listing = self.prompts.listings[text]
-            draws = await self.server.draw(self.prompts.make_request(text), count, self.prompts.seeds("neutral", text))
+        for text, count in self.select_prompts():
+            listing = self.listings[text]
+            draws = await self._draw(text, count, "neutral")
             samples.append(DrawSample(listing.tokens, np.exp(listing.log_probs), draws))
             odd = find_worst_mismatch(listing.tokens, samples[-1].q, draws)
             if odd is not None:
@@ -397,18 +394,15 @@ class Probe:
 
     async def _check_decoder(self) -> str | None:
         """Check that draws with the decoder's parameters match its Q, as far as the listing determines it."""
-        decoder = self.decoder
+        decoder, hint = self.decoder, self.server.dialect.hint
         comparable = isinstance(decoder, QDecoder) and (
             decoder.untruncated or (decoder.certifiable and not decoder.one_hot)
         )
         if not isinstance(decoder, QDecoder) or decoder.penalizes or not comparable:
-            self.report.unseen.append(f"draws of {decoder.title if decoder else ''} against its Q")
-            return ""
-        sampling = make_sampling(decoder) or NEUTRAL
-        for text, _ in self.prompts.select_prompts()[:2]:
-            head = compute_listed_q(decoder, self.prompts.listings[text], self.server.served.vocab_size)
-            request = self.prompts.make_request(text, sampling=sampling)
-            draws = await self.server.draw(request, DRAWS * self.effort, self.prompts.seeds("own", text))
+            raise Skipped(f"draws of {decoder.title if decoder else ''} against its Q")
+        for text, _ in self.select_prompts()[:2]:
+            head = compute_listed_q(decoder, self.listings[text], self.served.vocab_size)
+            draws = await self._draw(text, DRAWS * self.effort, "own", self.sampling or NEUTRAL)
             allowed = {*head.tokens, head.next}
             beyond = [token for token in draws if token not in allowed]
             if head.decided and beyond:
@@ -418,14 +412,14 @@ class Probe:
                 low, high = head.share
                 return (
                     f"{len(inside) / len(draws):.1%} of the draws are of the {len(head.tokens)} most probable tokens, "
-                    f"by its Q {low:.1%} to {high:.1%}: the server samples otherwise; {self.server.dialect.hint}"
+                    f"by its Q {low:.1%} to {high:.1%}: the server samples otherwise; {hint}"
                 )
             odd = find_worst_mismatch(head.tokens, head.q, inside)
             if odd is not None:
                 best, hits, share = odd
                 return (
                     f"the {best} most probable tokens came in {hits / len(inside):.1%} of the draws, {share:.1%} by "
-                    f"its Q: the server samples otherwise; {self.server.dialect.hint}"
+                    f"its Q: the server samples otherwise; {hint}"
                 )
         return None
 
@@ -433,9 +427,7 @@ class Probe:
         """Check for a hidden top-k without listings: draws must have more distinct tokens than it allows."""
         most = 0
         for text in BEGINNINGS[:2]:
-            request, seeds = self.prompts.make_request(text), self.prompts.seeds("neutral", text)
-            draws = await self.server.draw(request, FEW_DRAWS, seeds)
-            most = max(most, len(set(draws)))
+            most = max(most, len(set(await self._draw(text, FEW_DRAWS, "neutral"))))
             if most > TOP:
                 return None
         return (
@@ -445,14 +437,13 @@ class Probe:
 
     async def _check_greedy(self) -> str | None:
         """Check that greedy decoding returns the most probable token for every seed."""
-        sampling = (make_sampling(self.decoder) if self.decoder is not None else None) or NEUTRAL
+        sampling = self.sampling or NEUTRAL
         plain = sampling.repetition_penalty == 1 and not sampling.no_repeat_ngram_size
         for text in (*BEGINNINGS[:4], *REPETITIVE):
-            request = self.prompts.make_request(text, sampling=sampling)
-            draws = set(await self.server.draw(request, 2, self.prompts.seeds("greedy", text)))
+            draws = set(await self._draw(text, 2, "greedy", sampling))
             if len(draws) > 1:
                 return f"two seeds gave two tokens: the server draws where it must not; {self.server.dialect.hint}"
-            listing = self.prompts.listings.get(text)
+            listing = self.listings.get(text)
             if listing is None or not plain:
                 continue
             close = {
@@ -467,15 +458,11 @@ class Probe:
 
     async def _check_seeds(self) -> str | None:
         """Check that one seed gives one text, and another seed another; rounding may change one of three pairs."""
-        text = self.prompts.flattest_prompt
+        request = self.make_request(self.flattest_prompt, max_tokens=LENGTH)
         same = other = 0
         for number in range(3):
-            first, again, second = [
-                await self.server.write(
-                    self.prompts.make_request(text, max_tokens=LENGTH), self.prompts.seed("text", number + step)
-                )
-                for step in (0, 0, 100)
-            ]
+            seeds = [self._seed("text", number + step) for step in (0, 0, 100)]
+            first, again, second = [await self.server.write(request, seed) for seed in seeds]
             same += first == again
             other += first != second
         if not same:
@@ -485,49 +472,42 @@ class Probe:
             )
         return None if other else "two seeds gave one text, three times: its seed is fixed, or it does not draw"
 
-    async def _check_echo(self) -> None:
+    async def _check_echo(self) -> str | None:
         """Check the log-probabilities of a known text: one per token, finite, and equal to those of the listing."""
-        scores = self.decoder is None
-        if not self.server.dialect.echoes or self.server.served.chat or self.server.tokenizer is None:
-            if scores:
-                self.report.faults.append("echo: the dialect gives no log-probabilities of a given text")
-            return
+        if not self.server.dialect.echo or self.served.chat or self.server.tokenizer is None:
+            return "the dialect gives no log-probabilities of a given text"
         try:
-            fault = await self._compare_echo()
+            return await self._compare_echo()
         except DataError as err:
-            if scores:
-                self.report.faults.append(f"echo: {err}")
-            else:  # generation alone needs none
-                self.report.unseen.append(f"log-probabilities of a given text ({err})")
-            return
-        if fault:
-            self.report.faults.append(f"echo: {fault}")
-        else:
-            self.report.passed.append("echo")
-
-    async def _read_echo(self, request: CompletionRequest) -> PromptLogProbs:
-        return self.server.log_prob_reader(request)(await self.server.send(request))
+            if self.decoder is None:
+                raise
+            raise Skipped(f"log-probabilities of a given text ({err})") from err  # generation alone needs none
 
     async def _compare_echo(self) -> str | None:
-        read = {}
-        for temperature in (1.0, 0.5):
-            request = self.prompts.make_request(KNOWN_TEXT, sampling=Sampling(temperature=temperature))
-            read[temperature] = (await self._read_echo(self.server.echo(request))).log_probs[1:]
-        if float(np.median(np.abs(read[1.0] - read[0.5]))) > RAW:
+        halves = [
+            (await self._read_echo(KNOWN_TEXT, sampling=Sampling(temperature=temperature))).log_probs[1:]
+            for temperature in (1.0, 0.5)
+        ]
+        if float(np.median(np.abs(halves[0] - halves[1]))) > RAW:
             return f"log-probabilities of a given text change with the temperature; {self.server.dialect.hint}"
-        if not self.prompts.listings or self.server.dialect.keyed_by_text:
+        if not self.listings or self.server.dialect.keyed_by_text:
             return None
-        text = self.prompts.flattest_prompt
-        best = int(self.prompts.listings[text].tokens[0])
-        request = self.server.echo(self.prompts.make_request(text), (best,))
-        echoed = float((await self._read_echo(request)).log_probs[-1])
-        listed = float(self.prompts.listings[text].log_probs[0])
+        text = self.flattest_prompt
+        echoed = float((await self._read_echo(text, int(self.listings[text].tokens[0]))).log_probs[-1])
+        listed = float(self.listings[text].log_probs[0])
         if abs(echoed - listed) > RAW:
             return (
                 f"a token has log-probability {echoed:.2f} in a given text and {listed:.2f} when it is to be "
                 f"drawn: the latter is after sampling parameters; {self.server.dialect.hint}"
             )
         return None
+
+    async def _read_echo(self, text: str, *more: int, sampling: Sampling = NEUTRAL) -> PromptLogProbs:
+        """Return the log-probabilities of a prompt followed by `more` tokens."""
+        request = self.make_request(text, sampling=sampling)
+        words = self.server.tokenizer.decode(more) if self.server.tokenizer is not None and more else ""
+        request = replace(request, ids=(*request.ids, *more), text=text + words, echo=True)
+        return read_prompt_log_probs(self.server.dialect, self.served, request, await self.server.send(request))
 
 
 def are_same_model(first: Mapping[str, Listing], second: Mapping[str, Listing]) -> bool | None:

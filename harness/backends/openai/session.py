@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
-from anyio.from_thread import start_blocking_portal
-
 from openended.harness.backends.openai.client import Client, clean_line, run_concurrently
-from openended.harness.backends.openai.dialects import (
-    DIALECTS,
-    CompletionRequest,
-    Dialect,
+from openended.harness.backends.openai.dialects import DIALECTS, CompletionRequest, Dialect, ServedModel
+from openended.harness.backends.openai.replies import (
     Listing,
     PromptLogProbs,
     Reply,
-    ServedModel,
     Token,
     read_first_tokens,
     read_listings,
+    read_prompt_log_probs,
+    read_reply,
 )
 from openended.harness.core import DataError, Json, Tokenizer
 from openended.harness.models import get_bos_prefix
 
+COPIES = 256  # maximum number of draws per request
 _NAME_LENGTH = 120  # characters of a name that a server reports
 _MAX_CONTEXT = 1 << 31
 _PLAN_TIMEOUT = 3.0  # seconds that a plan waits for a server
@@ -34,17 +31,13 @@ _PLAN_TIMEOUT = 3.0  # seconds that a plan waits for a server
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What one endpoint reports about itself."""
+    """What one endpoint reports about itself; None where it does not."""
 
     product: str
     version: str | None
-    """None if not reported."""
-    models: tuple[str, ...]
-    """Ids of the served models; empty if not reported."""
-    context: int | None
-    """Context length in tokens; None if not reported."""
+    models: tuple[str, ...]  # ids of the served models; empty if not reported
+    context: int | None  # context length in tokens
     dtype: str | None = None
-    """Precision, if reported."""
 
     @property
     def title(self) -> str:
@@ -55,7 +48,7 @@ class ServerInfo:
 
 
 async def fetch_info(client: Client, endpoint: int, dialect: str, model: str) -> ServerInfo:
-    """Fetch an endpoint's product, version, models and context length."""
+    """Fetch an endpoint's product, version, models and context length; refuse one that lists other models."""
     info = await _fetch(client, endpoint, dialect, model)
     if info.models and model not in info.models:
         names = clean_line(", ".join(info.models[:5]), None)
@@ -74,14 +67,13 @@ def fetch_info_for_plan(
 
     The result is kept for the process. A plan needs no server: the texts of an earlier run are cached.
     """
+    from anyio.from_thread import start_blocking_portal
 
     async def fetch() -> ServerInfo | None:
         async with Client(endpoints, key_name, timeout=_PLAN_TIMEOUT, key_required=False) as client:
             for endpoint in range(len(endpoints)):
-                try:
+                with suppress(DataError):
                     return await _fetch(client, endpoint, dialect, model)
-                except DataError:
-                    continue
         return None
 
     with start_blocking_portal() as portal:  # the caller may have an event loop already
@@ -90,18 +82,16 @@ def fetch_info_for_plan(
 
 async def _fetch(client: Client, endpoint: int, dialect: str, model: str) -> ServerInfo:
     source = DIALECTS[dialect]
-    models = await client.get(endpoint, "/v1/models")
-    about = await client.get(endpoint, source.version_path) if source.version_path is not None else None
-    cards = models.get("data") if isinstance(models, Mapping) else None
-    model_cards = [card for card in cards or [] if isinstance(card, Mapping)] if isinstance(cards, list) else []
+    models = _require_mapping(await client.get(endpoint, "/v1/models"))
+    fields = _require_mapping(await client.get(endpoint, source.version_path) if source.version_path else None)
+    cards = models.get("data")
+    model_cards = [card for card in cards if isinstance(card, Mapping)] if isinstance(cards, list) else []
     card = next((item for item in model_cards if item.get("id") == model), {})
-    fields = about if isinstance(about, Mapping) else {}
-    meta, defaults = card.get("meta"), fields.get("default_generation_settings")
     sizes = (
         card.get("max_model_len"),
-        defaults.get("n_ctx") if isinstance(defaults, Mapping) else None,
+        _require_mapping(fields.get("default_generation_settings")).get("n_ctx"),
         fields.get("max_total_tokens") or fields.get("context_length"),
-        meta.get("n_ctx_train") if isinstance(meta, Mapping) else None,
+        _require_mapping(card.get("meta")).get("n_ctx_train"),
     )
     return ServerInfo(
         source.product,
@@ -112,13 +102,13 @@ async def _fetch(client: Client, endpoint: int, dialect: str, model: str) -> Ser
     )
 
 
+def _require_mapping(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
+    return value if isinstance(value, Mapping) else {}
+
+
 def _clean_name(value: Any) -> str | None:  # noqa: ANN401
     """Return a name that a server reports as one short line; None if it reports none."""
     return clean_line(str(value), None)[:_NAME_LENGTH] if isinstance(value, str | int | float) and value else None
-
-
-COPIES = 256
-"""Maximum number of draws per request."""
 
 
 @dataclass
@@ -135,8 +125,7 @@ class ServerSession:
     """The server honors the number of draws per request; set to false once it refused it or a reply had fewer."""
     most: int | None = None
     """Maximum number of tokens that the server lists; None until the first listing was requested."""
-    named: bool = False
-    """Replies have no token ids, so tokens are read from the listings."""
+    named: bool = False  # replies have no token ids, so tokens are read from the listings
 
     @property
     def workers(self) -> int:
@@ -159,26 +148,15 @@ class ServerSession:
         return await self.client.post(
             self.dialect.path(self.served, request), self.dialect.body(self.served, request),
             endpoints or self.endpoints, limit=request.max_reply,
-            read=lambda value: read(self.dialect.read(self.served, request, value)),
+            read=lambda value: read(read_reply(self.dialect, self.served, request, value)),
         )  # fmt: skip
-
-    def log_prob_reader(self, request: CompletionRequest) -> Callable[[Reply], PromptLogProbs]:
-        """Return the function that reads the log-probabilities of the prompt's tokens."""
-        return partial(self.dialect.read_log_probs, self.served, request)
-
-    def echo(self, request: CompletionRequest, more: tuple[int, ...] = (), listed: int = 0) -> CompletionRequest:
-        """Return a request for the log-probabilities of a prompt followed by `more` tokens."""
-        text = self.tokenizer.decode(more) if self.tokenizer is not None and more else ""
-        return dataclasses.replace(
-            request, ids=(*request.ids, *more), text=request.text + text, echo=True, listed=listed
-        )
 
     async def top(self, request: CompletionRequest) -> Listing | None:
         """Return the most probable next tokens, as many as the server lists; None where it lists none."""
         limit = self.most if self.most is not None else self.served.listed
         while limit:
             try:
-                reply: Reply = await self.send(dataclasses.replace(request, listed=limit))
+                reply: Reply = await self.send(replace(request, listed=limit))
             except DataError:
                 if self.most is not None:
                     raise
@@ -194,7 +172,7 @@ class ServerSession:
         """Return the generated text before each position with the most probable tokens at that position."""
         if not self.most or self.tokenizer is None:
             return []
-        reply: Reply = await self.send(dataclasses.replace(request, listed=self.most))
+        reply: Reply = await self.send(replace(request, listed=self.most))
         ids, listings = reply.choices[0].ids or (), read_listings(reply.choices[0], self.most)
         before = [self.tokenizer.decode(ids[:at]) for at in range(len(ids))]
         return [(text, listing) for text, listing in zip(before, listings, strict=False) if listing is not None]
@@ -203,16 +181,16 @@ class ServerSession:
         """Return the first tokens of `count` independent draws."""
         tokens: list[Token] = []
         # A listing identifies tokens exactly; a text may not.
-        request = dataclasses.replace(request, listed=1 if self.named else 0)
+        request = replace(request, listed=1 if self.named else 0)
 
         async def draw_one(number: int) -> None:
-            tokens.extend(read_first_tokens(await self.send(dataclasses.replace(request, seed=seed(number)))))
+            tokens.extend(read_first_tokens(await self.send(replace(request, seed=seed(number)))))
 
         if self.dialect.copies and self.copies and count > 1 and not request.sampling.greedy:
             for start in range(0, count, COPIES):
                 size = min(COPIES, count - start)
                 with suppress(DataError):  # a server may allow fewer; what else is wrong shows in single draws too
-                    together = dataclasses.replace(request, seed=seed(start), copies=size)
+                    together = replace(request, seed=seed(start), copies=size)
                     tokens.extend(read_first_tokens(await self.send(together)))
                 if len(tokens) < start + size:
                     self.copies = False
@@ -225,13 +203,13 @@ class ServerSession:
 
     async def write(self, request: CompletionRequest, seed: int) -> tuple[Any, ...]:
         """Generate a text; return its token ids, or a tuple with the text if the server returns no ids."""
-        reply: Reply = await self.send(dataclasses.replace(request, seed=seed))
+        reply: Reply = await self.send(replace(request, seed=seed))
         return reply.choices[0].ids or (reply.choices[0].text,)
 
     async def read_rows(
         self,
         rows: Sequence[tuple[int, ...]],
-        endpoints: Callable[[int], Sequence[int]],
+        endpoints: Callable[[str], Sequence[int]],
         record: Callable[[int, PromptLogProbs], None],
         listed: int = 0,
     ) -> None:
@@ -242,8 +220,9 @@ class ServerSession:
             inside = ids[len(self.bos_prefix) :] if ids[: len(self.bos_prefix)] == self.bos_prefix else ids
             text = self.tokenizer.decode(inside) if self.tokenizer is not None and not self.served.sends_ids else ""
             request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
+            read = partial(read_prompt_log_probs, self.dialect, self.served, request)
             try:
-                record(number, await self.send(request, endpoints(number), self.log_prob_reader(request)))
+                record(number, await self.send(request, endpoints(f"score {number}"), read))
             except DataError as err:
                 raise DataError(f"text {number} of {len(rows)}: {err}") from err
 

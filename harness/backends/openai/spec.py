@@ -127,15 +127,6 @@ class ServerSpec(BackendSpec):
         marks = ("chat" if self.chat else "", "" if self.probe else "not probed", "" if self.seeded else "no seeds")
         return ", ".join(filter(None, marks))
 
-    @property
-    def chat_template(self) -> bool:
-        """False: a server applies its own."""
-        return False
-
-    @property
-    def dtype(self) -> str:
-        return "as served"
-
     def tokenizer_spec(self) -> ModelSpec | None:
         if self.tokenizer is None:
             return None
@@ -175,7 +166,7 @@ class ServerSpec(BackendSpec):
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
         if ability in ("score", "q_statistics"):
-            if not self.server_dialect.echoes or self.chat:
+            if not self.server_dialect.echo or self.chat:
                 chat = " at its chat endpoint" if self.chat else ""
                 return f"the dialect {self.dialect} gives no log-probabilities of a given text{chat}: it cannot score"
             if self.tokenizer is None:

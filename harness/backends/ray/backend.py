@@ -48,8 +48,7 @@ class RayBackend(TransformersBackend):
 
     workers: Cluster
     info: RemoteModelInfo
-    source: RemoteModelRef
-    """What workers load."""
+    source: RemoteModelRef  # what workers load
 
     @property
     def start_id(self) -> int:

@@ -82,8 +82,7 @@ def connect_to_ray(address: str | None, option: str, *, cpus: int | None = None)
 class WorkerDeath(NamedTuple):
     """Result of a chunk whose workers all died."""
 
-    reason: str
-    """What Ray said of the last one."""
+    reason: str  # what Ray said of the last one
 
 
 class ActorPool:
@@ -95,8 +94,7 @@ class ActorPool:
     def __init__(self, ray: Any, actors: Sequence[Any], *, deaths: int, option: str) -> None:  # noqa: ANN401
         self._ray, self.actors, self._deaths, self._option = ray, actors, deaths, option
         self.idle: deque[int] = deque()
-        self.coming = {self._call(who): who for who in range(len(actors))}
-        """Pending answer → its started worker."""
+        self.coming = {self._call(who): who for who in range(len(actors))}  # pending answer → its started worker
 
     def map(
         self, calls: Sequence[Sequence[Any]], report_death: Callable[[int, int, str], None]

@@ -30,10 +30,8 @@ AnyModel = ModelSpec | EmbedderSpec
 class RemoteModelRef(NamedTuple):
     """Reference to a model that a worker loads."""
 
-    spec: AnyModel
-    """Of a model in a folder, with the folder's whole path."""
-    identity: str
-    """Digest of what makes two models the same one: every machine must have the same files."""
+    spec: AnyModel  # of a model in a folder, with the folder's whole path
+    identity: str  # digest of what makes two models the same one: every machine must have the same files
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +44,7 @@ class RemoteModelInfo:
     vocab_size: int
     context_length: int | None
     start_id: int
-    before: tuple[int, ...] = ()
-    """Special tokens before a text, of a masked model."""
+    before: tuple[int, ...] = ()  # special tokens before a text, of a masked model
     after: tuple[int, ...] = ()
 
 
@@ -55,10 +52,8 @@ class WorkerAnswer(NamedTuple):
     """A worker's result, warnings and error."""
 
     value: Any
-    remarks: tuple[str, ...]
-    """What it would have said on its own terminal."""
-    error: tuple[str, str] | None = None
-    """Class and message of an error that is about the user's input."""
+    remarks: tuple[str, ...]  # what it would have said on its own terminal
+    error: tuple[str, str] | None = None  # class and message of an error that is about the user's input
 
 
 class Worker:

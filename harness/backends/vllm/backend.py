@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness.backends.vllm.engine import Engine, EngineRequest, EngineResult, PoolingEngine
-from openended.harness.backends.vllm.rows import make_forcing_group, make_order, make_sampling_group
+from openended.harness.backends.vllm.rows import make_group, make_order
 from openended.harness.backends.vllm.spec import VllmSpec, find_version
 from openended.harness.core import Advance, DataError, DeviceMap, Generation, HarnessError, NextToken, Ragged, SpecError
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QTable
@@ -49,8 +49,7 @@ class VllmBackend:
         self._engines: dict[Pooling | None, Engine] = {}
         """The engines that run: None makes tokens, each of the others vectors."""
         weakref.finalize(self, _close_engines, self._engines)
-        self._last: Engine | None = None
-        """The engine of the last call."""
+        self._last: Engine | None = None  # the engine of the last call
         self._comparison: str | None = None
         """How the texts of the last call compare with the reference backend's; None: it generated none."""
 
@@ -94,7 +93,7 @@ class VllmBackend:
         prompts = [replace(p, token_ids=self._read_ids(p.token_ids)) for p in request.prompts]
         longest = max((len(p.token_ids) for p in prompts), default=0)
         request.decoder.check_context_length(self.engine.context_length, request.max_new_tokens, longest)
-        group = make_sampling_group(request, self.eos_ids)
+        group = make_group(request, self.eos_ids)
         equal: list[bool] = []
 
         def finish(number: int, result: EngineResult) -> None:
@@ -139,7 +138,7 @@ class VllmBackend:
         lengths = np.array([len(head) for head in heads], dtype=np.int64)
         check_rows(self.context_length, lengths, continuations)
         tables = [QTable.empty(len(continuations.values)) for _ in request.decoders]
-        group = make_forcing_group(request, self.eos_ids)
+        group = make_group(request, self.eos_ids)
         rows = [row for row, size in enumerate(continuations.lengths.tolist()) if size]
 
         def finish(number: int, result: EngineResult) -> None:

@@ -36,31 +36,21 @@ _RESUME = "finished texts are kept; repeat the command to resume"
 class EngineRequest(NamedTuple):
     """A sequence for the engine."""
 
-    ids: tuple[int, ...]
-    """Token ids that it reads; never empty."""
-    max_tokens: int = 1
-    """Tokens to make at most."""
-    end_ids: tuple[int, ...] = ()
-    """Tokens that end it."""
-    order: TextOrder | None = None
-    """What the logits processor does with it; None: nothing."""
-    score: bool = False
-    """Return the log-probabilities of its own tokens."""
+    ids: tuple[int, ...]  # token ids that it reads; never empty
+    max_tokens: int = 1  # tokens to make at most
+    end_ids: tuple[int, ...] = ()  # tokens that end it
+    order: TextOrder | None = None  # what the logits processor does with it; None: nothing
+    score: bool = False  # return the log-probabilities of its own tokens
 
 
 class EngineResult(NamedTuple):
     """A finished sequence."""
 
-    ids: tuple[int, ...]
-    """The tokens made, without an end token."""
-    ended: bool
-    """True: by an end token."""
-    log_probs: list[float]
-    """Of the tokens read, from the second on, where they were asked for."""
-    noted: Any = None
-    """What the logits processor knows of it."""
-    vector: Any = None
-    """Its pooled hidden state, a tensor; only a `PoolingEngine` makes one."""
+    ids: tuple[int, ...]  # the tokens made, without an end token
+    ended: bool  # true: by an end token
+    log_probs: list[float]  # of the tokens read, from the second on, where they were asked for
+    noted: Any = None  # what the logits processor knows of it
+    vector: Any = None  # its pooled hidden state, a tensor; only a `PoolingEngine` makes one
 
 
 class Engine:

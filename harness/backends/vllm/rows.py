@@ -8,9 +8,9 @@ does when it preempts a text or splits its prompt.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from abc import ABC, abstractmethod
+from collections.abc import Sequence, Sized
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
@@ -24,22 +24,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-KEY = "openended"
-"""Name of the order in a request's extra arguments."""
+KEY = "openended"  # name of the order in a request's extra arguments
 
 
 class TextGroup(TypedDict):
     """What the texts of one call share."""
 
-    id: str
-    """Digest of everything below: texts of equal groups are processed in one call."""
-    decoders: list[dict[str, Any]]
-    """One that draws, or those whose statistics are read."""
-    forced: bool
-    """True: the tokens are given, and the statistics of Q are read."""
+    id: str  # digest of everything below: texts of equal groups are processed in one call
+    decoders: list[dict[str, Any]]  # one that draws, or those whose statistics are read
+    forced: bool  # true: the tokens are given, and the statistics of Q are read
     seed: int
-    longest: int
-    """Most tokens of a text."""
+    longest: int  # most tokens of a text
     min_new_tokens: int
     eos_ids: list[int]
 
@@ -50,10 +45,8 @@ class TextOrder(TypedDict):
     group: TextGroup
     example_id: str
     sample: int
-    prompt: list[int]
-    """Token ids that the model reads first; never empty."""
-    gold: list[int]
-    """The tokens of a forced text; empty for a text that is drawn."""
+    prompt: list[int]  # token ids that the model reads first; never empty
+    gold: list[int]  # the tokens of a forced text; empty for a text that is drawn
 
 
 def describe_decoder(decoder: QDecoder) -> dict[str, Any]:
@@ -64,31 +57,19 @@ def describe_decoder(decoder: QDecoder) -> dict[str, Any]:
     return {"_target_": f"{cls.__module__}.{cls.__qualname__}", **fields}
 
 
-def build_decoders(group: TextGroup) -> list[QDecoder]:
-    """Return the decoders of a group."""
-    return [cast("QDecoder", build("decoder", node)) for node in group["decoders"]]
-
-
-def make_sampling_group(request: GenerationRequest, eos_ids: Sequence[int]) -> TextGroup:
-    """Return the group of a generation request, whose decoder has a Q."""
-    decoder = cast("QDecoder", request.decoder)
-    return _identify(
-        {
-            "decoders": [describe_decoder(decoder)], "forced": False, "seed": request.seed,
-            "longest": request.max_new_tokens, "min_new_tokens": request.min_new_tokens, "eos_ids": list(eos_ids),
-        }
-    )  # fmt: skip
-
-
-def make_forcing_group(request: QStatisticsRequest, eos_ids: Sequence[int]) -> TextGroup:
-    """Return the group of a request for statistics of Q."""
-    return _identify(
-        {
-            "decoders": [describe_decoder(decoder) for decoder in request.decoders], "forced": True, "seed": 0,
-            "longest": int(request.continuations.lengths.max(initial=0)), "min_new_tokens": request.min_new_tokens,
-            "eos_ids": list(eos_ids),
-        }
-    )  # fmt: skip
+def make_group(request: GenerationRequest | QStatisticsRequest, eos_ids: Sequence[int]) -> TextGroup:
+    """Return the group of a request whose decoders have a Q: to draw texts, or for statistics of given ones."""
+    decoders: Sequence[QDecoder]
+    if isinstance(request, QStatisticsRequest):
+        decoders, seed, longest = request.decoders, 0, int(request.continuations.lengths.max(initial=0))
+    else:
+        decoders, seed, longest = [cast("QDecoder", request.decoder)], request.seed, request.max_new_tokens
+    facts = {
+        "decoders": [describe_decoder(decoder) for decoder in decoders], "seed": seed, "longest": longest,
+        "forced": isinstance(request, QStatisticsRequest), "min_new_tokens": request.min_new_tokens,
+        "eos_ids": list(eos_ids),
+    }  # fmt: skip
+    return cast("TextGroup", {"id": digest(facts), **facts})
 
 
 def make_order(group: TextGroup, prompt: Prompt, gold: Sequence[int] = ()) -> TextOrder:
@@ -99,18 +80,15 @@ def make_order(group: TextGroup, prompt: Prompt, gold: Sequence[int] = ()) -> Te
     }  # fmt: skip
 
 
-def _identify(facts: Mapping[str, Any]) -> TextGroup:
-    return cast("TextGroup", {"id": digest(facts), **facts})
+FIRST_SLOTS = 16  # texts that there is room for at first; doubled whenever it is used up
 
 
-FIRST_SLOTS = 16
-"""Texts that there is room for at first; doubled whenever it is used up."""
+class TextSlots(ABC):
+    """The texts of one request, in slots: one that was preempted keeps its own, a finished one gives it back."""
 
-
-class _TextSlots:
-    """Slots of texts: a text that was preempted keeps its own, a finished one gives it back."""
-
-    def __init__(self) -> None:
+    def __init__(self, group: TextGroup) -> None:
+        self._group = group
+        self._decoders = [cast("QDecoder", build("decoder", node)) for node in group["decoders"]]
         self._slots: dict[tuple[str, int], int] = {}
         self._free: list[int] = []
 
@@ -126,25 +104,33 @@ class _TextSlots:
             self._begin(slot, order)
         return self._slots[key]
 
-    def _begin(self, slot: int, order: TextOrder) -> None:
-        """Make room for a text in its slot."""
-        raise NotImplementedError
-
-    def _end(self, example_id: str, sample: int) -> int:
+    def take_result(self, example_id: str, sample: int, count: int) -> list[Any]:
+        """Return what is known of a finished text of `count` tokens, end included, and free its slot."""
         slot = self._slots.pop((example_id, sample))
         self._free.append(slot)
-        return slot
+        return self._read_result(slot, count)
+
+    @abstractmethod
+    def choose(self, logits: Tensor, slots: Sequence[int], steps: Sequence[int]) -> Tensor:
+        """Return the next tokens (n,) of texts with logits (n, V), which may be overwritten."""
+
+    @abstractmethod
+    def _begin(self, slot: int, order: TextOrder) -> None:
+        """Make room for a text in its slot."""
+
+    @abstractmethod
+    def _read_result(self, slot: int, count: int) -> list[Any]: ...
 
 
-class TextSampler(_TextSlots):
-    """The texts of one generation request."""
+class TextSampler(TextSlots):
+    """The texts of one generation request; the result of one is its log-probability."""
 
     def __init__(self, group: TextGroup, device: str | torch.device) -> None:
         import torch
 
-        super().__init__()
-        (self._decoder,) = build_decoders(group)
-        self._group, self._device = group, device
+        super().__init__(group)
+        (self._decoder,) = self._decoders
+        self._device = device
         # One column more than there are steps: a step beyond the last one, whose token nobody uses, may be asked for.
         self._columns = group["longest"] + 1
         wide, first = torch.float64, self._decoder.first_state()
@@ -174,7 +160,6 @@ class TextSampler(_TextSlots):
             self._history[slot, : len(ids)] = ids
 
     def choose(self, logits: Tensor, slots: Sequence[int], steps: Sequence[int]) -> Tensor:
-        """Draw the next tokens (n,) from logits (n, V), which may be overwritten."""
         import torch
 
         at = torch.tensor(slots, device=logits.device)
@@ -194,9 +179,7 @@ class TextSampler(_TextSlots):
             self._history[at, lengths] = token
         return token
 
-    def take_result(self, example_id: str, sample: int, count: int) -> list[float]:
-        """Return the log-probability of a finished text of `count` tokens, end included, and free its slot."""
-        slot = self._end(example_id, sample)
+    def _read_result(self, slot: int, count: int) -> list[float]:
         return [float(self._log_q[slot, :count].cumsum(0)[-1]) if count else 0.0]
 
     def _allocate(self, *columns: int, dtype: torch.dtype) -> Tensor:
@@ -205,13 +188,16 @@ class TextSampler(_TextSlots):
         return torch.zeros((FIRST_SLOTS, *columns), dtype=dtype, device=self._device)
 
 
-class TeacherForcer(_TextSlots):
-    """The texts of one request for statistics of Q."""
+class TeacherForcer(TextSlots):
+    """The texts of one request for statistics of Q, whose tokens are given.
+
+    The result of one is a list for each decoder: probability of the true token, sum of squares, support, most probable
+    token.
+    """
 
     def __init__(self, group: TextGroup, device: str | torch.device) -> None:  # noqa: ARG002 - as a `TextSampler`
-        super().__init__()
-        self._group, self._width = group, max(group["longest"], 1)
-        self._decoders = build_decoders(group)
+        super().__init__(group)
+        self._width = max(group["longest"], 1)
         self._tables = [QTable.empty(0) for _ in self._decoders]
         self._orders: dict[int, TextOrder] = {}
 
@@ -222,7 +208,6 @@ class TeacherForcer(_TextSlots):
         self._orders[slot] = order
 
     def choose(self, logits: Tensor, slots: Sequence[int], steps: Sequence[int]) -> Tensor:
-        """Return the given tokens (n,) and keep the statistics of logits (n, V), which may be overwritten."""
         import torch
 
         positions = [
@@ -242,12 +227,7 @@ class TeacherForcer(_TextSlots):
                 table.write(out[part], values)
         return gold
 
-    def take_result(self, example_id: str, sample: int, count: int) -> list[list[list[float]]]:
-        """Return the statistics of a finished text, for each decoder, and free its slot.
-
-        Each is a list of four: probability of the true token, sum of squares, support, most probable token.
-        """
-        slot = self._end(example_id, sample)
+    def _read_result(self, slot: int, count: int) -> list[list[list[float]]]:
         part = slice(slot * self._width, slot * self._width + count)
         for table in self._tables:
             table.states.pop((slot, count), None)
@@ -261,16 +241,12 @@ class TeacherForcer(_TextSlots):
         return np.array([*order["prompt"], *order["gold"][: position.step]], dtype=np.int64)
 
 
-@dataclass(slots=True)
-class TextInBatch:
-    """A row of the batch."""
+class TextInBatch(NamedTuple):
+    """A row of the batch: its group, its slot in it, and the tokens of the text so far, which grow outside."""
 
-    texts: TextSampler | TeacherForcer
-    """Its group."""
+    texts: TextSlots
     slot: int
-    """Its place in the group."""
     tokens: Sized
-    """The tokens of the text so far; grows outside."""
 
 
 class BatchRows:
@@ -281,7 +257,7 @@ class BatchRows:
 
     def __init__(self, device: str | torch.device) -> None:
         self._device = device
-        self._groups: dict[str, TextSampler | TeacherForcer] = {}
+        self._groups: dict[str, TextSlots] = {}
         self._rows: dict[int, TextInBatch] = {}
 
     def __len__(self) -> int:

@@ -11,10 +11,8 @@ from hypothesis import given, settings, strategies as st
 from openended.harness.core import DataError, ExtraNotInstalled, Ragged, SpecError
 from openended.harness.models import embedder as f, score, tokenizer as tokenizers_
 from openended.harness.models.backend import GradientRequest, ScoringRequest
-from openended.harness.models.check_finite import check_finite, check_logits, describe_broken_weights
-from openended.harness.models.gradients import sketch_gradients
-from openended.harness.models.memory import run_in_batches
-from openended.harness.models.score import plan_scoring, split_columns
+from openended.harness.models.failures import check_finite, check_logits, describe_broken_weights, run_in_batches
+from openended.harness.models.score import plan_scoring, sketch_gradients, split_columns
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import load_embedder
 from tests.harness.generation.models import gpt2

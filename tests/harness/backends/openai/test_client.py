@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from openended.harness.backends.openai import backend as backend_module, client as module, session
+from openended.harness.backends.openai import client as module, session
 from openended.harness.backends.openai.backend import ServerBackend
-from openended.harness.backends.openai.client import Body, Client, clean_line, read_body, read_key
+from openended.harness.backends.openai.client import Client, clean_line, find_error_line, read_body, read_key
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core import REDACTED, DataError, Generation
 from openended.harness.decoders.base import Prompt
@@ -34,7 +34,6 @@ GOOD: dict[str, Any] = {
 def quick(monkeypatch):
     monkeypatch.setattr(module, "_outages", {})
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(backend_module, "FIRST_PAUSE", 0.01)
 
 
 def write(*addresses, transport=None, prompts=PROMPTS, emit=None, **options):
@@ -332,7 +331,7 @@ def test_a_body_has_a_bound_and_its_charset_changes_nothing():
         assert write_one(answering(json.dumps(GOOD).encode(), charset)) == (10, 11, 12)
 
     def read(reply: httpx.Response) -> str:
-        return asyncio.run(read_body(reply, None, 1000)).text
+        return asyncio.run(read_body(reply, None, 1000)).decode()
 
     assert read(httpx.Response(200, content=b"x" * 1000)) == "x" * 1000
     with pytest.raises(DataError, match="larger than 1,000 bytes"):
@@ -352,7 +351,7 @@ def test_a_body_has_a_bound_and_its_charset_changes_nothing():
     ],
 )
 def test_the_first_line_of_an_error_is_short_and_has_no_control_characters(content, line):
-    assert Body(200, {}, content).error_line() == line
+    assert find_error_line(content, None) == line
 
 
 def test_no_message_holds_the_key(monkeypatch):

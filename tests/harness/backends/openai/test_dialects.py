@@ -10,16 +10,20 @@ from openended.harness.backends.openai.dialects import (
     DIALECTS,
     NEUTRAL,
     CompletionRequest,
-    Reply,
     Sampling,
     ServedModel,
     explain_min_tokens_refusal,
     explain_refusal,
     list_supported_decoders,
     make_sampling,
+)
+from openended.harness.backends.openai.replies import (
+    Reply,
     read_completion,
     read_first_tokens,
     read_listings,
+    read_prompt_log_probs,
+    read_reply,
 )
 from openended.harness.core.errors import DataError
 from openended.harness.decoders.sampling import (
@@ -174,12 +178,12 @@ def reply(ids: tuple[int, ...], reason: str, **more: Any) -> dict[str, Any]:
 
 
 def read(value: Any, request: CompletionRequest, tokenizer: Any = TOKENIZER) -> Any:
-    return read_completion(DIALECTS["vllm"].read(VLLM, request, value), VLLM, request, tokenizer, PROMPT)
+    return read_completion(read_reply(DIALECTS["vllm"], VLLM, request, value), VLLM, request, tokenizer, PROMPT)
 
 
 def parse(*choices: Any) -> Reply:
     request = CompletionRequest(ids=(), text="", max_tokens=9, copies=9)
-    return DIALECTS["openai"].read(VLLM, request, {"choices": list(choices)})
+    return read_reply(DIALECTS["openai"], VLLM, request, {"choices": list(choices)})
 
 
 def test_a_text_and_its_end():
@@ -246,7 +250,7 @@ def test_lists_in_every_form():
 
 
 def read_log_probs(name: str, value: dict[str, Any]) -> Any:
-    return DIALECTS[name].read_log_probs(VLLM, ECHO, DIALECTS[name].read(VLLM, ECHO, value))
+    return read_prompt_log_probs(DIALECTS[name], VLLM, ECHO, read_reply(DIALECTS[name], VLLM, ECHO, value))
 
 
 SGLANG = {

@@ -9,8 +9,9 @@ import pytest
 
 from openended.harness.backends.openai import probe as probe_module
 from openended.harness.backends.openai.backend import ServerBackend
-from openended.harness.backends.openai.dialects import CompletionRequest, Token
+from openended.harness.backends.openai.dialects import CompletionRequest
 from openended.harness.backends.openai.probe import BEGINNINGS, UNSEEN_PENALTIES, Probe, ProbeReport
+from openended.harness.backends.openai.replies import Token
 from openended.harness.backends.openai.session import ServerSession
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, Temperature, TopK
@@ -107,11 +108,11 @@ def test_two_hundred_probes_of_an_honest_server_raise_no_alarm():
     """Each with draws of its own; what does not depend on the draws is checked above."""
 
     async def work(made: Probe) -> None:
-        await made.prompts.fetch_listings()
+        await made.fetch_listings()
         for salt in range(200):
-            made.prompts.salt = salt
+            made.salt = salt
             for check in (made._check_hidden_parameters, made._check_decoder):
-                await made._check("", check)
+                await made.run_check("", check)
 
     assert probe(Fake(), Nucleus(), work).faults == []
 
@@ -143,9 +144,9 @@ def test_draws_without_ids_are_told_by_listings():
 
 
 async def both(made: Probe) -> None:
-    await made.prompts.fetch_listings()
-    made.prompts.select_prompts = lambda: [(BEGINNINGS[1], 40)]  # type: ignore[method-assign]
-    await made._check("hidden", made._check_hidden_parameters)
+    await made.fetch_listings()
+    made.select_prompts = lambda: [(BEGINNINGS[1], 40)]  # type: ignore[method-assign]
+    await made.run_check("hidden", made._check_hidden_parameters)
 
 
 def test_a_chat_endpoint_is_probed_by_its_own_lists():

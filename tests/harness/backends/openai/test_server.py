@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from openended.harness.backends.openai.dialects import Listing
 from openended.harness.backends.openai.listed_q import compute_listed_q
+from openended.harness.backends.openai.replies import Listing
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core import DataError, Generation, Ragged, SpecError, UndefinedMetric
 from openended.harness.decoders.base import Prompt, QDecoder

@@ -18,9 +18,8 @@ from openended.harness.backends.vllm.rows import (
     TextOrder,
     TextSampler,
     describe_decoder,
-    make_forcing_group,
+    make_group,
     make_order,
-    make_sampling_group,
 )
 from openended.harness.core import Generation, Ragged, build, load_members
 from openended.harness.decoders.base import Prompt, QDecoder
@@ -112,7 +111,7 @@ def reference(decoder: QDecoder, least: int) -> dict[tuple[str, int], Generation
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda d: d.title)
 def test_texts_in_random_order_equal_those_of_the_reference_loop(decoder, least):
     request = generation(PROMPTS, decoder, seed=3, max_new_tokens=LENGTH, min_new_tokens=least, batch_size=4)
-    group = make_sampling_group(request, EOS)
+    group = make_group(request, EOS)
     texts = [Text(group, prompt) for prompt in PROMPTS]
     results = run_in_random_order(texts, seed=least)
     for text in texts:
@@ -127,8 +126,7 @@ def test_texts_in_random_order_equal_those_of_the_reference_loop(decoder, least)
 @pytest.mark.slow
 def test_decoders_in_one_batch_do_not_disturb_each_other():
     groups = [
-        make_sampling_group(generation(PROMPTS, d, seed=3, max_new_tokens=LENGTH, batch_size=4), EOS)
-        for d in DECODERS[:6]
+        make_group(generation(PROMPTS, d, seed=3, max_new_tokens=LENGTH, batch_size=4), EOS) for d in DECODERS[:6]
     ]
     texts = [Text(group, prompt) for prompt in PROMPTS[:4] for group in groups]
     run_in_random_order(texts, seed=1, size=9)
@@ -143,7 +141,7 @@ def test_forced_texts_give_the_statistics_of_the_reference_in_any_order():
     prompts = Ragged.from_rows((p.token_ids for p in PROMPTS), np.int64)
     request = q_request(prompts, Ragged.from_rows(golds, np.int64), DECODERS, min_new_tokens=2, batch_size=4)
     expected = compute_q_statistics(gpt2(vocab_size=60, eos_ids=EOS), request)
-    group = make_forcing_group(request, EOS)
+    group = make_group(request, EOS)
     texts = [Text(group, Prompt(str(i), 0, p.token_ids), gold) for i, (p, gold) in enumerate(zip(PROMPTS, golds))]
     results = run_in_random_order(texts, seed=2)
     for i, text in enumerate(texts):
@@ -164,7 +162,7 @@ def test_rows_without_an_order_keep_their_logits():
     rows = BatchRows("cpu")
     request = generation(PROMPTS, Greedy(), seed=0, max_new_tokens=2, batch_size=1)
     rows.add(0, None)
-    rows.add(1, make_order(make_sampling_group(request, EOS), PROMPTS[0]), [])
+    rows.add(1, make_order(make_group(request, EOS), PROMPTS[0]), [])
     logits = torch.arange(12.0).reshape(2, 6)
     before = logits.clone()
     masked = rows.choose_tokens(logits)
@@ -176,7 +174,7 @@ def test_rows_without_an_order_keep_their_logits():
 
 def test_a_failed_call_leaves_nothing_behind():
     rows = BatchRows("cpu")
-    group = make_sampling_group(generation(PROMPTS, Greedy(), seed=0, max_new_tokens=2, batch_size=1), EOS)
+    group = make_group(generation(PROMPTS, Greedy(), seed=0, max_new_tokens=2, batch_size=1), EOS)
     rows.add(0, make_order(group, PROMPTS[0]), [])
     rows.forget()
     assert len(rows) == 0
@@ -197,7 +195,7 @@ PROMPT = Prompt("t/0", 0, (1, 2, 3))
 
 def order(decoder: QDecoder | None = None) -> TextOrder:
     request = generation([PROMPT], decoder or Greedy(), seed=0, max_new_tokens=4, batch_size=1)
-    return make_order(make_sampling_group(request, (0,)), PROMPT)
+    return make_order(make_group(request, (0,)), PROMPT)
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +235,7 @@ def test_workers_hand_over_results(adapter):
 
 def test_slots_of_forced_texts_are_used_again():
     one = Ragged.from_rows([(4, 5)], int)
-    group = make_forcing_group(q_request(one, one, [Greedy()], batch_size=1), (0,))
+    group = make_group(q_request(one, one, [Greedy()], batch_size=1), (0,))
     forced = TeacherForcer(group, "cpu")
     for name in ("a", "b", "c"):
         slot = forced.add(make_order(group, Prompt(name, 0, (1,)), (4, 5)))

@@ -1,17 +1,46 @@
-"""Handle running out of memory: detect it, free cached blocks, continue with half as many rows."""
+"""Failures of a pass: outputs that are NaN or infinite, and memory that runs out, after which fewer rows are tried."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import I64, Advance
+from openended.harness.core import I64, Advance, DataError, Floats
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from openended.harness.core import CausalModel
 
 log = logging.getLogger(__name__)
-
 _SAID = ("out of memory", "not enough memory", "can't allocate memory")
+
+
+def check_logits(logits: Tensor, lm: CausalModel) -> Tensor:
+    """Return the logits (…, V) as they are.
+
+    The sum of a row is not finite where any of its logits is not, and costs far less than the output layer; where the
+    sum of finite logits itself overflows they are of no use either.
+    """
+    if bool(logits.sum(-1).isfinite().all()):
+        return logits
+    raise DataError(describe_broken_weights(lm, "its logits are not finite"))
+
+
+def describe_broken_weights(lm: CausalModel, what: str) -> str:
+    """Return an error message with what is wrong and what to do."""
+    advice = "its weights are broken" if lm.spec.dtype == "float32" else "its weights are broken, or try dtype=float32"
+    return f"model {lm.spec.title}: {what} in {lm.spec.dtype}; {advice}"
+
+
+def check_finite(values: Floats, what: str) -> None:
+    """Raise `DataError` if values of a model are NaN or infinite."""
+    if values.size and not np.isfinite(values).all():
+        bad = int((~np.isfinite(values)).reshape(len(values), -1).any(axis=1).sum())
+        raise DataError(f"{what}: {bad} of {len(values)} are not finite; try dtype=float32")
 
 
 def is_out_of_memory(err: BaseException) -> bool:
