@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.models.memory import run_in_batches
+from openended.harness.models.failures import run_in_batches
 from openended.harness.models.score import compute_token_nll, embed_rows
 from tests.harness.generation import test_denoising, test_generate
 from tests.harness.generation.models import gpt2, llama
