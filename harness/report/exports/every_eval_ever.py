@@ -54,13 +54,18 @@ def _name_task(run: Run) -> str:
 
 
 def describe_run(run: Run, record: RunRecord, organization: str) -> dict[str, Any]:
-    """Return the evaluation of one run, without its texts."""
-    model = _describe_model(run, record)
+    """Return the evaluation of one run, without its texts; what the record does not know is `unknown`."""
+    part = record.spec.get("model") or {}
+    path = str(run.axes.get("model.path") or run.axes.get("model") or run.axes.get("system") or _UNKNOWN)
+    on_hub = path.count("/") == 1 and not path.startswith(("/", ".", "~"))
+    is_local = bool(part) and part.get("name") != "openai"
+    engine = "vllm" if part.get("name") == "vllm" else "transformers"
+    engine_info = _leave_out_unknown({"name": engine, "version": record.packages.get(engine)})
     timestamp = str(int(datetime.fromisoformat(record.created).timestamp()))
     name = f"{COLLECTION}_{make_slug(_name_task(run))}_{run.folder.name.rpartition('-')[2]}"
     return {
         "schema_version": SCHEMA_VERSION,
-        "evaluation_id": f"{name}/{model['id']}/{timestamp}",
+        "evaluation_id": f"{name}/{path}/{timestamp}",
         "evaluation_timestamp": timestamp,
         "retrieved_timestamp": timestamp,
         "source_metadata": {
@@ -68,28 +73,22 @@ def describe_run(run: Run, record: RunRecord, organization: str) -> dict[str, An
             "evaluator_relationship": "other",
         },
         "eval_library": {"name": "openended", "version": record.packages.get("openended", _UNKNOWN)},
-        "model_info": model,
+        "model_info": _leave_out_unknown({
+            "name": run.titles["model"] or path.rpartition("/")[2], "id": path,
+            "developer": path.partition("/")[0] if on_hub else _UNKNOWN,
+            "inference_engine": engine_info if is_local else None,
+            "additional_details": {
+                "deployment_type": "self_deployed" if is_local else _UNKNOWN,
+                "model_availability": "open_weights" if on_hub and is_local else _UNKNOWN,
+            },
+        }),
         "evaluation_results": list(_describe_results(run)),
     }  # fmt: skip
 
 
-def _describe_model(run: Run, record: RunRecord) -> dict[str, Any]:
-    """Return the system's model; what the record does not know is `unknown`."""
-    part = record.spec.get("model") or {}
-    path = str(run.axes.get("model.path") or run.axes.get("model") or run.axes.get("system") or _UNKNOWN)
-    on_hub = path.count("/") == 1 and not path.startswith(("/", ".", "~"))
-    is_local = bool(part) and part.get("name") != "openai"
-    engine = "vllm" if part.get("name") == "vllm" else "transformers"
-    version = {"version": record.packages[engine]} if engine in record.packages else {}
-    return {
-        "name": run.titles["model"] or path.rpartition("/")[2], "id": path,
-        "developer": path.partition("/")[0] if on_hub else _UNKNOWN,
-        **({"inference_engine": {"name": engine, **version}} if is_local else {}),
-        "additional_details": {
-            "deployment_type": "self_deployed" if is_local else _UNKNOWN,
-            "model_availability": "open_weights" if on_hub and is_local else _UNKNOWN,
-        },
-    }  # fmt: skip
+def _leave_out_unknown(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the schema that are known: not None and not an empty object."""
+    return {name: value for name, value in fields.items() if value is not None and value != {}}
 
 
 def _describe_results(run: Run) -> Iterator[dict[str, Any]]:
@@ -98,29 +97,27 @@ def _describe_results(run: Run) -> Iterator[dict[str, Any]]:
     humans = {
         row.metric: row.values for row in run.results if is_target.get(row.system, row.direction == "match_human")
     }
-    for row in (row for row in run.results if row.system == "model"):
-        for key, value in row.values.items():
-            if not math.isfinite(value):
-                continue  # the schema has no missing values
-            direction = row.directions.get(key) or row.direction
-            human = humans.get(row.metric, {}).get(key, math.nan)
-            target = row.targets.get(key, math.nan) if direction == "target" else human
-            if direction in ("match_human", "target") and math.isfinite(target):
-                yield _describe_distance(run, row, key, target)
-            low, high = (_format_bound(bound) for bound in row.bounds[key])
-            config = {
-                "metric_id": f"openended.{row.metric}.{key}", "metric_name": row.titles.get(key, key),
-                "lower_is_better": direction == "lower", "score_type": "continuous", "min_score": low,
-                "max_score": high,
-            }  # fmt: skip
-            if direction not in ("higher", "lower"):
-                config["additional_details"] = {"polarity": _UNKNOWN, "direction": direction}
-            details = {"human_value": repr(human)} if math.isfinite(human) else {}
-            yield _describe_score(run, row, config, value, row.intervals.get(key, {}), details)
-
-
-def _format_bound(value: float) -> float | str:
-    return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
+    for row, key, value in (
+        (r, key, value) for r in run.results if r.system == "model" for key, value in r.values.items()
+    ):
+        if not math.isfinite(value):
+            continue  # the schema has no missing values
+        direction = row.directions.get(key) or row.direction
+        human = humans.get(row.metric, {}).get(key, math.nan)
+        target = row.targets.get(key, math.nan) if direction == "target" else human
+        if direction in ("match_human", "target") and math.isfinite(target):
+            yield _describe_distance(run, row, key, target)
+        low, high = (
+            bound if math.isfinite(bound) else "Infinity" if bound > 0 else "-Infinity" for bound in row.bounds[key]
+        )
+        config = {
+            "metric_id": f"openended.{row.metric}.{key}", "metric_name": row.titles.get(key, key),
+            "lower_is_better": direction == "lower", "score_type": "continuous", "min_score": low, "max_score": high,
+        }  # fmt: skip
+        if direction not in ("higher", "lower"):
+            config["additional_details"] = {"polarity": _UNKNOWN, "direction": direction}
+        details = {"human_value": repr(human)} if math.isfinite(human) else {}
+        yield _describe_score(run, row, config, value, row.intervals.get(key, {}), details)
 
 
 def _describe_distance(run: Run, row: ResultRow, key: str, target: float) -> dict[str, Any]:
@@ -158,46 +155,42 @@ def _describe_score(
     details: Mapping[str, str],
 ) -> dict[str, Any]:  # fmt: skip
     """Return one entry of `evaluation_results`; options without a field of the schema are text."""
-    identity = digest({"run": run.name, "metric": config["metric_id"], "signature": row.signature})[:16]
-    data = {"num_examples": str(row.n_human), "digest": str(run.inputs.get("task", _UNKNOWN))}
     axes = {name: value for name, value in run.axes.items() if value is not None}
     numbers = {n: v for n, v in axes.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
     length = axes.get("max_new_tokens")
-    uncertainty = _describe_uncertainty(row, interval)
+    uncertainty: dict[str, Any] = {}
+    low, high = interval.get("low", math.nan), interval.get("high", math.nan)
+    if math.isfinite(low) and math.isfinite(high):
+        method, error = str(interval.get("method", row.resampling)), interval.get("std_error", math.nan)
+        ends = {"lower": low, "upper": high, "method": method, "confidence_level": interval.get("level") or None}
+        uncertainty = {
+            "confidence_interval": _leave_out_unknown(ends),
+            "num_samples": row.n_model,
+            "standard_error": {"value": error, "method": method} if math.isfinite(error) else None,
+            "num_bootstrap_samples": int(interval.get("replicates") or 0) or None,
+        }
+    arguments = {new: numbers.get(old) for old, new in _DECODER_ARGUMENTS.items()} | {
+        "max_tokens": length if isinstance(length, int) else None,
+        "execution_command": " ".join(run.command) or None,
+    }
     return {
-        "evaluation_result_id": identity,
+        "evaluation_result_id": digest(
+            {"run": run.name, "metric": config["metric_id"], "signature": row.signature}
+        )[:16],
         "evaluation_name": _name_task(run),
-        "source_data": {"dataset_name": _name_task(run), "source_type": "other", "additional_details": data},
-        "metric_config": {**config, "metric_kind": row.family, "metric_parameters": {"signature": row.signature}},
-        "score_details": {
-            "score": score, "details": {**details, "signature": row.signature},
-            **({"uncertainty": uncertainty} if uncertainty else {}),
+        "source_data": {
+            "dataset_name": _name_task(run), "source_type": "other",
+            "additional_details": {"num_examples": str(row.n_human), "digest": str(run.inputs.get("task", _UNKNOWN))},
         },
+        "metric_config": {**config, "metric_kind": row.family, "metric_parameters": {"signature": row.signature}},
+        "score_details": _leave_out_unknown({
+            "score": score, "details": {**details, "signature": row.signature},
+            "uncertainty": _leave_out_unknown(uncertainty),
+        }),
         "generation_config": {
-            "generation_args": {
-                **{new: numbers[old] for old, new in _DECODER_ARGUMENTS.items() if old in numbers},
-                **({"max_tokens": length} if isinstance(length, int) else {}),
-                **({"execution_command": " ".join(run.command)} if run.command else {}),
-            },
+            "generation_args": _leave_out_unknown(arguments),
             "additional_details": {name: format_axis_value(v) for name, v in axes.items()},
         },
-    }  # fmt: skip
-
-
-def _describe_uncertainty(row: ResultRow, interval: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the interval over examples in the schema's fields; empty without one."""
-    low, high = interval.get("low", math.nan), interval.get("high", math.nan)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return {}
-    method, error = str(interval.get("method", row.resampling)), interval.get("std_error", math.nan)
-    level, resamples = interval.get("level"), interval.get("replicates")
-    return {
-        "confidence_interval": {
-            "lower": low, "upper": high, "method": method, **({"confidence_level": level} if level else {})
-        },
-        "num_samples": row.n_model,
-        **({"standard_error": {"value": error, "method": method}} if math.isfinite(error) else {}),
-        **({"num_bootstrap_samples": int(resamples)} if resamples else {}),
     }  # fmt: skip
 
 

@@ -12,16 +12,18 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from concurrent import futures
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from filelock import FileLock
 
 from openended.harness.core import Json, Spec, construct, digest_file, format_error, require_package, write_text
-from openended.harness.results import Run, format_axis_value, read_results
+from openended.harness.results import format_axis_value, read_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +37,6 @@ _silent: set[str] = set()  # trackers that gave no answer
 _TABLE = ("system", "metric", "key", "value", "low", "high", "sd", "status", "signature")
 _MAX_TEXT = 6000  # characters of a parameter that MLflow stores
 _OTHER = re.compile(r"[^\w\-. :/]", re.ASCII)  # characters that MLflow refuses in names
-_FILE_STORE = "MLFLOW_ALLOW_FILE_STORE"  # later versions ask for it
 _RGBA = 4  # TensorBoard's number for it
 
 
@@ -90,86 +91,80 @@ class TrackedJob:
         return {name: str(value) for name, value in self.config.items() if value is not None}
 
 
-class Tracker(Protocol):
+class Tracker(ABC):
     """The interface of trackers; if a method raises, the run is kept."""
 
     package: ClassVar[str]
     """Import name of the package, and name of the extra that installs it."""
 
+    def __init__(self, options: TrackerOptions, folder: Path) -> None:
+        self.options, self.folder = options, folder
+        self._run: Any = None
+        """What is open: a run, the module that has one, a writer."""
+
+    @abstractmethod
     def start(self, job: TrackedJob) -> None:
         """Open an entry for a job with its config; what a failed attempt left of it is replaced where possible."""
 
+    @abstractmethod
     def log_values(self, values: Mapping[str, float]) -> None: ...
 
+    @abstractmethod
     def log_table(self, name: str, table: pd.DataFrame) -> None: ...
 
-    def log_figure(self, name: str, path: Path) -> None: ...
+    @abstractmethod
+    def log_figure(self, name: str, path: Path) -> None:
+        """Log a PNG."""
 
+    @abstractmethod
     def finish(self, *, failed: bool) -> None:
         """Close the entry if `start` opened one, whether or not a call raised."""
 
 
-@dataclass
-class TrackioTracker:
+class TrackioTracker(Tracker):
     """Logs to Trackio's own folder, which `trackio show` reads: a local SQLite file, no account."""
 
-    package: ClassVar[str] = "trackio"
-
-    project: str
-    _is_open: bool = False
+    package = "trackio"
 
     def start(self, job: TrackedJob) -> None:
         import trackio
 
         trackio.init(
-            project=self.project, name=job.id, group=job.group, config=dict(job.config), resume="allow", embed=False,
-            auto_log_gpu=False, auto_log_cpu=False,
+            project=self.options.project, name=job.id, group=job.group, config=dict(job.config), resume="allow",
+            embed=False, auto_log_gpu=False, auto_log_cpu=False,
         )  # fmt: skip
-        self._is_open = True
+        self._run = trackio
 
     def log_values(self, values: Mapping[str, float]) -> None:
-        import trackio
-
-        trackio.log(dict(values), step=0)
+        self._run.log(dict(values), step=0)
 
     def log_table(self, name: str, table: pd.DataFrame) -> None:
-        import trackio
-
-        trackio.log({f"tables/{name}": trackio.Table(dataframe=_to_plain(table))}, step=0)
+        self._run.log({f"tables/{name}": self._run.Table(dataframe=_to_plain(table))}, step=0)
 
     def log_figure(self, name: str, path: Path) -> None:
-        import trackio
-
-        trackio.log({f"figures/{name}": trackio.Image(str(path), caption=name)}, step=0)
+        self._run.log({f"figures/{name}": self._run.Image(str(path), caption=name)}, step=0)
 
     def finish(self, *, failed: bool) -> None:  # noqa: ARG002 - Trackio has no state of a run
-        if self._is_open:
-            import trackio
-
-            trackio.finish()
+        if self._run is not None:
+            self._run.finish()
 
 
-@dataclass
-class WandbTracker:
+class WandbTracker(Tracker):
     """Logs to a folder that `wandb sync` uploads (`mode=offline`), or to the server at once (`mode=online`)."""
 
-    package: ClassVar[str] = "wandb"
-
-    project: str
-    mode: str
-    folder: Path
-    _run: Any = None
+    package = "wandb"
 
     def start(self, job: TrackedJob) -> None:
         """Open a run whose id follows from the job, so that the server keeps one run per job."""
         import wandb
 
-        self.folder.mkdir(parents=True, exist_ok=True)
+        folder, mode = self.folder / "wandb", self.options.mode or "offline"
+        folder.mkdir(parents=True, exist_ok=True)
         number = hashlib.sha256(job.id.encode()).hexdigest()[:16]
-        resume = "allow" if self.mode == "online" else None  # a folder of its own has nothing to resume
+        resume = "allow" if mode == "online" else None  # a folder of its own has nothing to resume
         self._run = wandb.init(
-            project=self.project, id=number, name=job.name, group=job.group,
-            config=dict(job.config), mode=self.mode, dir=str(self.folder), resume=resume,
+            project=self.options.project, id=number, name=job.name, group=job.group,
+            config=dict(job.config), mode=mode, dir=str(folder), resume=resume,
             settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_stats=True),
         )  # fmt: skip
 
@@ -191,29 +186,24 @@ class WandbTracker:
             self._run.finish(exit_code=int(failed))
 
 
-@dataclass
-class MlflowTracker:
+class MlflowTracker(Tracker):
     """Logs to a tracking server or a folder; the client is our own, so MLflow's global state stays as it is."""
 
-    package: ClassVar[str] = "mlflow"
-
-    project: str
-    uri: str
-    """A folder, or the address of a tracking server."""
-    _client: Any = None
-    _run: str = ""
+    package = "mlflow"
+    _client: Any
 
     def start(self, job: TrackedJob) -> None:
         """Open a run; runs of earlier attempts at the same job are deleted."""
-        if "://" not in self.uri:
-            os.environ.setdefault(_FILE_STORE, "true")
+        uri, project = self.options.uri or str(self.folder / "mlflow"), self.options.project
+        if "://" not in uri:
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # later versions ask for it
+            uri = Path(uri).resolve().as_uri()
         from mlflow import MlflowClient
         from mlflow.entities import Param
 
-        uri = self.uri if "://" in self.uri else Path(self.uri).resolve().as_uri()
         self._client = MlflowClient(tracking_uri=uri)
-        experiment = self._client.get_experiment_by_name(self.project)
-        number = experiment.experiment_id if experiment is not None else self._client.create_experiment(self.project)
+        experiment = self._client.get_experiment_by_name(project)
+        number = experiment.experiment_id if experiment is not None else self._client.create_experiment(project)
         for earlier in self._client.search_runs([number], f"tags.`{JOB_TAG}` = '{job.id}'"):
             self._client.delete_run(earlier.info.run_id)
         tags = {JOB_TAG: job.id, "openended.group": job.group}
@@ -234,27 +224,23 @@ class MlflowTracker:
         self._client.log_artifact(self._run, str(path), "figures")
 
     def finish(self, *, failed: bool) -> None:
-        if self._run:
+        if self._run is not None:
             self._client.set_terminated(self._run, "FAILED" if failed else "FINISHED")
 
 
-@dataclass
-class TensorboardTracker:
+class TensorboardTracker(Tracker):
     """Writes one folder of events per job, without TensorFlow or PyTorch."""
 
-    package: ClassVar[str] = "tensorboard"
-
-    folder: Path
-    _writer: Any = None
+    package = "tensorboard"
 
     def start(self, job: TrackedJob) -> None:
         """Open an empty folder for the job and write its config as a table."""
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        folder = self.folder / job.id
+        folder = self.folder / "tensorboard" / job.id
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self._writer = EventFileWriter(str(folder))
+        self._run = EventFileWriter(str(folder))
         self._write_rows("config", ("option", "value"), job.list_texts().items())
 
     def log_values(self, values: Mapping[str, float]) -> None:
@@ -270,8 +256,8 @@ class TensorboardTracker:
         self._write([{"tag": f"figures/{name}", "image": {**size, "colorspace": _RGBA, "encoded_image_string": data}}])
 
     def finish(self, *, failed: bool) -> None:  # noqa: ARG002 - TensorBoard has no state of a run
-        if self._writer is not None:
-            self._writer.close()
+        if self._run is not None:
+            self._run.close()
 
     def _write_rows(self, name: str, head: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
         """Write a table as Markdown."""
@@ -289,7 +275,7 @@ class TensorboardTracker:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         summary = Summary(value=[Summary.Value(**value) for value in values])
-        self._writer.add_event(Event(wall_time=time.time(), step=0, summary=summary))
+        self._run.add_event(Event(wall_time=time.time(), step=0, summary=summary))
 
 
 def _to_plain(table: pd.DataFrame, missing: str | None = None) -> pd.DataFrame:
@@ -298,19 +284,12 @@ def _to_plain(table: pd.DataFrame, missing: str | None = None) -> pd.DataFrame:
 
 
 TRACKERS: dict[str, Callable[[TrackerOptions, Path], Tracker]] = {
-    "trackio": lambda options, _: TrackioTracker(options.project),
-    "wandb": lambda options, folder: WandbTracker(options.project, options.mode or "offline", folder / "wandb"),
-    "mlflow": lambda options, folder: MlflowTracker(options.project, options.uri or str(folder / "mlflow")),
-    "tensorboard": lambda _, folder: TensorboardTracker(folder / "tensorboard"),
+    tracker.package: tracker for tracker in (TrackioTracker, WandbTracker, MlflowTracker, TensorboardTracker)
 }
 
 
 def build_tracker_options(node: object) -> TrackerOptions:
-    """Build the options from a YAML node.
-
-    Raises:
-        SpecError: If an option is unknown or its value is not accepted.
-    """
+    """Build the options from a YAML node; raises `SpecError` if an option is unknown or its value is not accepted."""
     return construct(TrackerOptions, node or {}, "tracker")
 
 
@@ -322,13 +301,7 @@ def require_tracker(options: TrackerOptions) -> None:
 
 
 def track_runs(folders: Iterable[Path], options: TrackerOptions, outputs: Path) -> None:
-    """Log runs that have finished; one that the tracker already has is skipped.
-
-    Args:
-        folders: Run folders.
-        options: The tracker.
-        outputs: Folder of all outputs.
-    """
+    """Log the runs of finished run folders below `outputs`; one that the tracker already has is skipped."""
     if options.kind != "none":
         for folder in folders:
             job_id = f"{folder.parent.name}/{folder.name}"
@@ -366,29 +339,22 @@ def _track(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOpti
 
 
 def call_with_deadline(work: Callable[[], None], target: str) -> None:
-    """Call a tracker in a thread; one that gave no answer in time is not asked again by this process.
-
-    Raises:
-        TimeoutError: If it does not end in time; the thread ends with the process.
-    """
+    """Call a tracker in a thread; one that gave no answer in time is not asked again by this process."""
     if target in _silent:
         raise TimeoutError("it gave no answer before")
-    errors: list[BaseException] = []
+    future: futures.Future[None] = futures.Future()
 
     def run() -> None:
         try:
-            work()
+            future.set_result(work())
         except BaseException as err:  # raised again below
-            errors.append(err)
+            future.set_exception(err)
 
-    thread = threading.Thread(target=run, name="tracker", daemon=True)
-    thread.start()
-    thread.join(DEADLINE_SECONDS)
-    if thread.is_alive():
+    threading.Thread(target=run, name="tracker", daemon=True).start()  # it ends with the process
+    if not futures.wait([future], DEADLINE_SECONDS).done:
         _silent.add(target)
         raise TimeoutError(f"no answer in {DEADLINE_SECONDS:g} s")
-    if errors:
-        raise errors[0]
+    future.result()
 
 
 def log_job(tracker: Tracker, job: TrackedJob) -> None:
@@ -416,19 +382,14 @@ def describe_run(folder: Path, job_id: str) -> TrackedJob:
     names = (run.titles["model"], run.titles["decoder"] or str(run.axes.get("system") or ""))
     name = ", ".join(filter(None, (*names, f"seed {seed}" if seed else ""))) or run.name
     tables = {"values": results.frame[list(_TABLE)]}
-    return TrackedJob(job_id, name, run.experiment, config, dict(_list_values(run)), tables)
-
-
-def _list_values(run: Run) -> Iterator[tuple[str, float]]:
-    """Yield the finite values of a run with their interval ends; human values get a prefix."""
+    values: dict[str, float] = {}
     for row in (row for row in run.results if row.system in ("model", "human")):
         prefix = "human/" if row.system == "human" else ""
         for key, value in row.values.items():
-            interval = row.intervals.get(key, {})
-            ends = {f".{end}": interval.get(end, math.nan) for end in ("low", "high")}
-            for suffix, number in {"": value, **ends}.items():
-                if math.isfinite(number):
-                    yield f"{prefix}{row.metric}/{key}{suffix}", number
+            ends = {f".{end}": row.intervals.get(key, {}).get(end, math.nan) for end in ("low", "high")}
+            values |= {f"{prefix}{row.metric}/{key}{suffix}": number for suffix, number in {"": value, **ends}.items()}
+    finite = {entry: value for entry, value in values.items() if math.isfinite(value)}
+    return TrackedJob(job_id, name, run.experiment, config, finite, tables)
 
 
 def describe_report(folder: Path, name: str, job_id: str) -> TrackedJob:

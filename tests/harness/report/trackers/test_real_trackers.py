@@ -10,6 +10,7 @@ from openended.harness.report.trackers.track import (
     MlflowTracker,
     TensorboardTracker,
     TrackedJob,
+    TrackerOptions,
     TrackioTracker,
     WandbTracker,
     log_job,
@@ -18,6 +19,7 @@ from openended.harness.report.trackers.track import (
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
+OPTIONS = TrackerOptions(project="texts")
 REASON = "needs the real package in an environment of its own: pip install 'openended[{}]'"
 # These packages warn about their own dependencies.
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
@@ -37,7 +39,7 @@ def job(tmp_path):
 def test_mlflow_has_one_run_with_params_metrics_and_artifacts(job, tmp_path):
     mlflow = pytest.importorskip("mlflow", reason=REASON.format("mlflow"))
     for _ in range(2):  # the second attempt replaces what the first left
-        log_job(MlflowTracker("texts", str(tmp_path / "mlflow")), job)
+        log_job(MlflowTracker(OPTIONS, tmp_path), job)
     client = mlflow.MlflowClient((tmp_path / "mlflow").as_uri())
     (run,) = client.search_runs([client.get_experiment_by_name("texts").experiment_id])
     assert run.info.status == "FINISHED"
@@ -53,8 +55,8 @@ def test_tensorboard_has_scalars_an_image_and_a_table(job, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for _ in range(2):
-        log_job(TensorboardTracker(tmp_path), job)
-    events = EventAccumulator(str(tmp_path / job.id)).Reload()
+        log_job(TensorboardTracker(OPTIONS, tmp_path), job)
+    events = EventAccumulator(str(tmp_path / "tensorboard" / job.id)).Reload()
     for name, value in job.values.items():
         (scalar,) = events.Scalars(name)
         assert scalar.value == pytest.approx(value)
@@ -66,7 +68,7 @@ def test_tensorboard_has_scalars_an_image_and_a_table(job, tmp_path):
 def test_wandb_writes_an_offline_run(job, tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason=REASON.format("wandb"))
     monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "cache"))
-    log_job(WandbTracker("texts", "offline", tmp_path / "wandb"), job)
+    log_job(WandbTracker(OPTIONS, tmp_path), job)
     (data,) = tmp_path.glob("wandb/**/offline-run-*/*.wandb")
     assert data.stat().st_size > 0
     assert list(data.parent.glob("files/media/images/**/*.png"))
@@ -81,7 +83,7 @@ def test_trackio_has_one_run_with_its_values(job, tmp_path, monkeypatch):
     for module in (trackio, trackio.utils, storage):
         if hasattr(module, "TRACKIO_DIR"):
             monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path)
-    log_job(TrackioTracker("texts"), job)
+    log_job(TrackioTracker(OPTIONS, tmp_path), job)
     logs = storage.SQLiteStorage.get_logs("texts", job.id)
     logged = {name: value for row in logs for name, value in row.items()}
     assert {name: logged[name] for name in job.values} == job.values
