@@ -1,11 +1,16 @@
 """Run the benchmarks: the harness and a peer in turn, each in a fresh process; medians, ratio and peak memory.
 
 python scripts/bench.py [--only SUBSTR] [--repeats 3] [--write docs/benchmarks.md] [--list]
+
+A module of `benchmarks/` has a dictionary `AREAS`: name → list of `Benchmark`. `prepare` makes the data and imports the
+libraries and is not timed; `harness(data)` and `peer(data)` are timed. Both return small JSON values (numbers, lists,
+dictionaries with string keys).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -18,15 +23,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-
-from scripts.benchmarks._work import Benchmark  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
 AREAS = {
     "batches": "generation", "decoding": "generation", "engines": "generation", "intervals": "metrics",
@@ -47,24 +50,62 @@ run in turn, each in a fresh process; times are medians of the repeats. The mach
 reliable than seconds. `CPU` marks single-threaded work, timed by CPU time on both sides. Peak memory is the memory that
 the work adds to its input data.
 """
-_MIB = 1 << 20
+Figures = dict[str, Any]
+"""Of one side: `seconds`, `peak` bytes, `result`, `versions` of packages; or why it was `skipped`."""
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Median time and memory of one side."""
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """One line of the table."""
 
-    seconds: float
-    peak_mib: float
-    result: Any
-    versions: dict[str, str]
+    name: str
+    """The task and its size, for example `self_bleu, 5,000 texts × 500 tokens, order 4`; unique in its area."""
+    harness: Callable[[Any], Any]
+    prepare: Callable[[], Any] = lambda: None
+    """Makes the input of `harness`, the same in every process (seeded)."""
+    against: str = "–"
+    """The peer and the function that is called."""
+    peer: Callable[[Any], Any] | None = None
+    prepare_peer: Callable[[], Any] | None = None
+    """Makes the input of `peer`, if it differs from that of `harness`."""
+    peer_needs: tuple[str, ...] = ()
+    """Modules that the peer needs. If one is missing, the peer is skipped and the table shows the reason."""
+    peer_share: float = 1.0
+    """The share of the work that `peer` does. Its time is divided by it and marked `extrapolated`."""
+    at_least: float | None = None
+    """The target ratio of times, peer over harness."""
+    at_most_seconds: float | None = None
+    at_most_mib: float | None = None
+    """The target for peak memory beyond the input data."""
+    agree: Callable[[Any, Any], str] | None = None
+    """Describes the difference of the two results; receives (harness, peer)."""
+    say: Callable[[Any], str] | None = None
+    """Describes the result of the harness."""
+    repeats: int | None = None
+    """Overrides `--repeats` for long works."""
+    peer_repeats: int | None = None
+    clock: Literal["wall", "cpu"] = "wall"
+    """`cpu` is the CPU time of the process, for single-threaded work on a shared machine; it applies to both sides."""
+    threads: int | None = None
+    """Threads of BLAS and OpenMP in both processes; None keeps the default of the machine."""
+    timeout: float = 3600.0
+    """Seconds after which a process is stopped."""
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """The reason why one side was not timed."""
+def format_max_gap(harness: Mapping[str, float], peer: Mapping[str, float]) -> str:
+    """Format the largest absolute difference over the shared keys."""
+    gap = max(abs(harness[key] - peer[key]) for key in harness.keys() & peer.keys())
+    return "equal" if gap == 0 else f"≤ {gap:.0e}"
 
-    reason: str
+
+def format_relative_gap(harness: Mapping[str, float], peer: Mapping[str, float]) -> str:
+    """Format the largest relative difference over the keys of the peer."""
+    return f"≤ {max(abs(harness[key] / peer[key] - 1) for key in peer):.0e} relative"
+
+
+def format_equality(harness: object, peer: object) -> str:
+    """Report whether both results are equal."""
+    return "equal" if harness == peer else f"differ: {harness} {peer}"
 
 
 def load_area(area: str) -> list[Benchmark]:
@@ -88,7 +129,10 @@ def run_child(area: str, name: str, side: str) -> None:
     if side == "peer" and work.peer is not None:
         prepare, run = work.prepare_peer or work.prepare, work.peer
     data = prepare()
-    before = _reset_peak()
+    before = _read_peak()
+    with contextlib.suppress(OSError):  # resets the peak where the system allows it
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        before = _read_status("VmRSS") or before
     clock = time.process_time if work.clock == "cpu" else time.perf_counter
     start = clock()
     result = run(data)
@@ -100,20 +144,9 @@ def run_child(area: str, name: str, side: str) -> None:
 
 def _read_status(field: str) -> int | None:
     """Read a field of this process's memory status in bytes, where the system has one."""
-    try:
-        match = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
-    except OSError:
-        return None
+    status = Path("/proc/self/status")
+    match = re.search(rf"{field}:\s+(\d+) kB", status.read_text(encoding="ascii")) if status.exists() else None
     return int(match.group(1)) * 1024 if match else None
-
-
-def _reset_peak() -> int:
-    """Reset the peak where the system allows it; return the current memory in bytes."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return _read_peak()
-    return _read_status("VmRSS") or _read_peak()
 
 
 def _read_peak() -> int:
@@ -121,59 +154,56 @@ def _read_peak() -> int:
     return _read_status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def launch(area: str, work: Benchmark, side: str) -> dict[str, Any] | Skipped:
+def launch(area: str, work: Benchmark, side: str) -> Figures:
     """Run one side in a fresh process."""
     env = dict(os.environ)
     if work.threads is not None:
         env |= {f"{name}_NUM_THREADS": str(work.threads) for name in ("OMP", "MKL", "OPENBLAS")}
-    command = [sys.executable, str(HERE / "bench.py"), "--child", area, work.name, side]
+    command = [sys.executable, str(ROOT / "scripts/bench.py"), "--child", area, work.name, side]
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=work.timeout, check=False)
     except subprocess.TimeoutExpired:
-        return Skipped(f"timed out after {work.timeout:.0f} s")
+        return {"skipped": f"timed out after {work.timeout:.0f} s"}
     if done.returncode:
-        return Skipped((done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1])
-    figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        return {"skipped": (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]}
+    figures: Figures = json.loads(done.stdout.strip().splitlines()[-1])
     return figures
 
 
-def measure(area: str, work: Benchmark, repeats: int) -> dict[str, Timing | Skipped]:
-    """Run the harness and the peer in turn and take medians."""
-    counts = {"harness": work.repeats or repeats}
-    out: dict[str, Timing | Skipped] = {}
+def measure(area: str, work: Benchmark, repeats: int) -> dict[str, Figures]:
+    """Run the harness and the peer in turn and take medians; a side that fails is not run again."""
+    counts, skipped = {"harness": work.repeats or repeats}, dict[str, Figures]()
     missing = [name for name in work.peer_needs if importlib.util.find_spec(name) is None]
     if work.peer and missing:
-        out["peer"] = Skipped(f"{', '.join(missing)} is not installed")
+        skipped["peer"] = {"skipped": f"{', '.join(missing)} is not installed"}
     elif work.peer:
         counts["peer"] = work.peer_repeats or work.repeats or repeats
-    figures: dict[str, list[dict[str, Any]]] = {side: [] for side in counts}
+    runs: dict[str, list[Figures]] = {side: [] for side in counts}
     for turn in range(max(counts.values())):
-        for side in [side for side, count in counts.items() if turn < count and side not in out]:
-            run = launch(area, work, side)
-            if isinstance(run, Skipped):
-                out[side] = run
-            else:
-                figures[side].append(run)
-    for side in [side for side in counts if side not in out]:
-        out[side] = Timing(
-            seconds=statistics.median(run["seconds"] for run in figures[side])
-            / (work.peer_share if side == "peer" else 1.0),
-            peak_mib=statistics.median(run["peak"] for run in figures[side]) / _MIB,
-            result=figures[side][0]["result"],
-            versions=figures[side][0]["versions"],
-        )
-    return out
+        for side in [side for side, count in counts.items() if turn < count and side not in skipped]:
+            runs[side].append(launch(area, work, side))
+            if "skipped" in runs[side][-1]:
+                skipped[side] = runs.pop(side)[-1]
+    shares = {"harness": 1.0, "peer": work.peer_share}
+    return skipped | {
+        side: {
+            **figures[0],
+            "seconds": statistics.median(run["seconds"] for run in figures) / shares[side],
+            "peak": statistics.median(run["peak"] for run in figures),
+        }
+        for side, figures in runs.items()
+    }
 
 
-def format_row(work: Benchmark, sides: Mapping[str, Timing | Skipped]) -> str:
+def format_row(work: Benchmark, sides: Mapping[str, Figures]) -> str:
     """Format one line of the table."""
-    harness, peer = sides["harness"], sides.get("peer")
+    harness, peer = sides["harness"], sides.get("peer", {})
     ratio, results = "–", []
-    if isinstance(harness, Timing) and isinstance(peer, Timing):
-        ratio = f"{peer.seconds / harness.seconds:,.1f}×"
-        results += [work.agree(harness.result, peer.result)] if work.agree else []
-    if isinstance(harness, Timing) and work.say:
-        results.append(work.say(harness.result))
+    if "seconds" in harness and "seconds" in peer:
+        ratio = f"{peer['seconds'] / harness['seconds']:,.1f}×"
+        results += [work.agree(harness["result"], peer["result"])] if work.agree else []
+    if "seconds" in harness and work.say:
+        results.append(work.say(harness["result"]))
     targets = [f"{work.at_least:,.4g}×"] if work.at_least else []
     targets += [f"≤ {work.at_most_seconds:g} s"] if work.at_most_seconds else []
     targets += [f"≤ {work.at_most_mib:,.0f} MiB"] if work.at_most_mib else []
@@ -181,31 +211,29 @@ def format_row(work: Benchmark, sides: Mapping[str, Timing | Skipped]) -> str:
         work.name,
         work.against,
         _format_time(harness) + (" CPU" if work.clock == "cpu" else ""),
-        _format_time(peer) + (" (extrapolated)" if work.peer_share < 1 and isinstance(peer, Timing) else ""),
+        _format_time(peer) + (" (extrapolated)" if work.peer_share < 1 and "seconds" in peer else ""),
         ratio,
         ", ".join(targets) or "–",
-        " / ".join(f"{side.peak_mib:,.0f} MiB" if isinstance(side, Timing) else "–" for side in (harness, peer)),
+        " / ".join(f"{side['peak'] / 2**20:,.0f} MiB" if "peak" in side else "–" for side in (harness, peer)),
         "; ".join(results) or "–",
     ]
     return "| " + " | ".join(cells) + " |"
 
 
-def _format_time(side: Timing | Skipped | None) -> str:
-    if side is None:
-        return "–"
-    if isinstance(side, Skipped):
-        return f"skipped: {side.reason}".replace("|", "/")
-    if side.seconds >= 600:
-        return f"{side.seconds / 3600:,.2f} h"
-    return f"{side.seconds:,.1f} s" if side.seconds >= 10 else f"{side.seconds * 1000:,.0f} ms"
+def _format_time(side: Figures) -> str:
+    if "seconds" not in side:
+        return f"skipped: {side['skipped']}".replace("|", "/") if side else "–"
+    seconds = side["seconds"]
+    if seconds >= 600:
+        return f"{seconds / 3600:,.2f} h"
+    return f"{seconds:,.1f} s" if seconds >= 10 else f"{seconds * 1000:,.0f} ms"
 
 
 def describe_machine() -> str:
     """Describe the processor without naming the host."""
-    cpu, info = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
-    if info.exists():
-        match = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8"))
-        cpu = match.group(1) if match else cpu
+    info = Path("/proc/cpuinfo")
+    match = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8")) if info.exists() else None
+    cpu = match.group(1) if match else platform.processor() or platform.machine()
     return f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
@@ -250,9 +278,9 @@ def main() -> int:
             sides = measure(area, work, options.repeats)
             rows[work.name] = format_row(work, sides)
             print(rows[work.name], flush=True)
-            failed += isinstance(sides["harness"], Skipped)
+            failed += "skipped" in sides["harness"]
             for side in sides.values():
-                versions |= side.versions if isinstance(side, Timing) else {}
+                versions |= side.get("versions", {})
         if options.write:
             write_section(options.write, area, areas[area], rows, versions)
     if failed:

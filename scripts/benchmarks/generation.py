@@ -44,7 +44,7 @@ from openended.harness.models.transformers import LanguageModel, TextTokenizer, 
 from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
 from openended.metrics.sparsemax_score import sparsemax_score
-from scripts.benchmarks._work import Benchmark, format_equality, format_relative_gap
+from scripts.bench import Benchmark, format_equality, format_relative_gap
 
 Counts = dict[str, float]
 Backend = Any

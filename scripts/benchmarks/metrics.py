@@ -34,7 +34,7 @@ from openended.metrics.mauve import mauve
 from openended.metrics.repetition import diversity, loop_rate, self_repetition, seq_rep_n
 from openended.metrics.self_bleu import bleu_by_text, self_bleu
 from openended.metrics.zipf import zipf_coefficient
-from scripts.benchmarks._work import Benchmark, format_max_gap, format_relative_gap
+from scripts.bench import Benchmark, format_max_gap, format_relative_gap
 from scripts.worlds import MODEL, draw
 
 Values = dict[str, float]

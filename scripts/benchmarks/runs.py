@@ -1,4 +1,4 @@
-"""Time whole commands: loading a task's documents, a report over a thousand runs, and the overhead of a grid."""
+"""Time whole commands: loading documents, a report over a thousand runs, its page in Chromium, the overhead of a grid."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import io
 import itertools
 import json
+import random
 import shutil
 import sys
 import tempfile
@@ -16,10 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from openended.harness.core import Generation
+from openended.harness.report import build_report
 from openended.harness.run import dataset as stages
-from openended.harness.storage import RowFile
+from openended.harness.storage.rows import Row, RowFile, write_rows
+from openended.harness.storage.store import write_manifest
 from openended.tasks.webtext import WebText
-from scripts.benchmarks._work import Benchmark, format_equality
+from scripts.bench import Benchmark, format_equality
 
 DOCUMENTS = 5_000
 WORDS = 350  # mean of a document: about 600 tokens in the bundled vocabulary, like WebText in GPT-2's
@@ -107,6 +111,73 @@ def _run_report(folder: str) -> dict[str, int]:
     return {"code": code, "figures": figures, "runs": runs}
 
 
+PAGE_WORDS = [f"{a}{b}" for a in "ba de ki lo mu na pe ro su ti".split() for b in "ck ld m nd r s t x".split()]
+PAGE_SYSTEMS, PAGE_TEXTS = 100, 5_000
+SCROLL = """async () => {
+  let [last, worst] = [performance.now(), 0];
+  for (let at = 0; at < 120; at += 1) {
+    scrollBy(0, 400);
+    await new Promise(requestAnimationFrame);
+    const now = performance.now();
+    worst = Math.max(worst, now - last);
+    last = now;
+  }
+  return worst;
+}"""
+
+
+def _build_page() -> str:
+    """Build the report of synthetic systems with many texts; return its page."""
+    from tests.harness.report.synthetic import result, write_run
+
+    folder = Path(tempfile.mkdtemp(prefix="openended-page-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+    def write_texts(stage: str, system: str) -> str:
+        draw, name = random.Random(system), f"{stage}/aa/{system}"
+        path = folder / "store" / name
+        path.mkdir(parents=True)
+        texts = (" " + " ".join(draw.choices(PAGE_WORDS, k=draw.randrange(60, 90))) for _ in range(PAGE_TEXTS))
+        generations = (Generation(f"docs/{i:06d}", 0, text, (), "eos", -1.0) for i, text in enumerate(texts))
+        rows = (Row(f"Prompt {i}", (), generation) for i, generation in enumerate(generations))
+        write_rows(path / ("human.arrow" if stage == "human" else "data.arrow"), rows)
+        write_manifest(path, {"stage": stage}, system, {})
+        return name
+
+    human = write_texts("human", "human")
+    for k in range(1, PAGE_SYSTEMS + 1):
+        row = result(
+            "model", "mauve", {"mauve": k / PAGE_SYSTEMS}, n=PAGE_TEXTS, direction="higher", family="two_sample"
+        )
+        write_run(
+            folder, "top_k", 0, options={"k": k}, title=f"top-k k={k}", results=[row], n=PAGE_TEXTS,
+            inputs={"human:docs": human, "generate:m": write_texts("generate", f"system{k}")},
+        )  # fmt: skip
+    build_report([folder / "runs"], folder / "report", figures=False)
+    return str(folder / "report/report.html")
+
+
+def _open_page(page: str) -> dict[str, float]:
+    """Open a page in Chromium; return seconds until an example is visible and sorted, and the longest pause."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        tab = browser.new_page()
+        started = time.monotonic()
+        tab.goto(Path(page).resolve().as_uri())
+        tab.evaluate("document.querySelector('#texts').scrollIntoView()")
+        tab.locator(".example").first.wait_for()
+        opened = time.monotonic()
+        tab.get_by_label("order").select_option("high")
+        tab.wait_for_function("document.querySelector('.status').textContent.endsWith('examples')")
+        tab.locator(".example").first.wait_for()
+        ordered = time.monotonic()
+        pause = tab.evaluate(SCROLL) / 1000
+        browser.close()
+    return {"opened": opened - started, "sorted": ordered - opened, "longest pause": pause}
+
+
 def _make_grid_folder() -> str:
     """Make an empty folder and import what every run imports, which is not part of a grid's time."""
     import hydra
@@ -152,6 +223,11 @@ AREAS = {
             name="openended report, 1,000 runs, all figures and the page",
             prepare=_write_thousand_runs, harness=_run_report, at_most_seconds=15.0, clock="cpu",
             say=lambda counts: f"{counts['runs']:,} runs, {counts['figures']} figures, exit code {counts['code']}",
+        ),
+        Benchmark(
+            name=f"a page of {PAGE_SYSTEMS} systems × {PAGE_TEXTS:,} texts, opened, sorted and scrolled in Chromium",
+            prepare=_build_page, harness=_open_page,
+            say=lambda seconds: ", ".join(f"{name} {value:.1f} s" for name, value in seconds.items()),
         ),
         Benchmark(
             name="a grid, 4 decoders × 3 seeds on docs, 500 examples × 64 tokens",
