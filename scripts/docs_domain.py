@@ -3,10 +3,8 @@
 
     python scripts/docs_domain.py WORK [--outputs DIR]      # vectors already in WORK are reused
 
-Each system has 1,000 texts, scored in two halves of 500 prompts. For every setting and score, the script prints the
-difference of two systems divided by the standard deviation of a score. The standard deviation is that of the
-differences between halves, after subtracting their mean, which all systems share. The table in docs/docs_domain.md is
-this output.
+For every setting and score, prints the difference of two systems divided by the standard deviation of a score
+(docs/docs_domain.md).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 #!/usr/bin/env python
 """Check two-sample metrics where the right answer is known: Gaussian mixtures in place of embedded texts.
 
-Each metric is computed on pairs of samples from known laws, with several seeds. Differences are measured on its own
-scale: 0 is the best possible value, 1 the value for two laws that are far apart. `--write` puts the table into
-docs/stress.md.
+Differences are measured on a metric's own scale: 0 is the best possible value, 1 that of two laws that are far apart.
 """
 
 from __future__ import annotations

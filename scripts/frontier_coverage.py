@@ -1,10 +1,7 @@
 """Measure the coverage of the intervals of the frontier gap, in worlds where the true gap is 0.
 
-    python scripts/frontier_coverage.py [--worlds 500] [--n 100]
-
 In each world both systems sample from one family of tempered word distributions, at different temperatures, on the same
-prompts; so both sets of operating points lie on one curve. The scorer is the distribution at temperature 1. The script
-counts the worlds in which the 95 % interval of the gap at the human entropy, and of the area, contains 0.
+prompts; so both sets of operating points lie on one curve. The scorer is the distribution at temperature 1.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
 """Make `tasks/data/example_ratings.csv` and `example_pairs.csv`: invented judgments to try HUSE and Bradley-Terry.
 
-No person rated anything. Ratings: 100 examples with a human and a model text each, five raters, levels 1 to 5. A text
-has a typicality (human: mean 4.0, model: mean 3.4, both with standard deviation 0.6), to which each rater adds noise
-of 0.7, and a log-probability per word (human: mean −4.2, standard deviation 0.9; model: −3.4 and 0.6). Pairs: 30
-items, the six pairs of four players with abilities 0.6, 0.3, 0.0 and −0.9, two criteria, a tie in every tenth
-judgment.
-
-    python scripts/make_example_judgments.py tasks/data
+python scripts/make_example_judgments.py tasks/data
 """
 
 from __future__ import annotations

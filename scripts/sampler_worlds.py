@@ -1,7 +1,6 @@
 """Exact output laws of the samplers of denoisers, on Markov chains whose conditionals are exact.
 
-A distribution over all states, masks included, is pushed through every step by the samplers' own update rules, and
-compared with the chain's law. `python scripts/sampler_worlds.py` prints the table.
+A distribution over all states, masks included, is pushed through every step by the samplers' own update rules.
 """
 
 from __future__ import annotations

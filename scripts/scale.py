@@ -1,15 +1,7 @@
 """Measure time and peak memory of each stage and metric at 10^4 to 10^6 texts, for the table in docs/scale.md.
 
-    python scripts/scale.py 10000 100000 --folder /tmp/scale --only import,zipf,mauve
-    python scripts/scale.py --folder /tmp/scale
-
-Texts of 128 tokens and vectors of 256 numbers are written once for both sides, from a seed. Each stage and each metric
-is then the real command in its own process. All share one store, so each command reuses earlier artifacts. The times
-include process start (about 2 s), the verification of cached artifacts and the report with all texts. Two peaks of
-memory are printed: resident memory, which includes mapped files, and anonymous memory, which does not.
-
-`generate` and `featurize` use a model small enough for a million texts on one core: a one-layer GPT-2 of width 32 with
-seeded random weights. Its tokens are the 254 most common words, one token for all others and the end of text.
+python scripts/scale.py 10000 100000 --folder /tmp/scale --only import,zipf,mauve
+python scripts/scale.py --folder /tmp/scale
 """
 
 from __future__ import annotations
@@ -130,10 +122,7 @@ def measure_command(words: list[str], log: Path) -> dict[str, float]:
 
 
 def format_table(rows: list[dict[str, Any]]) -> str:
-    """Format the latest measurements as a Markdown table, with the slope between the two largest sizes.
-
-    MiB in parentheses are anonymous memory.
-    """
+    """Format the latest measurements; the slope is between the two largest sizes, anonymous memory in parentheses."""
     row_of = {(row["what"], row["n"]): row for row in rows}
     sizes = sorted({n for _, n in row_of})
     head = ["stage or metric", *(f"{n:,}" for n in sizes), "slope"]

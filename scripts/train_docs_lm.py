@@ -1,19 +1,9 @@
-"""Train the bundled language models on the train split of the `docs` corpus.
+"""Train the bundled language models on the train split of the `docs` corpus: `--model docs-s|docs-m|docs-mlm`.
 
-    python scripts/train_docs_lm.py --model docs-s
-    python scripts/train_docs_lm.py --model docs-m
-    python scripts/train_docs_lm.py --model docs-mlm
-
-They share one byte-level BPE tokenizer of 4,096 tokens; docs-mlm has a mask token in addition. For docs-s and
-docs-m, each passage is a separate sequence, `<|endoftext|> text <|endoftext|>`, and batches contain passages of
-similar length. For docs-mlm, a masked diffusion model, see `docs_lm/masked.py`. Hidden matrices are
-updated by Muon (momentum, orthogonalized by a Newton-Schulz iteration), which needs about half the
-tokens of AdamW at this size. Embeddings, biases and norms are updated by AdamW. The learning rate warms
-up, stays constant, and falls linearly to zero, so the budget may be changed during a run.
-
-An interrupted run resumes from its last checkpoint. Batches and dropout are functions of seed and step,
-so the result equals that of an uninterrupted run up to thread rounding. The weights with the best
-validation perplexity are exported as float16 into the assets folder, with a model card.
+Hidden matrices are updated by Muon, which needs about half the tokens of AdamW at this size, the rest by AdamW. The
+learning rate warms up, stays constant, and falls linearly to zero, so the budget may be changed during a run. Batches
+and dropout are functions of seed and step: an interrupted run resumes from its last checkpoint with the same result.
+The weights with the best validation perplexity are exported as float16 into the assets folder, with a model card.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Texts of a known distribution: a human side and systems on the same prompts, made up or drawn from real texts.
-
-Every prompt has a topic, which moves the words, the likelihoods and the embeddings of all that is written about it; so
-systems on the same prompts resemble each other, as they do in earnest.
-"""
+"""Texts of a known distribution: a human side and systems on the same prompts, made up or drawn from real texts."""
 
 from __future__ import annotations
 
@@ -177,10 +173,7 @@ class Pool:
 
 @functools.cache
 def load_pool(source: str = "docs") -> Pool:
-    """Read the passages of the installed packages, or the references and generations of a JSON-lines file.
-
-    Passages without enough words are left out; longer ones are truncated.
-    """
+    """Read the passages of the installed packages, cut, or the references and generations of a JSON-lines file."""
     from tokenizers import Tokenizer
 
     if source == "docs":

@@ -1,15 +1,7 @@
-"""Corpus of the `docs` task: prose of the docstrings that are on every machine.
+"""Corpus of the `docs` task: prose of the docstrings of the standard library and of installed packages.
 
-Source files of the Python standard library and of the installed scientific packages are parsed with
-`ast` (never imported); their docstrings are reduced to paragraphs of natural sentences, and
-the paragraphs of one docstring become one `Passage`, joined by a single space: a
-passage is one line, so that a prompt may be cut from it anywhere.
-
-A split is a function of the package and module path alone. Every paragraph is kept once in the whole
-corpus, after normalizing case, spaces and punctuation; the first one in canonical order (packages as
-listed, modules by name, line in the file) wins. So no paragraph of one split occurs in another.
-
-The corpus depends on the installed versions: `fingerprint` names it, `package_versions` explains it.
+A split is a function of the package and module path alone. Every paragraph is kept once in the whole corpus, the first
+in canonical order (packages as listed, modules by name, line in the file): none of one split occurs in another.
 """
 
 from __future__ import annotations
@@ -64,11 +56,7 @@ class Passage:
 
 
 def load_passages(*, packages: Sequence[str] = DEFAULT_PACKAGES, workers: int = 1) -> list[Passage]:
-    """Extract the passages of the given packages, in canonical order.
-
-    The order of packages decides which of two keeps a paragraph that both contain. The number of processes changes the
-    time and nothing else.
-    """
+    """Extract the passages of packages in canonical order; of two equal paragraphs, the first package keeps its own."""
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     sources = [(package, *source) for package in packages for source in _list_sources(package)]
@@ -97,11 +85,7 @@ def load_passages(*, packages: Sequence[str] = DEFAULT_PACKAGES, workers: int = 
 
 
 def split_of(package: str, module: str) -> Split:
-    """Return the split of a module: a hash of its path, so that it never depends on the others.
-
-    >>> split_of("scipy", "scipy.optimize._minimize") == split_of("scipy", "scipy.optimize._minimize")
-    True
-    """
+    """Return the split of a module: a hash of its path, so that it never depends on the others."""
     digest = hashlib.sha256(f"{_SPLIT_SALT}\0{package}\0{module}".encode()).digest()
     position = int.from_bytes(digest[:8], "big") / 2**64
     if position < TEST_SHARE:
@@ -110,11 +94,7 @@ def split_of(package: str, module: str) -> Split:
 
 
 def fingerprint(passages: Sequence[Passage]) -> str:
-    """Return the SHA-256 of ids, splits and texts, whatever the order of the passages.
-
-    >>> fingerprint([])[:8]
-    'e3b0c442'
-    """
+    """Return the SHA-256 of ids, splits and texts, whatever the order of the passages."""
     digest = hashlib.sha256()
     for passage in sorted(passages, key=lambda p: p.id):
         for field in (passage.id, passage.split, passage.text):
@@ -257,11 +237,7 @@ _MIN_WORD_SHARE: Final = 0.7
 
 
 def prose_paragraphs(docstring: str) -> list[str]:
-    r"""Return the prose paragraphs of a docstring, each on one line and without markup.
-
-    >>> prose_paragraphs("Return the *sum*\nof ``a``.\n\nParameters\n----------\na : int\n    Left.")
-    ['Return the sum of a.']
-    """
+    """Return the prose paragraphs of a docstring, each on one line and without markup."""
     reader = _Reader()
     lines = docstring.expandtabs().splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=False):

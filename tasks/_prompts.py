@@ -108,11 +108,7 @@ class Cutter:
 
 
 def _find_end(text: str, tokenizer: Tokenizer, length: int, short: int | None) -> int | None:
-    """Return the number of characters in the first `length` tokens of `text`.
-
-    `short` is returned where the text has no more tokens than that, None where no prefix matches. Only as much of the
-    text is tokenized as has more than `length` tokens.
-    """
+    """Return the number of characters in the first tokens; `short` if there are no more, None if no prefix matches."""
     size = length * _CHARS_PER_TOKEN
     while True:
         match = _WORD.search(text, size)

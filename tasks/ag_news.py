@@ -1,13 +1,7 @@
-"""Diagnostic task for precision and recall without a model: news of two topics against other sets of topics.
+"""Diagnostic tasks without a model: texts of some topics are the reference, other sets of topics the systems.
 
-The reference holds news of two topics (Le Bronnec et al. 2024, section on known distributions); a system is news of
-other topics, of the other split. A subset of the topics must have high precision and low recall, a superset high
-recall and lower precision, the same topics both. Texts have no prompt: title, line break, description.
-
-    openended -m task=ag_news generations=topics:world,topics:world+sports metric=[knn_precision_recall]
-
-Source: AG's corpus of news articles (Gulli), in the form of Zhang et al. 2015 (character-level convolutional networks):
-CSV of class (1 to 4), title, description. License: non-commercial use.
+Le Bronnec et al. 2024, section on known distributions: a subset of the topics must have high precision and low recall.
+Source: AG's corpus of news articles (Gulli), in the form of Zhang et al. 2015. License: non-commercial use.
 """
 
 from __future__ import annotations
@@ -27,10 +21,7 @@ SYSTEM = "topics:"
 
 
 class TopicTask(Task):
-    """A task whose examples have a topic each (`meta["topic"]`) and no prompt.
-
-    No text is on both sides: the reference takes one half of the texts, by a hash of their ids, systems the other.
-    """
+    """A task of texts with a topic and no prompt; systems take one half of the texts, the reference the other."""
 
     topics: tuple[Any, ...]
     topic_names: ClassVar[tuple[str, ...]]

@@ -1,13 +1,7 @@
-"""Biographies of people after examples of biographies in the prompt (Le Bronnec et al. 2024).
+"""Biographies of people after examples of biographies in the prompt (Le Bronnec et al. 2024, Table B.6).
 
-The paper's set has 6,637 summaries of English Wikipedia articles about people, of 80 to 350 words; it is made with
-Wikidata and Wikipedia and not distributed, so `path` is your own: JSON lines with `title` and `content`.
-
-Prompt (Table B.6): a header, n biographies drawn at random, one per line, and the beginning of the next: the model
-chooses the person. Human: a biography that is not among them. A model with `chat_template` gets a line more after the
-header, and the last line as the beginning of its turn.
-
-Source: https://github.com/AlexVerine/pr-4-llm. License: text of Wikipedia, CC BY-SA.
+The paper's set is made with Wikidata and Wikipedia and not distributed, so `path` is your own: JSON lines with `title`
+and `content`. Source: https://github.com/AlexVerine/pr-4-llm. License: text of Wikipedia, CC BY-SA.
 """
 
 from __future__ import annotations

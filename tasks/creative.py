@@ -1,19 +1,8 @@
 """Creative writing after an instruction, without human references (Le Bronnec et al. 2024).
 
-Instructions are drawn at random, with replacement; a text answers one. There is no human side: one system serves as the
-other's reference. Run one model first (metrics of one side are made, the others say that there is no human side), then
-the other with `reference`, the folder of the first run; its texts then stand where human texts stand elsewhere:
-
-    openended task=creative model=A
-    openended task=creative model=B task.reference=outputs/runs/default/<folder of the first run>
-
-Texts of any other origin come as JSON lines with `id` or `prompt`, and the text. A model with `chat_template` gets the
-instruction as the user's turn.
-
-The instructions here are our own. The paper's 50 are in a file of its authors, which is read, not run:
-`curl -LO https://raw.githubusercontent.com/AlexVerine/pr-4-llm/main/pr_llm/data/make_creative_writing_dataset.py`,
-then `task.path=make_creative_writing_dataset.py`. Any others come by `path`, one per line.
-Source: https://github.com/AlexVerine/pr-4-llm. License: ours, Apache-2.0.
+One system serves as the other's reference: run one model first, then the other with `reference`, the first one's
+folder. The instructions here are our own; the paper's 50 are in a file of its authors, which is read, not run
+(docs/papers.md). Source: https://github.com/AlexVerine/pr-4-llm. License: ours, Apache-2.0.
 """
 
 from __future__ import annotations
@@ -86,11 +75,7 @@ class Creative(UserFileTask):
         return (f"the reference is no human text: it is what {self.reference} holds",) if self.reference else ()
 
     def examples(self, tokenizer: core.Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield draws in order; the human side is the reference's text for the same draw, or empty without one.
-
-        With a reference, draws for which it has no text, or an empty one, are skipped and counted; the last draw
-        is that of its last text.
-        """
+        """Yield draws in order with the reference's text; those for which it has none, or an empty one, are skipped."""
         del tokenizer
         instructions = self._read_instructions()
         draws = core.make_random_stream(self.seed, "creative").integers(0, len(instructions), self.num_draws)

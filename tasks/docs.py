@@ -1,10 +1,6 @@
 """Passages of the docstrings of Python and the installed packages: human prose that needs no download.
 
-Prompt: the first tokens of a passage; human: the rest of it, its leading space kept. The passages, their clean-up and
-the split by module are made in `openended.tasks._docstrings`; the bundled models have seen the train split alone.
-
-License: the text stays where it is installed; nothing is copied. The packages are under the PSF, BSD, Apache-2.0 and
-Matplotlib licenses.
+License: the text stays where it is installed (PSF, BSD, Apache-2.0 and Matplotlib licenses); nothing is copied.
 """
 
 from __future__ import annotations
@@ -64,10 +60,7 @@ class Docs(CutTask):
         return True
 
     def fingerprint(self) -> str:
-        """Return a digest of what decides the corpus: installed files by their RECORDs, and the extraction's version.
-
-        Parsing takes half a minute and planning must not, so the passages themselves are not read here.
-        """
+        """Return a digest of installed files and the extraction's version; parsing the corpus takes half a minute."""
         try:
             installed = {package: _describe_installed(package) for package in _docstrings.DEFAULT_PACKAGES}
         except importlib.metadata.PackageNotFoundError as err:

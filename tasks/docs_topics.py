@@ -1,9 +1,4 @@
-"""Diagnostic for precision and recall on bundled data: docstrings of some packages against those of other packages.
-
-As `ag_news`, with the package as the topic; all splits are used, because no model is under test.
-
-    openended -m task=docs_topics generations=topics:torch,topics:torch+sklearn metric=[knn_precision_recall]
-"""
+"""Diagnostic for precision and recall on bundled data: as `ag_news`, with the package of a docstring as the topic."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
 """Download public files once into a shared cache folder, with resume and checksums.
 
-A file is downloaded as `.part` and gets its name only when it is whole and its checksum is the one recorded when the
-file was first seen (`ledger.json` in the cache folder). The first checksum is recorded. A file that was put there by
-hand is treated the same.
-
-The cache folder is, in this order: the option `cache_dir`, OPENENDED_CACHE, `openended/` under HF_HOME, under
-XDG_CACHE_HOME, under `~/.cache`. Offline (option `offline`, OPENENDED_OFFLINE or HF_HUB_OFFLINE) nothing is fetched.
+A file gets its name only when it is whole and its checksum is the one recorded when the file was first seen
+(`ledger.json` in the cache folder). A file that was put there by hand is treated the same.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Datasets of the Hugging Face hub, or local folders in a format that `datasets` reads.
+"""Datasets of the Hugging Face hub, or local folders in a format that `datasets` reads; no code of a dataset is run.
 
 A revision that is no commit is resolved at the first use, recorded in the cache folder's ledger, and kept: the same
-option means the same data ever after. No code of a dataset is run. License: the dataset's own.
-
-Either `text_field` is cut into prompt and continuation, or `prompt_field` and `human_field` name the two.
+option means the same data ever after. License: the dataset's own.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
-"""A user's own prompts and human continuations as JSON lines.
+"""A user's own prompts and human continuations as JSON lines, read as a stream in file order.
 
-    {"id": "a-1", "prompt": "Once upon a time", "human": " there was a house."}
-
-The names of the fields are options. An `id` (or `example_id`) is detected, and so is the human text where the first
-line has no `human`: by the names that `openended score` knows (`reference`, `text`, …), or as the only other text. gzip
-by the name's end (`.gz`). The file is read as a stream, in file order. A line that does not fit is an error that
-names file and line.
+{"id": "a-1", "prompt": "Once upon a time", "human": " there was a house."}
 """
 
 from __future__ import annotations

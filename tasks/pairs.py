@@ -1,9 +1,4 @@
-"""Pairs of a context and a response, of any origin: headlines of news, last sentences of stories, replies.
-
-Either a file with both (JSON lines, CSV, TSV or Parquet; `prompt_fields`, joined by a space, and `human_field`), or two
-text files with one line for each pair (`path` and `human_path`), as Gigaword comes. `conf/task/gigaword.yaml`,
-`roc_stories.yaml` and `reddit.yaml` name the fields of the three sets of Hashimoto et al. 2019 (HUSE).
-"""
+"""Pairs of a context and a response, of any origin: a file with both, or two text files with one line for each pair."""
 
 from __future__ import annotations
 

@@ -1,12 +1,6 @@
 """News articles of April 2019, prompted by their metadata (Zellers et al. 2019, "Defending against neural fake news").
 
-Two official forms are read, line by line: Grover's generation files (`article`, `label`, `split`, `ind30k`), whose
-machine articles are a ready system (`generations=` the same file), and the metadata sets (`april2019_set*.jsonl`,
-RealNews: `text`, `authors` as a list, `publish_date`). The corpus itself is given on request only: pass it as `path`.
-
-Prompt: domain, date, authors and title in Grover's order, one labeled line each, those that are known; human: the
-article. MAUVE (Table 2): prompts of varying length, texts of at most 1,024 tokens.
-
+Grover's generation files and the metadata sets (`april2019_set*.jsonl`) are read; the corpus itself comes on request.
 Source: https://github.com/rowanz/grover, Apache-2.0 (code and generations); the articles are their publishers'.
 """
 

@@ -1,8 +1,4 @@
-"""Human texts from a user's file or folder, without prompts (JSON lines, CSV, Parquet or plain text).
-
-Systems are compared with all of these texts; texts are not paired, and their numbers may differ. The text field is
-found by its name, or because it is the only candidate. A record that does not fit is an error that names file and line.
-"""
+"""Human texts from a user's file or folder, without prompts (JSON lines, CSV, Parquet or plain text)."""
 
 from __future__ import annotations
 

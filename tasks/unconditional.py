@@ -1,13 +1,7 @@
 """Unconditional generation: human texts without prompts, as in the papers on diffusion language models.
 
-- `layout=wrapped`: every document is tokenized and followed by an end token (`boundaries=bos_eos|eos`) or a blank line
-  (`none`); all are concatenated and cut into pieces of `length` tokens. The incomplete last piece is dropped.
-  With `bos_eos`, a piece is a start token, `length` - 2 tokens of text, and an end token, as in MDLM's loader.
-- `layout=documents`: every document is a text; the run cuts it after `max_new_tokens`.
-
-MDLM drops the remainder of each group of 1,000 documents, so its pieces depend on that number; here only the end of the
-whole stream is dropped. text8 is cut by characters, as in D3PM and MDLM, and has no end tokens.
-
+MDLM drops the remainder of each group of 1,000 documents; here only the end of the whole stream is dropped. text8 is
+cut by characters, as in D3PM and MDLM, and has no end tokens.
 Sources: Sahoo et al. 2024 (arXiv 2406.07524); the loaders of kuleshov-group/mdlm and kuleshov-group/remdm.
 """
 

@@ -1,10 +1,6 @@
 """WebText documents as OpenAI published them; prompt: the document's first tokens or words.
 
-MAUVE (Pillutla et al. 2021): the first 35 tokens of each line of the test split, in file order, 5,000 texts of at most
-1,024 tokens, prompt included. Precision and recall (Le Bronnec et al. 2024): the first 10 words. A document that is no
-longer than its prompt has no human side and is skipped and counted; the MAUVE authors fill its prompt with newlines
-for generation.
-
+A document that is no longer than its prompt has no human side and is skipped; MAUVE's authors fill it with newlines.
 Source: gpt-2-output-dataset, https://github.com/openai/gpt-2-output-dataset, MIT license. Radford et al. 2019.
 """
 

@@ -1,13 +1,7 @@
-"""Stories that people wrote for situations that others made up (Fan et al. 2018, ACL).
+"""Stories that people wrote for situations that others made up (Fan et al. 2018, ACL), their tokenization undone.
 
-Line i of `<split>.wp_source` is the situation of the story in line i of `<split>.wp_target`. The text is tokenized in
-the files; here its markup is undone; what is uncertain (`can not`, nested quotes) stays as it is. The document is the
-situation, an empty line and the story; prompt: its first 50 tokens (MAUVE, Table 2), so the situation and the start of
-the story; at most 512 tokens in all; 5,000 random documents of the test split (here: by a hash of their number, so that
-any N are a fair sample).
-
-Source: https://github.com/facebookresearch/fairseq (examples/stories), MIT license (code); the texts are their authors'
-on reddit.com/r/WritingPrompts.
+The document is the situation, an empty line and the story. Source: https://github.com/facebookresearch/fairseq
+(examples/stories), MIT license (code); the texts are their authors' on reddit.com/r/WritingPrompts.
 """
 
 from __future__ import annotations

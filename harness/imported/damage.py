@@ -1,26 +1,8 @@
-"""Damaged human texts: the system under test is human text with one kind of damage at one strength.
-
-| `generations=` | every text, or a share of the texts, is |
-| --- | --- |
-| `damage:truncation:25` | cut by 25 % of its words |
-| `damage:longer:25` | 25 % longer, by the start of another text |
-| `damage:repeated_words:25` | with 25 % of its words twice |
-| `damage:repeated_sentence:25` | with copies of its first sentence as its last 25 % |
-| `damage:swaps_begin:25`, `swaps_middle`, `swaps_end` | with 25 % of the words of a third in random order |
-| `damage:random_begin:25`, `random_middle`, `random_end` | with 25 % of the words of a third replaced by random ones |
-| `damage:no_function_words:25` | without 25 % of its function words |
-| `damage:negation:25` | negated at 25 % of its auxiliary verbs |
-| `damage:copied_prompt:25` | with words of its prompt as its first 25 % |
-| `damage:duplicates:25` | a copy of another text |
-| `damage:dropped_topic:25` | without 25 % of the largest topic; copies of other texts in their place |
-| `damage:invented_topic:25` | with 25 % of the largest topic in other, invented terms |
-| `damage:other_text:25` | text of another source: Python's language reference |
-| `damage:naive_unigram:25`, `naive_periodic`, `naive_shuffled` | text of a naive system |
-| `damage:none` | undamaged |
+"""Damaged human texts: the system under test is human text with one kind of damage (docs/stress.md lists them).
 
 The texts are human texts of the task that are not compared, with their prompts. A damaged text depends only on seed,
-example, strength and these texts. A word keeps the white space before it. Which words change does not depend on the
-strength beyond their number: what a weaker damage changes, a stronger one changes too.
+example, strength and these texts. A word keeps the white space before it. What a weaker damage changes, a stronger one
+changes too.
 """
 
 from __future__ import annotations

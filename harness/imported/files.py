@@ -1,14 +1,4 @@
-"""Read files of texts: JSON lines, CSV, Parquet, plain text, and folders of them, by file name.
-
-| name ends in | texts |
-| --- | --- |
-| `.jsonl`, any other name | one JSON object per line; with `token_ids` (dLMbench), the ids as generated |
-| `.csv`, `.tsv` | one row per text, below a header; commas, semicolons or tabs |
-| `.parquet` | one row per text |
-| `.txt` | one line per text, or the blocks between lines of ten or more `=` or `-`; in a folder, one file per text |
-| `.json` | the list under `generated_seqs` (MDLM, Duo) or `text_samples` (ReMDM); other `.json` is read as JSON lines |
-| `.npz` | `samples` (SDTT): an array of token ids, one row per text; never unpickled |
-| `.jsonl`, `.json`, `.eval` | the outputs of other frameworks, see `framework_outputs` |
+"""Read files of texts: JSON lines, CSV, Parquet, plain text, token ids, and folders of them, by file name.
 
 All but Parquet may be packed (`.gz`). The files of a folder are read in the order of their names.
 """
@@ -21,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -167,8 +158,9 @@ def open_records(file: Path, summary: framework_outputs.ReadSummary) -> tuple[st
     if kind == ".parquet":
         return None, _read_parquet(file)
     if kind == ".txt":
-        has_blocks = any(_SEPARATOR.fullmatch(line) for _, line in _read_lines(file))
-        return ("plain text in blocks", _read_blocks(file)) if has_blocks else (None, _read_text_lines(file))
+        if any(_SEPARATOR.fullmatch(line) for _, line in _read_lines(file)):
+            return "plain text in blocks", _read_blocks(file)
+        return None, ((number, {"text": line.rstrip("\r\n")}) for number, line in _read_lines(file) if line.strip())
     if file.suffix == ".npz":
         return f"NPZ, token ids under {_NPZ_FIELD!r}", _read_npz(file)
     if file.suffix == ".eval":
@@ -186,25 +178,13 @@ def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
             raise DataError(f"{file}: cannot be read to its end ({err})") from err
 
 
-def _read_text_lines(file: Path) -> framework_outputs.Records:
-    for number, line in _read_lines(file):
-        if line.strip():
-            yield number, {"text": line.rstrip("\r\n")}
-
-
-def _read_blocks(file: Path) -> framework_outputs.Records:
+def _read_blocks(file: Path) -> Records:
     """Yield the blocks of a plain text that are not empty, each with the number of its first line."""
-    lines: list[str] = []
-    first = 1
-    for number, line in _read_lines(file):
-        if not _SEPARATOR.fullmatch(line):
-            lines.append(line)
-            continue
-        if text := "".join(lines).strip("\r\n"):
-            yield first, {"text": text}
-        lines, first = [], number + 1
-    if text := "".join(lines).strip("\r\n"):
-        yield first, {"text": text}
+    for is_separator, lines in groupby(_read_lines(file), lambda line: _SEPARATOR.fullmatch(line[1]) is not None):
+        block = list(lines)
+        text = "".join(line for _, line in block).strip("\r\n")
+        if text and not is_separator:
+            yield block[0][0], {"text": text}
 
 
 def _read_parquet(file: Path) -> framework_outputs.Records:

@@ -1,18 +1,7 @@
 """Outputs of other evaluation frameworks and of batch requests, recognized by the fields of the first record.
 
-| file | recognized by | texts | prompt, human text |
-| --- | --- | --- | --- |
-| lm-evaluation-harness, `samples_*.jsonl` | `arguments`, `resps` | every response | `arg_0`, `target` |
-| Inspect, `.eval` or `.json` log | `eval`, `samples` | the output of every sample and epoch | `input`, `target` |
-| AlpacaEval, `.json` list | `instruction`, `output` | `output` | `instruction` |
-| Arena-Hard and MT-Bench answers, JSON lines | `question_id`, `choices` | every turn of every choice | |
-| Arena-Hard 2 answers, JSON lines | `uid`, `messages` | every answer of the assistant | the message before |
-| batch output of OpenAI and vLLM, JSON lines | `custom_id`, `response` | every choice | |
-
 A record keeps its own fields (`--field` may name one) and gets `text`, `id`, and, where there are some, `prompt`,
-`human`, `sample` and `stop`. Each format declares the fields that every record has, with their types. What cannot be
-scored is refused by an error that names file, line and reason: failed, filtered and unfinished requests, records
-without a text, two different texts of one id, texts of two models. What is left out is counted in a `ReadSummary`.
+`human`, `sample` and `stop`. What cannot be scored is refused; what is left out is counted in a `ReadSummary`.
 """
 
 from __future__ import annotations
@@ -259,10 +248,7 @@ def open_output_document(content: Any, path: Path, summary: ReadSummary) -> tupl
 
 
 def open_json_lines(path: Path, summary: ReadSummary) -> tuple[str | None, Records]:
-    """Return title and records of JSON lines; records of formats that are none of this module are yielded as they are.
-
-    Of an lm-evaluation-harness task with several filters, whose file repeats every document, the first one's are read.
-    """
+    """Return title and records of JSON lines, unknown ones as they are; of several filters the first is read."""
     rows = read_jsonl(path, unwrap=True)
     first = next(rows, None)
     if first is None:
@@ -283,11 +269,7 @@ def open_json_lines(path: Path, summary: ReadSummary) -> tuple[str | None, Recor
 
 
 def read_inspect_archive(path: Path, summary: ReadSummary) -> tuple[str, Records]:
-    """Return the samples of an `.eval` archive in the order of its data set, epoch by epoch.
-
-    Older archives are packed with deflate, newer ones with Zstandard, which Python's `zipfile` reads with the package
-    `zipfile-zstd`, a dependency of Inspect.
-    """
+    """Return the samples of an `.eval` archive in the order of its data set, epoch by epoch."""
     return _INSPECT.title, _read_archive(path, summary)
 
 

@@ -1,19 +1,4 @@
-"""Read generations from the files of this harness, of other projects and of published datasets.
-
-| form | recognized by | texts | paired by |
-| --- | --- | --- | --- |
-| a file of texts (see `files`) | a field below | its own | `id` or `example_id`, else `prompt`, else order |
-| GPT-2 output dataset | `text`, `ended`, `length` | documents without a prompt | nothing: row by row |
-| Grover's generation files | `article`, `label` | the machine articles | `ind30k` |
-| output of Grover's generator | `gens_article` | each of its articles | `inst_index`, else line |
-| outputs of other frameworks, batch files | see `framework_outputs` | their responses | as any file of texts |
-| sample files of the papers on diffusion models | see `files` | texts or token ids | as any file of texts |
-| MAUVE authors' archive | `.p`, or `ARCHIVE.tgz#MEMBER.p` | GPT-2 token ids, prompts included | line |
-
-Fields of the text: `text`, `generation`, `generated_text`, `gen_text`, `completion`, `continuation`. A prompt at the
-start of every text is removed. A member of the MAUVE authors' archive is read from the archive itself, whose MD5 is the
-one that they state.
-"""
+"""Read generations from files of texts, Grover's files, GPT-2's output dataset and the archive of MAUVE's authors."""
 
 from __future__ import annotations
 

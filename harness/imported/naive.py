@@ -1,19 +1,4 @@
-"""Naive systems: texts without a model, which show what a metric does not see.
-
-| `generations=` | every text is | number |
-| --- | --- | --- |
-| `naive:unigram` | tokens drawn independently from the most frequent ones | most frequent tokens: 64 |
-| `naive:periodic` | a block of independent tokens, repeated | tokens of the block: 64 |
-| `naive:mirror` | independent tokens, then the same tokens again | most frequent tokens: 5,000 |
-| `naive:phrases` | frequent sequences of five tokens, one after the other | most frequent sequences: 1,000 |
-| `naive:shuffled` | sentences of different training texts | – |
-| `naive:memorizer` | an exact copy of a training text | – |
-| `naive:repeated` | the same training text | – |
-| `naive:retrieval` | the human text of the most similar other prompt of the task, by BM25 | – |
-
-`naive:unigram:32` sets the number. Training texts are human texts of the task that are not compared. A text has as many
-tokens as the human text of the same example (a copy may be shorter), and depends only on seed, example and training
-texts.
+"""Naive systems: texts without a model, which show what a metric does not see (docs/unconditional.md lists them).
 
 Source: the trivial samplers of França and Tong 2026 (arXiv 2606.08417); `retrieval` is the baseline of Hashimoto et al.
 2019 (HUSE), with the library bm25s in place of Solr; the others are ours.

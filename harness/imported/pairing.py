@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -76,7 +77,8 @@ def _pair_and_import(
             notes.append(_PROMPTS_REMOVED)
     elif any(text.text is None for text in texts):
         raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
-    return ImportedRows(_sort_pairs(pairs), tokenizer, max_new_tokens, [*notes, *filter(None, [left_out])], file_format)
+    notes += filter(None, [left_out])
+    return ImportedRows(partial(iter, _sort_pairs(pairs)), tokenizer, max_new_tokens, notes, file_format)
 
 
 def import_unpaired(
@@ -100,10 +102,14 @@ def import_unpaired(
         count: Number of texts, from the start; None: all.
         field: Field with the text; None: detected.
     """
-    texts = _UnpairedTexts(path, name, tokenizer, count, field)
+
+    def read_texts(summary: ReadSummary | None = None) -> Iterator[ImportedText]:
+        for text in islice(read_generations(path, field, summary), count):
+            yield decode_text(text, tokenizer)
+
     count_read, prompted, first, summary = 0, True, "", ReadSummary()
     any_text, any_continuation = False, False  # whether any text is not empty, with and without its prompt
-    for text in texts.read(summary):
+    for text in read_texts(summary):
         count_read, first = count_read + 1, first or text.where
         prompted = prompted and bool(text.prompt) and (text.text or "").startswith(text.prompt or "")
         any_text = any_text or bool((text.text or "").strip())
@@ -114,34 +120,18 @@ def import_unpaired(
         raise DataError(f"{path}: holds {count_read} texts, got num_examples={count}; num_examples=all takes them all")
     if not (any_continuation if prompted else any_text):
         raise DataError(f"{first}: all {count_read} texts of the file are empty")
-    texts = replace(texts, prompted=prompted)
+
+    def make_pairs() -> Iterator[Pair]:
+        for i, text in enumerate(read_texts()):
+            start = len(text.prompt or "") if prompted else 0
+            example = Row("", (), Generation(name(i), 0, "", (), "length", float("nan")))
+            yield example, replace(text, text=(text.text or "")[start:], sample=None)
+
     # Ids of equal length sort in file order.
-    pairs = texts if len(name(count_read - 1)) == len(name(0)) else _sort_pairs(list(texts))
+    is_sorted = len(name(count_read - 1)) == len(name(0))
+    open_pairs = make_pairs if is_sorted else partial(_sort_pairs, list(make_pairs()))
     notes = [_PROMPTS_REMOVED] * prompted + list(filter(None, [summary.line()]))
-    return ImportedRows(pairs, tokenizer, max_new_tokens, notes, recognize_format(path))
-
-
-@dataclass(frozen=True, slots=True)
-class _UnpairedTexts:
-    """The texts of a file with their example ids; every iteration reads the file again."""
-
-    path: Path
-    name: Callable[[int], str]
-    tokenizer: Tokenizer | None
-    count: int | None
-    field: str | None
-    prompted: bool = False
-    """Every text begins with its prompt."""
-
-    def read(self, summary: ReadSummary | None = None) -> Iterator[ImportedText]:
-        for text in islice(read_generations(self.path, self.field, summary), self.count):
-            yield decode_text(text, self.tokenizer)
-
-    def __iter__(self) -> Iterator[Pair]:
-        for i, text in enumerate(self.read()):
-            start = len(text.prompt or "") if self.prompted else 0
-            empty = Generation(self.name(i), 0, "", (), "length", float("nan"))
-            yield Row("", (), empty), replace(text, text=(text.text or "")[start:], sample=None)
+    return ImportedRows(open_pairs, tokenizer, max_new_tokens, notes, recognize_format(path))
 
 
 class ImportedRows:
@@ -149,13 +139,13 @@ class ImportedRows:
 
     def __init__(
         self,
-        pairs: Iterable[Pair],
+        open_pairs: Callable[[], Iterable[Pair]],
         tokenizer: Tokenizer | None,
         max_new_tokens: int | None,
         notes: Sequence[str],
         file_format: str | None,
     ) -> None:
-        self._pairs, self._tokenizer, self._most, self._notes = pairs, tokenizer, max_new_tokens, notes
+        self._open_pairs, self._tokenizer, self._most, self._notes = open_pairs, tokenizer, max_new_tokens, notes
         self._count: Counter[str] = Counter()
         self._format = file_format
 
@@ -163,7 +153,7 @@ class ImportedRows:
         """Yield the rows, cut to their length."""
         tokenizer = self._tokenizer
         count = self._count = Counter()
-        for example, item in self._pairs:
+        for example, item in self._open_pairs():
             generated_ids = find_ids(example, item, tokenizer)
             text, ids = item.text or "", generated_ids
             if ids is None and tokenizer is not None:
@@ -305,18 +295,15 @@ def _list_names(example_id: str) -> list[str]:
 
 def _sort_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     """Sort by example id and sample; refuse two texts with the same id and sample."""
-
-    def make_key(pair: Pair) -> tuple[str, int]:
-        return pair[0].generation.example_id, pair[1].sample or 0
-
-    times = Counter(map(make_key, pairs))
-    twice = next((pair for pair in pairs if times[make_key(pair)] > 1), None)
-    if twice is not None:
-        raise DataError(
-            f"{twice[1].where}: duplicate id: a second text for {make_key(twice)[0]!r}; "
-            "number several texts of one prompt by `sample`: 0, 1, …"
-        )
-    return sorted(pairs, key=make_key)
+    keys = [(example.generation.example_id, text.sample or 0) for example, text in pairs]
+    times = Counter(keys)
+    for (example_id, sample), (_, text) in zip(keys, pairs, strict=True):
+        if times[example_id, sample] > 1:
+            raise DataError(
+                f"{text.where}: duplicate id: a second text for {example_id!r}; "
+                "number several texts of one prompt by `sample`: 0, 1, …"
+            )
+    return [pair for _, pair in sorted(zip(keys, pairs, strict=True), key=lambda item: item[0])]
 
 
 def load_within_memory(texts: Iterable[ImportedText], path: Path) -> list[ImportedText]:

@@ -166,10 +166,7 @@ def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
 def group_files_by_study(
     files: Sequence[Path], search_paths: Sequence[Path], named: Sequence[Path] | None
 ) -> list[tuple[StudyKey, list[Path]]]:
-    """Return each study's key with its files; a file of no known study goes to the first key, which refuses it.
-
-    The keys are those of `named`, else of the folders in `search_paths`, else those next to the files.
-    """
+    """Return each study's key with its files; a file of no known study goes to the first key, which refuses it."""
     folders = [path for path in search_paths if path.is_dir()]
     keys: dict[str, StudyKey] = {}
     for starts in [named] if named else [folders, search_paths]:

@@ -114,10 +114,7 @@ def _iterate_units(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tup
 
 
 def _read_people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list[float]], str]:
-    """Return the levels that raters gave each item, and whether the raters are people or simulated.
-
-    Ratings without a criterion get the judge's first criterion.
-    """
+    """Return the levels of each item, and who gave them; ratings without a criterion get the judge's first."""
     if kind == "pairs":
         rows = [dataclasses.asdict(c) for c in read_comparisons(path).rows]
     else:

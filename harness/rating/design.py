@@ -1,7 +1,4 @@
-"""Study design: assign all ratings to sheets with balanced players and sides.
-
-No prompt appears twice on a sheet. Each pair of players is shown equally often in both orders.
-"""
+"""Design of a study: its texts, the items on each sheet, and the key that maps items to systems."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Store a study's items and answers in SQLite; each item is leased to one rater and answered once.
 
-SQLite in WAL mode with `synchronous=FULL`: a commit has reached the disk when it returns, and the reply to the rater is
-sent after it. A killed server loses nothing that it has acknowledged.
+`synchronous=FULL`: a commit has reached the disk when it returns, and the reply to the rater is sent after it.
 """
 
 from __future__ import annotations
@@ -124,10 +123,7 @@ class ItemPool:
                 raise
 
     def add_raters(self, count: int, linked: Collection[str] = ()) -> list[tuple[str, str]]:
-        """Create raters with random tokens.
-
-        The database stores only digests, so that its readers cannot impersonate a rater.
-        """
+        """Create raters with random tokens; the database stores digests, so that its readers cannot pose as a rater."""
         wide = max(2, len(str(count)))
         with self._open_transaction() as base:
             names = {str(name) for (name,) in base.execute("SELECT name FROM raters")}

@@ -114,11 +114,7 @@ def _format_question(protocol: StudyProtocol, prompt: str, texts: Sequence[str],
 
 
 def read_reply(protocol: StudyProtocol, reply: str) -> dict[str, int]:
-    """Return question → number of the answer that a reply gives; answers that cannot be read are left out.
-
-    Accepted: JSON anywhere in the reply, whose values are the answers' words, their numbers, or ratings. The last one
-    counts; a question that the reply answers in two ways is left out.
-    """
+    """Return question → number of the answer of the last JSON in a reply, without those it contradicts."""
     votes = _find_votes(protocol, reply)
     last = votes[-1] if votes else {}
     return {question: n for question, n in last.items() if all(vote.get(question, n) == n for vote in votes)}

@@ -1,8 +1,4 @@
-"""Make a study from the texts of finished runs, forecast its cost, and write one HTML file per rater.
-
-Interval widths are simulated with raters whose answers depend on chance and the players' strengths alone. For real
-raters with a side preference, haste or disagreement, the forecast is too narrow.
-"""
+"""Make a study, forecast its cost, fill it by simulated raters, and write one HTML file per rater."""
 
 from __future__ import annotations
 
@@ -101,10 +97,7 @@ def build_items(key: StudyKey, ids: Sequence[str]) -> list[dict[str, Any]]:
 def compute_seal(
     study: str, sheet: str, nonce: str, questions: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return the seal of answers, as the form computes it: FNV-1a of 64 bits over their numbers.
-
-    It detects accidental edits, not forgery: the nonce is in the sheet's source.
-    """
+    """Return the seal of answers, FNV-1a of 64 bits as in the form: it detects accidental edits, not forgery."""
     lines = [study, sheet, nonce]
     for row in rows:
         cells = [row["id"], row["ms"], *(row["answers"].get(name, 0) for name in questions)]
@@ -186,11 +179,7 @@ def fill_all_sheets(key: StudyKey, folder: Path, *, strengths: Mapping[str, floa
 
 
 def derive_strengths_from_texts(key: StudyKey) -> dict[str, float]:
-    """Return a strength for each player from how little its texts repeat themselves.
-
-    The mean share of 3-grams that a text does not repeat, scaled to a standard deviation of 0.6 over the players; it is
-    what the simulated raters of the worked example go by, and says nothing about people.
-    """
+    """Return a strength for each player: the share of 3-grams not repeated, scaled to a deviation of 0.6."""
     from openended.metrics.repetition import seq_rep_n
 
     texts = key.material.texts

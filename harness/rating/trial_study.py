@@ -1,8 +1,4 @@
-"""A complete human study with simulated raters at the end of a grid: make sheets, fill them, collect the answers.
-
-`judgments=simulated:mauve+typicality` asks for it. The folder is kept: its sheets are what people would get, its
-answers what a form saves, and the file of judgments says of every rater that it is simulated.
-"""
+"""A complete human study with simulated raters at the end of a grid: `judgments=simulated:mauve+typicality`."""
 
 from __future__ import annotations
 

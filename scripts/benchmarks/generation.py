@@ -1,13 +1,4 @@
-"""Time generation and scoring with models.
-
-- `decoding`: the bundled model against transformers' `generate`; teacher forcing against one full pass per metric and
-  decoder, as in public experiment code, which truncates, renormalizes and reads the whole vocabulary each time.
-- `batches`: models of 120 million random weights, prompts of one length and of mixed lengths. A nucleus contains nearly
-  the whole vocabulary, which is the worst case for sampling.
-- `engines`: vLLM in the process and the reference backend against vLLM's own sampler (docs/engines.md).
-- `servers`: a server that sleeps as long as a text takes on an accelerator, and handles 64 texts at once.
-- `workers`: two Ray workers of one thread against one.
-"""
+"""Time generation and scoring with models, against transformers, vLLM, a sleeping server and one worker."""
 
 from __future__ import annotations
 
@@ -147,10 +138,7 @@ def _make_decoding_work(decoder: Decoder, at_least: float, least: int = 0) -> Be
 
 
 def _sample_logits() -> tuple[torch.Tensor, torch.Tensor]:
-    """Sample logits of one text and its tokens; the forward pass is not part of the work.
-
-    Entropies are 1 to 6 nats, typical of a language model, so a nucleus holds tens to thousands of tokens.
-    """
+    """Sample logits of one text, of entropies of 1 to 6 nats, and its tokens."""
     generator = torch.Generator().manual_seed(0)
     gold = torch.randint(0, VOCAB, (LENGTH,), generator=generator)
     sharpness = 3.0 + 1.5 * torch.rand(LENGTH, 1, generator=generator)

@@ -1,8 +1,4 @@
-"""Time metrics against public implementations, and the replicates of intervals against the value.
-
-Texts of `text` are sampled from a Zipf-like distribution of 50,257 tokens. Some end in a loop and some share phrases,
-so that no statistic is trivial.
-"""
+"""Time metrics against public implementations, and the replicates of intervals against the value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time whole commands: loading documents, a report over a thousand runs, its page in Chromium, the overhead of a grid."""
+"""Time whole commands: loading documents, a report over a thousand runs, its page in Chromium, a grid."""
 
 from __future__ import annotations
 

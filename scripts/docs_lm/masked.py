@@ -1,9 +1,7 @@
 """Masked diffusion models: a ModernBERT that is trained with the objective of MDLM (Sahoo et al. 2024).
 
-Passages are concatenated, each followed by an end token, and cut into pieces. Of a piece of L tokens, k are masked,
-with k uniform over 1 to L, and the loss of each masked token has the weight L / k. This equals MDLM's bound on the
-negative log-likelihood (mask ratio t uniform, weight 1 / t) in expectation; drawing the number of masks directly
-lowers the variance.
+Of a piece of L tokens, k are masked, with k uniform over 1 to L, and the loss of each masked token has the weight
+L / k: MDLM's bound in expectation (mask ratio t uniform, weight 1 / t), with lower variance.
 """
 
 from __future__ import annotations

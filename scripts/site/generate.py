@@ -1,8 +1,4 @@
-"""Generate pages from the code: metrics, decoders, tasks, the changelog, published tables and the navigation.
-
-MkDocs runs this before it builds. The text of a metric's page is `docs/metrics/NAME.md` (formula, what the value shows
-and does not show, an example that is run); options, needs and functions come from the code.
-"""
+"""Generate pages from the code: metrics, decoders, tasks, the changelog, published tables and the navigation."""
 
 from __future__ import annotations
 
