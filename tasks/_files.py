@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, read_jsonl, suggest
+from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, suggest
 from openended.tasks.download import Remote, fetch, refuse_missing, verify
 
 T = TypeVar("T")
@@ -30,10 +30,7 @@ class UserFileTask(Task):
         return self.digest_user_file(Path(str(self.path)))
 
     def digest_user_file(self, path: Path, option: str = "task.path") -> str:
-        """Return the SHA-256 of a user's file, of text without compression and with line feeds alone at line ends.
-
-        A missing file is refused by the name of its option.
-        """
+        """Return the SHA-256 of a user's file, of text without compression and with line feeds alone at line ends."""
         if not path.is_file():
             what = "expected a file, got a folder" if path.is_dir() else "no such file"
             raise DataError(f"task {self.name}: {what}: {path}; set {option}")
@@ -146,32 +143,6 @@ def read_id(row: Mapping[str, Any], field: str, where: str) -> str:
         raise DataError(f"{where}: field {field!r}: expected an id (text or a whole number), got {got}")
     _require_clean(str(value), field, where)
     return str(value)
-
-
-class UniqueIds:
-    """The ids of a file's lines, each used once.
-
-    Keeps eight bytes per id, so that a file of a million lines streams in bounded memory; if the same eight bytes
-    appear again, the file is read again to decide.
-    """
-
-    def __init__(self, path: Path, field: str) -> None:
-        self._path, self._field = path, field
-        self._seen: set[int] = set()
-
-    def read(self, row: Mapping[str, Any], number: int) -> str:
-        """Return the id of a line; refuse one that was used on an earlier line."""
-        where = f"{self._path}:{number}"
-        identity = read_id(row, self._field, where)
-        short = int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest(), "little")
-        if short in self._seen:
-            for earlier, other in read_jsonl(self._path):
-                if earlier >= number:
-                    break
-                if str(other.get(self._field)) == identity:
-                    raise DataError(f"{where}: duplicate id {identity!r}, first used on line {earlier}")
-        self._seen.add(short)
-        return identity
 
 
 def _is_clean(text: str) -> bool:

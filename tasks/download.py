@@ -30,6 +30,8 @@ _TIMEOUT = 30.0
 _ATTEMPTS = 5
 _SPARE = 64 << 20  # bytes that must stay free on the disk after a download
 LEDGER = "ledger.json"
+GPT2_OUTPUT = "https://openaipublic.blob.core.windows.net/gpt-2/output-dataset/v1"
+GROVER = "https://storage.googleapis.com/grover-models/generation_examples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,28 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
             verify(remote, cache_dir=cache_dir)
     except OSError as err:
         raise DataError(f"cannot write {path}: {err.strerror or err}; set another cache folder") from err
+    return path
+
+
+def find_generations(generations: str, *, planning: bool) -> Path:
+    """Return the file of the option `generations`: a path, or the name of a public one, which is downloaded.
+
+    `gpt2-output:xl-1542M-k40.test` is a file of the GPT-2 output dataset, `grover:mega-p0.94` Grover's.
+    """
+    kind, _, name = generations.partition(":")
+    if kind == "gpt2-output" and name:
+        remote = Remote(f"{GPT2_OUTPUT}/{name}.jsonl", f"webtext/{name}.jsonl")
+    elif kind == "grover" and name:
+        model, _, decoder = name.partition("-")
+        file = f"generator={model}~dataset={decoder}.jsonl"
+        remote = Remote(f"{GROVER}/{file}", f"realnews/{file}")
+    else:
+        return Path(generations)
+    if not planning:
+        return fetch(remote)
+    path = remote.cache_path()
+    if not path.is_file():
+        refuse_missing(remote, path, planning=True)
     return path
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, read_jsonl, task
 from openended.harness.imported import HUMAN_TEXTS, find_text_field
-from openended.tasks._files import UniqueIds, UserFileTask, choose_id_field, is_null_or_text, read_text_field
+from openended.tasks._files import UserFileTask, choose_id_field, is_null_or_text, read_id, read_text_field
 
 log = logging.getLogger(__name__)
 _HUMAN = "human"
@@ -42,17 +42,22 @@ class JsonLines(UserFileTask):
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         del tokenizer, skipped
         path = Path(self.path)
-        ids: UniqueIds | None = None
+        first_lines: dict[str, int] = {}  # of each id
+        id_field: str | None = None
         human_field: str | None = None
         for number, row in read_jsonl(path):
             where = f"{path}:{number}"
             field = choose_id_field(row, self.id_field)
             if human_field is None:  # the first line decides
                 human_field = self._choose_human_field(row, where)
-                ids = UniqueIds(path, field) if field else None
-            elif field and ids is None:
+                id_field = field
+            elif field and not id_field:
                 raise DataError(f"{where}: has an id ({field!r}), the first line has none; set task.id_field=null")
-            identity = ids.read(row, number) if ids else f"{number - 1:06d}"
+            identity = f"{number - 1:06d}"
+            if id_field:
+                identity = read_id(row, id_field, where)
+                if first_lines.setdefault(identity, number) != number:
+                    raise DataError(f"{where}: duplicate id {identity!r}, first used on line {first_lines[identity]}")
             human = read_text_field(row, human_field, where, "task.human_field")
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from openended.harness.core import DataError, Example, Tokenizer, option, read_jsonl, task
 from openended.tasks._files import PublicFileTask, read_usable_text, sort_by_hash
+from openended.tasks.download import GROVER
 
 
 @task
@@ -24,7 +25,7 @@ class RealNews(PublicFileTask):
     size = "about 12,000 human articles in a generation file"
     license = "Apache-2.0 (code, generations); articles: their publishers"
     obtained = "fetched at the first use; the whole corpus by hand, on request (`task.path`)"
-    address = "https://storage.googleapis.com/grover-models/generation_examples/{file}"
+    address = f"{GROVER}/{{file}}"
     command = "openended task=realnews generations=grover:mega-p0.94 scoring=gpt2-large"
 
     # the released nucleus 0.94 set of Grover mega

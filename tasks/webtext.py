@@ -15,9 +15,7 @@ from typing import Literal
 from openended.harness.core import DataError, Example, Tokenizer, ranged, read_jsonl, task
 from openended.tasks._files import PublicFileTask, read_usable_text
 from openended.tasks._prompts import CutTask, Document, PromptUnit
-from openended.tasks.download import Remote
-
-ADDRESS = "https://openaipublic.blob.core.windows.net/gpt-2/output-dataset/v1"
+from openended.tasks.download import GPT2_OUTPUT
 
 
 @task
@@ -30,7 +28,7 @@ class WebText(CutTask, PublicFileTask):
     size = "5,000 documents (test, valid), 250,000 (train)"
     license = "MIT"
     obtained = "fetched at the first use"
-    address = f"{ADDRESS}/webtext.{{split}}.jsonl"
+    address = f"{GPT2_OUTPUT}/webtext.{{split}}.jsonl"
     command = "openended task=webtext model=gpt2 num_examples=5000 scoring=gpt2-large"
 
     split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
@@ -57,8 +55,3 @@ class WebText(CutTask, PublicFileTask):
             *first, last = example.prompt.rsplit(maxsplit=1)
             turns = {"user": f"{self.instruction}\n{''.join(first)}", "assistant": last}
             yield replace(example, meta={**example.meta, **turns}) if self.instruction else example
-
-
-def make_gpt2_remote(name: str) -> Remote:
-    """Return a file of the GPT-2 output dataset: `webtext.test`, `xl-1542M-k40.valid`."""
-    return Remote(f"{ADDRESS}/{name}.jsonl", f"webtext/{name}.jsonl")

@@ -178,7 +178,7 @@ def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
             raise DataError(f"{file}: cannot be read to its end ({err})") from err
 
 
-def _read_blocks(file: Path) -> Records:
+def _read_blocks(file: Path) -> framework_outputs.Records:
     """Yield the blocks of a plain text that are not empty, each with the number of its first line."""
     for is_separator, lines in groupby(_read_lines(file), lambda line: _SEPARATOR.fullmatch(line[1]) is not None):
         block = list(lines)

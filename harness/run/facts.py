@@ -181,14 +181,14 @@ def collect_axes(
 
 def _collect_system_axes(settings: Settings, decoder: Decoder | None, fingerprint: str | None) -> dict[str, core.Json]:
     """Return the axes of the texts' source: a model with its decoder, or a file."""
-    from openended.tasks.published_generations import find_generations
+    from openended.tasks.download import find_generations
 
     file = settings.generations
     if file is not None:
         if is_built_in_system(file) or settings.task.open_bundled_system(file) is not None:
             content = core.digest([fingerprint, file])
         else:
-            content = compute_fingerprint(find_generations(file, fetch=False))  # independent of the path
+            content = compute_fingerprint(find_generations(file, planning=True))  # independent of the path
         name = settings.system or derive_system_name(Path(file))
         return {"model": name, "decoder": "imported", "generations": _shorten(content)}
     out = _collect_model_axes("model", settings.model)

@@ -67,12 +67,12 @@ def _plan_file(
     settings: Settings, builder: ArtifactBuilder, dataset: Dataset
 ) -> tuple[str, dict[str, Any], str | None, MakeRows]:
     """Return name, spec, digest and import of the texts of a file, or of a system that the task itself holds."""
-    from openended.tasks.published_generations import find_generations
+    from openended.tasks.download import find_generations
 
     name, length, field = str(settings.generations), settings.max_new_tokens, settings.generations_field
     task, most = settings.task, None if settings.num_examples == "all" else settings.num_examples
     load_system = task.open_bundled_system(name)
-    source = None if load_system else builder.try_or_note(lambda: find_generations(name, fetch=not builder.plan_only))
+    source = None if load_system else builder.try_or_note(lambda: find_generations(name, planning=builder.plan_only))
     path = source or Path(name)
     if load_system is not None:
         file = digest([dataset.fingerprint, name]) if dataset.fingerprint else None

@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 
 from openended.harness.core import DataError, Example
-from openended.tasks import _files
 from openended.tasks.jsonl import JsonLines
 from tests.helpers import write_jsonl
 from tests.tasks.reading import read
@@ -60,17 +59,6 @@ def test_ids_are_used_once(tmp_path, values, message):
         read_file(write_jsonl(tmp_path / "a.jsonl", rows), id_field="id")
 
 
-def test_a_collision_of_short_hashes_is_no_duplicate(tmp_path, monkeypatch):
-    class Same:
-        def __init__(self, *_, **__): ...
-
-        def digest(self):
-            return b"\0" * 8
-
-    monkeypatch.setattr(_files.hashlib, "blake2b", Same)
-    assert len(read_file(write_jsonl(tmp_path / "a.jsonl", GOOD), id_field="id")) == 3
-
-
 @pytest.mark.parametrize("field", ["reference", "text", "story"])
 def test_the_human_field_is_detected_where_the_default_is_missing(tmp_path, field):
     path = write_jsonl(tmp_path / "a.jsonl", [{"id": "a", "prompt": "p", field: " h"}])
@@ -117,5 +105,5 @@ def test_a_long_file_streams(tmp_path):
     finally:
         tracemalloc.stop()
     assert count == 5_000
-    # 20 MB of text pass through; eight bytes per id and their table stay.
+    # 20 MB of text pass through; the ids stay.
     assert peak < 4e6

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.tasks.published_generations import find_generations
+from openended.tasks.download import find_generations
 from openended.tasks.webtext import WebText
 from tests.helpers import write_jsonl
 from tests.tasks.reading import read, read_counted
@@ -101,19 +101,19 @@ def test_loading_streams(tmp_path):
 def test_public_generations_have_names(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path))
     monkeypatch.setenv("OPENENDED_OFFLINE", "1")
-    assert find_generations("some/file.jsonl", fetch=True) == Path("some/file.jsonl")
+    assert find_generations("some/file.jsonl", planning=False) == Path("some/file.jsonl")
     for name, file in [
         ("gpt2-output:xl-1542M-k40.test", "/xl-1542M-k40.test.jsonl"),
         ("grover:mega-p0.94", "/generator=mega~dataset=p0.94.jsonl"),
     ]:
-        for fetch in (False, True):
+        for planning in (False, True):
             with pytest.raises(DataError, match=r"missing file .*; get it from https://.* put it at") as caught:
-                find_generations(name, fetch=fetch)
+                find_generations(name, planning=planning)
             assert file in str(caught.value)
     path = tmp_path / "webtext" / "xl-1542M-k40.test.jsonl"
     path.parent.mkdir()
     path.write_text("{}")
-    assert find_generations("gpt2-output:xl-1542M-k40.test", fetch=False) == path
+    assert find_generations("gpt2-output:xl-1542M-k40.test", planning=True) == path
 
 
 @pytest.mark.reference
