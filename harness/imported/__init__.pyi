@@ -1,12 +1,3 @@
-from .damage import (
-    Damage as Damage,
-    HumanTexts as HumanTexts,
-    damage_texts as damage_texts,
-    digest_source as digest_source,
-    is_built_in_system as is_built_in_system,
-    list_damages as list_damages,
-    parse_damage as parse_damage,
-)
 from .files import (
     HUMAN_TEXTS as HUMAN_TEXTS,
     TEXTS as TEXTS,
@@ -25,15 +16,22 @@ from .generations import (
     recognize_format as recognize_format,
     split_member as split_member,
 )
-from .naive import (
-    NaiveSystem as NaiveSystem,
-    NaiveTexts as NaiveTexts,
-    find_nearest_prompts as find_nearest_prompts,
-    parse_naive_system as parse_naive_system,
-)
 from .pairing import (
     ImportedRows as ImportedRows,
     import_rows as import_rows,
     import_texts as import_texts,
     import_unpaired as import_unpaired,
+)
+from .systems import (
+    Damage as Damage,
+    HumanTexts as HumanTexts,
+    NaiveSystem as NaiveSystem,
+    NaiveTexts as NaiveTexts,
+    damage_texts as damage_texts,
+    digest_source as digest_source,
+    find_nearest_prompts as find_nearest_prompts,
+    is_built_in_system as is_built_in_system,
+    list_damages as list_damages,
+    parse_damage as parse_damage,
+    parse_naive_system as parse_naive_system,
 )

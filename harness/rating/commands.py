@@ -109,21 +109,21 @@ def _add_options(parser: core.CommandParser, command: str) -> None:
         fields = {field.name: _SERVER_HELP.get(field.name) for field in dataclasses.fields(ServerSpec)}
     else:
         return
+    import yaml
+
+    def parse_yaml(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as err:
+            message = f"{text!r} cannot be read as YAML ({core.format_error(err)})"
+            raise argparse.ArgumentTypeError(message) from err
+
     group = parser.add_argument_group(title)
     for name, help_line in fields.items():
         group.add_argument(
-            f"--{name.replace('_', '-')}", dest=name, type=_parse_yaml, default=argparse.SUPPRESS, metavar="VALUE",
+            f"--{name.replace('_', '-')}", dest=name, type=parse_yaml, default=argparse.SUPPRESS, metavar="VALUE",
             help=help_line,
         )  # fmt: skip
-
-
-def _parse_yaml(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as err:
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be read as YAML ({core.format_error(err)})") from err
 
 
 def _collect_flag_values(args: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
@@ -171,8 +171,8 @@ def make(args: argparse.Namespace) -> None:
 def collect(args: argparse.Namespace) -> None:
     """Collect one study, or several into one file."""
     from openended.harness.rating import answers as reading
+    from openended.harness.rating.answers import format_quality_sheet, quality_to_json
     from openended.harness.rating.design import KEY
-    from openended.harness.rating.quality import format_quality_sheet, quality_to_json
 
     if args.out.suffix.lower() != ".csv":
         raise DataError(f"-o {args.out}: expected the name of a .csv file")

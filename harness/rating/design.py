@@ -146,15 +146,6 @@ class Control:
         low, _, high = self.expected.partition("..")
         return float(low) <= answer.rating <= float(high)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {**asdict(self), "texts": list(self.texts)}
-
-    @classmethod
-    def from_json(cls, node: Mapping[str, Any]) -> Control:
-        """Read what `to_json` wrote."""
-        return cls(node["prompt"], tuple(node["texts"]), node["expected"], node["criterion"])
-
 
 def read_controls(path: Path, protocol: StudyProtocol) -> tuple[Control, ...]:
     """Read a CSV or JSON-lines file of controls.
@@ -407,7 +398,7 @@ class StudyKey:
             "players": list(m.players), "prompts": dict(m.prompts), "texts": {e: dict(t) for e, t in m.texts.items()},
             "tasks": [[t.id, t.example, *t.sides] for t in self.tasks],
             "sheets": {name: list(ids) for name, ids in self.sheets.items()},
-            "controls": [control.to_json() for control in self.controls],
+            "controls": [asdict(control) for control in self.controls],
         }  # fmt: skip
 
     @classmethod
@@ -423,7 +414,7 @@ class StudyKey:
                 material=StudyTexts(tuple(node["players"]), node["prompts"], texts),
                 tasks=tuple(RatingTask(t[0], t[1], tuple(t[2:])) for t in node["tasks"]),
                 sheets={_check_name(name): tuple(ids) for name, ids in node["sheets"].items()},
-                controls=tuple(map(Control.from_json, node["controls"])),
+                controls=tuple(Control(**{**c, "texts": tuple(c["texts"])}) for c in node["controls"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as err:
             raise DataError(f"{where}: damaged key ({type(err).__name__}: {err})") from err

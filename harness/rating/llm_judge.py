@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import json
 import logging
@@ -11,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 import numpy as np
@@ -217,17 +216,6 @@ def make_asker(options: Mapping[str, Any]) -> ServerAsker:
     return ServerAsker(core.construct(ServerSpec, {"chat": True, **server_options}, "judge"))
 
 
-class Asker(Protocol):
-    """Replies to a prompt with a text."""
-
-    @property
-    def title(self) -> str:
-        """The name in tables."""
-
-    def ask(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
-        """Return a reply to each prompt, drawn with its seed."""
-
-
 @dataclass(frozen=True, slots=True)
 class JudgeResult:
     """The judgments of one judge and how many replies could not be used."""
@@ -257,7 +245,9 @@ class JudgeResult:
             yield f"{self.with_votes:,} questions are about a text that contains an answer itself: read their replies"
 
 
-def judge_study(key: StudyKey, asker: Asker, log: Path, *, limit: int | None = None, seed: int = 0) -> JudgeResult:
+def judge_study(
+    key: StudyKey, asker: ServerAsker, log: Path, *, limit: int | None = None, seed: int = 0
+) -> JudgeResult:
     """Ask a judge about a study."""
     questions = build_questions(key, limit=limit, seed=seed)
     replies = _collect_replies(questions, asker, log)
@@ -292,25 +282,25 @@ def judge_study(key: StudyKey, asker: Asker, log: Path, *, limit: int | None = N
     return JudgeResult(rater, tuple(rows), len(questions), unread, disagreed, with_votes)
 
 
-def _collect_replies(questions: Sequence[JudgeQuestion], asker: Asker, log: Path) -> list[str]:
+def _collect_replies(questions: Sequence[JudgeQuestion], asker: ServerAsker, log: Path) -> list[str]:
     """Return a reply to each question: from the log, or asked now and logged."""
-    replies_by_digest = _read_log(log, asker.title)
-    missing = [q for q in questions if _digest(q) not in replies_by_digest]
+    replies = _read_log(log, asker.title)
+    missing = [q for q in questions if (q.prompt, q.seed) not in replies]
     log.parent.mkdir(parents=True, exist_ok=True)
     for start in range(0, len(missing), _BLOCK):
         block = missing[start : start + _BLOCK]
-        replies = asker.ask([q.prompt for q in block], [q.seed for q in block])
+        answered = asker.ask([q.prompt for q in block], [q.seed for q in block])
         with log.open("a", encoding="utf-8") as handle:
-            for question, reply in zip(block, replies, strict=True):
-                replies_by_digest[_digest(question)] = reply
+            for question, reply in zip(block, answered, strict=True):
+                replies[question.prompt, question.seed] = reply
                 entry = {"judge": asker.title, "example": question.example, "sides": list(question.sides),
                         "seed": question.seed, "prompt": question.prompt, "reply": reply}  # fmt: skip
                 handle.write(json.dumps(entry) + "\n")  # ASCII: a text may hold separators of lines
-    return [replies_by_digest[_digest(question)] for question in questions]
+    return [replies[question.prompt, question.seed] for question in questions]
 
 
-def _read_log(log: Path, judge: str) -> dict[str, str]:
-    """Return digest of a question → logged reply; a last line cut short by a kill is dropped."""
+def _read_log(log: Path, judge: str) -> dict[tuple[str, int], str]:
+    """Return (prompt, seed) → logged reply; a last line cut short by a kill is dropped."""
     if not log.exists():
         return {}
     content = log.read_bytes()
@@ -320,15 +310,10 @@ def _read_log(log: Path, judge: str) -> dict[str, str]:
     for number, row in core.read_jsonl(log) if log.stat().st_size else ():
         try:
             if row["judge"] == judge:
-                question = JudgeQuestion(row["example"], tuple(row["sides"]), row["prompt"], row["seed"])
-                replies[_digest(question)] = str(row["reply"])
+                replies[str(row["prompt"]), row["seed"]] = str(row["reply"])
         except (KeyError, TypeError) as err:
             raise DataError(f"{log}:{number}: not a line of a judge's log ({err}); give another -o") from err
     return replies
-
-
-def _digest(question: JudgeQuestion) -> str:
-    return hashlib.sha256(json.dumps([question.prompt, question.seed]).encode()).hexdigest()
 
 
 def format_summary(key: StudyKey, judged: JudgeResult, calibration: str) -> list[str]:
@@ -364,7 +349,7 @@ def _format_mean(values: core.F64) -> str:
 
 
 def write_judge_files(
-    key: StudyKey, asker: Asker, out: Path, *, people: Path | None = None, limit: int | None = None, seed: int = 0
+    key: StudyKey, asker: ServerAsker, out: Path, *, people: Path | None = None, limit: int | None = None, seed: int = 0
 ) -> list[str]:
     """Ask the judge, compare it with people, and write judgments and summary; return the lines to print."""
     if out.suffix.lower() != ".csv":

@@ -9,10 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from openended.harness.core import HUMAN, digest, temporary_files, write_text
-from openended.harness.rating.answers import build_judgment_rows, gather_answers, list_judgment_columns, write_judgments
+from openended.harness.rating.answers import (
+    build_judgment_rows,
+    format_quality_sheet,
+    gather_answers,
+    list_judgment_columns,
+    write_judgments,
+)
 from openended.harness.rating.design import select_usable_texts
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.rating.quality import format_quality_sheet
 from openended.harness.rating.study import fill_all_sheets, make_study, write_study
 from openended.harness.storage import RowFile
 

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import HarnessError, format_error
-from openended.harness.rating.answers import build_judgment_rows, gather_answers, group_files_by_study
+from openended.harness.rating.answers import (
+    build_judgment_rows,
+    format_quality_sheet,
+    gather_answers,
+    group_files_by_study,
+)
 from openended.harness.rating.design import StudyKey
 from openended.harness.rating.item_pool import AnswerRefused, ItemPool
-from openended.harness.rating.quality import format_quality_sheet
 from openended.harness.rating.study import fill_all_sheets
 from tests.campaign.world import Tally, World
 from tests.harness.rating.studies import study

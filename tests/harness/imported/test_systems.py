@@ -7,20 +7,23 @@ import numpy as np
 import pytest
 
 from openended.harness.core import DataError, Generation, SpecError
-from openended.harness.imported.damage import (
+from openended.harness.imported.systems import (
     FUNCTION_WORDS,
+    KINDS,
     TEXT_DAMAGES,
     Damage,
     HumanTexts,
+    NaiveSystem,
+    NaiveTexts,
     Source,
     damage_texts,
     digest_source,
     is_built_in_system,
     list_damages,
     parse_damage,
+    parse_naive_system,
     split_words,
 )
-from openended.harness.imported.naive import KINDS, NaiveSystem, NaiveTexts, parse_naive_system
 from openended.harness.models import ModelSpec, load_tokenizer
 from openended.harness.storage.rows import Row
 

@@ -8,13 +8,15 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.harness.rating.answers import (
     build_judgment_rows,
+    compute_alphas,
     find_answer_files,
+    format_quality_sheet,
     gather_answers,
     group_files_by_study,
+    measure_rater_quality,
     read_answers,
 )
 from openended.harness.rating.commands import main
-from openended.harness.rating.quality import compute_alphas, format_quality_sheet, measure_rater_quality
 from openended.harness.rating.study import compute_seal, fill_all_sheets
 from openended.metrics.judgments import read_comparisons, read_judgments
 from tests.harness.rating.studies import PLAYERS, study
