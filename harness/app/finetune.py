@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from hydra.types import RunMode
 from numpy.typing import NDArray
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.compose import Composer, to_plain
 from openended.harness.app.hydra.jobs import LogOptions
@@ -176,8 +176,7 @@ def main(words: Sequence[str] | None = None) -> None:
     run_hydra("openended finetune", sys.argv[1:] if words is None else words, _run, "finetune")
 
 
-def _run(composer: Composer) -> None:
-    config = composer.compose_command()
+def _run(_: Composer, config: DictConfig) -> None:
     LogOptions.read(config).apply()
     if config.hydra.mode == RunMode.MULTIRUN:
         raise SpecError("one model a command, got a grid (-m)")

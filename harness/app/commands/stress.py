@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from openended.harness.core import BAD_INPUT, OK, HarnessError, SpecError, print_error, suggest
 
 if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
     from openended.harness.app.hydra.compose import Composer
 
 COMMAND = "openended stress"
@@ -51,13 +53,12 @@ def main(words: Sequence[str] | None = None) -> int:
     from openended.harness.app.hydra.plan import describe_time
     from openended.harness.app.hydra.run_command import run_hydra, run_options
 
-    def announce_and_run(composer: Composer) -> None:
-        config = composer.compose_command()
+    def announce_and_run(composer: Composer, config: DictConfig) -> None:
         if not config.plan_only:  # errors are those of the grid itself, which come next
             with contextlib.suppress(HarnessError):
                 time = describe_time(composer, config, list_jobs(composer, config))
                 sys.stderr.write(f"stress     {time}; plan_only=true lists what is missing\n")
-        run_options(composer)
+        run_options(composer, config)
 
     run_hydra(COMMAND, grid, announce_and_run)
     return OK

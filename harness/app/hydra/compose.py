@@ -1,4 +1,4 @@
-"""Compose the configuration of a command once, and typed settings of each of its jobs from the same files."""
+"""Compose the configuration of a command once, and its jobs, typed, from the same files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
@@ -16,25 +17,39 @@ from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.command_line import CommandLine
 from openended.harness.app.hydra.config_loader import ConfigLoader, limit_interpolations
+from openended.harness.app.hydra.grid_state import JobState
 from openended.harness.core import GROUPS, SpecError
 from openended.harness.report import TrackerOptions, build_tracker_options
 from openended.harness.results import build_layout
 from openended.harness.run import Settings, build_settings, check_name
 
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-GENERATING = ("model", "decoder", "samples", "min_new_tokens")
 _ONE_CHOICE = ("decoder", "model", "task", "scorer", "embedder", "runtime", "report")
-_WITH_INTERVALS = ("frontier", "stress")
+GENERATING = ("model", "decoder", "samples", "min_new_tokens")
 CONFIG, SWEEPER, OPTUNA = "config", "hydra/sweeper", "optuna"
 
 
 @dataclass(frozen=True, slots=True)
-class JobWork:
-    """What a job is to do."""
+class Job:
+    """One job, composed once by the command: it is planned, checked and run, here or by a worker."""
 
+    overrides: tuple[str, ...]
     settings: Settings
+    """Their `experiment` names the job's runs and their report."""
     tracker: TrackerOptions
     """Where the finished run is logged."""
+    grid: Path = Path()
+    """The folder of its grid; this and the following are set when the grid is launched."""
+    number: int = 0
+    title: str = ""
+    """The options in which the jobs of the grid differ."""
+    position: str = ""
+    stop: bool = False
+    """Whether the job is skipped if an earlier one failed."""
+
+    @property
+    def state(self) -> JobState:
+        return JobState(self.grid, self.number, self.title)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +79,11 @@ class Composer:
         line = self.line
         mode = RunMode.MULTIRUN if line.multirun else RunMode.RUN
         config = self.loader.compose(self.root, line.words, mode, sweeps=line.multirun)
-        if not line.multirun and config.hydra.mode != RunMode.MULTIRUN:
+        mode = mode if line.multirun else config.hydra.mode or mode
+        if mode != RunMode.MULTIRUN:
             parsed = self._parser.parse_overrides(list(line.words))
             self.loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
-        config.hydra.mode = RunMode.MULTIRUN if line.multirun else config.hydra.mode or RunMode.RUN
+        config.hydra.mode = mode
         if line.search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
             raise SpecError(f"{line.search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}")
         if self.root == CONFIG:
@@ -76,27 +92,23 @@ class Composer:
         self._command = config
         return config
 
-    def compose_job(self, words: Sequence[str], *, unnamed: str = "default") -> JobWork:
-        """Return the settings of the job with these overrides; `unnamed` is its name where none is configured."""
+    def compose_job(self, words: Sequence[str], *, unnamed: str = "default") -> Job:
+        """Return the job with these overrides; `unnamed` is the name of its runs where none is configured."""
         node, files = self._compose_plain(words)
         planned = node.get("plan_only")
         name = choose_name(node, files.choices) or unnamed
         settings = build_settings({**node, "plan_only": True if planned == "json" else planned, "experiment": name})
         layout = build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
-        if layout.kind in _WITH_INTERVALS and not settings.intervals:
+        if layout.kind in ("frontier", "stress") and not settings.intervals:
             raise SpecError(
                 f"intervals=0: the layout {layout.kind} needs intervals; leave it out, or set report=default"
             )
-        return JobWork(settings, build_tracker_options(node.get("tracker")))
+        return Job(tuple(words), settings, build_tracker_options(node.get("tracker")))
 
     def compose_experiment(self, words: Sequence[str]) -> Experiment:
         """Return an experiment of a series."""
         node, files = self._compose_plain(words, complete=False)
         return Experiment(choose_name(node, files.choices), files.sweeper, node.get("report") or {})
-
-    def compose_tracker(self, config: DictConfig) -> TrackerOptions:
-        """Return where the finished runs of a composed command are logged."""
-        return build_tracker_options(to_plain(config.get("tracker")))
 
     def _compose_plain(self, words: Sequence[str], *, complete: bool = True) -> tuple[dict[str, Any], _PlainConfig]:
         """Compose a configuration without the node `hydra`; return its merged files too."""
@@ -112,17 +124,23 @@ class Composer:
 
     def _merge_files(self, words: Sequence[str]) -> tuple[_PlainConfig, list[Override]]:
         """Merge files, once for each choice of options of the groups; return the values to be set in a copy too."""
-        parsed = self._parser.parse_overrides(list(words))
-        values = [override for override in parsed if _is_value(override)]
-        chosen = tuple(str(override.input_line) for override in parsed if not _is_value(override))
-        if chosen not in self._plain:
+        values: list[Override] = []
+        choices: list[str] = []
+        for override in self._parser.parse_overrides(list(words)):
+            key = str(override.key_or_group)
+            is_group = override.package is not None or key in GROUPS or re.match(r"hydra\b", key)
+            if is_group or override.type != OverrideType.CHANGE:
+                choices.append(str(override.input_line))
+            else:
+                values.append(override)
+        if (chosen := tuple(choices)) not in self._plain:
             defaults = self.loader.list_defaults(CONFIG, chosen)
             node = self.loader.merge_plain(defaults.defaults)
-            choices = defaults.overrides.known_choices
-            _refuse_list_of_choices(node, choices)
+            known = defaults.overrides.known_choices
+            _refuse_list_of_choices(node, known)
             others = [override for override in defaults.config_overrides if not override.is_hydra_override()]
             sweeper = (node.pop("hydra", None) or {}).get("sweeper") or {}
-            self._plain[chosen] = _PlainConfig(node, sweeper, choices, others)
+            self._plain[chosen] = _PlainConfig(node, sweeper, known, others)
         return self._plain[chosen], values
 
 
@@ -168,13 +186,6 @@ def _resolve_references(node: dict[Any, Any] | list[Any], root: Mapping[str, Any
                 return False
             node[key] = target
     return True
-
-
-def _is_value(override: Override) -> bool:
-    """True for `key=value` and `group.key=value`, which set the value of an existing option."""
-    key = str(override.key_or_group)
-    is_hydra = key.partition(".")[0].partition("/")[0] == "hydra"
-    return override.type == OverrideType.CHANGE and override.package is None and key not in GROUPS and not is_hydra
 
 
 def _refuse_list_of_choices(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, Any]) -> None:

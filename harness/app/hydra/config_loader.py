@@ -19,12 +19,12 @@ from typing import Any, NoReturn, cast
 
 import yaml
 from hydra import version
+from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
-from hydra._internal.defaults_list import DefaultsList, create_defaults_list
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
-from hydra.core.default_element import ResultDefault
+from hydra.core.default_element import InputDefault, ResultDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import setup_globals
@@ -65,6 +65,15 @@ _INLINE_KEY = re.compile(r"[{,]\s*([\w.]+)\s*:")
 _NOT_AXES = ("hydra.sweeper._target_", "hydra.sweeper.storage")
 
 
+def _create_interpolation_map(overrides: Any, defaults: Sequence[InputDefault], self_added: bool) -> DictConfig | None:  # noqa: ANN401
+    """Skip, where no default has an interpolation, the map that resolves them: it takes most of Hydra's time."""
+    return _CREATE_MAP(overrides, defaults, self_added) if any(d.is_interpolation() for d in defaults) else None
+
+
+_CREATE_MAP = defaults_list._create_interpolation_map
+defaults_list._create_interpolation_map = _create_interpolation_map
+
+
 class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
     """Loads the configurations of one command."""
 
@@ -90,12 +99,12 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
             composed: DictConfig = self.load_configuration(config, list(words), mode, validate_sweep_overrides=sweeps)
             return composed
 
-    def list_defaults(self, config: str, words: Sequence[str]) -> DefaultsList:
+    def list_defaults(self, config: str, words: Sequence[str]) -> defaults_list.DefaultsList:
         """Return which files a configuration is composed of, and the overrides that are set afterwards."""
         with self.explain_composition():
             parsed, files = self._parse_overrides_and_create_caching_repo(config, list(words))
             self.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
-            return create_defaults_list(files, config, parsed, prepend_hydra=True, skip_missing=False)
+            return defaults_list.create_defaults_list(files, config, parsed, prepend_hydra=True, skip_missing=False)
 
     def merge_plain(self, defaults: Sequence[ResultDefault]) -> dict[str, Any]:
         """Merge files into plain containers, with interpolations; of the node `hydra` only what experiments set."""
@@ -260,46 +269,38 @@ def _refuse(option: str, value: object, why: str, typed: str = ": name it in the
 
 
 class _Limits:
-    """Limits what interpolations expand to, each and those of one configuration together.
+    """What interpolations have expanded to: the total of a configuration, and the parts of the value being resolved."""
 
-    A file of a few lines can stand for billions of nodes: an interpolation repeats a value, and they can be nested.
-    """
-
-    def __init__(self) -> None:
-        self.depth = self.steps = self.characters = self.total = 0
-
-    def install(self) -> None:
-        """Count all interpolations that this process resolves."""
-        original = Container.resolve_parse_tree
-        if hasattr(original, "__wrapped__"):
-            return
-
-        @functools.wraps(original)
-        def resolve(container: Container, *args: Any, **options: Any) -> Any:  # noqa: ANN401
-            if self.depth == 0:
-                self.steps = self.characters = 0
-            self.depth += 1
-            try:
-                result = original(container, *args, **options)
-            finally:
-                self.depth -= 1
-            self.steps += 1
-            self.total += 1
-            self.characters += len(result) if isinstance(result, str) else 0
-            if self.steps > MOST_STEPS or self.total > MOST_RESOLVED or self.characters > MOST_CHARACTERS:
-                raise InterpolationResolutionError("interpolations ${…} expand to too much; write the values out")
-            return result
-
-        setattr(Container, "resolve_parse_tree", resolve)  # noqa: B010 - mypy refuses the assignment
-
-
-_LIMITS = _Limits()
+    depth = steps = characters = total = 0
 
 
 def limit_interpolations() -> None:
-    """Limit the interpolations of the next configuration that this process composes or resolves."""
-    _LIMITS.install()
-    _LIMITS.total = 0
+    """Limit the interpolations of the next configuration that this process composes or resolves.
+
+    A file of a few lines can stand for billions of nodes: an interpolation repeats a value, and they can be nested.
+    """
+    _Limits.total = 0
+    original = Container.resolve_parse_tree
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def resolve(container: Container, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        if _Limits.depth == 0:
+            _Limits.steps = _Limits.characters = 0
+        _Limits.depth += 1
+        try:
+            result = original(container, *args, **options)
+        finally:
+            _Limits.depth -= 1
+        _Limits.steps += 1
+        _Limits.total += 1
+        _Limits.characters += len(result) if isinstance(result, str) else 0
+        if _Limits.steps > MOST_STEPS or _Limits.total > MOST_RESOLVED or _Limits.characters > MOST_CHARACTERS:
+            raise InterpolationResolutionError("interpolations ${…} expand to too much; write the values out")
+        return result
+
+    setattr(Container, "resolve_parse_tree", resolve)  # noqa: B010 - mypy refuses the assignment
 
 
 def check_config_file(path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, cast
@@ -20,7 +20,6 @@ from openended.harness.core import (
     list_bundled_choices,
     list_choices,
     read_full_yaml,
-    run_command,
     suggest,
 )
 
@@ -33,19 +32,6 @@ _AVAILABLE = re.compile(r"Available options in '[^']*':\s*((?:\s+[\w-]+)+?)\s*(?
 _SEARCHED = ("decoder", "model", "task", "metric", "scorer", "embedder", "runtime", "report")  # first of several first
 _OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "joblib", "bayes": "optuna"}
 _MAX_MATCHES = 3
-
-
-def run_configured(command: str, work: Callable[[], object]) -> None:
-    """Run a command and print any error as one line."""
-
-    def run_translated() -> None:
-        with translate_config_errors():
-            work()
-
-    if code := run_command(
-        command, run_translated, after_interrupt="finished work is kept: the same command resumes here"
-    ):
-        raise SystemExit(code) from None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -40,13 +40,11 @@ def list_jobs(composer: Composer, config: DictConfig) -> Jobs:
     if not series:
         return _list_experiment_jobs(sweeper if isinstance(sweeper, dict) else {}, words)
     user_words = [word for word in words if get_option_name(word) not in (CHOICE, NAME)]
-    return [
-        job
-        for member, experiment in series.items()
-        for job in _list_experiment_jobs(
-            experiment.sweeper, [f"{CHOICE}={member}", *user_words, *_name_override(config, member)]
-        )
-    ]
+    jobs: Jobs = []
+    for member, experiment in series.items():
+        own_words = [f"{CHOICE}={member}", *user_words, *_name_override(config, member)]
+        jobs += _list_experiment_jobs(experiment.sweeper, own_words)
+    return jobs
 
 
 def compose_series(composer: Composer, config: DictConfig) -> dict[str, Experiment]:
@@ -111,7 +109,7 @@ def count_values(override: Override) -> int:
     return len(value.list) if isinstance(value, ChoiceSweep) else 1
 
 
-def find_axes(jobs: Jobs) -> dict[str, int]:
+def find_axes(jobs: Iterable[Sequence[str]]) -> dict[str, int]:
     """Return option → number of values, for the options in which jobs differ."""
     values: dict[str, set[str]] = {}
     for word in (word for job in jobs for word in job):
@@ -119,13 +117,25 @@ def find_axes(jobs: Jobs) -> dict[str, int]:
     return {key: len(words) for key, words in values.items() if len(words) > 1}
 
 
+def format_title(words: Iterable[str], axes: Collection[str]) -> str:
+    """Return the options of a job in which the jobs of its grid differ."""
+    return " ".join(word for word in words if get_option_name(word) in axes)
+
+
+def find_member(config: DictConfig, words: Iterable[str]) -> str:
+    """Return the experiment of a job of a series of experiments; empty if there is no series."""
+    if not config.hydra.sweeper.get("experiments"):
+        return ""
+    return next(word.partition("=")[2] for word in words if word.startswith(f"{CHOICE}="))
+
+
 def group_by_model(jobs: Jobs) -> Jobs:
     """Sort jobs by model (stable, in order of first appearance), so that a process loads each model once."""
-    seen: dict[tuple[str, ...], int] = {}
-    models = [tuple(word for word in job if get_option_name(word).split(".")[0] == "model") for job in jobs]
-    for model in models:
-        seen.setdefault(model, len(seen))
-    return [job for _, job in sorted(zip(models, jobs, strict=True), key=lambda pair: seen[pair[0]])]
+    groups: dict[tuple[str, ...], Jobs] = {}
+    for job in jobs:
+        model = tuple(word for word in job if get_option_name(word).split(".")[0] == "model")
+        groups.setdefault(model, []).append(job)
+    return [job for group in groups.values() for job in group]
 
 
 def get_option_name(word: str) -> str:

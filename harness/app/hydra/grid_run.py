@@ -6,29 +6,27 @@ import logging
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from openended.harness.app.hydra.compose import Composer, JobWork, choose_name, to_plain
-from openended.harness.app.hydra.experiments import CHOICE
-from openended.harness.app.hydra.grid import Jobs, compose_series, find_axes, get_option_name, list_jobs
-from openended.harness.app.hydra.grid_state import mark_interrupted, read_jobs
+from openended.harness.app.hydra.compose import Composer, Experiment, Job, choose_name, to_plain
+from openended.harness.app.hydra.grid import Jobs, compose_series, find_axes, find_member, format_title, list_jobs
+from openended.harness.app.hydra.grid_state import is_report_complete, mark_interrupted, read_jobs
 from openended.harness.app.hydra.jobs import (
-    Job,
     JobRunner,
     LogOptions,
-    is_report_complete,
     show_report,
+    simulate_judgments,
     write_experiment_report,
 )
 from openended.harness.app.hydra.launchers import make_launcher
 from openended.harness.app.hydra.plan import check_series, plan_jobs
-from openended.harness.app.hydra.simulation import simulate_judgments
 from openended.harness.core import (
     FAILED,
     HarnessError,
@@ -39,7 +37,7 @@ from openended.harness.core import (
     write_json,
     write_text,
 )
-from openended.harness.report import require_tracker, track_report, track_runs
+from openended.harness.report import build_tracker_options, require_tracker, track_report, track_runs
 from openended.harness.results import read_search
 from openended.harness.storage import GRID, create_unique_folder
 
@@ -58,67 +56,33 @@ class GridRun:
         self.folder = Path()
         self.jobs: list[Job] = []
         """The jobs that were launched."""
-        self.tracker = composer.compose_tracker(config)
+        self.tracker = build_tracker_options(to_plain(config.get("tracker")))
 
     @property
     def name(self) -> str:
         """Name of the runs and of the report: the configured one, else the grid's time."""
         return self.typed_name or self.folder.name
 
-    def run(self, jobs: Jobs, work: Callable[[Jobs, Sequence[JobWork]], None]) -> None:
+    @cached_property
+    def series(self) -> dict[str, Experiment]:
+        """The experiments of a series by their names; empty if it is none."""
+        return compose_series(self.composer, self.config)
+
+    def run(self, jobs: Jobs, work: Callable[[list[Job]], None]) -> None:
         """Check the jobs, create the grid's folder, do the work, build the report and list the jobs that failed."""
         require_tracker(self.tracker)
         self.launcher = make_launcher(self.config)
-        jobs, composed = check_series(self.composer, self.config, jobs)
+        checked = check_series(self.composer, self.config, jobs)
         self.folder = create_unique_folder(Path(self.config.hydra.sweep.dir))
         try:
-            work(jobs, composed)
+            work(checked)
         except KeyboardInterrupt:
             mark_interrupted(self.folder)
             raise
-        self._finish()
-
-    def launch(self, jobs: Jobs, composed: Sequence[JobWork], axes: Mapping[str, int], total: int) -> None:
-        """Run jobs, numbered from where the last launch ended."""
-        stop = str(self.config.runtime.on_error) == "stop"
-        first = len(self.jobs)
-        for number, (words, work) in enumerate(zip(jobs, composed, strict=True), first):
-            name = work.settings.experiment or self.name
-            settings = replace(work.settings, experiment=name)
-            if not self.launcher.in_process:  # workers would overwrite each other's bars
-                settings = replace(settings, runtime=replace(settings.runtime, progress=False))
-            work = replace(work, settings=settings)
-            title = " ".join(word for word in words if word.split("=", 1)[0] in axes)
-            position = f"job {number + 1} of {total}"
-            self.jobs.append(Job(number, tuple(words), work, self.folder, name, title, position, stop))
-        self.launcher.run(self.jobs[first:], self.detail)
-
-    def write_facts(self, jobs: Jobs, axes: Mapping[str, int], total: int) -> None:
-        """Write what `openended status`, `openended report` and the jobs need to know about the grid."""
-        series = compose_series(self.composer, self.config)
-        chosen = [next((w.split("=", 1)[1] for w in job if w.startswith(f"{CHOICE}=")), "") for job in jobs]
-        facts = {
-            "name": self.name,
-            "started": time.time(),
-            "process": temporary_files.create_temporary_name(GRID),
-            "command": digest(list(self.config.hydra.overrides.task)),
-            "total": total,
-            "axes": axes,
-            "titles": [" ".join(word for word in job if get_option_name(word) in axes) for job in jobs],
-            "series": [series[choice].name for choice in chosen] if series else [],
-            "reports": {
-                **{experiment.name: experiment.report for experiment in series.values()},
-                self.name: to_plain(self.config.get("report")),
-            },
-        }
-        write_json(self.folder / GRID, facts)
-
-    def _finish(self) -> None:
-        """Build the report of all finished jobs and list the failed ones."""
-        jobs = read_jobs(self.folder)
+        rows = read_jobs(self.folder)
         failed = 0
         try:
-            self._write_reports(jobs)
+            self._write_reports(rows)
         except HarnessError:
             raise
         except Exception as err:
@@ -131,9 +95,44 @@ class GridRun:
                 write_text(trace, traceback.format_exc())
             raise SystemExit(FAILED) from None
         finally:
-            failed = show_failed(jobs)
+            failed = show_failed(rows)
         if failed:
             raise SystemExit(FAILED)
+
+    def launch(self, jobs: Sequence[Job], axes: Collection[str], total: int) -> None:
+        """Run jobs, numbered from where the last launch ended."""
+        first = len(self.jobs)
+        for number, job in enumerate(jobs, first):
+            settings = replace(job.settings, experiment=job.settings.experiment or self.name)
+            if not self.launcher.in_process:  # workers would overwrite each other's bars
+                settings = replace(settings, runtime=replace(settings.runtime, progress=False))
+            self.jobs.append(
+                replace(
+                    job, settings=settings, grid=self.folder, number=number, title=format_title(job.overrides, axes),
+                    position=f"job {number + 1} of {total}", stop=str(self.config.runtime.on_error) == "stop",
+                )
+            )  # fmt: skip
+        self.launcher.run(self.jobs[first:], self.detail)
+
+    def write_facts(self, jobs: Sequence[Job], axes: Mapping[str, int], total: int) -> None:
+        """Write what `openended status`, `openended report` and the jobs need to know about the grid."""
+        facts = {
+            "name": self.name,
+            "started": time.time(),
+            "process": temporary_files.create_temporary_name(GRID),
+            "command": digest(list(self.config.hydra.overrides.task)),
+            "total": total,
+            "axes": axes,
+            "titles": [format_title(job.overrides, axes) for job in jobs],
+            "series": [self.series[find_member(self.config, job.overrides)].name for job in jobs]
+            if self.series
+            else [],
+            "reports": {
+                **{experiment.name: experiment.report for experiment in self.series.values()},
+                self.name: to_plain(self.config.get("report")),
+            },
+        }
+        write_json(self.folder / GRID, facts)
 
     def _write_reports(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
@@ -144,7 +143,7 @@ class GridRun:
         waiting = {row["number"] for row in rows if row.get("waits")}
         folders |= measure_grid([job for job in self.jobs if job.number in waiting])
         outputs = Path(str(self.config.outputs_dir))
-        for experiment in compose_series(self.composer, self.config).values():
+        for experiment in self.series.values():
             own_folders = [folder for folder in sorted(folders) if folder.parent.name == experiment.name]
             if own_folders and not is_report_complete(self.folder, experiment.name):
                 write_experiment_report(own_folders, outputs / "reports" / experiment.name, experiment.report)
@@ -164,10 +163,10 @@ def run_grid(composer: Composer, config: DictConfig) -> None:
         plan_jobs(composer, config, jobs)
         return
 
-    def launch(chosen: Jobs, composed: Sequence[JobWork]) -> None:
-        axes = find_axes(chosen)
-        grid.write_facts(chosen, axes, len(chosen))
-        grid.launch(chosen, composed, axes, len(chosen))
+    def launch(checked: list[Job]) -> None:
+        axes = find_axes(job.overrides for job in checked)
+        grid.write_facts(checked, axes, len(checked))
+        grid.launch(checked, axes, len(checked))
 
     grid.run(jobs, launch)
 
@@ -177,16 +176,15 @@ def measure_grid(jobs: Sequence[Job]) -> set[Path]:
     from openended.harness.run import compute_texts, run
 
     runner = JobRunner()
-    works = [(job, job.work.settings) for job in jobs]
-    prepared = [(job, settings, compute_texts(settings, runner.get_session(settings))) for job, settings in works]
+    texts = [compute_texts(job.settings, runner.get_session(job.settings)) for job in jobs]
     # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
-    pool = {texts.model_rows.digest: texts.model_rows for _, _, texts in prepared}
-    judged = simulate_judgments([texts for _, _, texts in prepared])
+    pool = {own.model_rows.digest: own.model_rows for own in texts}
+    judged = simulate_judgments(texts)
     folders = set()
-    for job, settings, _ in prepared:
-        settings = replace(settings, judgments=judged.get(str(settings.judgments), settings.judgments))
-        outcome = run(settings, runner.get_session(settings), job.overrides, tuple(pool.values()))
-        folders.add(outcome.folder)
+    for job in jobs:
+        source = job.settings.judgments
+        settings = replace(job.settings, judgments=judged.get(str(source), source))
+        folders.add(run(settings, runner.get_session(settings), job.overrides, tuple(pool.values())).folder)
     return folders
 
 
@@ -200,8 +198,7 @@ def show_failed(rows: Sequence[Mapping[str, Any]]) -> int:
         which = titles[0] if len(titles) == 1 else f"{len(titles)} jobs for the same reason ({_shorten_list(titles)})"
         log.error("%s: %s: %s", state, which, reason)
     if failed:
-        counts = f"{len(failed)} of {len(rows)} jobs failed or were skipped"
-        log.error("%s; the same command retries them", counts)
+        log.error("%d of %d jobs failed or were skipped; the same command retries them", len(failed), len(rows))
     return len(failed)
 
 
@@ -218,10 +215,9 @@ def show_shared_runs(rows: Sequence[Mapping[str, Any]]) -> None:
     twins = [same for same in titles.values() if len(same) > 1]
     if not twins:
         return
-    alike = [{" ".join(w for w in title.split() if not w.startswith("seed=")) for title in same} for same in twins]
     which = _shorten_list([" and ".join(same) for same in twins])
-    why = ""
-    if all(len(titles_without_seed) == 1 for titles_without_seed in alike):
-        why = " (the decoder is deterministic, so the seed has no effect)"
-    num_jobs = sum(len(same) for same in titles.values())
+    alike = [{" ".join(w for w in title.split() if not w.startswith("seed=")) for title in same} for same in twins]
+    differ_in_seed = all(len(without_seed) == 1 for without_seed in alike)
+    why = " (the decoder is deterministic, so the seed has no effect)" if differ_in_seed else ""
+    num_jobs = sum(map(len, titles.values()))
     log.info("grid       %d jobs, %d distinct runs; these share one run: %s%s", num_jobs, len(titles), which, why)

@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, format_duration, read_json, write_json
+from openended.harness.core import DataError, format_duration, read_json, write_json, write_text
 from openended.harness.storage import GRID
 
 log = logging.getLogger(__name__)
 
 FINAL = ("done", "failed", "skipped")
+REPORTED = "done"  # content of the marker of a complete report
 _STATES = (*FINAL, "running", "interrupted")
 _FACTS: Mapping[str, tuple[type, ...]] = {"total": (int,), "started": (int, float), "titles": (list,)}
 
@@ -121,28 +122,29 @@ def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any
     titles = list(left.elements())
     if not titles or not ended:
         return ""
-    informative = [job for job in ended if job.get("made")] or ended
     seconds_by_kind: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    for job in informative:
-        for kind in (_drop_seed(str(job["job"])), _select_model_words(str(job["job"]))):
+    for job in [job for job in ended if job.get("made")] or ended:
+        for kind in (*_list_kinds(str(job["job"])), ()):
             seconds_by_kind[kind].append(float(job["seconds"]))
-    all_seconds = [float(job["seconds"]) for job in informative]
-    similar_times = [seconds_by_kind.get(_drop_seed(t)) or seconds_by_kind.get(_select_model_words(t)) for t in titles]
-    seconds = sum(statistics.median(times or all_seconds) for times in similar_times)
-    has_similar = all(_drop_seed(title) in seconds_by_kind for title in titles)
+    kinds = [next(k for k in (*_list_kinds(title), ()) if k in seconds_by_kind) for title in titles]
+    seconds = sum(statistics.median(seconds_by_kind[kind]) for kind in kinds)
     job_seconds = sum(float(job["seconds"]) for job in ended)
     elapsed = max(now - float(grid.get("started", now)), 0.0)
     seconds *= elapsed / job_seconds if job_seconds and elapsed else 1.0
-    return f"{'about' if has_similar else 'perhaps'} {format_duration(seconds)} left"
+    sure = all(kind[:1] == _SAME for kind in kinds)
+    return f"{'about' if sure else 'perhaps'} {format_duration(seconds)} left"
 
 
-def _drop_seed(title: str) -> tuple[str, ...]:
-    return ("all but the seed", *(word for word in title.split() if not word.startswith("seed=")))
+_SAME = ("all but the seed",)
 
 
-def _select_model_words(title: str) -> tuple[str, ...]:
-    """Return the words for model and experiment, which affect a job's time most."""
-    return ("model", *(word for word in title.split() if word.startswith(("model", "experiment="))))
+def _list_kinds(title: str) -> tuple[tuple[str, ...], ...]:
+    """Return a job's words but the seed; then those for model and experiment, which affect its time most."""
+    words = title.split()
+    return (
+        (*_SAME, *(word for word in words if not word.startswith("seed="))),
+        ("model", *(word for word in words if word.startswith(("model", "experiment=")))),
+    )
 
 
 def find_finished_runs(grid: Path, name: str) -> list[Path]:
@@ -167,3 +169,14 @@ def claim_report(grid: Path, name: str) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def complete_report(grid: Path, name: str) -> None:
+    """Mark a claimed report as written."""
+    write_text(grid / "reports" / name, REPORTED)
+
+
+def is_report_complete(grid: Path, name: str) -> bool:
+    """Check whether the report of an experiment was completed before the grid's end."""
+    marker = grid / "reports" / name
+    return marker.is_file() and marker.read_text(encoding="utf-8") == REPORTED

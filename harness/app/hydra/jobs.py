@@ -1,4 +1,4 @@
-"""One job of a command, composed by the command and run by any process; and what it prints."""
+"""Jobs as any process runs them, what they print, and judgments that are simulated from the texts of a whole grid."""
 
 from __future__ import annotations
 
@@ -14,24 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig
 
-from openended.harness.app.hydra.compose import JobWork, to_plain
-from openended.harness.app.hydra.grid_state import (
-    JobState,
-    claim_report,
-    find_finished_runs,
-    format_progress,
-    has_failed_job,
-)
-from openended.harness.app.hydra.simulation import needs_whole_grid
-from openended.harness.core import HarnessError, SpecError, format_error, shorten_error, show_progress, write_text
+from openended.harness.app.hydra import grid_state
+from openended.harness.app.hydra.compose import Job, to_plain
+from openended.harness.core import HarnessError, SpecError, format_error, shorten_error, show_progress
 from openended.harness.report import track_runs
+from openended.metrics.judgments import SIMULATED
 
 if TYPE_CHECKING:
-    from openended.harness.run import Outcome, Session, Settings
+    from openended.harness.run import Outcome, RunTexts, Session, Settings
 
 log = logging.getLogger(__name__)
-
-REPORTED = "done"  # content of the marker of a complete report
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +40,12 @@ class LogOptions:
     @classmethod
     def read(cls, config: DictConfig) -> LogOptions:
         """Read the options of a composed command: `-q`, neither or `-v`."""
-        node = to_plain(config.hydra.job_logging)
         verbose = config.hydra.verbose
         if not isinstance(verbose, bool | str | ListConfig):
             raise SpecError(f"hydra.verbose: expected true, false or names of loggers, got {verbose!r}")
         loggers = () if isinstance(verbose, bool) else (verbose,) if isinstance(verbose, str) else tuple(verbose)
         quiet = config.hydra.runtime.choices.get("hydra/job_logging") == "quiet"
-        return cls(node, bool(verbose), quiet, loggers)
+        return cls(to_plain(config.hydra.job_logging), bool(verbose), quiet, loggers)
 
     def apply(self) -> None:
         """Configure the loggers; `-v` shows all lines of this package, one per artifact, but not those of libraries."""
@@ -63,33 +54,9 @@ class LogOptions:
         except (AttributeError, ImportError, KeyError, TypeError, ValueError) as err:
             reason = shorten_error(err.__cause__ or err)
             raise SpecError(f"hydra.job_logging: not a configuration of Python's logging: {reason}") from err
-        own_loggers = (
-            ("openended", "openended.harness.run", "openended.harness.models.model_cache") if self.verbose else ()
-        )
-        for name in (*own_loggers, *self.loggers):
+        own_loggers = ("openended", "openended.harness.run", "openended.harness.models.model_cache")
+        for name in (*(own_loggers if self.verbose else ()), *self.loggers):
             logging.getLogger(name).setLevel(logging.DEBUG)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One job of a grid."""
-
-    number: int
-    overrides: tuple[str, ...]
-    work: JobWork
-    grid: Path
-    """The folder of the grid."""
-    name: str
-    """Name of the job's runs and of their report."""
-    title: str = ""
-    """The options in which the jobs of the grid differ."""
-    position: str = ""
-    stop: bool = False
-    """Whether the job is skipped if an earlier one failed."""
-
-    @property
-    def state(self) -> JobState:
-        return JobState(self.grid, self.number, self.title)
 
 
 class JobRunner:
@@ -116,65 +83,54 @@ class JobRunner:
         session = self.get_session(settings)
         started = time.monotonic()
         settings = select_metrics_for_file(settings, overrides)
-        if settings.is_judgments_only(overrides):
-            outcome = run_judgments(settings, session, overrides)
-        else:
-            outcome = run(settings, session, overrides)
+        execute = run_judgments if settings.is_judgments_only(overrides) else run
+        outcome = execute(settings, session, overrides)
         cached, seconds = len(outcome.plan) - outcome.num_computed, time.monotonic() - started
         return outcome, f"{outcome.num_computed} computed, {cached} cached in {seconds:.1f} s"
 
     def run_job(self, job: Job) -> None:
-        """Run one job of a grid and log its outcome in one line; errors are listed again at the grid's end."""
-        state = job.state
-        if job.stop and has_failed_job(job.grid):
+        """Run one job of a grid and log its outcome in one line; errors are listed again at the grid's end.
+
+        The report of an experiment of a series is written as soon as its last job has ended, by whichever process.
+        """
+        state, settings, name = job.state, job.settings, job.settings.experiment
+        if job.stop and grid_state.has_failed_job(job.grid):
             state.write("skipped", error="an earlier job failed and runtime.on_error=stop")
             return
         state.write("running")
-        message = "failed"
         try:
             title = f"{job.position}: {job.title}" if job.title else job.position
-            with show_progress(title, enabled=job.work.settings.runtime.progress):
-                message = self._run_and_write_state(job, job.work, state)
+            with show_progress(title, enabled=settings.runtime.progress):
+                message = self._run_and_write_state(job, state)
         except HarnessError as err:
             message = f"failed: {state.find_same_error(format_error(err))}"
-            state.write("failed", error=format_error(err), name=job.name)
+            state.write("failed", error=format_error(err), name=name)
         except Exception as err:
-            message = f"failed: {type(err).__name__}: {format_error(err)}"
+            error = f"{type(err).__name__}: {format_error(err)}"
+            message = f"failed: {error}"
             log.debug("%s", traceback.format_exc())
-            error = message.removeprefix("failed: ")
-            state.write("failed", error=error, trace=traceback.format_exc(), name=job.name)
-        log.info("grid       %s; %s: %s", format_progress(job.grid), job.title or "run", message)
-        self._write_report_early(job, job.work.settings)
+            state.write("failed", error=error, trace=traceback.format_exc(), name=name)
+        log.info("grid       %s; %s: %s", grid_state.format_progress(job.grid), job.title or "run", message)
+        folders = grid_state.find_finished_runs(job.grid, name)
+        if folders and grid_state.claim_report(job.grid, name):
+            write_experiment_report(folders, settings.outputs_dir / "reports" / name, settings.report)
+            grid_state.complete_report(job.grid, name)
 
-    def _run_and_write_state(self, job: Job, work: JobWork, state: JobState) -> str:
-        settings = work.settings
+    def _run_and_write_state(self, job: Job, state: grid_state.JobState) -> str:
+        settings, name = job.settings, job.settings.experiment
         if any(metric.reads_grid for metric in settings.metrics) or needs_whole_grid(settings.judgments):
             from openended.harness.run import compute_texts
 
             compute_texts(settings, self.get_session(settings))
-            state.write("done", waits=True, name=job.name)
+            state.write("done", waits=True, name=name)
             return "texts ready; its metrics wait for all jobs"
         outcome, message = self.execute(settings, job.overrides)
-        track_runs([outcome.folder], work.tracker, settings.outputs_dir)
-        facts: dict[str, Any] = {"folder": str(outcome.folder), "made": outcome.num_computed, "name": job.name}
+        track_runs([outcome.folder], job.tracker, settings.outputs_dir)
+        facts: dict[str, Any] = {"folder": str(outcome.folder), "made": outcome.num_computed, "name": name}
         if outcome.failed:  # the run's other metrics are valid and go into the report
-            state.write("failed", error="; ".join(outcome.failed), **facts)
-        else:
-            state.write("done", **facts)
+            facts = {"error": "; ".join(outcome.failed), **facts}
+        state.write("failed" if outcome.failed else "done", **facts)
         return message
-
-    def _write_report_early(self, job: Job, settings: Settings) -> None:
-        """Write the report of an experiment of a series as soon as its last job has ended, by whichever process."""
-        folders = find_finished_runs(job.grid, job.name)
-        if folders and claim_report(job.grid, job.name):
-            write_experiment_report(folders, settings.outputs_dir / "reports" / job.name, settings.report)
-            write_text(job.grid / "reports" / job.name, REPORTED)
-
-
-def is_report_complete(grid: Path, name: str) -> bool:
-    """Check whether the report of an experiment was completed before the grid's end."""
-    marker = grid / "reports" / name
-    return marker.is_file() and marker.read_text(encoding="utf-8") == REPORTED
 
 
 def write_experiment_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
@@ -198,3 +154,42 @@ def show_report(folders: list[Path], target: Path, options: Mapping[str, Any], d
         sys.stdout.write(f"{report.folder}\n")
     else:
         report.show(verbose=detail.verbose)
+
+
+def needs_whole_grid(judgments: str | None) -> bool:
+    """Check whether the judgments of a run are simulated from the texts of the whole grid."""
+    return str(judgments).startswith(SIMULATED)
+
+
+def refuse_single_run(judgments: str | None) -> None:
+    """Refuse judgments of a whole grid for a run by itself."""
+    if needs_whole_grid(judgments):
+        raise SpecError(f"judgments={judgments} rates the texts of a whole grid: add -m, as in openended -m …")
+
+
+def simulate_judgments(jobs: Sequence[RunTexts]) -> dict[str, str]:
+    """Simulate judgments of all jobs with `judgments=simulated:…`; return option value → file of judgments."""
+    from openended.harness.rating import run_simulated_study
+
+    groups: dict[str, list[RunTexts]] = {}
+    for texts in jobs:
+        if needs_whole_grid(texts.settings.judgments):
+            groups.setdefault(str(texts.settings.judgments), []).append(texts)
+    files = {}
+    for source, group in groups.items():
+        systems: dict[str, Path] = {}
+        for texts in group:
+            names = {str(s) for s in (getattr(m, "system", None) for m in texts.settings.metrics) if s is not None}
+            if len(names) != 1:
+                raise SpecError(
+                    "judgments=simulated:…: name the run's system by metric.bradley_terry.system (and "
+                    f"metric.huse.system, the same); got {', '.join(sorted(names)) or 'none'}"
+                )
+            (name,) = names
+            path = texts.model_rows.path
+            if systems.setdefault(name, path) != path:
+                raise SpecError(f"judgments={source}: two systems are called {name!r}; sweep over one seed")
+        settings, human = group[0].settings, group[0].human_rows.path
+        folder = settings.outputs_dir / "studies" / settings.experiment
+        files[source] = str(run_simulated_study(source.removeprefix(SIMULATED), human, systems, folder))
+    return files

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
-from openended.harness.app.hydra.compose import to_plain
+from openended.harness.app.hydra.compose import Job, to_plain
 from openended.harness.app.hydra.grid_state import format_progress
-from openended.harness.app.hydra.jobs import Job, JobRunner, LogOptions
+from openended.harness.app.hydra.jobs import JobRunner, LogOptions
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, escape_log_records, temporary_files
 
 log = logging.getLogger(__name__)

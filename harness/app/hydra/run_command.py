@@ -7,34 +7,38 @@ import os
 from collections.abc import Callable, Sequence
 
 from hydra.types import RunMode
+from omegaconf import DictConfig
 
 from openended.harness.app.hydra.command_line import parse_command_line
-from openended.harness.app.hydra.compose import CONFIG, OPTUNA, SWEEPER, Composer, JobWork, refuse_unused_options
-from openended.harness.app.hydra.errors import run_configured
+from openended.harness.app.hydra.compose import CONFIG, OPTUNA, SWEEPER, Composer, refuse_unused_options
+from openended.harness.app.hydra.errors import translate_config_errors
 from openended.harness.app.hydra.grid_run import run_grid
-from openended.harness.app.hydra.jobs import JobRunner, LogOptions, show_report
+from openended.harness.app.hydra.jobs import JobRunner, LogOptions, refuse_single_run, show_report
 from openended.harness.app.hydra.plan import plan_jobs
-from openended.harness.app.hydra.simulation import refuse_single_run
-from openended.harness.core import FAILED, SpecError, show_progress, terminal
+from openended.harness.core import FAILED, SpecError, run_command, show_progress, terminal
 from openended.harness.report import require_tracker, track_report, track_runs
 
 log = logging.getLogger(__name__)
 
 
-def run_hydra(command: str, words: Sequence[str], work: Callable[[Composer], None], config: str = CONFIG) -> None:
-    """Compose a configuration from a command line and run what it configures."""
+def run_hydra(
+    command: str, words: Sequence[str], work: Callable[[Composer, DictConfig], None], config: str = CONFIG
+) -> None:
+    """Compose a configuration from a command line and run what it configures; any error is printed as one line."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     terminal.set_up()
 
     def compose_and_work() -> None:
-        line = parse_command_line(words)
-        composer = Composer(line, config)
-        if line.print_flags:
-            _print_from_hydra(composer)
-        else:
-            work(composer)
+        with translate_config_errors():
+            composer = Composer(parse_command_line(words), config)
+            if composer.line.print_flags:
+                _print_from_hydra(composer)
+            else:
+                work(composer, composer.compose_command())
 
-    run_configured(command, compose_and_work)
+    after = "finished work is kept: the same command resumes here"
+    if code := run_command(command, compose_and_work, after_interrupt=after):
+        raise SystemExit(code) from None
 
 
 def _print_from_hydra(composer: Composer) -> None:
@@ -60,12 +64,12 @@ def _print_from_hydra(composer: Composer) -> None:
             raise SpecError(f"{' '.join(composer.line.print_flags)}: add --cfg job, whose output it changes")
 
 
-def run_options(composer: Composer) -> None:
+def run_options(composer: Composer, config: DictConfig) -> None:
     """Run `openended OPTION=VALUE …`."""
-    config = composer.compose_command()
     words = list(config.hydra.overrides.task)
     refuse_unused_options(words)
-    LogOptions.read(config).apply()
+    detail = LogOptions.read(config)
+    detail.apply()
     if config.hydra.mode == RunMode.MULTIRUN and config.hydra.runtime.choices.get(SWEEPER) == OPTUNA:
         from openended.harness.app.hydra.search import run_search
 
@@ -75,19 +79,20 @@ def run_options(composer: Composer) -> None:
     elif config.plan_only:
         plan_jobs(composer, config, [words], single=True)
     else:
-        _run_single(composer.compose_job(words), words, LogOptions.read(config))
+        _run_single(composer, words, detail)
 
 
-def _run_single(job: JobWork, words: Sequence[str], detail: LogOptions) -> None:
-    settings, tracker = job.settings, job.tracker
-    require_tracker(tracker)
+def _run_single(composer: Composer, words: Sequence[str], detail: LogOptions) -> None:
+    job = composer.compose_job(words)
+    settings = job.settings
+    require_tracker(job.tracker)
     refuse_single_run(settings.judgments)
     with show_progress(settings.experiment, enabled=settings.runtime.progress):
         outcome, message = JobRunner().execute(settings, words)
     log.info("run        %s  (%s)", outcome.folder, message)
     report = outcome.folder / "report"
     show_report([outcome.folder], report, settings.report, detail)
-    track_runs([outcome.folder], tracker, settings.outputs_dir)
-    track_report(report, tracker, settings.outputs_dir)
+    track_runs([outcome.folder], job.tracker, settings.outputs_dir)
+    track_report(report, job.tracker, settings.outputs_dir)
     if outcome.failed:
         raise SystemExit(FAILED)

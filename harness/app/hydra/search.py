@@ -225,7 +225,7 @@ class Search:
             return []
         first = len(self.grid.jobs)
         composed = [self.composer.compose_job(words, unnamed="") for words in jobs]
-        self.grid.launch(jobs, composed, self._axes, self._total)
+        self.grid.launch(composed, self._axes, self._total)
         states = read_jobs(self.grid.folder)
         if len(states) != len(self.grid.jobs):
             raise StoreError(f"{self.grid.folder}/jobs: expected {len(self.grid.jobs)} files, found {len(states)}")

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from openended.harness.app.hydra.simulation import needs_whole_grid, simulate_judgments
+from openended.harness.app.hydra.jobs import needs_whole_grid, simulate_judgments
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.rating.answers import gather_answers
 from openended.harness.rating.design import read_key

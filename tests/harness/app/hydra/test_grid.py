@@ -7,7 +7,7 @@ import pytest
 from openended.harness.app.hydra import plan
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer
-from openended.harness.app.hydra.grid import check_grid_size, count_values, find_axes, list_jobs
+from openended.harness.app.hydra.grid import check_grid_size, count_values, find_axes, find_member, list_jobs
 from openended.harness.core import DataError, SpecError
 from tests.helpers import openended
 
@@ -71,16 +71,16 @@ def test_a_series_has_the_jobs_of_each_experiment_and_no_others():
 
 
 def test_a_series_leaves_out_the_experiments_that_cannot_run(monkeypatch, caplog):
-    def find_missing(settings, words, *_):
-        return DataError("no such file") if "experiment=zipf_docs" in words else None
+    def find_missing(job, *_):
+        return DataError("no such file") if "experiment=zipf_docs" in job.overrides else None
 
     monkeypatch.setattr(plan, "_find_missing", find_missing)
     line = ["experiment=paper_docs", "hydra.sweeper.experiments=[zipf,mauve_fig8_k]", "seed=0", "num_examples=6"]
     composer = Composer(parse_command_line(line))
     config = composer.compose_command()
-    jobs, composed = plan.check_series(composer, config, list_jobs(composer, config))
-    assert {plan.find_member(config, job) for job in jobs} == {"mauve_fig8_k_docs"}
-    assert len(jobs) == len(composed) == 6
+    jobs = plan.check_series(composer, config, list_jobs(composer, config))
+    assert {find_member(config, job.overrides) for job in jobs} == {"mauve_fig8_k_docs"}
+    assert len(jobs) == 6
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("left out   zipf_docs: ")
     assert "no such file" in line

@@ -9,16 +9,17 @@ import pytest
 from openended.harness.app.hydra.grid_state import (
     JobState,
     claim_report,
+    complete_report,
     estimate_time_left,
     find_finished_runs,
     format_progress,
     has_failed_job,
+    is_report_complete,
     mark_interrupted,
     read_grid_facts,
     read_jobs,
 )
-from openended.harness.app.hydra.jobs import is_report_complete
-from openended.harness.core import write_json, write_text
+from openended.harness.core import write_json
 from openended.harness.storage import GRID, create_unique_folder
 
 
@@ -118,7 +119,7 @@ def test_one_process_writes_a_report(tmp_path):
     assert claim_report(tmp_path, "a")
     assert not claim_report(tmp_path, "a")
     assert not is_report_complete(tmp_path, "a"), "a process that was killed has not written it"
-    write_text(tmp_path / "reports" / "a", "done")
+    complete_report(tmp_path, "a")
     assert is_report_complete(tmp_path, "a")
 
 

@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from openended.harness.app.hydra import launchers
-from openended.harness.app.hydra.jobs import Job, LogOptions
+from openended.harness.app.hydra.compose import Job
+from openended.harness.app.hydra.jobs import LogOptions
 from openended.harness.app.hydra.launchers import (
     ClusterJob,
     GridWorker,
@@ -40,7 +41,7 @@ def ray(**options) -> Ray:
 
 
 def job(grid: Path, number: int = 0, state: str | None = None) -> Job:
-    made = Job(number, (f"seed={number}",), SpecError("no settings"), grid, "mine", f"seed={number}", f"job {number}")
+    made = Job((f"seed={number}",), None, None, grid, number, f"seed={number}", f"job {number}")
     if state is not None:
         made.state.write(state)
     return made
