@@ -7,8 +7,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from openended.harness.app.hydra.objectives import Objective
-from openended.harness.app.hydra.search_space import parse_space
+from openended.harness.app.hydra.search_space import Objective, parse_space
 from openended.harness.app.hydra.study import SearchPlan, StudyRunner, describe_study_errors, reject_false_trials
 from openended.harness.core import HarnessError, format_error
 from openended.harness.storage.record import ResultRow, RunRecord, save_record

@@ -16,6 +16,19 @@ OUTPUTS: Arguments = {
 }
 
 
+def make_parser(
+    command: str, description: str | None, arguments: Arguments, example: str = "", epilog: str | None = None
+) -> CommandParser:
+    """Return the parser of a command."""
+    parser = CommandParser(
+        prog=f"openended {command}", description=description, example=example, epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter,
+    )  # fmt: skip
+    for name, options in arguments.items():
+        parser.add_argument(*name.split("/"), **options)
+    return parser
+
+
 def run(
     words: Sequence[str],
     command: str,
@@ -26,9 +39,7 @@ def run(
     example: str = "",
     after: str = "nothing was changed",
 ) -> int:
-    """Parse the words of a command and do its work; returns its exit code."""
-    parser = CommandParser(prog=f"openended {command}", description=description, example=example)
-    for name, options in arguments.items():
-        parser.add_argument(name, **options)
+    """Parse the words of a command and do its work; returns one of `exit_codes`."""
+    parser = make_parser(command, description, arguments, example)
     args = parser.parse_intermixed_args(words)  # flags may come between the other arguments
     return run_command(parser.prog, lambda: work(args), after_interrupt=after)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+from openended.harness.app.commands import OUTPUTS, Arguments, make_parser
 from openended.harness.app.commands.store import find_named_entries
 from openended.harness.core import (
-    CommandParser,
     DataError,
     SpecError,
     StoreError,
@@ -26,18 +26,23 @@ from openended.harness.results import read_grids, resolve_report_request
 MAX_LISTED_FILES = 10
 
 
+_ARGUMENTS: Arguments = {
+    "name": {"help": "of runs: name=…, experiment=…"},
+    "archive": {"type": Path, "nargs": "?", "metavar": "ARCHIVE|FOLDER",
+                "help": "a .zip (-: standard output), or with --format a folder "
+                        "(default: outputs/exports/NAME-FORMAT); replaced"},
+    "--format": {"metavar": "FORMAT", "help": "results for other tools instead of an archive; "
+                 + "; ".join(f"{name}: {text}" for name, text in FORMATS.items())},
+    "--organization": {"metavar": "NAME", "help": "with --format eee: who made the runs"},
+    "--dataset": {"metavar": "OWNER/NAME", "help": "with --format hub: the dataset's repository"},
+    **OUTPUTS,
+    "--no-store": {"action": "store_true", "help": "records, reports and grids alone"},
+}  # fmt: skip
+
+
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-    parser = CommandParser(prog="openended export", description=__doc__, example="openended export p-sweep p-sweep.zip")
-    parser.add_argument("name", help="of runs: name=…, experiment=…")
-    target = "a .zip (-: standard output), or with --format a folder (default: outputs/exports/NAME-FORMAT); replaced"
-    parser.add_argument("archive", type=Path, nargs="?", metavar="ARCHIVE|FOLDER", help=target)
-    formats = "; ".join(f"{name}: {text}" for name, text in FORMATS.items())
-    parser.add_argument("--format", metavar="FORMAT", help=f"results for other tools instead of an archive; {formats}")
-    parser.add_argument("--organization", metavar="NAME", help="with --format eee: who made the runs")
-    parser.add_argument("--dataset", metavar="OWNER/NAME", help="with --format hub: the dataset's repository")
-    parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR", help="default: outputs")
-    parser.add_argument("--no-store", action="store_true", help="records, reports and grids alone")
+    """Run the command; returns one of `exit_codes`."""
+    parser = make_parser("export", __doc__, _ARGUMENTS, "openended export p-sweep p-sweep.zip")
     args = parser.parse_intermixed_args(words)  # options may come before the archive
     if args.format is None and args.archive is None:
         parser.error("the following arguments are required: archive")

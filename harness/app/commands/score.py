@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from openended.harness.core import FAILED, OK, CommandParser, HarnessError, SpecError, print_error, run_command
+from openended.harness.app.commands import Arguments, make_parser
+from openended.harness.core import FAILED, OK, HarnessError, SpecError, print_error, run_command
 
 COMMAND = "openended score"
 _METRIC_OPTION = re.compile(r"metric\.\w+\.\w+=")
@@ -39,60 +40,37 @@ Examples:
 """
 
 
-def make_parser() -> CommandParser:
-    """Return the command line's parser."""
-    parser = CommandParser(
-        prog=COMMAND,
-        description="Score texts you already have against human texts; nothing is generated.",
-        epilog=EPILOG,
-        example="openended score greedy.jsonl nucleus.jsonl --human human.jsonl",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "systems",
-        nargs="+",
-        metavar="[NAME=]FILE",
-        help="the texts of a system, and its name in tables; naive:NAME has none",
-    )
-    parser.add_argument("--human", required=True, metavar="FILE", help="the human texts")
-    parser.add_argument(
-        "--scoring", metavar="MODEL", help="scores and embeds: gpt2-large, docs-m, a hub id or a folder"
-    )
-    parser.add_argument("--scorer", metavar="MODEL", help="likelihood and tokens by this model instead")
-    parser.add_argument("--embedder", metavar="MODEL", help="vectors by this model instead")
-    parser.add_argument("--metrics", metavar="NAMES", help="metrics or sets (text, two_sample, paper, all)")
-    parser.add_argument(
-        "--compat",
-        metavar="PAPER",
-        help="metrics as in mauve2021, pr2024, mdlm, sedd, bd3lm, sdtt, dlmbench; or compat=PAPER",
-    )
-    parser.add_argument(
-        "--field", metavar="NAME", help="field with the text in the systems' files; default: told by them"
-    )
-    parser.add_argument("--human-field", metavar="NAME", help="the same of the human file")
-    parser.add_argument("--features", nargs="+", metavar="NPY", help="vectors of your own, one file a system, in order")
-    parser.add_argument("--human-features", metavar="NPY", help="those of the human texts")
-    parser.add_argument(
-        "--num-examples", default="all", metavar="N", help="the first N texts of each side; default: all"
-    )
-    parser.add_argument(
-        "--max-new-tokens", type=int, metavar="N", help="cut texts at N tokens of the scorer; default: no"
-    )
-    parser.add_argument("--name", metavar="NAME", help="of the runs and the report; default: score-TIME")
-    parser.add_argument("--outputs-dir", default="outputs", metavar="DIR", help="where everything is kept")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, …")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="a line an artifact; rules, dates, commands and signatures"
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print the tables alone")
-    return parser
+_ARGUMENTS: Arguments = {
+    "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
+                "help": "the texts of a system, and its name in tables; naive:NAME has none"},
+    "--human": {"required": True, "metavar": "FILE", "help": "the human texts"},
+    "--scoring": {"metavar": "MODEL", "help": "scores and embeds: gpt2-large, docs-m, a hub id or a folder"},
+    "--scorer": {"metavar": "MODEL", "help": "likelihood and tokens by this model instead"},
+    "--embedder": {"metavar": "MODEL", "help": "vectors by this model instead"},
+    "--metrics": {"metavar": "NAMES", "help": "metrics or sets (text, two_sample, paper, all)"},
+    "--compat": {"metavar": "PAPER",
+                 "help": "metrics as in mauve2021, pr2024, mdlm, sedd, bd3lm, sdtt, dlmbench; or compat=PAPER"},
+    "--field": {"metavar": "NAME", "help": "field with the text in the systems' files; default: told by them"},
+    "--human-field": {"metavar": "NAME", "help": "the same of the human file"},
+    "--features": {"nargs": "+", "metavar": "NPY", "help": "vectors of your own, one file a system, in order"},
+    "--human-features": {"metavar": "NPY", "help": "those of the human texts"},
+    "--num-examples": {"default": "all", "metavar": "N", "help": "the first N texts of each side; default: all"},
+    "--max-new-tokens": {"type": int, "metavar": "N", "help": "cut texts at N tokens of the scorer; default: no"},
+    "--name": {"metavar": "NAME", "help": "of the runs and the report; default: score-TIME"},
+    "--outputs-dir": {"default": "outputs", "metavar": "DIR", "help": "where everything is kept"},
+    "--device": {"default": "auto", "help": "auto, cpu, cuda, …"},
+    "-v/--verbose": {"action": "store_true", "help": "a line an artifact; rules, dates, commands and signatures"},
+    "-q/--quiet": {"action": "store_true", "help": "print the tables alone"},
+}  # fmt: skip
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code: 1 where the code of a metric raised."""
     words = convert_preset(sys.argv[1:] if words is None else words)
     options = [word for word in words if _METRIC_OPTION.match(word) and not Path(word).exists()]
-    parser = make_parser()
+    description = "Score texts you already have against human texts; nothing is generated."
+    example = "openended score greedy.jsonl nucleus.jsonl --human human.jsonl"
+    parser = make_parser("score", description, _ARGUMENTS, example, EPILOG)
     if chosen := next((word for word in words if word.startswith("metric=") and not Path(word).exists()), None):
         parser.error(f"{chosen}: here, metrics are named by --metrics {chosen.partition('=')[2].strip('[]')}")
     args, systems = parser.parse_known_args([word for word in words if word not in options])
@@ -118,12 +96,19 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
     from openended.harness.app.api import evaluate
     from openended.harness.imported import HUMAN_TEXTS, TEXTS, download_if_on_hub, is_built_in_system
 
-    _configure_logging(verbose=args.verbose, quiet=args.quiet)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("openended")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.WARNING)
     systems = {
         name: path if is_built_in_system(path) else download_if_on_hub(path)
         for name, path in parse_systems(args.systems).items()
     }
-    count = _parse_count(args.num_examples)
+    if args.num_examples != "all" and not args.num_examples.isdecimal():
+        raise SpecError(f"--num-examples: expected 1 or more, or all, got {args.num_examples!r}")
+    count: int | Literal["all"] = "all" if args.num_examples == "all" else int(args.num_examples)
     if count == "all" and (naive := next((path for path in systems.values() if is_built_in_system(path)), None)):
         raise SpecError(
             f"{naive} learns from human texts that are not compared: add --num-examples N, below their number"
@@ -181,23 +166,23 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
     """Return name → file of `FILE` and `NAME=FILE`; equal file names get their folders as prefixes."""
     from openended.harness.run import derive_system_name
 
-    pairs = []
+    paths: list[str] = []
+    names: list[str] = []
     for word in words:
         name, sign, path = word.partition("=")
         has_name = bool(sign) and not Path(word).exists()
-        pairs.append((name if has_name else "", path if has_name else word))
-    short = [name or derive_system_name(Path(path)) for name, path in pairs]
-    times = Counter(short)
-    names = [
-        s if n or times[s] == 1 else f"{Path(p).resolve().parent.name}/{s}"
-        for s, (n, p) in zip(short, pairs, strict=True)
-    ]
+        paths.append(path if has_name else word)
+        names.append(name if has_name else "")
+    short = [name or derive_system_name(Path(path)) for name, path in zip(names, paths, strict=True)]
+    for place, (name, path) in enumerate(zip(names, paths, strict=True)):
+        is_clear = name or short.count(short[place]) == 1
+        names[place] = short[place] if is_clear else f"{Path(path).resolve().parent.name}/{short[place]}"
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise SpecError(f"two systems are called {twice!r}; name them: NAME=FILE")
     if "human" in names:
         raise SpecError("a system is called 'human', as the human side is; name it: NAME=FILE")
-    return dict(zip(names, (path for _, path in pairs), strict=True))
+    return dict(zip(names, paths, strict=True))
 
 
 def _pair_features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, str] | None:
@@ -211,43 +196,16 @@ def _pair_features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, 
     return {"human": args.human_features, **dict(zip(names, args.features, strict=True))}
 
 
-def _parse_count(text: str) -> int | Literal["all"]:
-    if text == "all":
-        return "all"
-    if text.isdecimal():
-        return int(text)
-    raise SpecError(f"--num-examples: expected 1 or more, or all, got {text!r}")
-
-
 def _print_text_field(name: str, path: str, names: Sequence[str], field: str | None, option: str) -> None:
     """Say which field of a file holds its texts."""
-    from openended.harness.imported import (
-        GROVER_FIELDS,
-        OUTPUT_TITLES,
-        choose_text_field,
-        detect_kind,
-        is_built_in_system,
-        recognize_format,
-        split_member,
-    )
+    from openended.harness import imported
 
-    if (
-        is_built_in_system(path)
-        or split_member(Path(path))[1] is not None
-        or Path(path).suffix in (".p", ".pkl", ".pickle")
-    ):
+    file = Path(path)
+    is_archive = imported.split_member(file)[1] is not None or file.suffix in (".p", ".pkl", ".pickle")
+    if imported.is_built_in_system(path) or is_archive:
         return
-    text_field = choose_text_field(Path(path), (*names, *GROVER_FIELDS), field, option)
-    suffix = "" if detect_kind(Path(path)) == ".txt" else f", field {text_field!r}{'' if field else ' (guessed)'}"
-    if (file_format := recognize_format(Path(path))) is not None:
-        suffix = f", {file_format}" + (f", field {text_field!r}" if file_format in OUTPUT_TITLES else "")
+    text_field = imported.choose_text_field(file, (*names, *imported.GROVER_FIELDS), field, option)
+    suffix = "" if imported.detect_kind(file) == ".txt" else f", field {text_field!r}{'' if field else ' (guessed)'}"
+    if (file_format := imported.recognize_format(file)) is not None:
+        suffix = f", {file_format}" + (f", field {text_field!r}" if file_format in imported.OUTPUT_TITLES else "")
     sys.stderr.write(f"{name:<10} {path}{suffix}\n")
-
-
-def _configure_logging(*, verbose: bool, quiet: bool) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logger = logging.getLogger("openended")
-    logger.handlers[:] = [handler]
-    logger.propagate = False
-    logger.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.WARNING)

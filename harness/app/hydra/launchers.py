@@ -17,6 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,27 +67,14 @@ def end_with_parent(parent: ParentProcess) -> None:
     if sys.platform == "linux" and os.getppid() == parent.pid:
         # The kernel ends direct children at once; the thread below covers grandchildren and other systems.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    threading.Thread(target=_wait_for_end, args=(parent,), name="end-with-parent", daemon=True).start()
 
+    def wait_for_end() -> None:
+        while temporary_files.is_running(parent.pid, parent.start):
+            time.sleep(PARENT_POLL_SECONDS)
+        # An exception might not reach the main thread inside a library call. The next start removes unfinished files.
+        os.kill(os.getpid(), signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
 
-def _wait_for_end(parent: ParentProcess) -> None:
-    while temporary_files.is_running(parent.pid, parent.start):
-        time.sleep(PARENT_POLL_SECONDS)
-    # An exception might not reach the main thread inside a library call. The next start removes unfinished files.
-    os.kill(os.getpid(), signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
-
-
-class _TitleFilter(logging.Filter):
-    """Adds the job's title to log lines, because several processes share the terminal."""
-
-    def __init__(self, title: str) -> None:
-        super().__init__()
-        self.title = title
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if not record.name.startswith("openended.harness.app.hydra"):
-            record.msg, record.args = f"[{self.title}] {record.getMessage()}", ()
-        return True
+    threading.Thread(target=wait_for_end, name="end-with-parent", daemon=True).start()
 
 
 def run_jobs(jobs: Jobs, options: LogOptions, parent: ParentProcess, *, shares_terminal: bool = False) -> None:
@@ -100,8 +88,15 @@ def run_jobs(jobs: Jobs, options: LogOptions, parent: ParentProcess, *, shares_t
     for job in jobs:
         options.apply()
         for handler in logging.getLogger().handlers:
-            handler.addFilter(_TitleFilter(job.title))
+            handler.addFilter(partial(_add_title, job.title))
         _runners[0].run_job(job)
+
+
+def _add_title(title: str, record: logging.LogRecord) -> bool:
+    """Begin a line with the title of the job, because several processes share the terminal."""
+    if not record.name.startswith("openended.harness.app.hydra"):
+        record.msg, record.args = f"[{title}] {record.getMessage()}", ()
+    return True
 
 
 class Launcher(ABC):
@@ -144,8 +139,8 @@ class Joblib(Launcher):
                 self._run_pool(left, options)
                 left = []
             except TerminatedWorkerError:
-                left, killed = _split_after_kill(left)
-                again += killed
+                running, waiting = (_select(left, state) for state in ("running", None))
+                left, again = (waiting, again + running) if running else ([], again + waiting)
         # One at a time, so that a job is not lost only because it ran beside one that filled the memory.
         for job in again:
             log.warning("%s: its process was killed (out of memory?); trying it once more", job.title)
@@ -163,12 +158,9 @@ class Joblib(Launcher):
             pool(run([job], options, identify_process(), shares_terminal=True) for job in jobs)
 
 
-def _split_after_kill(jobs: Jobs) -> tuple[list[Job], list[Job]]:
-    """Return the jobs that had not begun, and those that ran when a worker was killed."""
-    states = [(job, job.state.read()) for job in jobs]
-    running = [job for job, state in states if state == "running"]
-    waiting = [job for job, state in states if state is None]
-    return (waiting, running) if running else ([], waiting)
+def _select(jobs: Jobs, state: str | None) -> list[Job]:
+    """Return the jobs in a state; None: that have not begun."""
+    return [job for job in jobs if job.state.read() == state]
 
 
 @contextmanager
@@ -216,7 +208,7 @@ class Submitit(Launcher):
             executor.update_parameters(**self.parameters)
         except (NameError, TypeError, ValueError) as err:
             raise SpecError(f"hydra.launcher.parameters: {err}") from err
-        left = self._run_round(executor, list(split_into_neighbors(jobs, self.processes)), options)
+        left = self._run_round(executor, split_into_neighbors(jobs, self.processes), options)
         if left:
             log.warning("%d processes were killed, or ran out of time; trying their jobs once more", len(left))
             left = self._run_round(executor, [part for part, _ in left], options)
@@ -230,21 +222,24 @@ class Submitit(Launcher):
             cluster_jobs = [executor.submit(ClusterJob(part, options, parent)) for part in parts]
         log.info("submitted  %d jobs in %d processes; logs in %s", sum(map(len, parts)), len(parts), self.folder)
         try:
-            report = ProgressLine(parts[0][0].grid)
+            line = ""
             while not all(job.done() for job in cluster_jobs):
-                report()
+                line = print_progress(parts[0][0].grid, line)
                 time.sleep(POLL_SECONDS)
-            report()
+            print_progress(parts[0][0].grid, line)
         except BaseException:
-            _cancel(cluster_jobs)
+            for job in cluster_jobs:
+                job.cancel(check=False)
+            until = time.monotonic() + CANCEL_SECONDS  # in which they end and release their locks
+            while time.monotonic() < until and not all(job.done() for job in cluster_jobs):
+                time.sleep(0.1)
             raise
         unfinished: list[tuple[Jobs, str]] = []
         for part, cluster_job in zip(parts, cluster_jobs, strict=True):
             if cluster_job.exception() is not None:
                 log.debug("%s", cluster_job.exception())
-            running, waiting = ([job for job in part if job.state.read() == state] for state in ("running", None))
-            if running or waiting:
-                unfinished.append(([*waiting, *running], str(cluster_job.paths.stderr)))
+            if rest := [*_select(part, None), *_select(part, "running")]:
+                unfinished.append((rest, str(cluster_job.paths.stderr)))
         return unfinished
 
 
@@ -264,11 +259,10 @@ class ClusterJob:
         return submitit.helpers.DelayedSubmission(self)
 
 
-def split_into_neighbors(jobs: Jobs, processes: int) -> Iterator[Jobs]:
+def split_into_neighbors(jobs: Jobs, processes: int) -> list[Jobs]:
     """Split jobs into at most `processes` runs of neighbors of similar size; neighbors mostly share their model."""
     count = min(processes, len(jobs))
-    for part in range(count):
-        yield jobs[part * len(jobs) // count : (part + 1) * len(jobs) // count]
+    return [jobs[part * len(jobs) // count : (part + 1) * len(jobs) // count] for part in range(count)]
 
 
 @contextmanager
@@ -290,15 +284,6 @@ def _redirect_stderr(path: Path, here: bool) -> Iterator[None]:
     finally:
         os.dup2(terminal, 2)
         os.close(terminal)
-
-
-def _cancel(cluster_jobs: Sequence[Any]) -> None:
-    """Cancel queued and running jobs, and wait a while until they have ended and released their locks."""
-    for job in cluster_jobs:
-        job.cancel(check=False)
-    until = time.monotonic() + CANCEL_SECONDS
-    while time.monotonic() < until and not all(job.done() for job in cluster_jobs):
-        time.sleep(0.1)
 
 
 class Ray(Launcher):
@@ -326,12 +311,12 @@ class Ray(Launcher):
             title = jobs[number].title
             log.warning("%s: its worker %d died (out of memory?); trying it once more: %s", title, who, error)
 
-        report = ProgressLine(jobs[0].grid)
+        line = ""
         actors = self._create_actors(jobs[0].grid)
         for number, answer in actors.map([(job, options) for job in jobs], report_death):
             if isinstance(answer, WorkerDeath):
                 mark_lost([jobs[number]], f"its process was killed twice (out of memory?): {answer.reason}")
-            report()
+            line = print_progress(jobs[0].grid, line)
 
     def _create_actors(self, grid: Path) -> Any:  # noqa: ANN401 - `backends.ActorPool`
         from openended.harness.backends import ActorPool, connect_to_ray, list_nodes, warn_if_full
@@ -383,17 +368,12 @@ class GridWorker:
         run_jobs([job], options, self._parent)
 
 
-class ProgressLine:
-    """Prints the progress of a grid whenever it has changed."""
-
-    def __init__(self, grid: Path) -> None:
-        self._grid, self._last = grid, ""
-
-    def __call__(self) -> None:
-        line = format_progress(self._grid)
-        if line != self._last:
-            log.info("grid       %s", line)
-            self._last = line
+def print_progress(grid: Path, last: str) -> str:
+    """Print the progress of a grid if it has changed since the last line; return the line."""
+    line = format_progress(grid)
+    if line != last:
+        log.info("grid       %s", line)
+    return line
 
 
 def mark_lost(jobs: Jobs, reason: str) -> None:
@@ -407,9 +387,7 @@ def _check_processes(count: int, option: str, least: int = 1) -> None:
         raise SpecError(f"hydra.launcher.{option}: expected {least} or more, got {count}")
 
 
-LAUNCHERS: Mapping[str, Callable[..., Launcher]] = {
-    "BasicLauncher": BasicLauncher, "Joblib": Joblib, "Submitit": Submitit, "Ray": Ray,
-}  # fmt: skip
+LAUNCHERS: Mapping[str, Callable[..., Launcher]] = {cls.__name__: cls for cls in (BasicLauncher, Joblib, Submitit, Ray)}
 
 
 def make_launcher(config: DictConfig) -> Launcher:

@@ -7,7 +7,6 @@ The jobs of a batch are the settings of the batch times the seeds; a setting's v
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,14 +17,14 @@ from omegaconf import DictConfig, OmegaConf
 from openended.harness.app.hydra.compose import Composer, choose_name
 from openended.harness.app.hydra.grid_run import GridRun
 from openended.harness.app.hydra.grid_state import has_failed_job, read_jobs
-from openended.harness.app.hydra.objectives import parse_objectives
 from openended.harness.app.hydra.plan import plan_jobs
-from openended.harness.app.hydra.search_space import add_integer_hint, parse_space
+from openended.harness.app.hydra.search_space import add_integer_hint, parse_objectives, parse_space
 from openended.harness.app.hydra.study import (
     AUTO,
     GRID_SAMPLER,
     SearchPlan,
     StudyRunner,
+    average,
     count_finished,
     describe_study_errors,
     reject_false_trials,
@@ -144,7 +143,7 @@ class Search:
         except SpecError as err:
             raise SpecError(add_integer_hint(str(err), space.parameters)) from err
 
-    def run(self, *_: object) -> None:
+    def run(self, _: object) -> None:
         """Try the requested number of settings, and write what was found."""
         self.grid.write_facts([], {}, 0)
         options, space = self.options, self.options.plan.space
@@ -199,7 +198,7 @@ class Search:
             study.fail(trial, format_error(err))
             log.info("%s: failed: %s", title, format_error(err))
             return False
-        means = [math.fsum(column) / len(values) for column in zip(*values, strict=True)]
+        means = average(values)
         names = zip(plan.objectives, means, strict=True)
         values_text = ", ".join(f"{objective.title} {mean:.4g}" for objective, mean in names)
         if rung is not None:
@@ -249,45 +248,32 @@ class Search:
 
     def _write(self, searched: SearchResult) -> None:
         """Write tables and figures of the search into its grid's folder, and print what it found."""
-        from openended.harness.report import (
-            apply_style,
-            build_search_tables,
-            make_console,
-            print_table,
-            save,
-            search_figures,
-            write_table,
-        )
+        from openended.harness import report
 
         folder = self.grid.folder
         save_search(folder, searched)
-        tables = build_search_tables(searched)
+        tables = report.build_search_tables(searched)
         for table in tables:
-            write_table(table, folder / "tables")
-        with apply_style():
-            for name, figure in search_figures(searched).items():
-                save(figure, folder / "figures", name)
+            report.write_table(table, folder / "tables")
+        with report.apply_style():
+            for name, figure in report.search_figures(searched).items():
+                report.save(figure, folder / "figures", name)
         if not self.grid.detail.quiet:
-            out = make_console()
+            out = report.make_console()
             for table in tables[:-1]:  # the last is every trial
-                print_table(table, out)
+                report.print_table(table, out)
                 out.print()
         log.info("search     tables and figures in %s", folder)
 
 
 def run_search(composer: Composer, config: DictConfig) -> None:
-    """Plan or run a search."""
+    """Plan or run a search; its plan is of random settings, since the real ones depend on the first results."""
     search = Search(GridRun(composer, config))
     search.check()
-    if config.plan_only:
-        plan_search(composer, config, search.options)
-    else:
+    if not config.plan_only:
         search.grid.run([], search.run)
-
-
-def plan_search(composer: Composer, config: DictConfig, options: SearchOptions) -> None:
-    """Print the plan of a search, with random settings: the real ones depend on the first results."""
-    plan = options.plan
+        return
+    options, plan = search.options, search.options.plan
     with describe_study_errors(options.storage):
         done = count_finished(options.storage, plan.name)
     left = max(options.total - done, 0)

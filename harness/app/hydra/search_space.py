@@ -1,4 +1,6 @@
-"""The search space: overrides in Hydra's sweep syntax, converted to parameters of Optuna.
+"""What a search varies, and what it seeks: values of metrics to maximize, minimize or bring near the human value.
+
+The space is overrides in Hydra's sweep syntax, converted to parameters of Optuna.
 
 `decoder.p=interval(0.5,1)` is a number, `int(interval(2,500))` a whole one, `tag(log,interval(1e-4,1e-2))` one by its
 logarithm, `range(0.5,1,0.1)` one of equal steps, `nucleus,top_k` or `choice(a,b)` one of several words. Parameters of
@@ -8,10 +10,11 @@ setting is run with each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, ValueType
@@ -19,7 +22,8 @@ from hydra.errors import HydraException
 
 from openended.harness.app.hydra.config_loader import check_axes
 from openended.harness.app.hydra.grid import check_grid_size
-from openended.harness.core import GROUPS, SpecError, format_error, list_choices, suggest
+from openended.harness.core import GROUPS, DataError, Metric, SpecError, format_error, list_choices, suggest
+from openended.harness.storage import RunRecord
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
@@ -102,22 +106,18 @@ class Space:
             *more,
         ]
 
+    def _list_inner(self, chosen: Mapping[str, str]) -> list[Parameter]:
+        """Return the parameters that the chosen words activate."""
+        return [p for p in self.parameters if p.when and chosen.get(p.when[0]) == p.when[1]]
+
     def corners(self) -> Iterator[dict[str, str]]:
         """Yield settings that cover every word and both bounds of every number, varying one parameter at a time."""
-        always = [p for p in self.parameters if p.when is None]
-        first = {p.key: p.ends()[0] for p in always}
+        first = {p.key: p.ends()[0] for p in self.parameters if p.when is None}
         for parameter in self.parameters:
-            base = first | ({parameter.when[0]: parameter.when[1]} if parameter.when else {})
-            inner = {p.key: p.ends()[0] for p in self.parameters if p.when and base.get(p.when[0]) == p.when[1]}
             for end in parameter.ends():
-                if parameter.when is None:
-                    setting = base | {parameter.key: end}
-                    inner = {
-                        p.key: p.ends()[0] for p in self.parameters if p.when and setting.get(p.when[0]) == p.when[1]
-                    }
-                    yield setting | inner
-                else:
-                    yield base | inner | {parameter.key: end}
+                outer = first | ({parameter.key: end} if parameter.when is None else dict([parameter.when]))
+                inner = {p.key: p.ends()[0] for p in self._list_inner(outer)}
+                yield outer | inner | {parameter.key: end}
 
     def list_settings(self) -> list[dict[str, Any]]:
         """List all settings in the study's types."""
@@ -125,8 +125,7 @@ class Space:
         out: list[dict[str, Any]] = []
         for values in product(*(p.values() for p in always)):
             outer = {p.name: v for p, v in zip(always, values, strict=True)}
-            typed = {p.key: str(v) for p, v in zip(always, values, strict=True)}
-            inner = [p for p in self.parameters if p.when and typed.get(p.when[0]) == p.when[1]]
+            inner = self._list_inner({p.key: str(v) for p, v in zip(always, values, strict=True)})
             inner_values = product(*(p.values() for p in inner))
             out += [outer | {p.name: v for p, v in zip(inner, chosen, strict=True)} for chosen in inner_values]
         return out
@@ -139,23 +138,26 @@ def format_number(value: float) -> str:
 
 def parse_space(params: Mapping[str, Any], spaces: Mapping[str, Mapping[str, Any]], words: Sequence[str]) -> Space:
     """Read a space."""
-    typed = {_parse_word(word).key_or_group: word for word in words}
+    typed_keys = {_parse_word(word).key_or_group for word in words}
     # Null takes an axis out: of an experiment that another one builds on.
-    axes = {key: f"{key}={value}" for key, value in params.items() if value is not None and key not in typed}
-    parsed = [_parse_word(word) for word in (*axes.values(), *words)]
-    parameters = [
-        _parse_parameter(override, override.key_or_group)
-        for override in parsed
-        if override.is_sweep_override() and override.key_or_group != SEED
-    ]
-    seeds = [override for override in parsed if override.key_or_group == SEED]
-    fixed = [
-        str(override.input_line)
-        for override in parsed
-        if not override.is_sweep_override() and override.key_or_group != SEED
-    ]
+    axes = {key: f"{key}={value}" for key, value in params.items() if value is not None and key not in typed_keys}
+    seeds: tuple[str, ...] = ("",)
+    parameters: list[Parameter] = []
+    fixed: list[str] = []
+    for override in (_parse_word(word) for word in (*axes.values(), *words)):
+        typed = str(override.input_line)
+        if override.key_or_group == SEED:
+            if override.value_type == ValueType.INTERVAL_SWEEP:
+                raise SpecError(f"{typed}: a seed is not searched: list those that every setting is run with, seed=0,1")
+            seeds = (
+                tuple(override.sweep_string_iterator()) if override.is_sweep_override() else (str(override.value()),)
+            )
+        elif override.is_sweep_override():
+            parameters.append(_parse_parameter(override, override.key_or_group))
+        else:
+            fixed.append(typed)
     inner, extra = _parse_conditional(parameters, spaces)
-    space = Space(tuple(fixed), (*parameters, *inner), extra, _parse_seeds(seeds[-1]) if seeds else ("",))
+    space = Space(tuple(fixed), (*parameters, *inner), extra, seeds)
     check_axes(parameter.key for parameter in space.parameters)
     if not space.parameters:
         raise SpecError("nothing to search: give an option a space, as in 'decoder.p=interval(0.5,1)'")
@@ -205,7 +207,15 @@ def _parse_parameter(override: Override, name: str, when: tuple[str, str] | None
         low, high = float(value.start or 0), float(value.end or 0)
         parameter = Parameter(name, key, (), low, high, None, bool(tags), isinstance(value.start, int), when)
     elif isinstance(value, RangeSweep):
-        parameter = _parse_range(override, name, value, when)
+        check_grid_size([override])
+        values = [float(text) for text in override.sweep_string_iterator()]
+        is_integer = all(isinstance(v, int) for v in (value.start, value.stop, value.step))
+        if len(values) < 2:
+            raise SpecError(f"{typed}: expected two values or more, got {len(values)}")
+        if tags:
+            raise SpecError(f"{typed}: a range has equal steps: type tag(log,interval(…)) for a logarithm")
+        low, high = min(values), max(values)
+        parameter = Parameter(name, key, (), low, high, abs(float(value.step)), False, is_integer, when)
     else:
         words = tuple(dict.fromkeys(override.sweep_string_iterator()))
         if tags:
@@ -216,27 +226,6 @@ def _parse_parameter(override: Override, name: str, when: tuple[str, str] | None
     if parameter.log and parameter.low <= 0:
         raise SpecError(f"{typed}: a logarithm needs numbers above 0, got {parameter.low:g}")
     return parameter
-
-
-def _parse_range(override: Override, name: str, value: RangeSweep, when: tuple[str, str] | None) -> Parameter:
-    check_grid_size([override])
-    values = [float(text) for text in override.sweep_string_iterator()]
-    is_integer = all(isinstance(v, int) for v in (value.start, value.stop, value.step))
-    if len(values) < 2:
-        raise SpecError(f"{override.input_line}: expected two values or more, got {len(values)}")
-    if value.tags:
-        raise SpecError(f"{override.input_line}: a range has equal steps: type tag(log,interval(…)) for a logarithm")
-    low, high = min(values), max(values)
-    return Parameter(name, override.key_or_group, (), low, high, abs(float(value.step)), False, is_integer, when)
-
-
-def _parse_seeds(override: Override) -> tuple[str, ...]:
-    """Return the seeds with which every setting is run."""
-    if override.value_type == ValueType.INTERVAL_SWEEP:
-        raise SpecError(
-            f"{override.input_line}: a seed is not searched: list those that every setting is run with, seed=0,1"
-        )
-    return tuple(override.sweep_string_iterator()) if override.is_sweep_override() else (str(override.value()),)
 
 
 def add_integer_hint(error: str, parameters: Sequence[Parameter]) -> str:
@@ -252,3 +241,87 @@ def check_choice(text: str, accepted: Sequence[str], option: str) -> str:
     if text not in accepted:
         raise SpecError(f"{option}: no {text!r}{suggest(text, accepted)}")
     return text
+
+
+Aim = Literal["maximize", "minimize", "toward_human"]
+AIMS: tuple[Aim, ...] = ("maximize", "minimize", "toward_human")
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One value and its direction."""
+
+    aim: Aim
+    name: str
+    """`metric`, `metric.key`, or a key of one of the metrics."""
+
+    @property
+    def direction(self) -> Literal["maximize", "minimize"]:
+        """The direction for Optuna; the distance to a human value is minimized."""
+        return "maximize" if self.aim == "maximize" else "minimize"
+
+    @property
+    def title(self) -> str:
+        """Name of the value, or of its distance to the human value."""
+        return f"|Δ {self.name}|" if self.aim == "toward_human" else self.name
+
+    def check(self, metrics: Sequence[Metric]) -> None:
+        """Check that the runs will measure the value."""
+        by_name = {m.name: m for m in metrics}
+        head, _, _ = self.name.partition(".")
+        metric = by_name.get(head) or next((m for m in metrics if self.name in {*m.titles, *m.directions}), None)
+        if metric is None:
+            raise SpecError(
+                f"{self.aim}: {self.name!r} is in none of metric=[{','.join(by_name)}]{suggest(head, by_name)}; "
+                "add its metric, or name a value as metric.key"
+            )
+        if metric.reads_grid:
+            raise SpecError(
+                f"{self.aim}: {metric.name} is measured when all runs have ended; a search cannot wait for it"
+            )
+        if self.aim == "toward_human" and metric.sides != "one":
+            raise SpecError(
+                f"toward_human: {metric.name} has no human value (it compares with the human text): maximize it"
+            )
+
+    def value(self, record: RunRecord) -> float:
+        """Read the value from the record of a finished run."""
+        rows = [row for row in record.results if row.system == "model"]
+        head, _, key = self.name.partition(".")
+        row = next((row for row in rows if row.metric == head), None)
+        if row is None:
+            row, key = next((row for row in rows if self.name in row.values), None), self.name
+        elif key and row.status == "ok" and key not in row.values:
+            raise SpecError(f"{self.aim}: {head} has no value {key!r}{suggest(key, row.values)}")
+        if row is None:
+            raise DataError(f"{self.name} was not measured")
+        key = key or row.primary
+        value = row.values.get(key, math.nan)
+        if not math.isfinite(value):
+            raise DataError(f"{self.name} has no value: {'; '.join(row.notes) or row.status}")
+        if self.aim != "toward_human":
+            return value
+        same = (r for r in record.results if (r.system, r.metric) == ("human", row.metric))
+        human = next((r.values.get(key, math.nan) for r in same), math.nan)
+        if not math.isfinite(human):
+            raise DataError(f"toward_human: there is no human value of {self.name}")
+        return abs(value - human)
+
+
+def parse_objectives(node: Mapping[str, object]) -> tuple[Objective, ...]:
+    """Read the objectives of a search from its options."""
+    objectives: list[Objective] = []
+    for aim in AIMS:
+        value = node.get(aim) or []
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+            raise SpecError(f"{aim}: expected a list of values, as in {aim}=[mauve], got {value!r:.60}")
+        objectives += [Objective(aim, name) for name in names]
+    if not objectives:
+        raise SpecError(
+            "no objective: say what to search for, maximize=[mauve], minimize=[…] or toward_human=[gen_ppl]"
+        )
+    names = [objective.name for objective in objectives]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise SpecError(f"{min(twice)} is an objective twice: choose one of maximize, minimize and toward_human")
+    return tuple(objectives)

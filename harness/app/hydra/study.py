@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.app.hydra.objectives import Objective
-from openended.harness.app.hydra.search_space import Space, check_choice
+from openended.harness.app.hydra.search_space import Objective, Space, check_choice
 from openended.harness.core import (
     DataError,
     ExtraNotInstalled,
@@ -192,13 +191,6 @@ class StudyRunner:
         noted = {"values": list(values), "setting": dict(setting), "run": run}
         self.study.set_user_attr(f"{FRESH}:{number}:{seed}", noted)
 
-    def fresh(self, number: int) -> dict[str, tuple[float, ...]]:
-        """Return seed → values of a trial's confirmation."""
-        start = f"{FRESH}:{number}:"
-        return {
-            k.removeprefix(start): tuple(v["values"]) for k, v in self.study.user_attrs.items() if k.startswith(start)
-        }
-
     def importance(self, index: int) -> dict[str, float]:
         """Return parameter → importance for an objective (Optuna's PED-ANOVA); empty if it cannot be computed.
 
@@ -220,6 +212,12 @@ class StudyRunner:
         """Return the trials, values and parameter importance of a study."""
         plan = self.plan
         sought = tuple(SearchObjective(objective.title, objective.direction) for objective in plan.objectives)
+        fresh: dict[str, dict[str, tuple[float, ...]]] = {}
+        for key, noted in self.study.user_attrs.items():
+            kind, _, trial_and_seed = key.partition(":")
+            number, _, seed = trial_and_seed.partition(":")
+            if kind == FRESH:
+                fresh.setdefault(number, {})[seed] = tuple(noted["values"])
         trials = []
         for frozen in self.study.get_trials(deepcopy=False):
             if not frozen.state.is_finished():
@@ -232,7 +230,7 @@ class StudyRunner:
                 SearchTrial(
                     frozen.number, state, dict(attrs.get(CHOSEN) or {}), tuple(frozen.values or ()),
                     {k: tuple(v) for k, v in (values.get("seeds") or {}).items()},
-                    self.fresh(frozen.number),
+                    fresh.get(str(frozen.number), {}),
                     plan.rungs[rung] if state == "pruned" and 0 <= rung < len(plan.rungs) else None,
                     str(attrs.get(ERROR) or ""), tuple(values.get("runs") or ()),
                 )
@@ -292,7 +290,16 @@ def reject_false_trials(plan: SearchPlan, path: Path) -> int:
         settings = {trial.number: trial.user_attrs.get(CHOSEN) for trial in trials}
         fresh = {key: noted for key, noted in attributes.items() if key.startswith(f"{FRESH}:")}
         stale = [key for key, noted in fresh.items() if not _is_fresh(plan, key, noted, settings)]
-        _reject(path, plan.name, [t._trial_id for t in false], stale)
+        if false or stale:  # Optuna changes no finished trial itself
+            with contextlib.closing(sqlite3.connect(path, timeout=60)) as base, base:
+                numbers = [(trial._trial_id,) for trial in false]
+                base.executemany("UPDATE trials SET state = 'FAIL' WHERE trial_id = ?", numbers)
+                base.executemany("DELETE FROM trial_values WHERE trial_id = ?", numbers)
+                base.executemany(
+                    "DELETE FROM study_user_attributes WHERE key = ? "
+                    "AND study_id = (SELECT study_id FROM studies WHERE study_name = ?)",
+                    [(key, plan.name) for key in stale],
+                )
     for trial in false:
         log.warning("search     trial %d: its runs do not give its values; it is tried again", trial.number)
     return len(false)
@@ -310,14 +317,23 @@ def describe_study_errors(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: cannot be read as Optuna's studies ({reason}); move it away") from err
 
 
-def read_values(plan: SearchPlan, words: Sequence[str], folder: object) -> Values:
-    """Return the objectives' values from a run's record, after checking that the run had these overrides."""
+def _read_values(plan: SearchPlan, setting: Mapping[str, str], seed: str, folder: object) -> Values:
+    """Return the objectives' values from a run's record, after checking that the run had this setting and seed."""
     if not isinstance(folder, str) or not folder:
         raise DataError(f"expected a run folder, got {folder!r:.60}")
     record = read_record(Path(folder))
+    words = [*(f"{key}={value}" for key, value in setting.items()), *([f"seed={seed}"] if seed else [])]
     if missing := sorted({str(make_shareable(word)) for word in words} - set(record.overrides)):
         raise DataError(f"{folder}: is the run of another setting: it lacks {missing[0]}")
     return tuple(objective.value(record) for objective in plan.objectives)
+
+
+def average(values: Sequence[Values]) -> list[float]:
+    """Return the mean of each objective over the seeds."""
+    return [math.fsum(column) / len(values) for column in zip(*values, strict=True)]
+
+
+_DAMAGED = (HarnessError, AttributeError, KeyError, TypeError, ValueError)
 
 
 def _is_confirmed_by_records(plan: SearchPlan, trial: FrozenTrial) -> bool:
@@ -326,18 +342,16 @@ def _is_confirmed_by_records(plan: SearchPlan, trial: FrozenTrial) -> bool:
 
     noted: Any = trial.user_attrs.get(MADE)
     chosen: Any = trial.user_attrs.get(CHOSEN)
+    seeds = plan.space.seeds
     try:
         is_setting = isinstance(chosen, dict) and plan.space.suggest(FixedTrial(trial.params)) == chosen
-        if not is_setting or set(noted["seeds"]) != set(plan.space.seeds):
+        if not is_setting or set(noted["seeds"]) != set(seeds):
             return False
-        values = [
-            read_values(plan, _list_words(chosen, seed), run)
-            for seed, run in zip(plan.space.seeds, noted["runs"], strict=True)
-        ]
-        per_seed = zip(plan.space.seeds, values, strict=True)
-        means = [math.fsum(column) / len(values) for column in zip(*values, strict=True)]
-        return _are_equal(trial.values, means) and all(_are_equal(noted["seeds"][seed], v) for seed, v in per_seed)
-    except (HarnessError, AttributeError, KeyError, TypeError, ValueError):
+        values = [_read_values(plan, chosen, seed, run) for seed, run in zip(seeds, noted["runs"], strict=True)]
+        per_seed = zip(seeds, values, strict=True)
+        are_means = _are_equal(trial.values, average(values))
+        return are_means and all(_are_equal(noted["seeds"][seed], own) for seed, own in per_seed)
+    except _DAMAGED:
         return False
 
 
@@ -345,30 +359,11 @@ def _is_fresh(plan: SearchPlan, key: str, noted: Any, settings: Mapping[int, obj
     """Check the values of a confirmation."""
     try:
         _, number, seed = key.split(":")
-        if noted["setting"] != settings[int(number)]:
-            return False
-        return _are_equal(noted["values"], read_values(plan, _list_words(noted["setting"], seed), noted["run"]))
-    except (HarnessError, AttributeError, KeyError, TypeError, ValueError):
+        is_setting = noted["setting"] == settings[int(number)]
+        return is_setting and _are_equal(noted["values"], _read_values(plan, noted["setting"], seed, noted["run"]))
+    except _DAMAGED:
         return False
-
-
-def _list_words(setting: dict[str, str], seed: str) -> list[str]:
-    return [*(f"{key}={value}" for key, value in setting.items()), *([f"seed={seed}"] if seed else [])]
 
 
 def _are_equal(noted: Sequence[float], values: Sequence[float]) -> bool:
     return all(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in zip(noted, values, strict=True))
-
-
-def _reject(path: Path, name: str, trials: Sequence[int], attributes: Sequence[str]) -> None:
-    """Mark trials as failed and remove attributes of the study; Optuna changes no finished trial itself."""
-    if not trials and not attributes:
-        return
-    with contextlib.closing(sqlite3.connect(path, timeout=60)) as base, base:
-        base.executemany("UPDATE trials SET state = 'FAIL' WHERE trial_id = ?", [(number,) for number in trials])
-        base.executemany("DELETE FROM trial_values WHERE trial_id = ?", [(number,) for number in trials])
-        base.executemany(
-            "DELETE FROM study_user_attributes WHERE key = ? "
-            "AND study_id = (SELECT study_id FROM studies WHERE study_name = ?)",
-            [(key, name) for key in attributes],
-        )

@@ -5,8 +5,7 @@ import math
 
 import pytest
 
-from openended.harness.app.hydra.objectives import Objective
-from openended.harness.app.hydra.search_space import parse_space
+from openended.harness.app.hydra.search_space import Objective, parse_space
 from openended.harness.app.hydra.study import SearchPlan, StudyRunner, count_finished
 from openended.harness.core import SpecError, StoreError, temporary_files
 
