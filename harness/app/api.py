@@ -24,23 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    Metric,
-    MetricResult,
-    SpecError,
-    Status,
-    build,
-    construct,
-    digest,
-    digest_bytes,
-    list_bundled_choices,
-    load_members,
-    open_for_replacement,
-    read_node,
-    resolve_metric_names,
-    suggest,
-    write_text,
-)
+from openended.harness import core
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
 from openended.harness.run import Session, build_settings, load_result_arrays, read_preset
 from openended.harness.storage import RunRecord, read_record
@@ -84,15 +68,15 @@ class Evaluation:
         return {name: read_record(folder) for name, folder in zip(self.systems, self.folders, strict=True)}
 
     @cached_property
-    def results(self) -> Mapping[str, Mapping[str, MetricResult]]:
+    def results(self) -> Mapping[str, Mapping[str, core.MetricResult]]:
         """System → metric → result, without arrays; `human` is the human side by itself."""
-        out: dict[str, dict[str, MetricResult]] = {}
+        out: dict[str, dict[str, core.MetricResult]] = {}
         for name, record in self.records.items():
             for row in record.results:
                 if row.system in ("model", "human"):
-                    out.setdefault(name if row.system == "model" else "human", {})[row.metric] = MetricResult(
+                    out.setdefault(name if row.system == "model" else "human", {})[row.metric] = core.MetricResult(
                         row.metric, row.signature, row.primary, row.values, row.n_human, row.n_model,
-                        cast("Status", row.status), row.notes, sd=row.sd, intervals=row.intervals,
+                        cast("core.Status", row.status), row.notes, sd=row.sd, intervals=row.intervals,
                     )  # fmt: skip
         return out
 
@@ -140,7 +124,7 @@ def evaluate(
     *,
     human: TextsOf,
     systems: Mapping[str, TextsOf],
-    metrics: str | Sequence[str | Metric] | None = None,
+    metrics: str | Sequence[str | core.Metric] | None = None,
     metric_options: Mapping[str, Mapping[str, Any]] | None = None,
     scoring: str | None = None,
     scorer: str | BackendSpec | None = None,
@@ -167,16 +151,16 @@ def evaluate(
     options = {name: {**usual.get(name, {}), **typed.get(name, {})} for name in usual.keys() | typed.keys()}
     scoring_models = _find_scoring_models(scoring, scorer, embedder)
     if not systems:
-        raise SpecError("systems: expected at least one, as {'name': texts}")
+        raise core.SpecError("systems: expected at least one, as {'name': texts}")
     if features and (missing := sorted({"human", *systems} - set(features))):
-        raise SpecError(f"features: expected vectors of human and of every system; missing {', '.join(missing)}")
+        raise core.SpecError(f"features: expected vectors of human and of every system; missing {', '.join(missing)}")
     vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
     has_vectors = bool(scoring_models["embedder"] or vectors)
     chosen = _select_metrics(metrics, options, has_scorer=bool(scoring_models["scorer"]), has_vectors=has_vectors)
     if unused := sorted(typed.keys() - chosen.keys()):
-        is_metric = unused[0] in load_members("metric")
-        hint = "; add it to them" if is_metric else suggest(unused[0], load_members("metric"))
-        raise SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{hint}")
+        is_metric = unused[0] in core.load_members("metric")
+        hint = "; add it to them" if is_metric else core.suggest(unused[0], core.load_members("metric"))
+        raise core.SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{hint}")
     config = {
         "experiment": experiment or f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}", "metric": chosen,
         "task": Texts(path=str(_write_texts(human, outputs)), field=human_field),
@@ -195,7 +179,7 @@ def evaluate(
 
 
 def measure(
-    metric: str | Metric,
+    metric: str | core.Metric,
     *,
     model_texts: TextsOf,
     human_texts: TextsOf | None = None,
@@ -205,11 +189,11 @@ def measure(
     outputs_dir: str | Path = "outputs",
     device: str = "auto",
     **options: Any,  # noqa: ANN401 - of the metric
-) -> MetricResult:
+) -> core.MetricResult:
     """Compute one metric of texts, with its arrays; also `oe.metrics.NAME(model_texts=…, …)`."""
-    spec = metric if isinstance(metric, Metric) else make_metric(metric, options)
+    spec = metric if isinstance(metric, core.Metric) else make_metric(metric, options)
     if human_texts is None and spec.sides != "one":
-        raise SpecError(f"{spec.name} compares two sides: give human_texts=… beside model_texts=…")
+        raise core.SpecError(f"{spec.name} compares two sides: give human_texts=… beside model_texts=…")
     result = evaluate(
         human=model_texts if human_texts is None else human_texts, systems={"model": model_texts}, metrics=[spec],
         scoring=scoring, scorer=scorer, embedder=embedder,
@@ -220,32 +204,32 @@ def measure(
     return replace(result.results["model"][spec.name], arrays=arrays)
 
 
-def make_metric(name: str, options: Mapping[str, Any]) -> Metric:
+def make_metric(name: str, options: Mapping[str, Any]) -> core.Metric:
     """Build a metric from its name and options."""
-    (full_name,) = resolve_metric_names([name]) if name in load_members("metric") else (name,)
-    cls = load_members("metric").get(full_name)
+    (full_name,) = core.resolve_metric_names([name]) if name in core.load_members("metric") else (name,)
+    cls = core.load_members("metric").get(full_name)
     if cls is None:
-        raise SpecError(f"no metric {name!r}; openended.metrics has {', '.join(load_members('metric'))}")
-    return cast("Metric", construct(cls, options, f"metric.{name}"))
+        raise core.SpecError(f"no metric {name!r}; openended.metrics has {', '.join(core.load_members('metric'))}")
+    return cast("core.Metric", core.construct(cls, options, f"metric.{name}"))
 
 
 def _select_metrics(
-    requested: str | Sequence[str | Metric] | None,
+    requested: str | Sequence[str | core.Metric] | None,
     options: Mapping[str, Mapping[str, Any]],
     *,
     has_scorer: bool,
     has_vectors: bool,
-) -> dict[str, Metric]:
+) -> dict[str, core.Metric]:
     """Build the requested metrics with these options; None selects all that scorer and vectors allow."""
     if requested is None:
-        every_metric = [make_metric(name, {}) for name in resolve_metric_names(["all"])]
+        every_metric = [make_metric(name, {}) for name in core.resolve_metric_names(["all"])]
         able = {"texts", "stops", "tokens"}
         able |= ({"token_nll"} if has_scorer else set()) | ({"embeddings"} if has_vectors else set())
         fed = [m for m in every_metric if {n.kind for n in m.needs()} <= able and m.least_samples == 1]
         requested = [m.name for m in fed if has_scorer or m.name != "gen_ppl"]  # files have one text per prompt
     chosen = [requested] if isinstance(requested, str) else list(requested)
-    by_name = {m.name: m for m in chosen if isinstance(m, Metric)}
-    for name in resolve_metric_names([m for m in chosen if isinstance(m, str)]):
+    by_name = {m.name: m for m in chosen if isinstance(m, core.Metric)}
+    for name in core.resolve_metric_names([m for m in chosen if isinstance(m, str)]):
         by_name.setdefault(name, make_metric(name, options.get(name, {})))
     return by_name
 
@@ -254,19 +238,19 @@ def _find_scoring_models(
     scoring: str | None, scorer: str | BackendSpec | None, embedder: str | EmbedderSpec | None
 ) -> dict[str, Any]:
     """Return scorer and embedder, each given by the name of a YAML file, a hub id or a folder, or as a spec."""
-    scorers = [*list_bundled_choices("scorer"), *list_bundled_choices("model")]
-    embedders = list_bundled_choices("embedder")
+    scorers = [*core.list_bundled_choices("scorer"), *core.list_bundled_choices("model")]
+    embedders = core.list_bundled_choices("embedder")
     if scorer is None and (scoring in scorers or scoring not in embedders):
         scorer = scoring
     if isinstance(scorer, str):
-        group = next((group for group in ("scorer", "model") if scorer in list_bundled_choices(group)), None)
-        spec: Any = build("model", read_node(group, scorer), "scorer") if group else ModelSpec(path=scorer)
+        group = next((group for group in ("scorer", "model") if scorer in core.list_bundled_choices(group)), None)
+        spec: Any = core.build("model", core.read_node(group, scorer), "scorer") if group else ModelSpec(path=scorer)
     else:
         spec = scorer
     model = require_model(spec, "scorer") if spec is not None else None
     name = embedder if embedder is not None else scoring
     if not isinstance(name, str) or name in embedders:
-        return {"scorer": model, "embedder": read_node("embedder", name) if isinstance(name, str) else name}
+        return {"scorer": model, "embedder": core.read_node("embedder", name) if isinstance(name, str) else name}
     if model is not None and name == scorer:
         return {"scorer": model, "embedder": {n: getattr(model, n) for n in ("path", "label", "revision", "dtype")}}
     return {"scorer": model, "embedder": {"path": name}}
@@ -278,10 +262,10 @@ def _write_texts(texts: TextsOf, outputs: Path) -> Path:
         return Path(texts)
     wrong = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)
     if wrong is not None:
-        raise SpecError(f"texts: expected text at place {wrong}, got {type(texts[wrong]).__name__}")
-    path = outputs / "texts" / f"{digest(list(texts))[:16]}.jsonl"
+        raise core.SpecError(f"texts: expected text at place {wrong}, got {type(texts[wrong]).__name__}")
+    path = outputs / "texts" / f"{core.digest(list(texts))[:16]}.jsonl"
     if not path.is_file():
-        write_text(path, "".join(json.dumps({"text": text}) + "\n" for text in texts))
+        core.write_text(path, "".join(json.dumps({"text": text}) + "\n" for text in texts))
     return path
 
 
@@ -289,8 +273,8 @@ def _write_vectors(vectors: VectorsOf, outputs: Path) -> Path:
     if isinstance(vectors, (str, Path)):
         return Path(vectors)
     array = np.ascontiguousarray(vectors)
-    path = outputs / "texts" / f"{digest_bytes(array.tobytes())[:16]}.npy"
-    with open_for_replacement(path, "wb") as handle:
+    path = outputs / "texts" / f"{core.digest_bytes(array.tobytes())[:16]}.npy"
+    with core.open_for_replacement(path, "wb") as handle:
         np.save(handle, array, allow_pickle=False)
     return path
 

@@ -51,26 +51,26 @@ def _run(words: list[str]) -> None:
     if {"--help", "-h"} & set(words):
         sys.stdout.write(format_help())
         return
-    misspelt = suggest_command(words[named]) if named is not None else ""
-    if misspelt:
-        print_error("openended", misspelt)
-        raise SystemExit(BAD_INPUT)
+    if named is not None:
+        _refuse_misspelt(words[named])
     from openended.harness.app.hydra.run_command import run_hydra, run_options
 
     run_hydra("openended", words, run_options)
 
 
-def suggest_command(word: str) -> str:
-    """Return the error for a word that is close to a command and no option or choice; empty for any other."""
+def _refuse_misspelt(word: str) -> None:
+    """Refuse a word that is close to a command and no option or choice."""
     from openended.harness.core import GROUPS, list_choices
 
     if "=" in word or word.startswith("~") or any(word in list_choices(group) for group in GROUPS):
-        return ""
-    if word in _NO_COMMANDS:
-        return f"no command {word!r}; type {_NO_COMMANDS[word]}"
-    close = difflib.get_close_matches(word, list_commands(), n=2, cutoff=0.7)
-    hint = " or ".join(f"openended {name}" for name in close)
-    return f"no command {word!r}; did you mean {hint}? openended --help lists the commands" if close else ""
+        return
+    hint = f"type {_NO_COMMANDS[word]}" if word in _NO_COMMANDS else ""
+    if not hint and (close := difflib.get_close_matches(word, list_commands(), n=2, cutoff=0.7)):
+        names = " or ".join(f"openended {name}" for name in close)
+        hint = f"did you mean {names}? openended --help lists the commands"
+    if hint:
+        print_error("openended", f"no command {word!r}; {hint}")
+        raise SystemExit(BAD_INPUT)
 
 
 def list_commands() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -118,10 +118,16 @@ def compute_mauve(
         "p": {"p_features": p_features, "p_tokens": p_tokens, "p_text": p_text},
         "q": {"q_features": q_features, "q_tokens": q_tokens, "q_text": q_text},
     }
-    sides = {name: _choose_form(name, values) for name, values in forms.items()}
+    chosen: dict[str, tuple[str, Any]] = {}
+    for side, values in forms.items():
+        arguments = {form: value for form, value in values.items() if value is not None}
+        if len(arguments) != 1:
+            names = " and ".join(arguments) or "none"
+            raise SpecError(f"{side}: expected one of {', '.join(values)}, got {names}")
+        (chosen[side],) = arguments.items()
     rows = {
-        name: _read_side(form, value, embedder, max_text_length, batch_size, runtime)
-        for name, (form, value) in sides.items()
+        side: _embed(form, value, embedder, max_text_length, batch_size, runtime)
+        for side, (form, value) in chosen.items()
     }
     # mauve-text has no upper limit, unlike `num_buckets=auto` of the metric.
     automatic = max(2, round(min(map(len, rows.values())) / 10))
@@ -138,9 +144,9 @@ def compute_mauve(
     prepared = spec.prepare(features)
     result = add_intervals(spec, features, spec.compute(features, prepared), Plan(), {"prepared": prepared})
     interval = result.intervals.get("mauve")
-    names = ("mauve", "frontier_integral", "mauve_star", "frontier_integral_star")
+    numbers = ("mauve", "frontier_integral", "mauve_star", "frontier_integral_star")
     return ComputedMauve(
-        **{name: result.values[name] for name in names},
+        **{name: result.values[name] for name in numbers},
         divergence_curve=result.arrays["divergence_curves"][0],
         p_hist=result.arrays["human_hists"][0],
         q_hist=result.arrays["model_hists"][0],
@@ -151,23 +157,7 @@ def compute_mauve(
     )
 
 
-def _choose_form(name: str, forms: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return the form in which a side is given, and its value."""
-    arguments = [(form, value) for form, value in forms.items() if value is not None]
-    if len(arguments) != 1:
-        names = " and ".join(form for form, _ in arguments)
-        raise SpecError(f"{name}: expected one of {', '.join(forms)}, got {names or 'none'}")
-    return arguments[0]
-
-
-def _read_side(
-    form: str,
-    value: Any,  # noqa: ANN401 - features, tokens or texts
-    embedder: EmbedderSpec,
-    limit: int,
-    batch_size: int,
-    runtime: Runtime,
-) -> NDArray[Any]:
+def _embed(form: str, value: Any, embedder: EmbedderSpec, limit: int, batch_size: int, runtime: Runtime) -> Any:  # noqa: ANN401
     """Return the embeddings of a side."""
     if form.endswith("features"):
         return np.asarray(value)
@@ -180,8 +170,7 @@ def _read_side(
         ids = Ragged.from_rows((np.asarray(row).reshape(-1) for row in value), np.int64)
     nothing = Ragged(ids.values[:0], np.zeros_like(ids.offsets))
     request = EmbeddingRequest(prompts=nothing, continuations=ids, embedder=spec, batch_size=batch_size)
-    vectors: NDArray[Any] = model.embed(request)[spec.max_length].vectors
-    return vectors
+    return model.embed(request)[spec.max_length].vectors
 
 
 @lru_cache(maxsize=1)

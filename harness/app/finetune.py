@@ -2,12 +2,9 @@
 
     openended finetune task=writing_prompts model=gpt2-medium output=outputs/models/gpt2-medium-stories
 
-The paper fine-tunes GPT-2 medium on WritingPrompts for one epoch; the block is its context, 1,024. Batch size and
-learning rate are options, whose defaults are transformers' own (8 sequences a step, AdamW at 5e-5 with linear decay),
-not the paper's. What was used is written beside the weights (`finetune.json`). Documents are joined by the end token
-and cut into blocks; what does not fill the last block is dropped.
-
-An interrupted run goes on from its last checkpoint.
+Documents are joined by the end token and cut into blocks (1,024 tokens, the context of GPT-2); what does not fill the
+last block is dropped. Batch size and learning rate are defaults of transformers, not of the paper; what was used is in
+`finetune.json` beside the weights. An interrupted run goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -27,22 +24,10 @@ from hydra.types import RunMode
 from numpy.typing import NDArray
 from omegaconf import DictConfig, OmegaConf
 
+from openended.harness import core
 from openended.harness.app.hydra.compose import Composer, to_plain
 from openended.harness.app.hydra.jobs import LogOptions
 from openended.harness.app.hydra.run_command import run_hydra
-from openended.harness.core import (
-    DataError,
-    ExtraNotInstalled,
-    Spec,
-    SpecError,
-    Task,
-    Tokenizer,
-    build,
-    canonicalize,
-    construct,
-    read_json,
-    write_json,
-)
 from openended.harness.models import LanguageModel, ModelSpec, load_model, pick_device, tokenize_texts
 
 log = logging.getLogger(__name__)
@@ -51,7 +36,7 @@ _BLOCK = 1024  # GPT-2's context
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneSpec(Spec):
+class FinetuneSpec(core.Spec):
     """How a model is fine-tuned."""
 
     group: ClassVar[str] = "finetune"
@@ -78,7 +63,7 @@ class FinetuneSpec(Spec):
         self.require(self.max_texts is None or self.max_texts >= 1, "max_texts", "1 or more, or null")
 
 
-def cut_into_blocks(tokenizer: Tokenizer, texts: Iterable[str], *, end_id: int, size: int) -> NDArray[np.int32]:
+def cut_into_blocks(tokenizer: core.Tokenizer, texts: Iterable[str], *, end_id: int, size: int) -> NDArray[np.int32]:
     """Join documents by the end token and cut them into blocks."""
     parts: list[NDArray[np.int32]] = []
     rest = np.zeros(0, dtype=np.int32)
@@ -92,14 +77,14 @@ def cut_into_blocks(tokenizer: Tokenizer, texts: Iterable[str], *, end_id: int, 
     return np.concatenate(parts) if parts else np.zeros((0, size), dtype=np.int32)
 
 
-def iterate_documents(task: Task, skipped: Counter[str]) -> Iterator[str]:
+def iterate_documents(task: core.Task, skipped: Counter[str]) -> Iterator[str]:
     """Yield a task's `documents` if it has them, else each prompt joined with its human continuation."""
     documents = getattr(task, "documents", None)
     if documents is not None:
         yield from (text for _, text in documents(skipped))
         return
     if task.needs_tokenizer():
-        raise SpecError(f"task {task.name}: set task.prompt_unit=words; fine-tuning takes whole documents")
+        raise core.SpecError(f"task {task.name}: set task.prompt_unit=words; fine-tuning takes whole documents")
     yield from (example.prompt + example.human for example in task.examples(None, skipped))
 
 
@@ -108,25 +93,20 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
     try:
         import accelerate  # noqa: F401
     except ImportError as err:
-        raise ExtraNotInstalled("accelerate", "finetune") from err
+        raise core.ExtraNotInstalled("accelerate", "finetune") from err
     lm = load_model(model, device=device)
-    size = _choose_block_size(lm, spec)
+    context, size = lm.context_length, spec.block_size
+    if size is None:
+        size = min(_BLOCK, context or _BLOCK)
+    elif context is not None and size > context:
+        raise core.SpecError(f"finetune.block_size: expected at most the context, {context}, got {size}")
     data = cut_into_blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids), lm.start_id), size=size)
     if not len(data):
-        raise DataError(f"the texts do not fill one block of {size} tokens; set block_size")
+        raise core.DataError(f"the texts do not fill one block of {size} tokens; set block_size")
     log.info("%d blocks of %d tokens", len(data), size)
     loss = _train(lm, data, spec, output, device)
     _save(lm, model, spec, output, {"blocks": len(data), "block_size": size, "loss": loss})
     return output
-
-
-def _choose_block_size(lm: LanguageModel, spec: FinetuneSpec) -> int:
-    context = lm.context_length
-    if spec.block_size is None:
-        return min(_BLOCK, context or _BLOCK)
-    if context is not None and spec.block_size > context:
-        raise SpecError(f"finetune.block_size: expected at most the context, {context}, got {spec.block_size}")
-    return spec.block_size
 
 
 def _train(lm: LanguageModel, data: NDArray[np.int32], spec: FinetuneSpec, output: Path, device: str) -> float:
@@ -166,8 +146,8 @@ def _save(lm: LanguageModel, model: ModelSpec, spec: FinetuneSpec, output: Path,
     where = str(model.folder or model.path)
     revision = None if model.folder else model.revision
     AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False).save_pretrained(output)
-    record = {"model": model.identity(), "finetune": canonicalize(spec), **facts}
-    write_json(output / "finetune.json", record)
+    record = {"model": model.identity(), "finetune": core.canonicalize(spec), **facts}
+    core.write_json(output / "finetune.json", record)
     shutil.rmtree(output / "checkpoints", ignore_errors=True)
 
 
@@ -179,24 +159,24 @@ def main(words: Sequence[str] | None = None) -> None:
 def _run(_: Composer, config: DictConfig) -> None:
     LogOptions.read(config).apply()
     if config.hydra.mode == RunMode.MULTIRUN:
-        raise SpecError("one model a command, got a grid (-m)")
+        raise core.SpecError("one model a command, got a grid (-m)")
     names = {f.name for f in dataclasses.fields(FinetuneSpec)}
-    spec = construct(FinetuneSpec, to_plain(OmegaConf.masked_copy(config, sorted(names))), "finetune")
+    spec = core.construct(FinetuneSpec, to_plain(OmegaConf.masked_copy(config, sorted(names))), "finetune")
     output = to_plain(OmegaConf.masked_copy(config, ["output"]))["output"]
     if not isinstance(output, str):
-        raise SpecError(f"output: expected the folder to write, got {output!r}")
+        raise core.SpecError(f"output: expected the folder to write, got {output!r}")
     node = to_plain(config.task)
     if "split" in node and not any(word.startswith("task.split=") for word in config.hydra.overrides.task):
         node["split"] = "train"  # a task's own default is the split that models are tested on
-    task = build("task", node)
-    if not isinstance(task, Task):
-        raise SpecError(f"task: {node['_target_']} is no task")
-    model = construct(ModelSpec, to_plain(config.model), "model")
+    task = core.build("task", node)
+    if not isinstance(task, core.Task):
+        raise core.SpecError(f"task: {node['_target_']} is no task")
+    model = core.construct(ModelSpec, to_plain(config.model), "model")
     task.fetch()
     skipped: Counter[str] = Counter()
     texts = islice(iterate_documents(task, skipped), spec.max_texts)
     folder = finetune(model, texts, spec, Path(output).expanduser(), device=pick_device(str(config.device)))
     for reason, count in sorted(skipped.items()):
         log.info("%d texts skipped (%s)", count, reason)
-    loss = read_json(folder / "finetune.json")["loss"]
+    loss = core.read_json(folder / "finetune.json")["loss"]
     log.info("wrote %s (training loss %.3f); use it with model=folder model.path=%s", folder, loss, folder)

@@ -29,8 +29,7 @@ def make_parser(
     return parser
 
 
-def run(
-    words: Sequence[str],
+def make_main(
     command: str,
     description: str | None,
     arguments: Arguments,
@@ -38,8 +37,12 @@ def run(
     *,
     example: str = "",
     after: str = "nothing was changed",
-) -> int:
-    """Parse the words of a command and do its work; returns one of `exit_codes`."""
-    parser = make_parser(command, description, arguments, example)
-    args = parser.parse_intermixed_args(words)  # flags may come between the other arguments
-    return run_command(parser.prog, lambda: work(args), after_interrupt=after)
+) -> Callable[[Sequence[str]], int]:
+    """Return the function that runs a command with its words and returns one of `exit_codes`."""
+
+    def main(words: Sequence[str]) -> int:
+        parser = make_parser(command, description, arguments, example)
+        args = parser.parse_intermixed_args(words)  # flags may come between the other arguments
+        return run_command(parser.prog, lambda: work(args), after_interrupt=after)
+
+    return main

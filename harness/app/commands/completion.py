@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 
-from openended.harness.app.commands import run
+from openended.harness.app.commands import make_main
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
@@ -33,15 +33,6 @@ complete -o nospace -o filenames -F _openended openended
 
 
 _ARGUMENTS = {"shell": {"choices": ("bash", "zsh"), "help": 'for this shell: eval "$(openended completion bash)"'}}
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-
-    def work(args: argparse.Namespace) -> None:
-        sys.stdout.write(write_script(args.shell))
-
-    return run(words, "completion", __doc__, _ARGUMENTS, work, example="openended completion bash")
 
 
 def write_script(shell: str) -> str:
@@ -71,3 +62,10 @@ def _list_flags(run: Callable[[Sequence[str]], int], *words: str) -> str:
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         run([*words, "--help"])
     return " ".join(sorted(set(_FLAG.findall(out.getvalue()))))
+
+
+def _print_script(args: argparse.Namespace) -> None:
+    sys.stdout.write(write_script(args.shell))
+
+
+main = make_main("completion", __doc__, _ARGUMENTS, _print_script, example="openended completion bash")

@@ -8,21 +8,11 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Sequence
 
-from openended.harness.app.commands import run
+from openended.harness import core
+from openended.harness.app.commands import make_main
 from openended.harness.app.stress_reference import describe_stress_results
-from openended.harness.core import (
-    GROUPS,
-    SpecError,
-    defaults,
-    find_broken_plugin,
-    list_bundled_choices,
-    list_choices,
-    load_plugins,
-    read_full_yaml,
-    read_plugin_yaml,
-)
+from openended.harness.core import SpecError
 
 _TARGET = re.compile(r"_target_:\s*([\w.]+)")
 _KINDS = ("metric", "decoder", "task", "embedder")  # groups whose docstrings are printed as well
@@ -31,21 +21,12 @@ _KINDS = ("metric", "decoder", "task", "embedder")  # groups whose docstrings ar
 _ARGUMENTS = {"name": {"help": "as in `openended list`; where two groups have it, as decoder/nucleus"}}
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-
-    def work(args: argparse.Namespace) -> None:
-        sys.stdout.write(describe_option(args.name))
-
-    return run(words, "describe", __doc__, _ARGUMENTS, work, example="openended describe mauve")
-
-
 def describe_option(word: str) -> str:
     """Describe an option, given by `name` or `group/name`."""
     group, _, name = word.rpartition("/")
-    groups = [g for g in GROUPS if name in list_choices(g) and group in ("", g)]
+    groups = [g for g in core.GROUPS if name in core.list_choices(g) and group in ("", g)]
     if not groups:
-        names = {name for group in GROUPS for name in list_choices(group)}
+        names = {name for group in core.GROUPS for name in core.list_choices(group)}
         close = [name for name in difflib.get_close_matches(name, names, n=4, cutoff=0.55) if name]
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise SpecError(f"nothing is called {word!r}{hint}; openended list names everything")
@@ -56,7 +37,7 @@ def describe_option(word: str) -> str:
     group = groups[0]
     text = _read_yaml(group, name)
     chosen = f"{group}=[{name}]" if group == "metric" else f"{group}={name}"
-    parts = [f"{chosen}: {list_choices(group)[name]}", *_read_docstrings(group, text)]
+    parts = [f"{chosen}: {core.list_choices(group)[name]}", *_read_docstrings(group, text)]
     if group == "metric" and (stress := describe_stress_results(name)):
         parts.append(stress)
     lines = [line for line in text.splitlines() if not line.startswith("#") and "_target_" not in line]
@@ -66,15 +47,15 @@ def describe_option(word: str) -> str:
 
 def _read_yaml(group: str, name: str) -> str:
     """Return the YAML text of an option; for a plug-in its own file, else the defaults of its class."""
-    if name in list_bundled_choices(group):
-        return read_full_yaml(group, name)
-    if text := read_plugin_yaml(group, name):
+    if name in core.list_bundled_choices(group):
+        return core.read_full_yaml(group, name)
+    if text := core.read_plugin_yaml(group, name):
         return text
     import yaml
 
-    if broken := find_broken_plugin(group, name):
+    if broken := core.find_broken_plugin(group, name):
         raise SpecError(f"{group} {name!r} is a plug-in that cannot be imported: {broken}")
-    return yaml.safe_dump(defaults(load_plugins(group)[name][1]), sort_keys=False)
+    return yaml.safe_dump(core.defaults(core.load_plugins(group)[name][1]), sort_keys=False)
 
 
 def _read_docstrings(group: str, text: str) -> list[str]:
@@ -87,3 +68,10 @@ def _read_docstrings(group: str, text: str) -> list[str]:
     docstrings = [inspect.getdoc(home) or ""] if group in ("metric", "task") else []
     docstrings.append(inspect.getdoc(getattr(home, name)) or "")
     return [text for text in docstrings if text]
+
+
+def _print_description(args: argparse.Namespace) -> None:
+    sys.stdout.write(describe_option(args.name))
+
+
+main = make_main("describe", __doc__, _ARGUMENTS, _print_description, example="openended describe mauve")

@@ -9,17 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+from openended.harness import core
 from openended.harness.app.commands import OUTPUTS, Arguments, make_parser
 from openended.harness.app.commands.store import find_named_entries
-from openended.harness.core import (
-    DataError,
-    SpecError,
-    StoreError,
-    open_for_replacement,
-    print_line,
-    run_command,
-    suggest,
-)
+from openended.harness.core import DataError, SpecError, StoreError
 from openended.harness.report import FORMATS, export_results
 from openended.harness.results import read_grids, resolve_report_request
 
@@ -51,7 +44,7 @@ def main(words: Sequence[str]) -> int:
     if args.dataset is not None and args.dataset.strip("/").count("/") != 1:
         parser.error(f"argument --dataset: expected a repository as OWNER/NAME, got {args.dataset!r}")
     export = _export_archive if args.format is None else _export_format
-    return run_command("openended export", lambda: export(args), after_interrupt="nothing was written")
+    return core.run_command("openended export", lambda: export(args), after_interrupt="nothing was written")
 
 
 def _export_format(args: argparse.Namespace) -> None:
@@ -70,11 +63,11 @@ def _export_format(args: argparse.Namespace) -> None:
     options = {"organization": args.organization} if args.organization else {}
     files = export_results(request.paths, folder, args.format, name=request.name, dataset=args.dataset, **options)
     for path in files[:MAX_LISTED_FILES]:
-        print_line(str(path))
+        core.print_line(str(path))
     if len(files) > MAX_LISTED_FILES:
-        print_line(f"… and {len(files) - MAX_LISTED_FILES} more files in {folder}")
+        core.print_line(f"… and {len(files) - MAX_LISTED_FILES} more files in {folder}")
     if args.format == "hub" and args.dataset is None:
-        print_line("no .eval_results: a Hub result names a dataset repository; add --dataset OWNER/NAME")
+        core.print_line("no .eval_results: a Hub result names a dataset repository; add --dataset OWNER/NAME")
 
 
 def _export_archive(args: argparse.Namespace) -> None:
@@ -84,7 +77,7 @@ def _export_archive(args: argparse.Namespace) -> None:
     files = dict.fromkeys(list_files(args.name, args.outputs, store=not args.no_store))
     to_output = str(args.archive) == "-"
     with (
-        nullcontext(sys.stdout.buffer) if to_output else open_for_replacement(args.archive, "wb") as handle,
+        nullcontext(sys.stdout.buffer) if to_output else core.open_for_replacement(args.archive, "wb") as handle,
         zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
         for path in files:
@@ -95,7 +88,7 @@ def _export_archive(args: argparse.Namespace) -> None:
     if to_output:
         return
     size = args.archive.stat().st_size / 1e6
-    print_line(f"{args.archive}: {len(files):,} files, {size:,.1f} MB; openended import {args.archive.name}")
+    core.print_line(f"{args.archive}: {len(files):,} files, {size:,.1f} MB; openended import {args.archive.name}")
 
 
 def list_files(name: str, outputs: Path, *, store: bool) -> Iterator[Path]:
@@ -103,7 +96,7 @@ def list_files(name: str, outputs: Path, *, store: bool) -> Iterator[Path]:
     runs = outputs / "runs" / name
     if name in ("", ".", "..") or "/" in name or not runs.is_dir():
         names = [p.name for p in (outputs / "runs").glob("*") if p.is_dir()]
-        raise DataError(f"no runs named {name!r} in {outputs}/runs{suggest(name, names) if names else ''}")
+        raise DataError(f"no runs named {name!r} in {outputs}/runs{core.suggest(name, names) if names else ''}")
     folders = [
         runs,
         outputs / "reports" / name,

@@ -12,17 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from openended.harness.app.commands import OUTPUTS, run
-from openended.harness.core import (
-    MAX_JSON,
-    DataError,
-    HarnessError,
-    check_regular_file,
-    open_for_replacement,
-    parse_json,
-    print_line,
-    write_json,
-)
+from openended.harness import core
+from openended.harness.app.commands import OUTPUTS, make_main
+from openended.harness.core import DataError, HarnessError
 from openended.harness.storage import ENTRY_NAME, GRID, MANIFEST, PARTIAL, RECORD, mark_manifest, mark_record
 
 FOLDERS = ("runs", "reports", "grids", "store")
@@ -33,6 +25,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError)
 
 
+_AFTER = "unpacked files are kept; the same command resumes"
 _ARGUMENTS = {
     "archive": {"type": Path},
     **OUTPUTS,
@@ -40,14 +33,8 @@ _ARGUMENTS = {
 }
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-    after = "unpacked files are kept; the same command resumes"
-    return run(words, "import", __doc__, _ARGUMENTS, _import, example="openended import p-sweep.zip", after=after)
-
-
 def _import(args: argparse.Namespace) -> None:
-    check_regular_file(args.archive)
+    core.check_regular_file(args.archive)
     try:
         with zipfile.ZipFile(args.archive) as archive:
             paths, existing = unpack(archive, args.outputs, args.archive.name, trust=args.trust)
@@ -57,7 +44,7 @@ def _import(args: argparse.Namespace) -> None:
         raise DataError(f"{args.archive}: not a sound zip archive ({err})") from err
     names = sorted({p.parts[1] for p in paths if p.parts[0] == "runs"})
     hint = f"; runs of {', '.join(names)}: openended report {names[0]}" if names else ""
-    print_line(f"{len(paths):,} files into {args.outputs}, {existing:,} existed already{hint}")
+    core.print_line(f"{len(paths):,} files into {args.outputs}, {existing:,} existed already{hint}")
 
 
 def unpack(archive: zipfile.ZipFile, outputs: Path, name: str, *, trust: bool) -> tuple[list[PurePosixPath], int]:
@@ -78,9 +65,9 @@ def unpack(archive: zipfile.ZipFile, outputs: Path, name: str, *, trust: bool) -
             os.sync()  # once for all files that the manifests and records refer to
             flushed = True
         if member.filename in marked:
-            write_json(target, marked[member.filename])
+            core.write_json(target, marked[member.filename])
             continue
-        with archive.open(member) as source, open_for_replacement(target, "wb", sync=False) as handle:
+        with archive.open(member) as source, core.open_for_replacement(target, "wb", sync=False) as handle:
             shutil.copyfileobj(source, handle)
     return [PurePosixPath(member.filename) for member in pending], len(members) - len(pending)
 
@@ -125,9 +112,11 @@ def _is_marked(member: zipfile.ZipInfo) -> bool:
 
 def _mark(archive: zipfile.ZipFile, member: zipfile.ZipInfo, mark: dict[str, Any]) -> dict[str, Any]:
     """Return a manifest, record or grid file, marked as imported."""
-    if member.file_size > MAX_JSON:
-        raise DataError(f"{member.filename!r}: expected at most {MAX_JSON >> 20} MiB, got {member.file_size:,} bytes")
-    value = parse_json(archive.read(member), repr(member.filename))
+    if member.file_size > core.MAX_JSON:
+        raise DataError(
+            f"{member.filename!r}: expected at most {core.MAX_JSON >> 20} MiB, got {member.file_size:,} bytes"
+        )
+    value = core.parse_json(archive.read(member), repr(member.filename))
     parts = PurePosixPath(member.filename).parts
     if parts[-1] == GRID:
         if not isinstance(value, dict):
@@ -136,3 +125,6 @@ def _mark(archive: zipfile.ZipFile, member: zipfile.ZipInfo, mark: dict[str, Any
     if parts[-1] == RECORD:
         return mark_record(value, mark, repr(member.filename))
     return mark_manifest(value, mark, "/".join(parts[1:4]), repr(member.filename))
+
+
+main = make_main("import", __doc__, _ARGUMENTS, _import, example="openended import p-sweep.zip", after=_AFTER)

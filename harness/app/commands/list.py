@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
 from importlib import resources
 from typing import Any
 
-from openended.harness.app.commands import run
+from openended.harness.app.commands import make_main
 from openended.harness.core import GROUPS, SpecError, list_choices, print_line, suggest
 
 _WORDS = (*GROUPS, "papers")
@@ -19,12 +19,8 @@ STATES = {
 }
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-    return run(words, "list", __doc__, _ARGUMENTS, lambda args: _list(args.group))
-
-
-def _list(group: str | None) -> None:
+def _list(args: argparse.Namespace) -> None:
+    group = args.group
     if group in ("paper", "papers"):
         _list_papers()
         return
@@ -73,3 +69,6 @@ def _list_papers() -> None:
             columns = "  ".join(f"{word:{width}}" for word, width in zip(words, wide, strict=True))
             print_line(f"  {columns}  {describe_state(item)}")
     print_line("openended experiment=NAME runs one as published, experiment=NAME using=docs on bundled data")
+
+
+main = make_main("list", __doc__, _ARGUMENTS, _list)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
 
-from openended.harness.app.commands import OUTPUTS, run
+from openended.harness.app.commands import OUTPUTS, make_main
 from openended.harness.core import SpecError, print_line
 from openended.harness.report import make_tables, upload_folder, write_hub_folder
 from openended.harness.results import load_layout, read_results, resolve_report_request
@@ -14,6 +13,7 @@ from openended.harness.results import load_layout, read_results, resolve_report_
 _REPO_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 
 
+_AFTER = "the folder below exports is kept"
 _ARGUMENTS = {
     "name": {"help": "of runs or of a grid, or folders of runs, as for openended report"},
     "repo_id": {"metavar": "OWNER/NAME", "help": "the dataset repository; created if missing"},
@@ -21,12 +21,6 @@ _ARGUMENTS = {
     "--dry-run": {"action": "store_true", "help": "write the folder and upload nothing"},
     "--public": {"action": "store_true", "help": "a new repository is public; default: private"},
 }
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-    after = "the folder below exports is kept"
-    return run(words, "push", __doc__, _ARGUMENTS, _push, example="openended push p-sweep me/p-sweep", after=after)
 
 
 def _push(args: argparse.Namespace) -> None:
@@ -44,3 +38,6 @@ def _push(args: argparse.Namespace) -> None:
         print_line(f"nothing was uploaded: --dry-run; look at {folder / 'README.md'}")
     else:
         print_line(upload_folder(folder, args.repo_id, private=not args.public))
+
+
+main = make_main("push", __doc__, _ARGUMENTS, _push, example="openended push p-sweep me/p-sweep", after=_AFTER)

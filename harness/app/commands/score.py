@@ -174,9 +174,9 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
         paths.append(path if has_name else word)
         names.append(name if has_name else "")
     short = [name or derive_system_name(Path(path)) for name, path in zip(names, paths, strict=True)]
-    for place, (name, path) in enumerate(zip(names, paths, strict=True)):
-        is_clear = name or short.count(short[place]) == 1
-        names[place] = short[place] if is_clear else f"{Path(path).resolve().parent.name}/{short[place]}"
+    for rank, (name, path) in enumerate(zip(names, paths, strict=True)):
+        is_clear = name or short.count(short[rank]) == 1
+        names[rank] = short[rank] if is_clear else f"{Path(path).resolve().parent.name}/{short[rank]}"
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise SpecError(f"two systems are called {twice!r}; name them: NAME=FILE")

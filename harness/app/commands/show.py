@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openended.harness.app.commands import Arguments, run
+from openended.harness.app.commands import Arguments, make_main
 from openended.harness.core import DataError, print_line
-from openended.harness.storage import RECORD, RunRecord, read_record
+from openended.harness.storage import RECORD, RowFile, RunRecord, read_record
 
 MAX_VALUES = 4  # values in the line of a run
 
@@ -18,11 +18,6 @@ _ARGUMENTS: Arguments = {
     "--outputs": {"default": "outputs", "metavar": "DIR", "help": "where runs are looked up; default: outputs"},
     "--texts": {"type": int, "default": 2, "metavar": "N", "help": "generated texts to print; default: 2"},
 }
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-    return run(words, "show", __doc__, _ARGUMENTS, _show, example="openended show 5b2c81aa")
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -66,7 +61,9 @@ def format_run(folder: Path, texts: int) -> Iterator[str]:
     yield f"run        {folder}"
     command = " ".join([*(Path(word).name for word in record.command[:1]), *record.command[1:]])
     yield f"created    {record.created}, by {command}"
-    yield f"system     {_format_axes(record)}"
+    hidden = (".digest", ".texts", ".revision")
+    axes = [f"{k}={v}" for k, v in record.axes.items() if v is not None and not k.endswith(hidden)]
+    yield f"system     {', '.join(axes)}"
     commit = str(record.git.get("commit") or "an installed package")[:12]
     changed = ", changed since" if record.git.get("dirty") else ""
     yield f"code       {commit}{changed}; {record.hardware.get('accelerator') or record.hardware.get('processor')}"
@@ -77,32 +74,21 @@ def format_run(folder: Path, texts: int) -> Iterator[str]:
         reason = f" ({'; '.join(row.notes)})" if row.notes else ""
         yield f"{row.system:10} {row.metric}: {values}{reason}"
         yield f"           {row.signature}"
-    yield from _read_first_texts(folder, record, texts)
-
-
-def _format_axes(record: RunRecord) -> str:
-    axes = {
-        k: v for k, v in record.axes.items() if v is not None and not k.endswith((".digest", ".texts", ".revision"))
-    }
-    return ", ".join(f"{name}={value}" for name, value in axes.items())
+    entry = next((p for name, p in record.inputs.items() if name.startswith(("generate:", "import:"))), None)
+    if entry is None or record.store is None or texts < 1:
+        return
+    file = folder / record.store / entry / "data.arrow"
+    if not file.is_file():
+        yield f"texts      no longer in the store ({entry}); the same command computes them again"
+        return
+    rows = RowFile(file)
+    yield f"texts      {len(rows)} in {file.parent}"
+    for name, text in list(zip(rows.ids, rows.texts, strict=True))[:texts]:
+        yield f"  {name}: {text!r}"
 
 
 def _format_number(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "–"
 
 
-def _read_first_texts(folder: Path, record: RunRecord, count: int) -> Iterator[str]:
-    """Yield the first generated texts, if they are still in the store."""
-    entry = next((p for name, p in record.inputs.items() if name.startswith(("generate:", "import:"))), None)
-    if entry is None or record.store is None or count < 1:
-        return
-    file = folder / record.store / entry / "data.arrow"
-    if not file.is_file():
-        yield f"texts      no longer in the store ({entry}); the same command computes them again"
-        return
-    from openended.harness.storage import RowFile
-
-    rows = RowFile(file)
-    yield f"texts      {len(rows)} in {file.parent}"
-    for name, text in list(zip(rows.ids, rows.texts, strict=True))[:count]:
-        yield f"  {name}: {text!r}"
+main = make_main("show", __doc__, _ARGUMENTS, _show, example="openended show 5b2c81aa")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openended.harness.app.commands import run
+from openended.harness.app.commands import make_main
 from openended.harness.core import DataError, print_line, suggest
 from openended.harness.results import GridFolder, read_grids
 
@@ -19,11 +19,6 @@ _ARGUMENTS = {
     "name": {"nargs": "?", "help": f"of a grid, or its time; default: the last {LAST} grids"},
     "--outputs": {"default": "outputs", "metavar": "DIR", "help": "where grids are looked up"},
 }
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-    return run(words, "status", __doc__, _ARGUMENTS, _print_status)
 
 
 def _print_status(args: argparse.Namespace) -> None:
@@ -45,7 +40,7 @@ def _print_status(args: argparse.Namespace) -> None:
 
 
 def format_grid(grid: GridFolder, resumed: GridFolder | None = None) -> Iterator[str]:
-    """Format a grid: its progress, then one line per reason why jobs failed or were skipped."""
+    """Format a grid: its progress, why jobs failed or were skipped, and those that run, were interrupted or killed."""
     jobs = grid.jobs()
     progress = _format_progress(grid, jobs)
     if resumed is not None:
@@ -60,7 +55,13 @@ def format_grid(grid: GridFolder, resumed: GridFolder | None = None) -> Iterator
     for reason, titles in reasons.items():
         more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
         yield f"  {titles[0]}{more}: {reason}"
-    yield from _format_unfinished(grid, jobs)
+    for state in ("running", "interrupted"):
+        titles = "; ".join(str(job.get("job")) for job in jobs if job.get("state") == state)
+        if titles and state == "running" and not grid.has_ended:
+            yield f"  running{'' if grid.process else ', or stopped unexpectedly'}: {titles}"
+        elif titles:
+            what = "interrupted" if state == "interrupted" else "killed"
+            yield f"  {what}: {titles}; the same command resumes here"
 
 
 def _format_progress(grid: GridFolder, jobs: Sequence[Mapping[str, Any]]) -> str:
@@ -75,12 +76,4 @@ def _format_progress(grid: GridFolder, jobs: Sequence[Mapping[str, Any]]) -> str
     return ", ".join(words)
 
 
-def _format_unfinished(grid: GridFolder, jobs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Format the jobs that run, were interrupted or were killed, and what to type to resume them."""
-    for state in ("running", "interrupted"):
-        titles = "; ".join(str(job.get("job")) for job in jobs if job.get("state") == state)
-        if titles and state == "running" and not grid.has_ended:
-            yield f"  running{'' if grid.process else ', or stopped unexpectedly'}: {titles}"
-        elif titles:
-            what = "interrupted" if state == "interrupted" else "killed"
-            yield f"  {what}: {titles}; the same command resumes here"
+main = make_main("status", __doc__, _ARGUMENTS, _print_status)

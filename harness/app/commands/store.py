@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openended.harness.app.commands import OUTPUTS, run
+from openended.harness.app.commands import OUTPUTS, make_main
 from openended.harness.core import DataError, StoreError, print_line
 from openended.harness.storage import RECORD, STAGES, check_store, collect_garbage, read_record
 
@@ -20,34 +20,25 @@ _ARGUMENTS = {
 }
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-    return run(words, "store", __doc__, _ARGUMENTS, _store, after="finished work is kept")
-
-
 def _store(args: argparse.Namespace) -> None:
     root = args.outputs / "store"
     if not root.is_dir():
         raise DataError(f"no store at {root}: give --outputs DIR")
+    damaged = 0
     if args.action == "check":
         checked = check_store(root)
-        lines = checked.lines()
+        lines, damaged = checked.lines(), len(checked.damaged)
     elif args.action == "gc":
-        lines = _collect(args, root)
+        runs = args.outputs / "runs" if args.unnamed else None
+        deleted = collect_garbage(root, runs=runs, days=args.days, delete=not args.dry_run)
+        outcome = "would be deleted" if args.dry_run else "deleted"
+        lines = [*deleted.names, f"{len(deleted.names):,} {outcome}, {_format_size(deleted.size)}"]
     else:
         lines = list(format_sizes(measure_entries(root), find_named_entries(args.outputs / "runs")))
     for line in lines:
         print_line(line)
-    if args.action == "check" and checked.damaged:
-        raise StoreError(f"{len(checked.damaged)} entries are damaged; each is computed again when it is needed")
-
-
-def _collect(args: argparse.Namespace, root: Path) -> list[str]:
-    """Delete or list abandoned, damaged and unfinished files and, if requested, entries that no run names."""
-    runs = args.outputs / "runs" if args.unnamed else None
-    deleted = collect_garbage(root, runs=runs, days=args.days, delete=not args.dry_run)
-    outcome = "would be deleted" if args.dry_run else "deleted"
-    return [*deleted.names, f"{len(deleted.names):,} {outcome}, {_format_size(deleted.size)}"]
+    if damaged:
+        raise StoreError(f"{damaged} entries are damaged; each is computed again when it is needed")
 
 
 def measure_entries(root: Path) -> dict[str, int]:
@@ -89,3 +80,6 @@ def format_sizes(sizes: Mapping[str, int], names: Mapping[str, set[str]]) -> Ite
 
 def _format_size(count: int) -> str:
     return f"{count / 1e6:,.1f} MB" if count < 10**9 else f"{count / 1e9:,.1f} GB"
+
+
+main = make_main("store", __doc__, _ARGUMENTS, _store, after="finished work is kept")

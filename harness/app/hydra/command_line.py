@@ -45,15 +45,13 @@ _TEXT_FILES = (".json", ".jsonl", ".npz", ".txt", ".csv", ".tsv", ".parquet", ".
 class CommandLine:
     """What was typed after the name of a command."""
 
-    words: tuple[str, ...] = ()
-    """Overrides in Hydra's grammar."""
+    words: tuple[str, ...] = ()  # overrides in Hydra's grammar
     multirun: bool = False
     config_dir: str | None = None
     trusted: bool = False
     print_flags: tuple[str, ...] = ()
     """Flags with which Hydra prints something and runs nothing: `--cfg job`, `--info`, completion."""
-    search_option: str | None = None
-    """The first option of a search."""
+    search_option: str | None = None  # the first option of a search
 
 
 def parse_command_line(words: Sequence[str]) -> CommandLine:
@@ -86,14 +84,14 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
             raise SpecError(_explain_missing_equals(word))
         else:
             options.append(word)
-    _refuse_lists(options)
+    for word in options:
+        _refuse_list(word)
     options = apply_using(options)
-    searched = [word for word in options if word.partition("=")[0].split(".")[0].strip() in SEARCH_OPTIONS]
-    options = [_to_search_override(word) if word in searched else word for word in options]
+    search_option = next(filter(None, map(_find_search_option, options)), None)
+    options = [_quote_for_hydra(_to_search_override(word) if _find_search_option(word) else word) for word in options]
     return CommandLine(
-        (*map(_quote_for_hydra, options), *own_options), multirun, config_dir, TRUST in words, tuple(print_flags),
-        searched[0].partition("=")[0].split(".")[0].strip() if searched else None,
-    )  # fmt: skip
+        (*options, *own_options), multirun, config_dir, TRUST in words, tuple(print_flags), search_option
+    )
 
 
 def _check_flag_value(flag: str, value: str) -> None:
@@ -106,15 +104,20 @@ def _check_flag_value(flag: str, value: str) -> None:
         raise SpecError(f"{flag}: expected one of {', '.join(accepted)}, got {value!r}")
 
 
-def _refuse_lists(words: Sequence[str]) -> None:
+def _refuse_list(word: str) -> None:
     """Refuse `decoder=[greedy,nucleus]`, of which Hydra would silently take the last choice."""
-    for word in words:
-        group, _, value = (part.strip() for part in word.lstrip("+~").partition("="))
-        if group in _ONE_CHOICE and value.startswith("["):
-            names = [item for item in re.split(r"[\[\],\s'\"]+", value) if item]
-            first, grid = names[0] if names else "NAME", ",".join(names)
-            several = f", or for a grid -m {group}={grid}" if len(names) > 1 else ""
-            raise SpecError(f"{group}=[{grid}]: a run has one {group}, not a list; type {group}={first}{several}")
+    group, _, value = (part.strip() for part in word.lstrip("+~").partition("="))
+    if group in _ONE_CHOICE and value.startswith("["):
+        names = [item for item in re.split(r"[\[\],\s'\"]+", value) if item]
+        first, grid = names[0] if names else "NAME", ",".join(names)
+        several = f", or for a grid -m {group}={grid}" if len(names) > 1 else ""
+        raise SpecError(f"{group}=[{grid}]: a run has one {group}, not a list; type {group}={first}{several}")
+
+
+def _find_search_option(word: str) -> str | None:
+    """Return the option of a search that an override sets."""
+    option = re.split(r"[.=]", word, maxsplit=1)[0].strip()
+    return option if option in SEARCH_OPTIONS else None
 
 
 def _to_search_override(word: str) -> str:

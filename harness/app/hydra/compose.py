@@ -34,18 +34,13 @@ class Job:
     """One job, composed once by the command: it is planned, checked and run, here or by a worker."""
 
     overrides: tuple[str, ...]
-    settings: Settings
-    """Their `experiment` names the job's runs and their report."""
-    tracker: TrackerOptions
-    """Where the finished run is logged."""
-    grid: Path = Path()
-    """The folder of its grid; this and the following are set when the grid is launched."""
+    settings: Settings  # their `experiment` names the job's runs and their report
+    tracker: TrackerOptions  # where the finished run is logged
+    grid: Path = Path()  # the folder of its grid; this and the following are set when the grid is launched
     number: int = 0
-    title: str = ""
-    """The options in which the jobs of the grid differ."""
+    title: str = ""  # the options in which the jobs of the grid differ
     position: str = ""
-    stop: bool = False
-    """Whether the job is skipped if an earlier one failed."""
+    stop: bool = False  # whether the job is skipped if an earlier one failed
 
     @property
     def state(self) -> JobState:
@@ -56,10 +51,8 @@ class Job:
 class Experiment:
     """An experiment of a series: what differs from the other experiments."""
 
-    name: str
-    """Name of its runs and its report."""
-    sweeper: Mapping[str, Any]
-    """Its axes, with interpolations."""
+    name: str  # name of its runs and its report
+    sweeper: Mapping[str, Any]  # its axes, with interpolations
     report: Mapping[str, Any]
 
 
@@ -136,11 +129,11 @@ class Composer:
         if (chosen := tuple(choices)) not in self._plain:
             defaults = self.loader.list_defaults(CONFIG, chosen)
             node = self.loader.merge_plain(defaults.defaults)
-            known = defaults.overrides.known_choices
-            _refuse_list_of_choices(node, known)
+            all_choices = defaults.overrides.known_choices
+            _refuse_list_of_choices(node, all_choices)
             others = [override for override in defaults.config_overrides if not override.is_hydra_override()]
             sweeper = (node.pop("hydra", None) or {}).get("sweeper") or {}
-            self._plain[chosen] = _PlainConfig(node, sweeper, known, others)
+            self._plain[chosen] = _PlainConfig(node, sweeper, all_choices, others)
         return self._plain[chosen], values
 
 
@@ -151,8 +144,7 @@ class _PlainConfig:
     node: dict[str, Any]
     sweeper: Mapping[str, Any]
     choices: Mapping[str, Any]
-    overrides: Sequence[Override]
-    """What adds or deletes options."""
+    overrides: Sequence[Override]  # what adds or deletes options
 
 
 def _set_values(plain: Mapping[str, Any], values: Sequence[Override]) -> dict[str, Any] | None:

@@ -1,8 +1,7 @@
 """Hydra's loader of configurations, which reads each file once and limits what files of somebody else can do.
 
-Files that come with an installed package are trusted. All others (`--config-dir`, `hydra.searchpath`) may come from
-somebody else: their size is limited, they set none of the options in `TYPED_ONLY`, and they read no environment
-variables, where keys are. `--trust-config` lifts this.
+Files of an installed package are trusted. All others (`--config-dir`, `hydra.searchpath`) are limited in size, set none
+of the options in `TYPED_ONLY`, and read no environment variables, where keys are. `--trust-config` lifts this.
 """
 
 from __future__ import annotations

@@ -12,16 +12,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import Container, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
-from openended.harness.core import (
-    GROUPS,
-    SpecError,
-    find_broken_plugin,
-    format_error,
-    list_bundled_choices,
-    list_choices,
-    read_full_yaml,
-    suggest,
-)
+from openended.harness import core
 
 # How messages of Hydra begin or end.
 _SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\n")
@@ -40,7 +31,7 @@ def translate_config_errors() -> Iterator[None]:
     try:
         yield
     except (HydraException, OmegaConfBaseException) as err:
-        raise SpecError(explain(err)) from err
+        raise core.SpecError(explain(err)) from err
 
 
 def explain(err: BaseException) -> str:
@@ -55,13 +46,13 @@ def explain(err: BaseException) -> str:
             return f"{several[1]}: the metrics of a run are a list; type metric=[{names}]"
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
     if missing := _MISSING.search(str(err)):
-        return _explain_missing_choice(missing[1], str(err)) or format_error(err)
+        return _explain_missing_choice(missing[1], str(err)) or core.format_error(err)
     if deleted := _NOT_DELETED.search(str(err)):
         return f"~{deleted[1]}: this run has no {deleted[1]} to leave out; for another choice type {deleted[1]}=NAME"
     if isinstance(err, MissingConfigException) and err.missing_cfg_file and err.options:
         group, _, choice = str(err.missing_cfg_file).rpartition("/")
-        return f"no {group or 'config'} {choice!r}{suggest(choice, err.options)}"
-    return format_error(err)
+        return f"no {group or 'config'} {choice!r}{core.suggest(choice, err.options)}"
+    return core.format_error(err)
 
 
 def _explain_unknown_option(err: BaseException) -> str | None:
@@ -76,7 +67,7 @@ def _explain_unknown_option(err: BaseException) -> str | None:
             # The key may contain dots; only its last part is unknown.
             names = [str(key) for key in parent if key != "hydra"]
             owners = _find_owners(str(cause.full_key), parent._get_root(), has_metric=str(parent._key()) != "metric")
-            return f"no option {cause.full_key!r}{owners}{suggest(str(cause.key), names)}"
+            return f"no option {cause.full_key!r}{owners}{core.suggest(str(cause.key), names)}"
         cause = cause.__cause__
     return None
 
@@ -87,7 +78,7 @@ def find_matching_options(key: str, root: Container, message: str) -> str:
     name, sign, value = (typed[1] if typed else key).partition("=")
     config = cast("dict[str, Any]", OmegaConf.to_container(root, resolve=False))
     is_misspelt = bool(get_close_matches(name, config, n=1, cutoff=0.85))
-    if name.split(".")[0] in GROUPS or name.startswith("_") or is_misspelt:
+    if name.split(".")[0] in core.GROUPS or name.startswith("_") or is_misspelt:
         return ""
     return " or ".join(f"{path}{sign}{value}" for path in _find_paths(name, config))
 
@@ -111,10 +102,10 @@ def _find_owners(key: str, root: Container, *, has_metric: bool) -> str:
     group, _, option = key.partition(".")
     if group == "metric":
         name = option.partition(".")[0]
-        return f"; add {name} to metric=[…]" if name in list_bundled_choices(group) and not has_metric else ""
-    choices = list_bundled_choices(group) if group in GROUPS and option else {}
+        return f"; add {name} to metric=[…]" if name in core.list_bundled_choices(group) and not has_metric else ""
+    choices = core.list_bundled_choices(group) if group in core.GROUPS and option else {}
     line = re.compile(rf"^{re.escape(option)}:", re.MULTILINE)
-    owners = [name for name in choices if line.search(read_full_yaml(group, name))]
+    owners = [name for name in choices if line.search(core.read_full_yaml(group, name))]
     names = ", ".join(f"{group}={name}" for name in owners[:3]) + (", …" if len(owners) > 3 else "")
     if not owners and option:
         others = _find_paths(option, cast("dict[str, Any]", OmegaConf.to_container(root, resolve=False)))
@@ -125,17 +116,17 @@ def _find_owners(key: str, root: Container, *, has_metric: bool) -> str:
 def _explain_missing_choice(file: str, message: str) -> str | None:
     """Explain that a group has no such choice, and suggest another one; None if there is no such group."""
     group, _, choice = file.rpartition("/")
-    if group in GROUPS:
-        accepted = list_choices(group)
+    if group in core.GROUPS:
+        accepted = core.list_choices(group)
         if " " in choice:
             return f"no {group} {choice!r}: names are separated by commas, as {group}=[{','.join(choice.split())}]"
-        if broken := find_broken_plugin(group, choice):
+        if broken := core.find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be imported: {broken}"
-        return f"no {group} {choice!r}{suggest(choice, accepted)}" if accepted else None
+        return f"no {group} {choice!r}{core.suggest(choice, accepted)}" if accepted else None
     listed = _AVAILABLE.search(message)
     if not listed:
         return None
     names = listed[1].split()
     if _OTHER_NAMES.get(choice) in names:
         return f"no {group} {choice!r}: type {group}={_OTHER_NAMES[choice]}"
-    return f"no {group} {choice!r}{suggest(choice, names)}"
+    return f"no {group} {choice!r}{core.suggest(choice, names)}"

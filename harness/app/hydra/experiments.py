@@ -1,12 +1,8 @@
 """What Hydra finds beside `conf/`: experiments on other data than the paper's, and installed plug-in packages.
 
-An experiment's YAML has a section `using=docs:` that holds what differs there: options, smaller axes, and a `defaults`
-list where it does not build on the experiment itself. Hydra composes the section as an experiment of its own,
-`mauve_table3_docs`; that is also the name of its runs and its report. `conf/using/docs.yaml` holds what all of them
-share, and is all that an experiment without a section takes from `using=docs`.
-
-An entry point `openended.metrics` (`tasks`, `decoders`, `models`) names a class; its YAML is optional, for a class has
-defaults. An entry point `openended.conf` names a package with YAML files in folders named after the config groups.
+The section `using=docs:` of an experiment's YAML is an experiment of its own, `mauve_table3_docs`, which is also the
+name of its runs. An entry point `openended.metrics` (`tasks`, …) names a class, whose YAML is optional, and
+`openended.conf` a package with YAML files.
 """
 
 from __future__ import annotations

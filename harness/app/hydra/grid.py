@@ -1,9 +1,7 @@
 """The jobs of a grid: the product of its axes, the union of several grids, or a series of experiments.
 
-`hydra.sweeper.grids` is a list of axes: the grid over `params` and the first, then over `params` and the second, …, so
-that decoders of different parameters, or models each with its own, are one experiment. `hydra.sweeper.experiments` is a
-list of experiments: each keeps its own axes, options and report, and the jobs of all run one after the other in one
-session, so that models and the features of the human side are shared. Options of the command line count for all.
+`hydra.sweeper.grids` is a list of axes: the grid over `params` and the first, then over `params` and the second, …
+Of `hydra.sweeper.experiments` each keeps its own axes, options and report. Options of the command line count for all.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from openended.harness import core
 from openended.harness.app.hydra.compose import Composer, Experiment, Job, choose_name, to_plain
 from openended.harness.app.hydra.grid import Jobs, compose_series, find_axes, find_member, format_title, list_jobs
 from openended.harness.app.hydra.grid_state import is_report_complete, mark_interrupted, read_jobs
@@ -27,16 +28,6 @@ from openended.harness.app.hydra.jobs import (
 )
 from openended.harness.app.hydra.launchers import make_launcher
 from openended.harness.app.hydra.plan import check_series, plan_jobs
-from openended.harness.core import (
-    FAILED,
-    HarnessError,
-    digest,
-    format_error,
-    print_error,
-    temporary_files,
-    write_json,
-    write_text,
-)
 from openended.harness.report import build_tracker_options, require_tracker, track_report, track_runs
 from openended.harness.results import read_search
 from openended.harness.storage import GRID, create_unique_folder
@@ -83,21 +74,21 @@ class GridRun:
         failed = 0
         try:
             self._write_reports(rows)
-        except HarnessError:
+        except core.HarnessError:
             raise
         except Exception as err:
             trace = self.folder / "error.txt"
-            what = f"the grid's end failed: {type(err).__name__}: {format_error(err)}"
-            print_error(
+            what = f"the grid's end failed: {type(err).__name__}: {core.format_error(err)}"
+            core.print_error(
                 "openended", f"{what}; its traceback is in {trace}; the runs are kept: openended report reads them"
             )
-            with suppress(HarnessError):  # the folder itself may be the cause
-                write_text(trace, traceback.format_exc())
-            raise SystemExit(FAILED) from None
+            with suppress(core.HarnessError):  # the folder itself may be the cause
+                core.write_text(trace, traceback.format_exc())
+            raise SystemExit(core.FAILED) from None
         finally:
             failed = show_failed(rows)
         if failed:
-            raise SystemExit(FAILED)
+            raise SystemExit(core.FAILED)
 
     def launch(self, jobs: Sequence[Job], axes: Collection[str], total: int) -> None:
         """Run jobs, numbered from where the last launch ended."""
@@ -119,8 +110,8 @@ class GridRun:
         facts = {
             "name": self.name,
             "started": time.time(),
-            "process": temporary_files.create_temporary_name(GRID),
-            "command": digest(list(self.config.hydra.overrides.task)),
+            "process": core.temporary_files.create_temporary_name(GRID),
+            "command": core.digest(list(self.config.hydra.overrides.task)),
             "total": total,
             "axes": axes,
             "titles": [format_title(job.overrides, axes) for job in jobs],
@@ -132,7 +123,7 @@ class GridRun:
                 self.name: to_plain(self.config.get("report")),
             },
         }
-        write_json(self.folder / GRID, facts)
+        core.write_json(self.folder / GRID, facts)
 
     def _write_reports(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
@@ -178,7 +169,7 @@ def measure_grid(jobs: Sequence[Job]) -> set[Path]:
     runner = JobRunner()
     texts = [compute_texts(job.settings, runner.get_session(job.settings)) for job in jobs]
     # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
-    pool = {own.model_rows.digest: own.model_rows for own in texts}
+    pool = {system.model_rows.digest: system.model_rows for system in texts}
     judged = simulate_judgments(texts)
     folders = set()
     for job in jobs:

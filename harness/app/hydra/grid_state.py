@@ -1,8 +1,4 @@
-"""The state of a grid: `grid.json`, written at its start, and one small file per job.
-
-Progress, `on_error` and the final report therefore work with every launcher, and need only a shared file system:
-neither locks nor a database, which few network file systems support.
-"""
+"""The state of a grid: `grid.json`, written at its start, and one small file per job; no locks, no database."""
 
 from __future__ import annotations
 

@@ -30,12 +30,10 @@ log = logging.getLogger(__name__)
 class LogOptions:
     """What a command and its workers print."""
 
-    config: Mapping[str, Any]
-    """For `logging.config.dictConfig`."""
+    config: Mapping[str, Any]  # for `logging.config.dictConfig`
     verbose: bool
     quiet: bool
-    loggers: tuple[str, ...] = ()
-    """Loggers that `hydra.verbose` names."""
+    loggers: tuple[str, ...] = ()  # loggers that `hydra.verbose` names
 
     @classmethod
     def read(cls, config: DictConfig) -> LogOptions:

@@ -1,8 +1,7 @@
 """Launchers of a grid: this process, processes of this machine (joblib), a cluster (submitit) and Ray.
 
-A worker process keeps its models from job to job: joblib's and Ray's workers take the next job of the grid when they
-are free, a submitit job takes a run of neighbors. A worker is sent one thing, its composed jobs; what it computes goes
-into the store, and how it went into the job's file in the grid's folder. So the results do not depend on the launcher.
+A worker is sent its composed jobs; what it computes goes into the store, and how it went into the job's file in the
+grid's folder. So the results do not depend on the launcher. A worker keeps its models from job to job.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ class ParentProcess(NamedTuple):
 
     machine: str
     pid: int
-    start: int
-    """Start time in clock ticks since boot; needed because process ids are reused."""
+    start: int  # start time in clock ticks since boot; needed because process ids are reused
 
 
 _watched: set[ParentProcess] = set()

@@ -14,21 +14,11 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from openended.harness import core
 from openended.harness.app.hydra.compose import Composer, Job, to_plain
 from openended.harness.app.hydra.errors import explain
 from openended.harness.app.hydra.grid import find_member
 from openended.harness.app.hydra.jobs import refuse_single_run
-from openended.harness.core import (
-    DataError,
-    ExtraNotInstalled,
-    HarnessError,
-    SpecError,
-    canonicalize,
-    digest,
-    escape_controls_in_line,
-    format_duration,
-    format_error,
-)
 from openended.harness.report import build_tracker_options
 
 if TYPE_CHECKING:
@@ -53,7 +43,7 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
         total.hosts[str(address)] = "everything (hydra.launcher.address)"
     total.outside |= dict.fromkeys(composer.loader.list_outside_files())
     if config.plan_only == "json":
-        reasons = {member: format_error(err) for member, err in left_out.items()}
+        reasons = {member: core.format_error(err) for member, err in left_out.items()}
         plan = plan_to_json(total, rates) | ({"left_out": reasons} if reasons else {})
         sys.stdout.write(json.dumps(plan, indent=2) + "\n")
         return
@@ -61,7 +51,7 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
         ((settings, outcome),) = plans
         _show_steps(f"{settings.experiment}: seed {settings.seed}", outcome)
     for line in [*format_plan(total, rates), *_format_left_out(left_out)]:
-        sys.stdout.write(f"{escape_controls_in_line(line)}\n")
+        sys.stdout.write(f"{core.escape_controls_in_line(line)}\n")
 
 
 def describe_time(composer: Composer, config: DictConfig, jobs: Jobs) -> str:
@@ -73,7 +63,7 @@ def describe_time(composer: Composer, config: DictConfig, jobs: Jobs) -> str:
 
 def _forecast(
     composer: Composer, config: DictConfig, jobs: Jobs, *, single: bool = False
-) -> tuple[list[tuple[Settings, Outcome]], Forecast, Rates, dict[str, HarnessError]]:
+) -> tuple[list[tuple[Settings, Outcome]], Forecast, Rates, dict[str, core.HarnessError]]:
     """Plan jobs; return the plans, their sum, the rates of the store, and the experiments that cannot run."""
     from openended.harness.run import forecast_plans, read_rates
 
@@ -103,31 +93,31 @@ def check_series(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job
     for line in _format_left_out(left_out):
         log.warning("%s", line)
     if left_out and not checked:
-        raise DataError(f"no experiment of {len(left_out)} can run")
+        raise core.DataError(f"no experiment of {len(left_out)} can run")
     return checked
 
 
 def _try_experiments(
     config: DictConfig, jobs: Jobs, work: Callable[[Jobs], list[Result]]
-) -> tuple[list[Result], dict[str, HarnessError]]:
+) -> tuple[list[Result], dict[str, core.HarnessError]]:
     """Do the work for the jobs of each experiment; return all results, and the experiments of a series that fail."""
     members: dict[str, list[Sequence[str]]] = {}
     for words in jobs:
         members.setdefault(find_member(config, words), []).append(words)
     results: list[Result] = []
-    left_out: dict[str, HarnessError] = {}
+    left_out: dict[str, core.HarnessError] = {}
     for member, own_jobs in members.items():
         try:
             results += work(own_jobs)
-        except HarnessError as err:
+        except core.HarnessError as err:
             if not member:
                 raise
             left_out[member] = err
     return results, left_out
 
 
-def _format_left_out(left_out: Mapping[str, HarnessError]) -> list[str]:
-    return [f"left out   {member}: {format_error(err)}" for member, err in left_out.items()]
+def _format_left_out(left_out: Mapping[str, core.HarnessError]) -> list[str]:
+    return [f"left out   {member}: {core.format_error(err)}" for member, err in left_out.items()]
 
 
 def _open_session(config: DictConfig) -> Session:
@@ -149,47 +139,47 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]
     from openended.harness.run import Forecast
 
     composed: list[Job] = []
-    errors: list[HarnessError] = []
+    errors: list[core.HarnessError] = []
     for words in jobs:
         try:
             composed.append(composer.compose_job(words, unnamed=""))
         except (HydraException, OmegaConfBaseException) as err:
-            errors.append(SpecError(explain(err)))
-        except HarnessError as err:
+            errors.append(core.SpecError(explain(err)))
+        except core.HarnessError as err:
             errors.append(err)
     total, session = Forecast(), _open_session(config)
     if errors:
         _refuse(errors, len(jobs), total)
     if config.hydra.runtime.choices.get("hydra/launcher") in _ELSEWHERE:
         return composed
-    checked: dict[str, HarnessError | None] = {}
-    fetched: dict[str, DataError | None] = {}
+    checked: dict[str, core.HarnessError | None] = {}
+    fetched: dict[str, core.DataError | None] = {}
     for job in composed:
-        key = digest([replace(job.settings, seed=0).spec(), asdict(job.settings.runtime)])
+        key = core.digest([replace(job.settings, seed=0).spec(), asdict(job.settings.runtime)])
         if key not in checked:
             checked[key] = _find_missing(job, session, total, fetched)
         if error := checked[key]:
             errors.append(error)
-    blocking = [err for err in errors if isinstance(err, DataError | ExtraNotInstalled)]
+    blocking = [err for err in errors if isinstance(err, core.DataError | core.ExtraNotInstalled)]
     if blocking or (errors and len(errors) == len(jobs)):
         _refuse(blocking or errors, len(jobs), total)
     return composed
 
 
 def _find_missing(
-    job: Job, session: Session, total: Forecast, fetched: dict[str, DataError | None]
-) -> HarnessError | None:
+    job: Job, session: Session, total: Forecast, fetched: dict[str, core.DataError | None]
+) -> core.HarnessError | None:
     """Fetch the files of a job's task, once per task, and plan the job; return why it cannot run."""
     task = job.settings.task
-    if (key := digest([task.name, canonicalize(task)])) not in fetched:
+    if (key := core.digest([task.name, core.canonicalize(task)])) not in fetched:
         try:
             task.fetch()
             fetched[key] = None
-        except DataError as err:
+        except core.DataError as err:
             fetched[key] = err
     try:
         settings, outcome = _plan_job(job, session)
-    except HarnessError as err:
+    except core.HarnessError as err:
         return err
     error = outcome.missing[0] if outcome.missing else fetched[key]
     if error is not None:
@@ -197,13 +187,13 @@ def _find_missing(
     return error
 
 
-def _refuse(errors: Sequence[HarnessError], num_jobs: int, total: Forecast) -> NoReturn:
+def _refuse(errors: Sequence[core.HarnessError], num_jobs: int, total: Forecast) -> NoReturn:
     """Raise one error for all jobs."""
-    reasons = list(dict.fromkeys(format_error(err) for err in errors))
+    reasons = list(dict.fromkeys(core.format_error(err) for err in errors))
     reason = reasons[0] if len(reasons) == 1 else f"{len(reasons)} reasons, the first: {reasons[0]}"
     commands = [command for command in list_commands(total) if command not in reason]
     fetch = f"; fetch what is missing with: {' && '.join(commands)}" if commands else ""
-    raise DataError(f"{len(errors)} of {num_jobs} jobs cannot run, so none was started: {reason}{fetch}")
+    raise core.DataError(f"{len(errors)} of {num_jobs} jobs cannot run, so none was started: {reason}{fetch}")
 
 
 def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
@@ -246,7 +236,7 @@ def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
 
 def _format_time(plan: Forecast, rates: Rates, unknown: str) -> str:
     seconds, sure = plan.time(rates)
-    return f"about {format_duration(seconds)} ({_SURE[sure]})" if seconds is not None else unknown
+    return f"about {core.format_duration(seconds)} ({_SURE[sure]})" if seconds is not None else unknown
 
 
 def format_plan(plan: Forecast, rates: Rates) -> list[str]:
@@ -313,12 +303,12 @@ def _show_steps(title: str, outcome: Outcome) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(escape_controls_in_line(title)), title_justify="left", box=None)
+    table = Table(title=Text(core.escape_controls_in_line(title)), title_justify="left", box=None)
     for name in ("stage", "what", "state", "key"):
         table.add_column(name)
     for step in outcome.plan:
         key = step.key[:16] if step.key else "after the above"
-        table.add_row(step.stage, Text(escape_controls_in_line(step.what)), _STATES[step.state], key)
+        table.add_row(step.stage, Text(core.escape_controls_in_line(step.what)), _STATES[step.state], key)
     Console(width=110, soft_wrap=True, highlight=False).print(table)
 
 

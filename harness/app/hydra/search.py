@@ -1,7 +1,7 @@
 """`hydra/sweeper=optuna`: a grid whose jobs a study of Optuna chooses, batch by batch, run by any launcher.
 
-The jobs of a batch are the settings of the batch times the seeds; a setting's value is the mean over its seeds. With
-`rungs` a batch runs at the smaller sizes first, and only what asynchronous successive halving promotes goes on.
+A setting's value is the mean over its seeds. With `rungs` a batch runs at the smaller sizes first, and only what
+asynchronous successive halving promotes goes on.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class SearchOptions:
     """A search and how to run it."""
 
     plan: SearchPlan
-    total: int
-    """Number of settings in the complete study."""
+    total: int  # number of settings in the complete study
     batch: int
     confirm_seeds: tuple[str, ...]
     storage: Path

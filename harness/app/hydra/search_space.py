@@ -1,11 +1,7 @@
 """What a search varies, and what it seeks: values of metrics to maximize, minimize or bring near the human value.
 
-The space is overrides in Hydra's sweep syntax, converted to parameters of Optuna.
-
-`decoder.p=interval(0.5,1)` is a number, `int(interval(2,500))` a whole one, `tag(log,interval(1e-4,1e-2))` one by its
-logarithm, `range(0.5,1,0.1)` one of equal steps, `nucleus,top_k` or `choice(a,b)` one of several words. Parameters of
-one choice alone stand under its name: `spaces.nucleus.p=interval(0.5,1)`. Values of `seed` are never searched: every
-setting is run with each.
+The space is overrides in Hydra's sweep syntax (`decoder.p=interval(0.5,1)`), converted to parameters of Optuna. Those
+of one choice alone stand under its name: `spaces.nucleus.p=interval(0.5,1)`. Every setting is run with each seed.
 """
 
 from __future__ import annotations
@@ -36,19 +32,15 @@ SEED = "seed"
 class Parameter:
     """One searched option: a choice among words, or a number from a range."""
 
-    name: str
-    """Name in the study: the option's key, or for example `nucleus.p` for an option of only one choice."""
-    key: str
-    """Key of the option."""
-    choices: tuple[str, ...] = ()
-    """Words, as they are typed; empty for a number."""
+    name: str  # name in the study: the option's key, or for example `nucleus.p` for an option of only one choice
+    key: str  # key of the option
+    choices: tuple[str, ...] = ()  # words, as they are typed; empty for a number
     low: float = 0.0
     high: float = 0.0
     step: float | None = None
     log: bool = False
     whole: bool = False
-    when: tuple[str, str] | None = None
-    """Option and word that activate this parameter; None: always active."""
+    when: tuple[str, str] | None = None  # option and word that activate this parameter; None: always active
 
     def suggest(self, trial: BaseTrial) -> str:
         """Let the study choose a value; return it as typed on the command line."""
@@ -78,14 +70,11 @@ class Parameter:
 class Space:
     """The searched options and the fixed ones."""
 
-    fixed: tuple[str, ...]
-    """Overrides from the command line and the experiment that every trial has."""
-    parameters: tuple[Parameter, ...]
-    """Always active parameters come first."""
+    fixed: tuple[str, ...]  # overrides from the command line and the experiment that every trial has
+    parameters: tuple[Parameter, ...]  # always active parameters come first
     extra_words: Mapping[tuple[str, str], tuple[str, ...]]
     """(option, word) → overrides added when that word is chosen."""
-    seeds: tuple[str, ...]
-    """Every setting is run with each seed; an empty seed: the configured one."""
+    seeds: tuple[str, ...]  # every setting is run with each seed; an empty seed: the configured one
 
     def suggest(self, trial: BaseTrial) -> dict[str, str]:
         """Let the study choose a setting; return option → value as typed."""
@@ -252,8 +241,7 @@ class Objective:
     """One value and its direction."""
 
     aim: Aim
-    name: str
-    """`metric`, `metric.key`, or a key of one of the metrics."""
+    name: str  # `metric`, `metric.key`, or a key of one of the metrics
 
     @property
     def direction(self) -> Literal["maximize", "minimize"]:

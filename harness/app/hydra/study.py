@@ -1,11 +1,7 @@
 """The study of a search, which Optuna stores in a file of the outputs, so that a killed search resumes.
 
-Every trial's sampler is seeded by the trial's number: a search that was killed and started again chooses what an
-unbroken one does. A trial that a dead process left is taken over under its number, with the setting that it had.
-
-The file may be damaged, or come from somebody else. A finished trial keeps its values only if the records of its runs
-give them again. Otherwise it is marked as failed, and the same command tries its setting again, with cached artifacts.
-Values at the smaller sizes of `rungs`, which no record holds, decide only where a setting ends.
+Every trial's sampler is seeded by the trial's number, so it resumes as an unbroken one. The file may be damaged, or
+come from somebody else: a finished trial keeps its values only if the records of its runs give them again.
 """
 
 from __future__ import annotations
@@ -20,18 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from openended.harness import core
 from openended.harness.app.hydra.search_space import Objective, Space, check_choice
-from openended.harness.core import (
-    DataError,
-    ExtraNotInstalled,
-    HarnessError,
-    SpecError,
-    StoreError,
-    derive_seed,
-    make_shareable,
-    shorten_error,
-    temporary_files,
-)
+from openended.harness.core import DataError, HarnessError, SpecError, StoreError
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 from openended.harness.storage import check_writable, read_record
 
@@ -59,13 +46,10 @@ class SearchPlan:
     space: Space
     objectives: tuple[Objective, ...]
     sampler: str = AUTO
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the sampler, as Optuna names them."""
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the sampler, as Optuna names them
     seed: int = 0
-    rungs: tuple[int, ...] = ()
-    """Smaller `num_examples` that come first."""
-    reduction: int = 3
-    """Reduction factor: one of this many settings continues to the next size."""
+    rungs: tuple[int, ...] = ()  # smaller `num_examples` that come first
+    reduction: int = 3  # reduction factor: one of this many settings continues to the next size
 
     @property
     def method(self) -> str:
@@ -90,7 +74,7 @@ class SearchPlan:
     def make_sampler(self, number: int) -> BaseSampler:
         """Return the sampler for the trial of this number."""
         optuna = import_optuna()
-        seed = derive_seed(self.seed, "search", number) % 2**32
+        seed = core.derive_seed(self.seed, "search", number) % 2**32
         if self.method == GRID_SAMPLER:  # the study already holds every setting
             sampler: BaseSampler = optuna.samplers.RandomSampler(seed=seed)
             return sampler
@@ -102,7 +86,7 @@ class SearchPlan:
             with warnings.catch_warnings(action="ignore"):  # some samplers are marked experimental
                 sampler = getattr(optuna.samplers, SAMPLERS[self.method])(**options)
         except (TypeError, ValueError, ImportError) as err:
-            raise SpecError(f"sampler_options of {self.method}: {shorten_error(err)}") from err
+            raise SpecError(f"sampler_options of {self.method}: {core.shorten_error(err)}") from err
         return sampler
 
 
@@ -121,7 +105,7 @@ class StudyRunner:
             directions=[objective.direction for objective in plan.objectives],
         )  # fmt: skip
         self._left: list[FrozenTrial] = []
-        self._me = temporary_files.create_temporary_name("search")
+        self._me = core.temporary_files.create_temporary_name("search")
 
     def start(self) -> int:
         """Resume what earlier processes left; return the number of trials that finished without an error."""
@@ -129,7 +113,7 @@ class StudyRunner:
         trials = self.study.get_trials(deepcopy=False)
         self._left = [t for t in trials if t.state == states.RUNNING]
         for trial in self._left:
-            if temporary_files.is_in_use(Path(str(trial.user_attrs.get(OWNER, "")))):
+            if core.temporary_files.is_in_use(Path(str(trial.user_attrs.get(OWNER, "")))):
                 raise StoreError(f"the search {self.plan.name} is being run by another process: wait for it, or end it")
         if self._left:
             log.info("search     going on with %d trials that an interrupted search left", len(self._left))
@@ -204,7 +188,7 @@ class StudyRunner:
             with warnings.catch_warnings(action="ignore"):  # warnings about few trials; the table shows the number
                 shares = optuna.importance.get_param_importances(self.study, target=lambda t: t.values[index])
         except (ValueError, RuntimeError) as err:
-            log.warning("search     the importance of the parameters cannot be told: %s", shorten_error(err))
+            log.warning("search     the importance of the parameters cannot be told: %s", core.shorten_error(err))
             return {}
         return {str(k): float(v) for k, v in shares.items() if math.isfinite(v)}
 
@@ -244,7 +228,7 @@ def import_optuna() -> Any:  # noqa: ANN401 - a module
     try:
         import optuna
     except ImportError as err:
-        raise ExtraNotInstalled("optuna", "search") from err
+        raise core.ExtraNotInstalled("optuna", "search") from err
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
@@ -277,7 +261,9 @@ def _open_database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
             f"sqlite:///{path.resolve()}", engine_kwargs={"connect_args": {"timeout": 60}}
         )
     except (SQLAlchemyError, RuntimeError) as err:
-        raise StoreError(f"{path}: cannot be read as Optuna's studies ({shorten_error(err)}); move it away") from err
+        raise StoreError(
+            f"{path}: cannot be read as Optuna's studies ({core.shorten_error(err)}); move it away"
+        ) from err
 
 
 def reject_false_trials(plan: SearchPlan, path: Path) -> int:
@@ -313,7 +299,7 @@ def describe_study_errors(path: Path) -> Iterator[None]:
     except HarnessError:
         raise
     except Exception as err:  # SQLAlchemy's errors, and any that Optuna raises on values that it did not write
-        reason = f"{type(err).__name__}: {shorten_error(err)}"
+        reason = f"{type(err).__name__}: {core.shorten_error(err)}"
         raise StoreError(f"{path}: cannot be read as Optuna's studies ({reason}); move it away") from err
 
 
@@ -323,7 +309,7 @@ def _read_values(plan: SearchPlan, setting: Mapping[str, str], seed: str, folder
         raise DataError(f"expected a run folder, got {folder!r:.60}")
     record = read_record(Path(folder))
     words = [*(f"{key}={value}" for key, value in setting.items()), *([f"seed={seed}"] if seed else [])]
-    if missing := sorted({str(make_shareable(word)) for word in words} - set(record.overrides)):
+    if missing := sorted({str(core.make_shareable(word)) for word in words} - set(record.overrides)):
         raise DataError(f"{folder}: is the run of another setting: it lacks {missing[0]}")
     return tuple(objective.value(record) for objective in plan.objectives)
 
@@ -350,7 +336,7 @@ def _is_confirmed_by_records(plan: SearchPlan, trial: FrozenTrial) -> bool:
         values = [_read_values(plan, chosen, seed, run) for seed, run in zip(seeds, noted["runs"], strict=True)]
         per_seed = zip(seeds, values, strict=True)
         are_means = _are_equal(trial.values, average(values))
-        return are_means and all(_are_equal(noted["seeds"][seed], own) for seed, own in per_seed)
+        return are_means and all(_are_equal(noted["seeds"][seed], row) for seed, row in per_seed)
     except _DAMAGED:
         return False
 

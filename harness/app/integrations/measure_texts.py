@@ -24,12 +24,10 @@ class IntegratedMetric:
 
     name: str
     metric: str
-    values: tuple[str, ...]
-    """The values returned unless the option `values` names others."""
+    values: tuple[str, ...]  # the values returned unless the option `values` names others
     prefix: str = ""
     """Of the names of the values, where they would be ambiguous among the metrics of another framework."""
-    higher_is_better: bool | None = None
-    """None where the human value is the target."""
+    higher_is_better: bool | None = None  # None where the human value is the target
 
     def list_labels(self, values: Sequence[str] | None = None) -> list[str]:
         """Return the names of all numbers that `measure_texts` returns, the first value first."""

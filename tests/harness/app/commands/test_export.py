@@ -61,12 +61,6 @@ def test_a_dash_is_standard_output_and_a_device_is_refused(here, capsysbinary):
     assert b"cannot write /dev/stdout: expected a new or a regular file, got a device" in capsysbinary.readouterr().err
 
 
-def test_an_unknown_name_writes_nothing(here, tmp_path, capsys):
-    assert export.main(["p-sweeep", str(tmp_path / "p.zip")]) == 2
-    assert "did you mean 'p-sweep'?" in capsys.readouterr().err
-    assert not (tmp_path / "p.zip").exists()
-
-
 @pytest.mark.parametrize("name", ["..", ".", "p-sweep/../p-sweep", ""])
 def test_a_name_is_one_folder(name, here, tmp_path, capsys):
     assert export.main([name, str(tmp_path / "p.zip")]) == 2
@@ -82,13 +76,6 @@ def test_an_entry_that_leads_out_of_the_store_is_not_packed(tmp_path):
     (outputs / "store" / "generate").mkdir(parents=True)
     (outputs / "store" / "generate" / "ab").symlink_to(tmp_path / "home")
     assert [p.name for p in export.list_files("a", outputs, store=True)] == ["record.json"]
-
-
-def test_an_archive_is_never_written_onto_a_device(here, tmp_path, capsys):
-    (tmp_path / "null.zip").symlink_to("/dev/null")
-    assert export.main(["p-sweep", str(tmp_path / "null.zip")]) == 2
-    assert "expected a new or a regular file, got a device" in capsys.readouterr().err
-    assert (tmp_path / "null.zip").is_symlink()
 
 
 @pytest.fixture(scope="module")
@@ -113,17 +100,11 @@ def test_a_format_is_written_to_a_folder_of_its_own(words, outputs, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--format", "eeee"], "--format: no format 'eeee'; did you mean 'eee'?"),
         (["--format", "eee", "--dataset", "a/b"], "--dataset has no effect with --format eee; leave it out"),
         (["a.zip", "--dataset", "a/b"], "--dataset has no effect on an archive; add --format or leave it out"),
-        ([], "missing archive, as in openended export p-sweep p-sweep.zip"),
     ],
 )
 def test_options_that_do_nothing_are_refused(words, message, outputs, capsys):
     folder, name = outputs
-    try:
-        code = export.main([name, "--outputs", str(folder), *words])
-    except SystemExit as left:
-        code = left.code
-    assert code == 2
+    assert export.main([name, "--outputs", str(folder), *words]) == 2
     assert message in capsys.readouterr().err

@@ -86,26 +86,6 @@ def test_a_series_leaves_out_the_experiments_that_cannot_run(monkeypatch, caplog
     assert "no such file" in line
 
 
-@pytest.mark.long
-def test_the_grid_of_a_paper_loads_each_model_once(monkeypatch, tmp_path):
-    """GPT-2 in four sizes, three decoders, two seeds; GPT-2 large scores and embeds."""
-    from openended.harness.models.spec import ModelSpec
-    from openended.harness.run import Session
-    from openended.harness.storage import Store
-
-    monkeypatch.setattr(ModelSpec, "load", lambda spec, **_: spec)
-    session = Session(Store(tmp_path))
-    composer = Composer(parse_command_line(["experiment=mauve_table6", "hydra.sweeper.params.seed='0,1'"]))
-    jobs = list_jobs(composer, composer.compose_command())
-    for job in jobs:
-        settings = composer.compose_job(job).settings
-        for spec in (settings.model, settings.scorer):
-            session.model(spec, settings.runtime)
-        session.embedder(settings.embedder, settings.runtime)
-    assert len(jobs) == 24
-    assert sorted(session.loads) == ["gpt2", "gpt2-large", "gpt2-medium", "gpt2-xl"]
-
-
 def parse(words):
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -136,7 +116,6 @@ def test_values_of_an_axis_are_counted_without_a_list(word, count):
             "3 of 6 jobs cannot run, so none was started: model openai-community/gpt2-xl: not in",
         ),
         (["task=jsonl", "task.path=lost.jsonl", "decoder=greedy,nucleus", "seed=0,1"], "4 of 4 jobs cannot run"),
-        (["decoder.p=7", "seed=0,1"], "2 of 2 jobs cannot run"),
         (["embedder=sentence", "seed=0,1", "metric=[mauve]"], "sentence_transformers is not installed"),
     ],
 )
@@ -150,24 +129,6 @@ def test_what_a_grid_lacks_is_one_line_before_its_first_job(words, said, tmp_pat
     assert said in done.stderr
     if "gpt2-xl" in said:
         assert "hf download openai-community/gpt2-xl" in done.stderr
-    assert not (tmp_path / "outputs/grids").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ["decoder=nucleus", "decoder.p=0.9,1.5", "seed=0,1"],
-            "2 of 4 jobs cannot run, so none was started: nucleus.p",
-        ),
-        (["decoder=greedy,greedy"], "decoder: greedy is listed twice"),
-        (["report=frontier", "intervals=0", "seed=0,1"], "2 of 2 jobs cannot run, so none was started: intervals=0: "),
-    ],
-)
-def test_a_wrong_value_of_one_job_refuses_the_grid_before_its_first_job(words, said, tmp_path):
-    done = openended("-m", *SMALL, *words, cwd=tmp_path, verbose=False, code=2)
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert said in done.stderr
     assert not (tmp_path / "outputs/grids").exists()
 
 

@@ -72,15 +72,6 @@ def plugin(installed, monkeypatch):
         del sys.modules[name]
 
 
-@pytest.mark.slow
-def test_its_names_are_listed(plugin, tmp_path):
-    done = openended("--help", cwd=tmp_path)
-    for name in NAMES.values():
-        assert name in done.stdout
-    for group, name in NAMES.items():
-        assert name in registry.load_members(group)
-
-
 def test_its_names_and_options_work_with_and_without_a_yaml(plugin, tmp_path):
     assert not (EXAMPLE / "openended_example/conf/metric").exists()  # the defaults of the dataclass
     done = openended(
@@ -123,6 +114,8 @@ def test_one_that_raises_is_a_dash_the_others_stand_and_the_end_is_1(plugin, tmp
     done = openended(*words, cwd=tmp_path, code=1)
     assert "failed with KeyError: 'of the plug-in'" in done.stdout  # under the table
     assert "metric raises" in done.stderr
+    line = BROKEN[: BROKEN.index("raise KeyError")].count("\n") + 1
+    assert f"failed with KeyError: 'of the plug-in' (raising.py, line {line})" in done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if line.strip().startswith(("greedy", "lower_p"))]
     assert len(rows) == 1 + grid
     for row in rows:
@@ -131,6 +124,10 @@ def test_one_that_raises_is_a_dash_the_others_stand_and_the_end_is_1(plugin, tmp
 
 
 def test_they_are_listed_and_described(plugin, tmp_path):
+    helped = openended("--help", cwd=tmp_path)
+    for group, name in NAMES.items():
+        assert name in registry.load_members(group)
+        assert name in helped.stdout
     listed = openended("list", "decoders", cwd=tmp_path, verbose=False).stdout
     assert "(from the package openended-example)" in next(line for line in listed.splitlines() if "lower_p" in line)
     for name, part in (("avg_word_len", "letters_only: false"), ("lower_p", "by: "), ("poems", "words: ")):
@@ -148,14 +145,6 @@ def test_one_that_cannot_be_imported_is_named_with_its_error(plugin, tmp_path):
         (tmp_path / "x.jsonl").write_text('{"text": "a b c"}\n')
         done = openended(*words, cwd=tmp_path, verbose=False, code=2)
         assert f"metric 'gone' is a plug-in that cannot be imported: {why}" in done.stderr
-
-
-def test_a_failure_names_the_file_and_the_line(plugin, tmp_path):
-    done = openended(
-        "task=poems", "metric=[raises]", "decoder=greedy", "num_examples=4", "max_new_tokens=4", cwd=tmp_path
-    )
-    line = BROKEN[: BROKEN.index("raise KeyError")].count("\n") + 1
-    assert f"failed with KeyError: 'of the plug-in' (raising.py, line {line})" in done.stderr
 
 
 @pytest.mark.slow

@@ -48,17 +48,6 @@ def test_a_grid_is_one_line_a_job_and_its_errors_once(away, capsys):
     assert said[3].startswith("1 of 2 jobs failed")
 
 
-@pytest.mark.long
-def test_a_twin_of_a_paper_loads_each_model_once(away, monkeypatch, capsys):
-    runners = []
-    monkeypatch.setattr(JobRunner, "__init__", lambda self: (setattr(self, "_sessions", {}), runners.append(self))[0])
-    words = ["experiment=mauve_table7", "using=docs", "seed=0", "metric=[gen_ppl,frechet]"]
-    assert exit_code(cli.main, *words, "num_examples=4", "max_new_tokens=3") == 0, capsys.readouterr().err
-    (session,) = [session for runner in runners for session in runner._sessions.values()]
-    assert sorted(session.loads) == ["docs-m", "docs-s"]
-    assert len(list(away.glob("outputs/runs/mauve_table7_docs/*"))) == 6
-
-
 @pytest.mark.slow
 def test_a_flag_in_the_middle_and_quiet(away, capsys):
     assert exit_code(cli.main, "decoder=greedy", "-m", "seed=0,1", "-q", "name=q", *SMALL) == 0
