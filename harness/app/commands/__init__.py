@@ -38,7 +38,7 @@ def make_main(
     example: str = "",
     after: str = "nothing was changed",
 ) -> Callable[[Sequence[str]], int]:
-    """Return the function that runs a command with its words and returns one of `exit_codes`."""
+    """Return the function that runs a command with its words and returns its exit code."""
 
     def main(words: Sequence[str]) -> int:
         parser = make_parser(command, description, arguments, example)

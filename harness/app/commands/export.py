@@ -34,7 +34,7 @@ _ARGUMENTS: Arguments = {
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns one of `exit_codes`."""
+    """Run the command; returns its exit code."""
     parser = make_parser("export", __doc__, _ARGUMENTS, "openended export p-sweep p-sweep.zip")
     args = parser.parse_intermixed_args(words)  # options may come before the archive
     if args.format is None and args.archive is None:
