@@ -164,7 +164,7 @@ def open_records(file: Path, summary: framework_outputs.ReadSummary) -> tuple[st
     if file.suffix == ".npz":
         return f"NPZ, token ids under {_NPZ_FIELD!r}", _read_npz(file)
     if file.suffix == ".eval":
-        return framework_outputs.read_inspect_archive(file, summary)
+        return framework_outputs.INSPECT.title, framework_outputs.read_inspect_archive(file, summary)
     return (_open_document(file, summary) if file.suffix == ".json" else None) or framework_outputs.open_json_lines(
         file, summary
     )

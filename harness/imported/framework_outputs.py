@@ -214,7 +214,7 @@ def _read_stop(reason: object, where: str) -> dict[str, str]:
     return {"stop": _STOPS[reason]}
 
 
-_INSPECT = OutputFormat("Inspect log", _read_inspect, {"id": _ID, "output": (dict,)})
+INSPECT = OutputFormat("Inspect log", _read_inspect, {"id": _ID, "output": (dict,)})
 _ALPACA_EVAL = OutputFormat(
     "AlpacaEval outputs", lambda row, _: [{"text": row["output"], "prompt": row["instruction"]}],
     {"instruction": (str,), "output": (str,)}, "generator",
@@ -231,7 +231,7 @@ _BATCH = OutputFormat(
     "batch output (OpenAI, vLLM)", _read_batch, {"custom_id": _ID, "response": (dict, type(None))},
     "response.body.model",
 )  # fmt: skip
-OUTPUT_TITLES = frozenset(form.title for form in (_INSPECT, _ALPACA_EVAL, _LM_EVAL, _ANSWERS, _MESSAGES, _BATCH))
+OUTPUT_TITLES = frozenset(form.title for form in (INSPECT, _ALPACA_EVAL, _LM_EVAL, _ANSWERS, _MESSAGES, _BATCH))
 
 
 def open_output_document(content: Any, path: Path, summary: ReadSummary) -> tuple[str, Records] | None:  # noqa: ANN401
@@ -240,7 +240,7 @@ def open_output_document(content: Any, path: Path, summary: ReadSummary) -> tupl
         case {"eval": dict(), "samples": samples}:
             rows = samples if isinstance(samples, list) else []
             numbered = ((i, f"{path}, sample {i}", sample) for i, sample in enumerate(rows, start=1))
-            return _INSPECT.title, _read_samples(content, numbered, path, summary)
+            return INSPECT.title, _read_samples(content, numbered, path, summary)
         case [{"instruction": _, "output": _}, *_]:
             lines = ((i, f"{path}:{i}", row) for i, row in enumerate(content, start=1))
             return _ALPACA_EVAL.title, _ALPACA_EVAL.convert(lines, summary)
@@ -268,12 +268,8 @@ def open_json_lines(path: Path, summary: ReadSummary) -> tuple[str | None, Recor
     return form.title, form.convert(((number, f"{path}:{number}", row) for number, row in rows), summary)
 
 
-def read_inspect_archive(path: Path, summary: ReadSummary) -> tuple[str, Records]:
-    """Return the samples of an `.eval` archive in the order of its data set, epoch by epoch."""
-    return _INSPECT.title, _read_archive(path, summary)
-
-
-def _read_archive(path: Path, summary: ReadSummary) -> Records:
+def read_inspect_archive(path: Path, summary: ReadSummary) -> Records:
+    """Yield the samples of an `.eval` archive in the order of its data set, epoch by epoch."""
     with suppress(ImportError):
         import zipfile_zstd  # noqa: F401 - adds Zstandard to `zipfile`
     check_regular_file(path)
@@ -305,7 +301,7 @@ def _read_samples(header: Any, samples: Iterable[tuple[int, str, Any]], path: Pa
     if status != "success":
         raise DataError(f"{path}: its run has the status {status!r}, expected 'success'; finish it: inspect eval-retry")
     number = 0
-    for number, cells in _INSPECT.convert(samples, summary):
+    for number, cells in INSPECT.convert(samples, summary):
         yield number, {name: cells[name] for name in _READ if name in cells}
     if not number:
         raise DataError(f"{path}: this log holds no samples; run Inspect with its samples logged (--log-samples)")

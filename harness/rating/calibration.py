@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,36 +28,8 @@ _DRAWS = 1000
 Unit = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Agreement of a judge with people."""
-
-    kappa: float
-    """Cohen's κ on outcomes (pairs), on levels with linear weights (ratings)."""
-    kappa_low: float
-    kappa_high: float
-    rho: float
-    """Spearman's ρ between the judge's level and the people's mean."""
-    rho_low: float
-    rho_high: float
-    n: int
-    """Number of judgments in common."""
-    who: str
-    """`people`, or `simulated raters`."""
-
-    def format_label(self) -> str:
-        """Return the text of the `calibration` column."""
-        if self.n < LEAST:
-            return f"{UNCALIBRATED} ({self.n} judgments shared with {self.who})" if self.n else UNCALIBRATED
-        if np.isnan(self.kappa) or np.isnan(self.rho):
-            return f"{UNCALIBRATED} (the same answer to all {self.n} judgments shared with {self.who})"
-        kappa = f"κ {self.kappa:.2f} [{self.kappa_low:.2f}, {self.kappa_high:.2f}]"
-        rho = f"ρ {self.rho:.2f} [{self.rho_low:.2f}, {self.rho_high:.2f}]"
-        return f"{kappa} and {rho} with {self.who} on {self.n} judgments"
-
-
-def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels: Sequence[float]) -> Calibration:
-    """Compare a judge's rows with a file of people's judgments."""
+def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels: Sequence[float]) -> str:
+    """Compare a judge's rows with a file of people's judgments; return the text of the `calibration` column."""
     judge_rows = list(rows)
     judge_levels = {unit: level for _, unit, level in _iterate_units(judge_rows, kind)}
     human_levels, who = _read_people(people, kind, str(judge_rows[0]["criterion"]) if judge_rows else "")
@@ -66,20 +37,21 @@ def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels
     judge = np.array([judge_levels[unit] for unit in shared], dtype=np.float64)
     mean = np.array([float(np.mean(human_levels[unit])) for unit in shared], dtype=np.float64)
     if len(shared) < LEAST:
-        nan = float("nan")
-        return Calibration(nan, nan, nan, nan, nan, nan, len(shared), who)
+        return f"{UNCALIBRATED} ({len(shared)} judgments shared with {who})" if shared else UNCALIBRATED
     steps = (-1.0, 0.0, 1.0) if kind == "pairs" else tuple(sorted(levels))
     near = np.sign(mean) if kind == "pairs" else np.array(steps)[np.abs(mean[:, None] - np.array(steps)).argmin(axis=1)]
 
     def measure(picked: I64) -> float:
         return kappa(judge[picked], near[picked], steps, linear=kind != "pairs")
 
-    everything = np.arange(len(shared))
     draws = (make_random_stream(0, "kappa", i).integers(len(shared), size=len(shared)) for i in range(_DRAWS))
     values = [value for value in map(measure, draws) if not np.isnan(value)]
     low, high = np.quantile(values, [0.025, 0.975]) if values else (float("nan"), float("nan"))
-    rho = correlate(judge, mean, permutations=1, draws=_DRAWS)
-    return Calibration(measure(everything), float(low), float(high), rho.value, rho.low, rho.high, len(shared), who)
+    value, rho = measure(np.arange(len(shared))), correlate(judge, mean, permutations=1, draws=_DRAWS)
+    if np.isnan(value) or np.isnan(rho.value):
+        return f"{UNCALIBRATED} (the same answer to all {len(shared)} judgments shared with {who})"
+    agreement = f"κ {value:.2f} [{low:.2f}, {high:.2f}] and ρ {rho.value:.2f} [{rho.low:.2f}, {rho.high:.2f}]"
+    return f"{agreement} with {who} on {len(shared)} judgments"
 
 
 def kappa(x: F64, y: F64, levels: Sequence[float], *, linear: bool = False) -> float:

@@ -257,13 +257,12 @@ def serve(args: argparse.Namespace) -> None:
 
 def frequency(args: argparse.Namespace) -> None:
     """Correlate typicality with the frequency in a corpus."""
-    from openended.harness.rating.frequency import read_typicality, write_frequency_files
+    from openended.harness.rating.frequency import write_frequency_files
 
     if args.out.suffix.lower() != ".csv":
         raise DataError(f"-o {args.out}: expected the name of a .csv file")
-    typicality = read_typicality(args.ratings, args.corpus)
-    paths = write_frequency_files(typicality, args.out)
-    sys.stdout.write("".join(f"{line}\n" for line in [*typicality.lines(), ", ".join(map(str, paths))]))
+    lines = write_frequency_files(args.ratings, args.corpus, args.out)
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
 class Command(NamedTuple):

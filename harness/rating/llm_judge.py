@@ -363,7 +363,7 @@ def write_judge_files(
     levels = [answer.rating for answer in key.protocol.choices if answer.rating is not None]
     calibration = UNCALIBRATED
     if people is not None:
-        calibration = calibrate(judged.rows, people, key.protocol.kind, levels).format_label()
+        calibration = calibrate(judged.rows, people, key.protocol.kind, levels)
     rows = [{**row, "calibration": calibration} for row in judged.rows]
     write_judgments(out, rows, [*list_judgment_columns([key]), "calibration"])
     summary = out.with_suffix(".summary.md")

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -207,41 +207,16 @@ _STUDIES = 100
 _LOGP = {True: (-3.4, 0.6), False: (-4.2, 0.9)}
 
 
-@dataclass(frozen=True, slots=True)
-class StudyForecast:
-    """Expected cost and precision of a study."""
+class StudyForecast(NamedTuple):
+    """Expected precision of a study."""
 
     what: str
     """Name of the value that the interval is for."""
-    ratings: int
-    """Items to be rated, over all sheets."""
-    sheets: int
-    hours: float
-    """Of all raters together."""
-    longest: float
-    """Hours of the longest sheet."""
     width: float
     """Mean width of a 95 % interval; NaN if undefined."""
     coverage: float
     """Share of simulated intervals that contain the truth; NaN if not measured."""
     assumed: str
-
-    def lines(self) -> Iterator[str]:
-        """Return the lines that the command prints."""
-        yield (
-            f"{self.ratings:,} items to rate on {self.sheets} sheets: {self.hours:,.1f} hours of rating, "
-            f"{60 * self.longest:,.0f} minutes for the longest sheet"
-        )
-        if math.isnan(self.width):
-            yield f"{self.what}: no interval: {self.assumed}"
-            return
-        coverage = (
-            f"; {self.coverage:.0%} of {_STUDIES} simulated studies held the truth"
-            if not math.isnan(self.coverage)
-            else ""
-        )
-        width = f"{self.width:.2f} (±{self.width / 2:.2f})"
-        yield f"{self.what}: 95 % interval of width {width}{coverage}; assumed: {self.assumed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +227,7 @@ class Study:
     forecast: StudyForecast
 
     def lines(self) -> Iterator[str]:
-        """Return the lines that the command prints: texts, controls, forecast."""
+        """Return the lines that the command prints: texts, controls, cost and precision."""
         m, p = self.key.material, self.key.protocol
         yield f"{p.label}: {len(m.players)} players ({', '.join(m.players)}), {len(m.texts):,} prompts to draw from"
         yield from m.remarks
@@ -260,7 +235,18 @@ class Study:
             yield "no control items: --controls FILE adds some with known answers"
         if not p.examples:
             yield "no worked examples on the guidelines page: examples in a YAML of your own (--protocol MY.yaml)"
-        yield from self.forecast.lines()
+        hours = p.seconds_an_item / 3600
+        longest = max(map(len, self.key.sheets.values())) * hours
+        yield (
+            f"{len(self.key.tasks):,} items to rate on {len(self.key.sheets)} sheets: "
+            f"{len(self.key.tasks) * hours:,.1f} hours of rating, {60 * longest:,.0f} minutes for the longest sheet"
+        )
+        what, width, coverage, assumed = self.forecast
+        if math.isnan(width):
+            yield f"{what}: no interval: {assumed}"
+            return
+        held = "" if math.isnan(coverage) else f"; {coverage:.0%} of {_STUDIES} simulated studies held the truth"
+        yield f"{what}: 95 % interval of width {width:.2f} (±{width / 2:.2f}){held}; assumed: {assumed}"
 
 
 def make_study(
@@ -281,7 +267,8 @@ def make_study(
         protocol=protocol, material=material, tasks=design.tasks, controls=tuple(controls), made_of=tuple(made_of),
         sheets={f"rater-{i:0{wide}d}": tuple(t.id for t in s) for i, s in enumerate(design.sheets, 1)},
     )  # fmt: skip
-    return Study(key, forecast_study(protocol, design))
+    simulate = _simulate_abilities if protocol.kind == "pairs" else _simulate_typicality
+    return Study(key, simulate(protocol, design))
 
 
 def write_study(study: Study, folder: Path) -> list[Path]:
@@ -295,23 +282,12 @@ def write_study(study: Study, folder: Path) -> list[Path]:
     return list(paths)
 
 
-def forecast_study(protocol: StudyProtocol, design: StudyDesign, seed: int = 0) -> StudyForecast:
-    """Forecast the cost and the interval width of a study."""
-    simulate = _simulate_abilities if protocol.kind == "pairs" else _simulate_typicality
-    what, width, coverage, assumed = simulate(protocol, design, seed)
-    hours = protocol.seconds_an_item / 3600
-    return StudyForecast(
-        what=what, ratings=len(design.tasks), sheets=len(design.sheets), hours=len(design.tasks) * hours,
-        longest=max(len(sheet) for sheet in design.sheets) * hours, width=width, coverage=coverage, assumed=assumed,
-    )  # fmt: skip
-
-
-def _simulate_abilities(protocol: StudyProtocol, design: StudyDesign, seed: int) -> tuple[str, float, float, str]:
+def _simulate_abilities(protocol: StudyProtocol, design: StudyDesign) -> StudyForecast:
     """Simulate Bradley-Terry scores of one question."""
     what = "Bradley-Terry score"
     met = Counter(tuple(sorted(t.sides)) for t in design.tasks if not t.is_control)
     players = sorted({player for pair in met for player in pair}, key=lambda p: (p != HUMAN, p))
-    raters = make_forecast_raters(protocol, players, seed)
+    raters = make_forecast_raters(protocol, players, 0)
     truth = np.array([raters.strengths[player] for player in players])
     pairs = list(itertools.combinations(enumerate(players), 2))
     counts = {(i, j): met[(a, b) if a < b else (b, a)] for (i, a), (j, b) in pairs}
@@ -324,7 +300,7 @@ def _simulate_abilities(protocol: StudyProtocol, design: StudyDesign, seed: int)
     limit = bradley_terry(expected, players=players).scores if counts else truth
     widths, coverages = [], []
     for number in range(_STUDIES):
-        rng = make_random_stream(seed, "forecast", number)
+        rng = make_random_stream(0, "forecast", number)
         wins = np.zeros_like(expected)
         for (i, j), n in counts.items():
             tied = int(rng.binomial(n, raters.ties))
@@ -337,24 +313,24 @@ def _simulate_abilities(protocol: StudyProtocol, design: StudyDesign, seed: int)
         widths.append(2 * Z95 * float(fit.std_errors.mean()))
         coverages.append(float((np.abs(fit.scores - limit) <= Z95 * fit.std_errors).mean()))
     if 2 * len(widths) < _STUDIES:
-        return what, math.nan, math.nan, f"{len(counts)} pairs are compared too rarely; raise items"
+        return StudyForecast(what, math.nan, math.nan, f"{len(counts)} pairs are compared too rarely; raise items")
     assumed = f"abilities with standard deviation {truth.std():.2g}, {raters.ties:.0%} ties counted half"
-    return what, float(np.mean(widths)), float(np.mean(coverages)), f"{assumed}, independent answers"
+    return StudyForecast(what, float(np.mean(widths)), float(np.mean(coverages)), f"{assumed}, independent answers")
 
 
-def _simulate_typicality(protocol: StudyProtocol, design: StudyDesign, seed: int) -> tuple[str, float, float, str]:
+def _simulate_typicality(protocol: StudyProtocol, design: StudyDesign) -> StudyForecast:
     """Simulate HUSE of one system against people."""
     levels = np.array([answer.rating for answer in protocol.choices], dtype=np.float64)
     players = list(dict.fromkeys(p for t in design.tasks for p in t.sides))
     if HUMAN not in players or len(players) < 2:
-        return "HUSE", math.nan, math.nan, "it needs texts of people and of a system"
-    raters = make_forecast_raters(protocol, [HUMAN, "model"], seed)
+        return StudyForecast("HUSE", math.nan, math.nan, "it needs texts of people and of a system")
+    raters = make_forecast_raters(protocol, [HUMAN, "model"], 0)
     n, k = protocol.items, 16
     if 2 * n <= k:
-        return "HUSE", math.nan, math.nan, f"it needs more than {k} texts; raise items"
+        return StudyForecast("HUSE", math.nan, math.nan, f"it needs more than {k} texts; raise items")
     values = []
     for number in range(_STUDIES):
-        rng = make_random_stream(seed, "forecast", number)
+        rng = make_random_stream(0, "forecast", number)
         ratings, logp = [], []
         for is_model, player in ((False, HUMAN), (True, "model")):
             typicality = (
@@ -369,4 +345,5 @@ def _simulate_typicality(protocol: StudyProtocol, design: StudyDesign, seed: int
         )  # fmt: skip
         values.append(result.huse)
     assumed = f"two sides {2 * raters.strengths[HUMAN]:.1f} steps apart, sd {raters.text_spread:g} over texts"
-    return "HUSE", 2 * Z95 * float(np.std(values, ddof=1)), math.nan, f"{assumed} and {raters.noise:g} over raters"
+    width = 2 * Z95 * float(np.std(values, ddof=1))
+    return StudyForecast("HUSE", width, math.nan, f"{assumed} and {raters.noise:g} over raters")

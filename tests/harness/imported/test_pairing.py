@@ -267,12 +267,6 @@ def test_malformed_files(tmp_path, prompts, form, change, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("form", ["own", "grover"])
-def test_an_id_twice_is_an_error(tmp_path, prompts, form):
-    with pytest.raises(DataError, match=r"g\.jsonl:\d: duplicate id: a second text for 'jsonl/000001'"):
-        take(lines(tmp_path, [*FORMS[form], FORMS[form][1]]), prompts)
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_line_ends_byte_order_marks_and_compression_change_nothing(tmp_path, prompts, form):
     plain = lines(tmp_path, FORMS[form])

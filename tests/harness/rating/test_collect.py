@@ -163,6 +163,8 @@ def test_quality_sees_haste_ties_sides_and_agreement(studies):
     assert all(-1 <= value <= 1 for value in compute_alphas(gathered).values())
     text = "\n".join(format_quality_sheet(gathered))
     assert f"| {lazy} | 9 | 3 | 100% | 0% | 100%" in text
+    assert [rater for rater, row in rows.items() if row.top_answer == 1.0] == [lazy]
+    assert f"- {lazy}: the same answer to all 9 items" in text
 
 
 def test_alpha_is_that_of_the_metric_and_full_agreement_is_one(studies, tmp_path):
@@ -210,22 +212,3 @@ def test_no_key_says_what_to_type(tmp_path, capsys):
     (tmp_path / "deep" / "er" / "x" / "answers.json").write_text("{}")
     assert main(["collect", str(tmp_path / "deep")]) == 2
     assert "no key.json beside these files: name the folder of the study with --key STUDY" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("protocol", ["typicality", "mauve"])
-def test_a_rater_who_always_clicks_the_same_is_on_the_quality_sheet(tmp_path, protocol):
-    key = study(tmp_path, protocol)
-    fill_all_sheets(key, tmp_path / "answers")
-    path = sorted((tmp_path / "answers").glob("*.json"))[0]
-    content = json.loads(path.read_text())
-    questions = tuple(key.protocol.questions)
-    rows = [{**row, "answers": dict.fromkeys(questions, 2)} for row in content["answers"]]
-    changed(
-        path, answers=rows, seal=compute_seal(key.study, content["sheet"], key.nonce(content["sheet"]), questions, rows)
-    )
-    gathered = gather_answers([tmp_path / "answers"], key, leave_out=False)
-    shares = {row.rater: row.top_answer for row in measure_rater_quality(gathered)}
-    clicker = next(sheet.rater for sheet in gathered.sheets if sheet.path == path)
-    assert shares[clicker] == 1.0
-    assert [rater for rater, share in shares.items() if share == 1.0] == [clicker]
-    assert f"- {clicker}: the same answer to all {len(rows)} items" in format_quality_sheet(gathered)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from openended.harness.rating.commands import main
-from openended.harness.rating.frequency import read_typicality
+from openended.harness.rating.frequency import correlate_frequency, read_typicality
 
 COUNTS = {"it rains": 27, "the cat sat": 9, "we left": 3, "an owl sang": 1}
 
@@ -21,13 +21,13 @@ def files(tmp_path):
 
 
 def test_ratings_linear_in_log_frequency_correlate_perfectly(files):
-    found = read_typicality(files / "r.csv", files / "c.txt")
-    assert dict(zip(found.texts, found.counts, strict=True)) == COUNTS
-    assert found.means == pytest.approx([1 + math.log(count, 3) for count in found.counts], abs=1e-3)
+    found, absent = read_typicality(files / "r.csv", files / "c.txt")
+    assert dict(zip(found["text"], found["count"], strict=True)) == COUNTS
+    assert found["rating"].tolist() == pytest.approx([1 + math.log(count, 3) for count in found["count"]], abs=1e-3)
     # Two ratings 1 apart: sd 0.7071, standard error 0.5, and t of one degree of freedom at 95 % is 6.3138.
-    assert found.reach == pytest.approx([3.1569] * 4, abs=1e-3)
-    assert found.correlate() == pytest.approx((1.0, 1.0, 1.0), abs=1e-6)
-    assert found.absent == 1
+    assert found["reach"].tolist() == pytest.approx([3.1569] * 4, abs=1e-3)
+    assert correlate_frequency(found) == pytest.approx((1.0, 1.0, 1.0), abs=1e-6)
+    assert absent == 1
 
 
 def test_the_command_writes_sentences_and_a_picture(files, capsys):

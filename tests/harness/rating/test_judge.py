@@ -199,9 +199,9 @@ def test_without_people_the_column_says_so_and_simulated_raters_are_no_people(pa
     simulated = tmp_path / "simulated.csv"
     rows = build_judgment_rows(gather_answers([folder / "simulated"], key, leave_out=False))
     write_judgments(simulated, rows, list(rows[0]))
-    assert "with simulated raters on 108" in calibrate(made.rows, simulated, "pairs", ()).format_label()
+    assert "with simulated raters on 108" in calibrate(made.rows, simulated, "pairs", ())
     few = calibrate(made.rows[:5], simulated, "pairs", ())
-    assert few.format_label() == "not calibrated (5 judgments shared with simulated raters)"
+    assert few == "not calibrated (5 judgments shared with simulated raters)"
     write_judge_files(key, Fake(), tmp_path / "judge.csv")
     with pytest.raises(DataError, match="all raters in it are judges"):
         calibrate(made.rows, tmp_path / "judge.csv", "pairs", ())
