@@ -119,6 +119,7 @@ def test_group_name_version_and_every_option_move_the_key(role, spec, monkeypatc
     changed = changes(spec)
     changed.pop("first_token", None)  # another word for `bos`
     assert len({key(one) for one in (spec, *changed.values())}) == 1 + len(changed)
+    assert len({build_signature(one, {}) for one in (spec, *changed.values())}) == 1 + len(changed)
     left = {f.name for f in dataclasses.fields(spec)} - set(changed)
     one_way = {"base_url", "endpoints"}  # an address alone, or several in its place
     with_others = {"stride", "split", "first_token"}  # only with a window, or for another text
