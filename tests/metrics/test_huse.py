@@ -197,18 +197,6 @@ def test_near_one_less_total_variation_of_known_densities(shift):
     assert got.huse_d == pytest.approx(1 + got.huse - got.huse_q)
 
 
-def test_overlapping_squares():
-    """Unit squares that share 0.6 of their area: 1 − TV = 0.6, all of it an even chance."""
-    rng = np.random.default_rng(11)
-    n = 4000
-    side = np.arange(2 * n) >= n
-    points = rng.random((2 * n, 2)) + 0.4 * side[:, None] * np.array([1, 0])
-    for judgments, logp, q in ((points[:, 0], points[:, 1], 0.6), (points[:, 1], points[:, 0], 1.0)):
-        got = huse(**make_columns(judgments, logp - 3))
-        assert got.huse == pytest.approx(0.6, abs=0.03)
-        assert got.huse_q == pytest.approx(q, abs=0.03)
-
-
 def test_scale_of_ratings_and_order_of_rows_do_not_matter():
     given_ = columns(60, 6, levels=5)
     first = huse(**given_)

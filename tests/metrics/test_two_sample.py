@@ -1,6 +1,8 @@
 """Metrics of two sets of vectors: clipped_density_coverage, copying, discriminator_accuracy, energy_distance, frechet,
-gradient_moment, kid, typicality; vendi; and how many texts they compare."""
+gradient_moment, kid, knn_precision_recall, typicality; vendi; and how many texts they compare."""
 
+import contextlib
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -9,21 +11,17 @@ from hypothesis import given, settings, strategies as st
 
 from openended.harness.core import SHARE, Features, Plan, Side, UndefinedMetric, build_signature, canonicalize
 from openended.metrics import kid as kid_module
+from openended.metrics._embeddings import neighbors
 from openended.metrics._surface import NAMES, surface_features
 from openended.metrics.clipped_density_coverage import clipped_density_coverage, compute_expected_shares
 from openended.metrics.copying import Copying, auth_pct, copying_z
-from openended.metrics.discriminator_accuracy import (
-    DiscriminatorAccuracy,
-    _split,
-    _split_by_group,
-    discriminator_accuracy,
-)
+from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy, _split_by_group, discriminator_accuracy
 from openended.metrics.energy_distance import EnergyDistance, energy_distance
 from openended.metrics.families.two_sample import standardize
 from openended.metrics.frechet import Frechet, frechet_distance, frechet_infinity
 from openended.metrics.gradient_moment import GradientMoment, gradient_moment
 from openended.metrics.kid import Kid, kid
-from openended.metrics.knn_precision_recall import KnnPrecisionRecall
+from openended.metrics.knn_precision_recall import KnnPrecisionRecall, knn_precision_recall
 from openended.metrics.typicality import Typicality, typicality
 from openended.metrics.vendi import Vendi, vendi
 from tests.helpers import features
@@ -31,6 +29,8 @@ from tests.metrics.helpers import SEEDS, check_edges, compare, normal
 from tests.oracles import embeddings as oracle
 from tests.oracles.copying import slow_auth_pct, slow_clipped, slow_expected_share, slow_mann_whitney_z
 from tests.oracles.distributional import slow_energy_distance, slow_gradient_moment, slow_typicality
+
+GRID = st.tuples(st.integers(0, 10_000), st.integers(4, 25), st.integers(4, 25), st.integers(1, 3))
 
 
 def column(*values):
@@ -184,6 +184,12 @@ def test_edges():
         (lambda: clipped_density_coverage(human=normal(5), model=normal(9)), UndefinedMetric, "human side has 5"),
         (lambda: clipped_density_coverage(human=normal(6), model=normal(9)), UndefinedMetric, "7 human texts"),
         (lambda: clipped_density_coverage(human=normal(9), model=normal(9), k=0), ValueError, "k:"),
+        (lambda: knn_precision_recall(human=normal(4), model=normal(9)), UndefinedMetric, "5 texts"),
+        (lambda: knn_precision_recall(human=np.zeros((0, 4)), model=normal(9)), UndefinedMetric, "5 texts"),
+        (lambda: knn_precision_recall(human=np.full((9, 4), np.inf), model=normal(9)), ValueError, "finite"),
+        (lambda: knn_precision_recall(human=normal(9), model=normal(9), k=0), ValueError, "k:"),
+        (lambda: knn_precision_recall(human=normal(9), model=normal(9), explained_variance=0.0), ValueError, "explained_v"),
+        (lambda: knn_precision_recall(human=normal(9), model=normal(9), rows="l3"), ValueError, "rows"),
         (lambda: vendi(np.zeros((0, 3))), UndefinedMetric, "one text"),
         (lambda: vendi(np.array([[0.0, 0.0], [1.0, 0.0]])), UndefinedMetric, "zero"),
         (lambda: vendi(bad), ValueError, "finite"),
@@ -256,15 +262,6 @@ def test_bad_condition_costs_no_digits(n, condition, near):
     assert frechet_distance(human=human, model=model) == pytest.approx(want, rel=0, abs=1e-13 * trace)
 
 
-def test_short_and_exact_ways_agree(monkeypatch):
-    from openended.metrics import frechet
-
-    human, model = normal(300, 40), normal(200, 40, 1, 0.1, 1.5)
-    short = frechet_distance(human=human, model=model)
-    monkeypatch.setattr(frechet, "_MOST_LOST", -1.0)
-    assert frechet_distance(human=human, model=model) == pytest.approx(short, rel=1e-12)
-
-
 def test_more_dimensions_than_texts():
     human, model = normal(10, 30), normal(12, 30, 1)
     raw = frechet_distance(human=human, model=model)
@@ -303,7 +300,7 @@ def test_extrapolation_takes_out_the_bias(d, shift):
     assert plain - truth > 3 * abs(infinity - truth)
 
 
-def test_extrapolation_is_reproducible_and_a_mean_over_draws():
+def test_extrapolation_is_reproducible_and_its_spread_is_that_of_its_draws():
     human, model = normal(60, 5).astype("f4"), normal(60, 5, 1).astype("f4")
     assert frechet_infinity(human=human, model=model) == frechet_infinity(human=human, model=model)
     assert frechet_infinity(human=human, model=model) != frechet_infinity(human=human, model=model, seed=1)
@@ -314,13 +311,8 @@ def test_extrapolation_is_reproducible_and_a_mean_over_draws():
         extrapolated.frechet_infinity, extrapolated.spread,
     )  # fmt: skip
     assert not result.notes
-    # The mean of five lines moves less than one of them does.
-    sides = {"human": normal(120, 3), "model": normal(120, 3, 1, 0.3), "sizes": 3}
-    ones = [frechet_infinity(**sides, draws=1, seed=s)["frechet_infinity"] for s in range(40)]
-    fives = [frechet_infinity(**sides, seed=s) for s in range(20)]
-    assert np.std([f["frechet_infinity"] for f in fives]) < 0.7 * np.std(ones)
-    # The spread that one call states is that of its lines: about the sd over calls of one draw.
-    assert np.mean([f.spread for f in fives]) == pytest.approx(np.std(ones), rel=0.4)
+    assert extrapolated.frechet_infinity == pytest.approx(np.mean(extrapolated.at_zero))
+    assert extrapolated.spread == pytest.approx(np.std(extrapolated.at_zero, ddof=1))
 
 
 # kid
@@ -377,15 +369,6 @@ def test_accuracy_is_chance_for_equal_distributions_and_balanced():
     result = compare(DiscriminatorAccuracy(), human, model)
     assert result.values["accuracy"] == 1.0
     assert "20 held-out" in result.notes[0]
-
-
-def test_split_keeps_pairs_together_and_is_deterministic():
-    a, b = _split(40, 40, 0.25, 5, 25), _split(40, 40, 0.25, 5, 25)
-    assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
-    assert len(a[2]) == 10
-    assert sorted(np.concatenate([a[0], a[2]])) == list(range(40))
-    human, model = normal(40), normal(40, seed=1, shift=1)
-    assert discriminator_accuracy(human=human, model=model) == discriminator_accuracy(human=human, model=model)
 
 
 def sampled(samples, prompts=60, seed=0):
@@ -463,6 +446,99 @@ def test_clipped_identical_sides_outliers_and_collapse():
     result = clipped_density_coverage(human=normal(400), model=normal(400, seed=1) * 0.05)
     assert result.clipped_density > 0.9
     assert result.clipped_coverage < 0.2
+
+
+# knn_precision_recall
+
+
+def test_knn_on_a_line():
+    """Human 0, 1, 3; model 0.5, 10, 11; k = 1.
+
+    Human radii: 0 → 1, 1 → 1, 3 → 2. Of the model points .5 is inside the balls of 0 and 1 (3 - .5 = 2.5 > 2), 10 and 11
+    in none: precision 1/3, density (2 + 0 + 0) / (1 · 3) = 2/3, coverage 2/3.
+    Model radii: .5 → 9.5, 10 → 1, 11 → 1. All human points are within 9.5 of .5: recall 1.
+    """
+    got = knn_precision_recall(
+        human=np.array([[0.0], [1.0], [3.0]]), model=np.array([[0.5], [10.0], [11.0]]), k=1, explained_variance=None
+    )
+    assert dict(got) == pytest.approx({"precision": 1 / 3, "recall": 1.0, "density": 2 / 3, "coverage": 2 / 3})
+
+
+@settings(max_examples=60, deadline=None)
+@given(GRID, st.booleans())
+def test_knn_agrees_with_pairs_even_where_distances_tie(case, closed):
+    seed, n, m, k = case
+    rng = np.random.default_rng(seed)
+    # Whole numbers: many equal distances and repeated rows, and all distances exact in float64.
+    human, model = (rng.integers(0, 3, size=(rows, 2)).astype(float) for rows in (n, m))
+    got = knn_precision_recall(human=human, model=model, k=k, explained_variance=None, closed=closed)
+    assert dict(got) == pytest.approx(oracle.knn(human, model, k, closed=closed), abs=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(GRID, st.sampled_from([1e-6, 1.0, 1e12]), st.sampled_from([0.0, 1e3]))
+def test_knn_agrees_with_pairs_at_any_scale_and_offset(case, scale, offset):
+    seed, n, m, k = case
+    human, model = (normal(rows, 5, seed + i) * scale + offset * scale for i, rows in enumerate((n, m)))
+    got = knn_precision_recall(human=human, model=model, k=k, explained_variance=None)
+    assert dict(got) == pytest.approx(oracle.knn(human, model, k, closed=True), abs=1e-12)
+
+
+def test_blocks_of_neighbors_do_not_matter(monkeypatch):
+    human, model = normal(90, 8), normal(70, 8, 1)
+    whole = knn_precision_recall(human=human, model=model)
+    monkeypatch.setattr(neighbors, "_BLOCK", 7)
+    monkeypatch.setattr(neighbors, "_PAIRS", 30)
+    assert knn_precision_recall(human=human, model=model) == whole
+
+
+@pytest.mark.reference
+def test_equals_prdc():
+    prdc = pytest.importorskip("prdc", reason="prdc is not installed")
+    human, model = normal(200, 12), normal(150, 12, seed=1, shift=0.4)
+    with contextlib.redirect_stdout(io.StringIO()):
+        want = prdc.compute_prdc(real_features=human, fake_features=model, nearest_k=5)
+    got = knn_precision_recall(human=human, model=model, k=5, explained_variance=None)
+    assert dict(got) == pytest.approx({k: float(v) for k, v in want.items()}, abs=1e-12)
+
+
+@pytest.mark.parametrize("share", [None, 0.9])
+def test_knn_of_identical_sides_is_one(share):
+    rows = np.vstack([normal(40, 8), normal(10, 8), normal(40, 8, 1)[:3]])  # some texts are there twice
+    got = knn_precision_recall(human=rows, model=rows.copy(), explained_variance=share)
+    assert (got.precision, got.recall, got.coverage) == (1.0, 1.0, 1.0)
+    shuffled = np.random.default_rng(0).permutation(rows)
+    got = knn_precision_recall(human=rows, model=shuffled, explained_variance=share)
+    assert (got.precision, got.recall, got.coverage) == (1.0, 1.0, 1.0)
+
+
+def test_mode_collapse_keeps_precision_and_loses_recall():
+    human = np.vstack([normal(50, 4, 0, 0), normal(50, 4, 1, 20)])
+    got = knn_precision_recall(human=human, model=normal(100, 4, 2, 20), explained_variance=None)
+    assert got.precision > 0.8
+    assert got.recall < 0.6
+    assert got.coverage < 0.6
+
+
+def test_a_shift_lowers_precision():
+    scores = [
+        knn_precision_recall(human=normal(80, 8), model=normal(80, 8, 1, s), explained_variance=None).precision
+        for s in (0, 1, 2, 6)
+    ]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[-1] == 0
+
+
+def test_open_balls_make_constant_features_miss():
+    rows = np.ones((12, 3))
+    assert knn_precision_recall(human=rows, model=rows, explained_variance=None).precision == 1
+    assert knn_precision_recall(human=rows, model=rows, explained_variance=None, closed=False).precision == 0
+
+
+def test_knn_notes_unequal_sides():
+    result = compare(KnnPrecisionRecall(), normal(40, 8), normal(30, 8, 1))
+    assert result.primary == "precision"
+    assert any("differ in size" in note for note in result.notes)
 
 
 # vendi
