@@ -14,26 +14,7 @@ import pytest
 
 from openended.harness.core import SpecError, make_random_stream
 from openended.harness.decoders import GenerationRequest, Prompt
-from openended.harness.generation.denoising import (
-    DenoisingDecoder,
-    Duo,
-    FirstHitting,
-    Llada,
-    Mdlm,
-    Remdm,
-    choose_most_confident,
-    choose_one,
-    compute_alpha,
-    compute_kappa,
-    compute_law,
-    compute_loop_alpha,
-    compute_proposal,
-    compute_time_input,
-    count_revealed,
-    draw_by_inversion,
-    draw_in_float32,
-    update_uniform,
-)
+from openended.harness.generation import denoising
 from openended.harness.generation.denoising_loop import STEPS, Canvas, denoise_texts
 from tests.lazy import sampler_worlds, torch
 from tests.oracles import denoising as slow
@@ -50,11 +31,11 @@ def read_confidence(row: int) -> list[float | None]:
     return [None if value == -math.inf else value for value in CONFIDENCE[row].tolist()]
 
 
-def masked_law(decoder: DenoisingDecoder, step: int) -> torch.Tensor:
+def masked_law(decoder: denoising.DenoisingDecoder, step: int) -> torch.Tensor:
     """The law of the next tokens where the model proposes `MASKED_PROPOSAL` for `IDS`."""
     ids, confidence, proposal = map(torch.from_numpy, (IDS, CONFIDENCE, MASKED_PROPOSAL))
     to_mask = torch.nn.functional.one_hot(torch.tensor(MASK), V + 1).double()
-    return compute_law(decoder.transition_masked(step, ids == MASK, confidence), proposal, ids, to_mask)
+    return denoising.compute_law(decoder.transition_masked(step, ids == MASK, confidence), proposal, ids, to_mask)
 
 
 def assert_laws(law: torch.Tensor, expected: list[list[list[float]]]) -> None:
@@ -65,21 +46,21 @@ def assert_laws(law: torch.Tensor, expected: list[list[list[float]]]) -> None:
 @pytest.mark.parametrize("t", [1.0, 0.7, 0.25, 0.01])
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "cosine_squared"])
 def test_schedules(schedule, t):
-    assert compute_alpha(schedule, t) == pytest.approx(slow.alpha(schedule, t), abs=1e-12)
-    assert compute_alpha(schedule, 1.0) == 0
-    assert compute_alpha(schedule, 0.0) == 1
-    assert compute_loop_alpha(t) == pytest.approx(slow.loop_alpha(t))
+    assert denoising.compute_alpha(schedule, t) == pytest.approx(slow.alpha(schedule, t), abs=1e-12)
+    assert denoising.compute_alpha(schedule, 1.0) == 0
+    assert denoising.compute_alpha(schedule, 0.0) == 1
+    assert denoising.compute_loop_alpha(t) == pytest.approx(slow.loop_alpha(t))
 
 
 def test_the_time_input_is_minus_log_alpha():
-    assert compute_time_input(0.5) == pytest.approx(math.log(2))
-    assert compute_time_input(1.0) == 0
-    assert compute_time_input(0.0) == math.inf
+    assert denoising.compute_time_input(0.5) == pytest.approx(math.log(2))
+    assert denoising.compute_time_input(1.0) == 0
+    assert denoising.compute_time_input(0.0) == math.inf
 
 
 @pytest.mark.parametrize("step", [0, 3, 7])
 def test_ancestral_steps(step):
-    law = masked_law(Mdlm(steps=8), step)
+    law = masked_law(denoising.Mdlm(steps=8), step)
     t, s = 1 - step / 8, 1 - (step + 1) / 8
     rows = [
         [slow.ancestral(own, MASK, p, t, s) for own, p in zip(ids, props, strict=True)]
@@ -92,7 +73,7 @@ def test_ancestral_steps(step):
 @pytest.mark.parametrize("eta", [0.02, 0.9])
 @pytest.mark.parametrize("strategy", ["cap", "rescale", "conf", "forward_backward", "loop"])
 def test_remasking_steps(strategy, eta, step):
-    decoder = Remdm(strategy=strategy, eta=eta, steps=10)
+    decoder = denoising.Remdm(strategy=strategy, eta=eta, steps=10)
     law = masked_law(decoder, step)
     t, s = 1 - step / 10, 1 - (step + 1) / 10
     level = slow.loop_alpha if strategy == "loop" else lambda t: slow.alpha("linear", t)
@@ -105,25 +86,16 @@ def test_remasking_steps(strategy, eta, step):
     assert_laws(law, rows)
 
 
-def test_remasking_keeps_the_share_of_masks():
-    for strategy in ("cap", "rescale", "forward_backward", "loop"):
-        decoder = Remdm(strategy=strategy, eta=0.3, steps=12)
-        for step in range(12):
-            before, after = decoder.alphas(step)
-            masked = torch.tensor([[True, False]])
-            draw, noise = decoder.transition_masked(step, masked, torch.zeros(1, 2))
-            share = (1 - before) * (1 - draw[0, 0]) + before * noise[0, 1]
-            assert float(share) == pytest.approx(1 - after)
-
-
 @pytest.mark.parametrize("step", [0, 4, 7])
 @pytest.mark.parametrize("mode", ["posterior", "pc", "constant", "cap", "rescale", "remdm"])
 def test_uniform_state_steps(mode, step):
-    ids, decoder = torch.from_numpy(IDS).clamp(max=V - 1), Duo(mode=mode, eta=0.3, steps=8, schedule="cosine")
+    ids, decoder = torch.from_numpy(IDS).clamp(max=V - 1), denoising.Duo(mode=mode, eta=0.3, steps=8, schedule="cosine")
     proposal = torch.from_numpy(PROPOSAL)
     own = proposal.gather(-1, ids[..., None]).squeeze(-1)
-    law = compute_law(decoder.transition_uniform(step, own, V), proposal, ids, torch.full((V,), 1 / V).double())
-    a_t, a_s = (compute_alpha("cosine", 1 - n / 8) for n in (step, step + 1))
+    law = denoising.compute_law(
+        decoder.transition_uniform(step, own, V), proposal, ids, torch.full((V,), 1 / V).double()
+    )
+    a_t, a_s = (denoising.compute_alpha("cosine", 1 - n / 8) for n in (step, step + 1))
     weight = slow.kappa(mode, a_t, a_s, 0.3)
     rows = [
         [slow.mixture(own, p, a_t, a_s, weight) for own, p in zip(row, props, strict=True)]
@@ -133,18 +105,18 @@ def test_uniform_state_steps(mode, step):
 
 
 def test_duo_mixes_only_between_its_two_times():
-    decoder, own = Duo(mode="pc", steps=10, first=0.8, last=0.3), torch.full((1, 1), 0.5)
+    decoder, own = denoising.Duo(mode="pc", steps=10, first=0.8, last=0.3), torch.full((1, 1), 0.5)
     for step in range(10):
         kappa = 0.0 if 0.3 < 1 - step / 10 <= 0.8 else 1.0
-        expected = update_uniform(own, V, *decoder.alphas(step), kappa)
+        expected = denoising.update_uniform(own, V, *decoder.alphas(step), kappa)
         torch.testing.assert_close(decoder.transition_uniform(step, own, V), expected)
 
-    assert compute_kappa("cap", 0.9, 1.0, 0.5) == 1
+    assert denoising.compute_kappa("cap", 0.9, 1.0, 0.5) == 1
 
 
 @pytest.mark.parametrize(("length", "steps"), [(10, 4), (8, 8), (3, 5), (16, 1)])
 def test_counts_of_revealed_tokens(length, steps):
-    counts = [count_revealed(length, steps, step) for step in range(steps)]
+    counts = [denoising.count_revealed(length, steps, step) for step in range(steps)]
     assert counts == slow.revealed_counts(length, steps)
     assert sum(counts) == length
 
@@ -152,7 +124,7 @@ def test_counts_of_revealed_tokens(length, steps):
 def test_the_most_confident_positions_and_the_leftmost_of_equal_ones():
     confidence = torch.tensor([[0.5, 0.9, 0.5, 0.1], [-math.inf, 0.2, -math.inf, -math.inf]])
     for count in (1, 2, 3):
-        chosen = choose_most_confident(confidence, count)
+        chosen = denoising.choose_most_confident(confidence, count)
         for row, values in zip(chosen, confidence.tolist(), strict=True):
             expected = slow.most_confident([None if v == -math.inf else v for v in values], count)
             assert set(row.nonzero().flatten().tolist()) == expected
@@ -160,9 +132,9 @@ def test_the_most_confident_positions_and_the_leftmost_of_equal_ones():
 
 def test_one_masked_position_all_equally_likely():
     masked = torch.tensor([[True, False, True, True]]).expand(300, -1)
-    chosen = choose_one(masked, (torch.arange(300) + 0.5).double() / 300)
+    chosen = denoising.choose_one(masked, (torch.arange(300) + 0.5).double() / 300)
     assert chosen.sum(dim=0).tolist() == [100, 0, 100, 100]
-    assert not choose_one(torch.zeros(1, 4, dtype=torch.bool), torch.tensor([0.3])).any()
+    assert not denoising.choose_one(torch.zeros(1, 4, dtype=torch.bool), torch.tensor([0.3])).any()
 
 
 @cache
@@ -174,27 +146,29 @@ def six_logits() -> torch.Tensor:
 @pytest.mark.parametrize("p", [1e-6, 0.3, 0.9, 1.0])
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_temperature_and_nucleus(temperature, p, rule):
-    probs = compute_proposal(six_logits(), temperature, p, rule)
+    probs = denoising.compute_proposal(six_logits(), temperature, p, rule)
     for row, logits in zip(probs.tolist(), six_logits().tolist(), strict=True):
         expected = slow.softmax(logits, temperature)
         assert row == pytest.approx(slow.nucleus(expected, p, rule) if p < 1 else expected, abs=1e-12)
 
 
 def test_the_rule_below_temperature_0_and_forbidden_tokens():
-    kept = {rule: (compute_proposal(six_logits(), 1.0, 0.8, rule) > 0).sum(dim=1) for rule in ("reach", "below")}
+    kept = {
+        rule: (denoising.compute_proposal(six_logits(), 1.0, 0.8, rule) > 0).sum(dim=1) for rule in ("reach", "below")
+    }
     assert torch.equal(kept["below"], (kept["reach"] - 1).clamp_min(1))
 
     logits = six_logits().clone()
     logits[:, six_logits().argmax(dim=1)[0]] = -math.inf
-    assert torch.equal(compute_proposal(logits, 0.0).argmax(dim=1), logits.argmax(dim=1))
-    assert float(compute_proposal(logits)[:, six_logits().argmax(dim=1)[0]].max()) == 0
+    assert torch.equal(denoising.compute_proposal(logits, 0.0).argmax(dim=1), logits.argmax(dim=1))
+    assert float(denoising.compute_proposal(logits)[:, six_logits().argmax(dim=1)[0]].max()) == 0
 
 
 def test_draws_invert_the_cumulative_distribution():
-    probs = compute_proposal(six_logits(), 1.0, 0.7).repeat(50, 1)
+    probs = denoising.compute_proposal(six_logits(), 1.0, 0.7).repeat(50, 1)
     uniforms = np.random.default_rng(1).random(len(probs))
     uniforms[:2] = 0.0, 1 - 2**-53
-    drawn = draw_by_inversion(probs, torch.from_numpy(uniforms))
+    drawn = denoising.draw_by_inversion(probs, torch.from_numpy(uniforms))
     assert drawn.tolist() == [slow.invert(row, u) for row, u in zip(probs.tolist(), uniforms, strict=True)]
 
 
@@ -202,26 +176,21 @@ def test_draws_in_float32_miss_rare_tokens():
     """A token of probability 1e-9 in 1e8 draws: float32 noise is at most 16.6 above its mode, and cannot lift it."""
     probs = torch.tensor([[1 - 1e-9, 1e-9]])
     most = torch.tensor([[0.5, 1 - 2**-24]], dtype=torch.float32)
-    assert int(draw_in_float32(probs, most)) == 0
+    assert int(denoising.draw_in_float32(probs, most)) == 0
     fair = torch.tensor([[0.5, 0.5]]).expand(4000, 2)
     uniforms = torch.from_numpy(np.random.default_rng(2).random((4000, 2), dtype=np.float32))
-    assert abs(draw_in_float32(fair, uniforms).double().mean() - 0.5) < 0.05
+    assert abs(denoising.draw_in_float32(fair, uniforms).double().mean() - 0.5) < 0.05
 
 
 def test_lengths_and_blocks_are_checked_before_a_model_loads():
-    Mdlm().check_context_length(64, 64, 0)  # no start token is needed
+    denoising.Mdlm().check_context_length(64, 64, 0)  # no start token is needed
     with pytest.raises(SpecError, match=r"max_new_tokens=60 with a prompt of 5 tokens.*64 positions; at most 59"):
-        FirstHitting().check_context_length(64, 60, 5)
+        denoising.FirstHitting().check_context_length(64, 60, 5)
     with pytest.raises(SpecError, match=r"max_new_tokens: expected at least 1"):
-        Mdlm().check_context_length(64, 0, 0)
-    Llada(steps=12, block_length=10).check_context_length(None, 25, 0)
+        denoising.Mdlm().check_context_length(64, 0, 0)
+    denoising.Llada(steps=12, block_length=10).check_context_length(None, 25, 0)
     with pytest.raises(SpecError, match=r"llada.steps: expected a multiple of the 3 blocks of 10, got 10"):
-        Llada(steps=10, block_length=10).check_context_length(None, 25, 0)
-
-
-def test_titles_say_the_steps():
-    assert Mdlm(steps=16).title == "mdlm steps=16"
-    assert Llada().title == "llada steps=128 remasking=low_confidence"
+        denoising.Llada(steps=10, block_length=10).check_context_length(None, 25, 0)
 
 
 @cache
@@ -230,19 +199,19 @@ def small_world() -> sampler_worlds.MarkovWorld:
 
 
 SAMPLERS = [
-    Mdlm(steps=4),
-    Mdlm(steps=4, schedule="cosine", temperature=0.7),
-    Mdlm(steps=4, precision="float32"),
-    Remdm(steps=4, eta=0.4),
-    Remdm(steps=5, strategy="loop", eta=0.4, nucleus_p=1.0),
-    Remdm(steps=4, strategy="forward_backward", nucleus_p=1.0),
-    Remdm(steps=3, strategy="conf", nucleus_p=1.0),
-    Duo(steps=4),
-    Duo(steps=4, precision="float32"),
-    Duo(steps=4, mode="constant", eta=0.5),
-    FirstHitting(),
-    Llada(temperature=1.0, steps=3, block_length=3),
-    Llada(temperature=1.0, steps=2, block_length=3, remasking="random"),
+    denoising.Mdlm(steps=4),
+    denoising.Mdlm(steps=4, schedule="cosine", temperature=0.7),
+    denoising.Mdlm(steps=4, precision="float32"),
+    denoising.Remdm(steps=4, eta=0.4),
+    denoising.Remdm(steps=5, strategy="loop", eta=0.4, nucleus_p=1.0),
+    denoising.Remdm(steps=4, strategy="forward_backward", nucleus_p=1.0),
+    denoising.Remdm(steps=3, strategy="conf", nucleus_p=1.0),
+    denoising.Duo(steps=4),
+    denoising.Duo(steps=4, precision="float32"),
+    denoising.Duo(steps=4, mode="constant", eta=0.5),
+    denoising.FirstHitting(),
+    denoising.Llada(temperature=1.0, steps=3, block_length=3),
+    denoising.Llada(temperature=1.0, steps=2, block_length=3, remasking="random"),
 ]
 
 
@@ -279,10 +248,13 @@ def test_texts_follow_the_exact_law(decoder):
 def test_first_hitting_is_exact_in_the_large_world():
     world = sampler_worlds.MarkovWorld()
     assert world.law().shape == (4,) * 6
-    assert sampler_worlds.total_variation(sampler_worlds.compute_output_law(world, FirstHitting()), world.law()) < 1e-12
+    assert (
+        sampler_worlds.total_variation(sampler_worlds.compute_output_law(world, denoising.FirstHitting()), world.law())
+        < 1e-12
+    )
 
 
-def distances(*decoders: DenoisingDecoder) -> list[float]:
+def distances(*decoders: denoising.DenoisingDecoder) -> list[float]:
     return [
         sampler_worlds.total_variation(sampler_worlds.compute_output_law(small_world(), d), small_world().law())
         for d in decoders
@@ -292,13 +264,13 @@ def distances(*decoders: DenoisingDecoder) -> list[float]:
 @pytest.mark.parametrize(
     ("cls", "options"),
     [
-        (Mdlm, {}),
-        (Mdlm, {"schedule": "cosine"}),
-        (Remdm, {"strategy": "cap", "eta": 0.01}),
-        (Remdm, {"strategy": "rescale", "eta": 0.05}),
-        (Remdm, {"strategy": "forward_backward"}),
-        (Duo, {}),
-        (Duo, {"mode": "pc"}),
+        (denoising.Mdlm, {}),
+        (denoising.Mdlm, {"schedule": "cosine"}),
+        (denoising.Remdm, {"strategy": "cap", "eta": 0.01}),
+        (denoising.Remdm, {"strategy": "rescale", "eta": 0.05}),
+        (denoising.Remdm, {"strategy": "forward_backward"}),
+        (denoising.Duo, {}),
+        (denoising.Duo, {"mode": "pc"}),
     ],
 )
 def test_the_error_of_parallel_draws_shrinks_with_the_steps(cls, options):
@@ -309,15 +281,19 @@ def test_the_error_of_parallel_draws_shrinks_with_the_steps(cls, options):
 
 
 def test_the_order_of_revealing_decides_the_law():
-    one, two = distances(*(Llada(temperature=1.0, steps=steps, block_length=3, remasking="random") for steps in (3, 2)))
+    one, two = distances(
+        *(denoising.Llada(temperature=1.0, steps=steps, block_length=3, remasking="random") for steps in (3, 2))
+    )
     assert one < 1e-12 < two
 
-    confident, by_confidence = distances(Llada(temperature=1.0, steps=3, block_length=3), Mdlm(steps=256))
+    confident, by_confidence = distances(
+        denoising.Llada(temperature=1.0, steps=3, block_length=3), denoising.Mdlm(steps=256)
+    )
     assert confident > 10 * by_confidence
 
 
 def test_the_table_has_a_line_for_each_sampler_with_the_distance_last(capsys):
-    sampler_worlds.print_samplers((Mdlm(steps=1), FirstHitting()), sampler_worlds.SMALL)
+    sampler_worlds.print_samplers((denoising.Mdlm(steps=1), denoising.FirstHitting()), sampler_worlds.SMALL)
     head, first, exact = capsys.readouterr().out.splitlines()
     assert head.endswith("total variation")
     assert first.startswith("mdlm steps=1 ")
@@ -331,11 +307,11 @@ def test_texts_do_not_depend_on_the_batch(decoder):
 
 def test_cached_and_plain_draws_are_the_same_texts_by_fewer_calls():
     for precision in ("float64", "float32"):
-        plain, cached = (Mdlm(steps=12, cached=flag, precision=precision) for flag in (False, True))
+        plain, cached = (denoising.Mdlm(steps=12, cached=flag, precision=precision) for flag in (False, True))
         assert sample(small_world(), plain, 9) == sample(small_world(), cached, 9)
     calls = {}
     for flag in (False, True):
-        decoder = Mdlm(steps=40, cached=flag, precision="float32")
+        decoder = denoising.Mdlm(steps=40, cached=flag, precision="float32")
         lm, calls[flag] = sampler_worlds.WorldDenoiser(small_world(), decoder), []
         lm.denoise = count_calls(lm.denoise, calls[flag])
         request = GenerationRequest(
@@ -353,7 +329,7 @@ def count_calls(denoise: Any, calls: list[Sequence[int]]) -> Any:
     return counted
 
 
-def record(decoder: DenoisingDecoder) -> Any:
+def record(decoder: denoising.DenoisingDecoder) -> Any:
     """A model that proposes every token alike, and keeps what it was shown."""
     lm = sampler_worlds.WorldDenoiser(small_world(), decoder)
     lm.shown = []
@@ -367,7 +343,14 @@ def record(decoder: DenoisingDecoder) -> Any:
 
 
 @pytest.mark.parametrize(
-    "decoder", [Mdlm(steps=5), Remdm(steps=5, eta=0.9), Duo(steps=5), FirstHitting(), Llada(steps=4, block_length=3)]
+    "decoder",
+    [
+        denoising.Mdlm(steps=5),
+        denoising.Remdm(steps=5, eta=0.9),
+        denoising.Duo(steps=5),
+        denoising.FirstHitting(),
+        denoising.Llada(steps=4, block_length=3),
+    ],
 )
 def test_prompts_and_suffixes_stay_and_batches_have_one_length(decoder):
     lm = record(decoder)
@@ -387,7 +370,10 @@ def test_prompts_and_suffixes_stay_and_batches_have_one_length(decoder):
         assert all(0 <= token < 3 for token in generation.token_ids)
 
 
-@pytest.mark.parametrize("decoder", [Mdlm(steps=5), Remdm(steps=5, eta=0.9), Duo(steps=5), FirstHitting()])
+@pytest.mark.parametrize(
+    "decoder",
+    [denoising.Mdlm(steps=5), denoising.Remdm(steps=5, eta=0.9), denoising.Duo(steps=5), denoising.FirstHitting()],
+)
 def test_a_model_with_blocks_sees_none_that_comes_later(decoder):
     lm = record(decoder)
     lm.block_size = 2
@@ -405,13 +391,16 @@ def test_a_model_with_blocks_sees_none_that_comes_later(decoder):
 
 
 def test_a_text_ends_at_its_first_end_token_unless_it_goes_on():
-    texts = sample(small_world(), Mdlm(steps=2), 40, model={"eos_ids": (0,)})
-    whole = sample(small_world(), Mdlm(steps=2), 40, model={"eos_ids": (0,)}, continue_after_end=True)
+    texts = sample(small_world(), denoising.Mdlm(steps=2), 40, model={"eos_ids": (0,)})
+    whole = sample(small_world(), denoising.Mdlm(steps=2), 40, model={"eos_ids": (0,)}, continue_after_end=True)
     assert texts == [ids[: ids.index(0)] if 0 in ids else ids for ids in whole]
     assert {len(ids) for ids in texts} > {3}
 
 
-@pytest.mark.parametrize("decoder", [Mdlm(steps=2), Duo(steps=3), Llada(steps=3, block_length=3, temperature=1.0)])
+@pytest.mark.parametrize(
+    "decoder",
+    [denoising.Mdlm(steps=2), denoising.Duo(steps=3), denoising.Llada(steps=3, block_length=3, temperature=1.0)],
+)
 def test_no_end_token_comes_before_the_least_length(decoder):
     texts = sample(small_world(), decoder, 60, model={"eos_ids": (0,)}, min_new_tokens=2)
     assert {len(ids) for ids in texts} == {2, 3}
@@ -419,7 +408,7 @@ def test_no_end_token_comes_before_the_least_length(decoder):
 
 def test_a_text_beyond_the_context_is_refused():
     with pytest.raises(SpecError, match="max_new_tokens=3: with its prompt, example w/0 has 3 tokens, the model 2"):
-        sample(small_world(), Mdlm(steps=2), 1, model={"context_length": 2})
+        sample(small_world(), denoising.Mdlm(steps=2), 1, model={"context_length": 2})
 
 
 def test_every_sampler_has_a_step():
@@ -427,7 +416,7 @@ def test_every_sampler_has_a_step():
 
 
 def test_draws_are_keyed_by_row_step_and_position():
-    decoder = Mdlm(steps=2)
+    decoder = denoising.Mdlm(steps=2)
     lm = sampler_worlds.WorldDenoiser(small_world(), decoder)
     prompts = [Prompt("w/0", 0, ()), Prompt("w/0", 1, ()), Prompt("w/1", 0, ())]
     request = GenerationRequest(prompts=prompts, decoder=decoder, seed=3, max_new_tokens=3, batch_size=3)

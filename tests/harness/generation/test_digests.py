@@ -19,9 +19,8 @@ from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, Typi
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveSearch
-from tests.harness.generation.families import FAMILIES, family
-from tests.harness.generation.models import prompt_rows
-from tests.harness.generation.test_generate import plain, texts
+from tests.harness.generation.models import FAMILIES, family, prompt_rows
+from tests.harness.generation.test_generate import plain, sorted_as, texts, theirs
 from tests.lazy import torch
 
 FILE = Path(__file__).with_name("digests.json")
@@ -75,6 +74,17 @@ def test_bytes_are_the_same_at_every_number_of_threads(name):
     finally:
         torch.set_num_threads(before)
     assert made[0] == made[1] == made[2]
+
+
+@pytest.mark.slow
+@pytest.mark.thin(3)
+@pytest.mark.parametrize("decoder", [Greedy(), Beam(num_beams=3)], ids=lambda d: d.title)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_equals_generate(name, decoder):
+    lm, asked = family(name), rows()
+    options = vars(decoder) if isinstance(decoder, Beam) else {}
+    got = sorted_as(asked, texts(lm, decoder, asked, 5))
+    assert [g.token_ids for g in got] == theirs(lm, asked, **options)
 
 
 if __name__ == "__main__":

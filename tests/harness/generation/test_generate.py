@@ -10,27 +10,14 @@ import numpy as np
 import pytest
 
 from openended.harness.core import Generation, SpecError
+from openended.harness.decoders import sampling
 from openended.harness.decoders.base import Prompt
-from openended.harness.decoders.sampling import (
-    Ancestral,
-    Entmax,
-    Epsilon,
-    Eta,
-    Greedy,
-    MinP,
-    Mirostat,
-    Nucleus,
-    Temperature,
-    TopH,
-    TopK,
-    TopNSigma,
-    Typical,
-)  # fmt: skip
 from openended.harness.generation import generate as generate_module
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
 from openended.harness.generation.generate import generate_texts
+from openended.harness.models import ModelSpec
 from tests.harness.generation.models import gpt2, llama, prompt_rows
 from tests.helpers import generation
 from tests.lazy import torch
@@ -45,21 +32,11 @@ def prompts(n: int = 9, vocab_size: int = 300) -> list[Prompt]:
 
 def texts(lm, decoder, rows, batch_size, *, limit=12, seed=5, least=0, companions=None):
     out: list[Generation] = []
-    counted: list[int] = []
-    generate_texts(
-        lm,
-        generation(
-            rows,
-            decoder,
-            seed=seed,
-            max_new_tokens=limit,
-            min_new_tokens=least,
-            batch_size=batch_size,
-            companions=companions or {},
-        ),
-        out.extend,
-        advance=counted.append,
-    )
+    request = generation(
+        rows, decoder, seed=seed, max_new_tokens=limit, min_new_tokens=least, batch_size=batch_size,
+        companions=companions or {},
+    )  # fmt: skip
+    generate_texts(lm, request, out.extend)
     assert len(out) == len({(g.example_id, g.sample) for g in out}) == len(rows)
     return sorted(out, key=lambda g: (g.example_id, g.sample))
 
@@ -69,17 +46,17 @@ def plain(generations: list[Generation]) -> list[Any]:
 
 
 ALL = [
-    Greedy(), Ancestral(), Temperature(), TopK(k=5), Nucleus(p=0.9), MinP(), Typical(mass=0.9), Epsilon(eps=0.01), Eta(eps=0.01),
-    TopNSigma(), TopH(), Mirostat(), Entmax(), Nucleus(temperature=0.7, temperature_order="after"),
-    Nucleus(repetition_penalty=1.3, no_repeat_ngram_size=2), Beam(num_beams=3), Beam(num_beams=2, no_repeat_ngram_size=2),
+    sampling.Greedy(), sampling.Ancestral(), sampling.Temperature(), sampling.TopK(k=5), sampling.Nucleus(p=0.9), sampling.MinP(), sampling.Typical(mass=0.9), sampling.Epsilon(eps=0.01), sampling.Eta(eps=0.01),
+    sampling.TopNSigma(), sampling.TopH(), sampling.Mirostat(), sampling.Entmax(), sampling.Nucleus(temperature=0.7, temperature_order="after"),
+    sampling.Nucleus(repetition_penalty=1.3, no_repeat_ngram_size=2), Beam(num_beams=3), Beam(num_beams=2, no_repeat_ngram_size=2),
     BeamSample(num_beams=3, top_k=20), ContrastiveSearch(k=3), Adversarial(human_ppl=30.0),
 ]  # fmt: skip
 
 
 # One decoder for each loop over tokens, and the penalties: what a cache of another kind could break.
 LOOPS = [
-    Ancestral(),
-    Nucleus(repetition_penalty=1.3, no_repeat_ngram_size=2),
+    sampling.Ancestral(),
+    sampling.Nucleus(repetition_penalty=1.3, no_repeat_ngram_size=2),
     *(d for d in ALL if isinstance(d, Beam | BeamSample | ContrastiveSearch | Adversarial)),
 ]
 
@@ -130,7 +107,7 @@ def theirs(lm: Any, rows: list[Prompt], limit: int = 12, **options: Any) -> list
 @pytest.mark.parametrize(("penalty", "ngrams"), [(1.0, 0), (1.3, 0), (1.0, 2)])
 def test_greedy_equals_generate(make, penalty, ngrams):
     lm, rows = make(), prompts()
-    decoder = Greedy(repetition_penalty=penalty, no_repeat_ngram_size=ngrams)
+    decoder = sampling.Greedy(repetition_penalty=penalty, no_repeat_ngram_size=ngrams)
     want = theirs(lm, rows, repetition_penalty=penalty, no_repeat_ngram_size=ngrams)
     assert [g.token_ids for g in sorted_as(rows, texts(lm, decoder, rows, 64))] == want
 
@@ -154,59 +131,12 @@ def test_beam_equals_generate(decoder, ends):
     if ends:  # an end token that good hypotheses meet
         free = texts(dataclasses.replace(lm, eos_ids=()), decoder, rows[:1], 1)
         lm = dataclasses.replace(lm, eos_ids=(free[0].token_ids[5],))
-    options = {f.name: getattr(decoder, f.name) for f in dataclasses.fields(decoder)}
-    want = theirs(lm, rows, **options)
+    want = theirs(lm, rows, **vars(decoder))
     got = sorted_as(rows, texts(lm, decoder, rows, 64))
     assert [g.token_ids for g in got] == want
     assert all(math.isnan(g.log_prob) for g in got)
     if ends and decoder.length_penalty == 0:
         assert any(g.stop == "eos" for g in got)
-
-
-def test_log_prob_is_that_of_the_model():
-    lm, rows = gpt2(), prompts()[:3]
-    for g, p in zip(texts(lm, Ancestral(), rows, 64), rows, strict=True):
-        ids = torch.tensor([p.token_ids + g.token_ids])
-        log_p = torch.log_softmax(lm.model(ids).logits[0].double(), -1)
-        want = sum(float(log_p[len(p.token_ids) + t - 1, token]) for t, token in enumerate(g.token_ids))
-        assert g.log_prob == pytest.approx(want, abs=1e-4)  # float32 logits
-
-
-def test_rows_that_end_leave_and_say_so():
-    lm = dataclasses.replace(gpt2(), eos_ids=())
-    free = texts(lm, Ancestral(), prompts(), 64)
-    some = free[0].token_ids[3]
-    ended = texts(dataclasses.replace(lm, eos_ids=(some,)), Ancestral(), prompts(), 64)
-    for a, b in zip(free, ended, strict=True):
-        if some in a.token_ids:
-            assert (b.stop, b.token_ids) == ("eos", a.token_ids[: a.token_ids.index(some)])
-        else:
-            assert (b.stop, b.token_ids) == ("length", a.token_ids)
-    assert {g.stop for g in ended} == {"eos", "length"}
-
-
-def test_nucleus_values_share_their_draws():
-    lm, rows = gpt2(), prompts()
-    narrow, wide = texts(lm, Nucleus(p=0.9), rows, 64), texts(lm, Nucleus(p=0.95), rows, 64)
-    common = [sum(1 for _ in _agreeing(a.token_ids, b.token_ids)) for a, b in zip(narrow, wide, strict=True)]
-    other = texts(lm, Nucleus(p=0.95), rows, 64, seed=9)
-    by_chance = [sum(1 for _ in _agreeing(a.token_ids, b.token_ids)) for a, b in zip(narrow, other, strict=True)]
-    assert sum(common) > 2 * sum(by_chance)
-
-
-def _agreeing(a: Any, b: Any) -> Any:
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            return
-        yield x
-
-
-def test_contrastive_search_without_penalty_is_greedy():
-    lm, rows = gpt2(), prompts()
-    greedy = [g.token_ids for g in texts(lm, Greedy(), rows, 64)]
-    assert [g.token_ids for g in texts(lm, ContrastiveSearch(k=4, alpha=0.0), rows, 64)] == greedy
-    assert [g.token_ids for g in texts(lm, ContrastiveSearch(k=1), rows, 64)] == greedy
-    assert [g.token_ids for g in texts(lm, ContrastiveSearch(k=4, alpha=0.6), rows, 64)] != greedy
 
 
 def test_contrastive_search_by_definition():
@@ -259,7 +189,7 @@ def test_adversarial_meets_its_target(target):
 @pytest.mark.slow
 def test_memory_that_runs_out_halves_the_batch(monkeypatch, caplog):
     lm, rows = gpt2(), prompts()
-    want = plain(texts(lm, Nucleus(), rows, 64))
+    want = plain(texts(lm, sampling.Nucleus(), rows, 64))
     real = generate_module.decode_rows
 
     def small(models, request, *others):
@@ -268,7 +198,7 @@ def test_memory_that_runs_out_halves_the_batch(monkeypatch, caplog):
         real(models, request, *others)
 
     monkeypatch.setattr(generate_module, "decode_rows", small)
-    assert plain(texts(lm, Nucleus(), rows, 64)) == want
+    assert plain(texts(lm, sampling.Nucleus(), rows, 64)) == want
     assert "out of memory" in caplog.text
 
 
@@ -278,85 +208,48 @@ def test_other_errors_pass(monkeypatch):
 
     monkeypatch.setattr(generate_module, "decode_rows", broken)
     with pytest.raises(RuntimeError, match="shape"):
-        texts(gpt2(), Greedy(), prompts(), 4)
+        texts(gpt2(), sampling.Greedy(), prompts(), 4)
 
 
 def test_lengths_that_do_not_fit():
     lm = gpt2()
     with pytest.raises(SpecError, match="128 positions"):
-        texts(lm, Greedy(), prompts(), 4, limit=125)
+        texts(lm, sampling.Greedy(), prompts(), 4, limit=125)
     with pytest.raises(SpecError, match="the longest prompt has 130"):
-        texts(lm, Greedy(), [Prompt("t/0", 0, (1,) * 130)], 4)
+        texts(lm, sampling.Greedy(), [Prompt("t/0", 0, (1,) * 130)], 4)
     with pytest.raises(SpecError, match="max_new_tokens"):
-        texts(lm, Greedy(), prompts(), 4, limit=0)
+        texts(lm, sampling.Greedy(), prompts(), 4, limit=0)
     with pytest.raises(SpecError, match="batch_size"):
-        texts(lm, Greedy(), prompts(), 0)
+        texts(lm, sampling.Greedy(), prompts(), 0)
     with pytest.raises(SpecError, match="human perplexity"):
         texts(lm, Adversarial(), prompts(), 4)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("decoder", [Greedy(), Ancestral(), Nucleus()], ids=lambda d: d.title)
+@pytest.mark.parametrize(
+    "decoder", [sampling.Greedy(), sampling.Ancestral(), sampling.Nucleus()], ids=lambda d: d.title
+)
 def test_the_bundled_model_at_batch_1_7_64(decoder):
-    from openended.harness.models.spec import ModelSpec, list_bundled_models
-    from openended.harness.models.transformers import load_model
-
-    if "docs-s" not in list_bundled_models():
-        pytest.skip("the bundled model is not there yet")
-    lm = load_model(ModelSpec(path="bundled:docs-s"))
+    lm: Any = ModelSpec(path="bundled:docs-s").load()
     rows = [Prompt(f"t/{i:03d}", 0, r) for i, r in enumerate(prompt_rows(24, 20, lm.vocab_size))]
-    whole = plain(texts(lm, decoder, rows, 64, limit=32))
-    assert plain(texts(lm, decoder, rows, 7, limit=32)) == whole
-    assert plain(texts(lm, decoder, rows, 1, limit=32)) == whole
-
-
-def ending(lm: Any, rows: list[Prompt], at: int = 3) -> Any:
-    """The model with an end token that its own greedy text meets early."""
-    free = texts(dataclasses.replace(lm, eos_ids=()), Greedy(), rows[:1], 1)
-    return dataclasses.replace(lm, eos_ids=(free[0].token_ids[at],))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("decoder", [Greedy(), Beam(num_beams=3), Beam(num_beams=2, length_penalty=0.0)], ids=str)
-def test_a_least_length_is_that_of_generate(decoder):
-    rows = prompts()
-    lm = ending(gpt2(), rows)
-    options = (
-        {} if isinstance(decoder, Greedy) else {f.name: getattr(decoder, f.name) for f in dataclasses.fields(decoder)}
-    )
-    for least in (0, 5, 12):
-        want = theirs(lm, rows, min_new_tokens=least, **options)
-        got = sorted_as(rows, texts(lm, decoder, rows, 64, least=least))
-        assert [g.token_ids for g in got] == want
-    assert min(len(ids) for ids in want) == 12
-
-
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("decoder", ALL, ids=lambda d: d.title)
-def test_no_text_ends_before_the_least_length(decoder):
-    rows = prompts()
-    lm = ending(gpt2(sharp=1.0, vocab_size=12), [Prompt("t/0", 0, (1, 2))])
-    rows = [dataclasses.replace(p, token_ids=tuple(i % 12 for i in p.token_ids)) for p in rows]
-    made = texts(lm, decoder, rows, 4, least=7)
-    assert min(len(g.token_ids) for g in made) >= 7
-    assert plain(made) == plain(texts(lm, decoder, rows, 64, least=7))
-    assert all(not set(lm.eos_ids) & set(g.token_ids) for g in made)
+    made = [plain(texts(lm, decoder, rows, size, limit=32)) for size in (1, 7, 64)]
+    assert made[0] == made[1] == made[2]
 
 
 def several_ends(lm: Any, rows: list[Prompt]) -> Any:
     """The model with two end tokens, each of which some greedy text meets."""
-    free = texts(dataclasses.replace(lm, eos_ids=()), Greedy(), rows, 64)
+    free = texts(dataclasses.replace(lm, eos_ids=()), sampling.Greedy(), rows, 64)
     return dataclasses.replace(lm, eos_ids=(free[0].token_ids[3], free[-1].token_ids[5]))
 
 
-@pytest.mark.parametrize("decoder", [Greedy(), Beam(num_beams=3), Beam(num_beams=2, length_penalty=0.0)], ids=str)
-@pytest.mark.parametrize("least", [0, 4])
+@pytest.mark.parametrize(
+    "decoder", [sampling.Greedy(), Beam(num_beams=3), Beam(num_beams=2, length_penalty=0.0)], ids=str
+)
+@pytest.mark.parametrize("least", [0, 4, 12])
 def test_several_end_tokens_are_those_of_generate(decoder, least):
     rows = prompts()
     lm = several_ends(gpt2(), rows)
-    options = (
-        {} if isinstance(decoder, Greedy) else {f.name: getattr(decoder, f.name) for f in dataclasses.fields(decoder)}
-    )
+    options = vars(decoder) if isinstance(decoder, Beam) else {}
     want = theirs(lm, rows, min_new_tokens=least, **options)
     assert [g.token_ids for g in sorted_as(rows, texts(lm, decoder, rows, 64, least=least))] == want
     assert least or min(len(ids) for ids in want) < 12
@@ -368,6 +261,7 @@ def test_any_end_token_ends_a_text_and_none_comes_too_early(decoder):
     rows = [dataclasses.replace(p, token_ids=tuple(i % 12 for i in p.token_ids)) for p in prompts()]
     lm = dataclasses.replace(gpt2(sharp=1.0, vocab_size=12), eos_ids=(3, 5, 8))
     made = texts(lm, decoder, rows, 64, least=4)
+    assert plain(made) == plain(texts(lm, decoder, rows, 4, least=4))
     assert all(not {3, 5, 8} & set(g.token_ids) for g in made)
     assert min(len(g.token_ids) for g in made) >= 4
     if not isinstance(decoder, Adversarial):

@@ -7,8 +7,7 @@ import pytest
 from openended.harness.generation.kv_cache.base import KeyValues, plan_prompt_pass, round_up_to_tiles, split_prompts
 from openended.harness.generation.kv_cache.choose import RereadRunner, SameLengthRunner, make_runner
 from openended.harness.generation.kv_cache.gpt2 import SAFE, RowSplitter
-from tests.harness.generation.families import FAMILIES, family
-from tests.harness.generation.models import gpt2, prompt_rows
+from tests.harness.generation.models import FAMILIES, family, gpt2, prompt_rows
 from tests.lazy import torch
 
 LENGTHS = (6, 1, 9, 6, 17, 6, 2)
@@ -56,18 +55,6 @@ def test_a_row_is_the_same_bit_for_bit_in_any_company(name):
     for some in ([0], [4], [0, 3], [6, 2, 1]):
         part = all_logits(lm, list(range(len(some))), [prompts[i] for i in some], tails[some])
         assert torch.equal(part, whole[some])
-
-
-def test_models_with_attention_of_their_own_run_rows_of_one_length():
-    lm = family("falcon")
-    run = make_runner(lm, 3, 20)
-    assert not run.ragged
-    ids = torch.tensor(prompt_rows(3, 9, 300))
-    want = lm.model(ids).logits
-    hidden = run.start([0, 1, 2], ids[:, :6].tolist())
-    torch.testing.assert_close(run.logits(torch.stack(hidden)), want[:, :6], atol=3e-4, rtol=1e-3)
-    for t in range(6, 9):
-        torch.testing.assert_close(run.logits(run.extend(ids[:, t], [0, 1, 2])), want[:, t], atol=3e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "falcon"])

@@ -14,8 +14,7 @@ from openended.harness.generation import slots as places_module
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner
 from openended.harness.generation.slots import BatchSlots
-from tests.harness.generation.families import family
-from tests.harness.generation.models import prompt_rows
+from tests.harness.generation.models import family, prompt_rows
 from tests.harness.generation.test_generate import plain, texts
 from tests.helpers import generation
 from tests.lazy import torch

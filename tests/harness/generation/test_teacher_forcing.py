@@ -6,38 +6,19 @@ import numpy as np
 import pytest
 
 from openended.harness.core import DataError, Ragged
-from openended.harness.decoders import apply_penalties, compute_dense_q
-from openended.harness.decoders.sampling import (
-    Ancestral,
-    Dry,
-    Entmax,
-    Epsilon,
-    Eta,
-    Greedy,
-    MinK,
-    MinP,
-    Mirostat,
-    Nucleus,
-    PLess,
-    Temperature,
-    TopH,
-    TopK,
-    TopNSigma,
-    Typical,
-    Xtc,
-)  # fmt: skip
+from openended.harness.decoders import apply_penalties, compute_dense_q, sampling
 from openended.harness.generation.teacher_forcing import compute_q_statistics
 from tests.harness.generation.models import gpt2, llama, prompt_rows
 from tests.helpers import q_request
 from tests.lazy import torch
 
 DECODERS = [
-    Greedy(), Ancestral(), Temperature(), TopK(k=5), Nucleus(p=0.9), Nucleus(p=0.9, temperature=0.7), MinP(),
-    Nucleus(p=0.8, temperature=0.7, temperature_order="after"), Nucleus(p=1.0, temperature=0.7, temperature_order="after"), Typical(mass=0.5), Typical(mass=0.95), Epsilon(eps=0.01),
-    Eta(eps=0.05), TopNSigma(), TopH(), Mirostat(), Mirostat(algorithm="threshold", tau=1.0), Entmax(alpha=1.5),
-    Entmax(alpha=2.0), Greedy(repetition_penalty=1.3), Ancestral(no_repeat_ngram_size=1), Nucleus(repetition_penalty=2.0),
-    PLess(), PLess(norm=True, temperature=2.0), MinK(), MinK(tau=900.0, temperature=0.7), Xtc(), Xtc(threshold=0.01, probability=1.0),
-    Xtc(threshold=0.02, temperature=0.7, temperature_order="after"), Dry(allowed_length=1), Dry(allowed_length=1, p=0.9),
+    sampling.Greedy(), sampling.Ancestral(), sampling.Temperature(), sampling.TopK(k=5), sampling.Nucleus(p=0.9), sampling.Nucleus(p=0.9, temperature=0.7), sampling.MinP(),
+    sampling.Nucleus(p=0.8, temperature=0.7, temperature_order="after"), sampling.Nucleus(p=1.0, temperature=0.7, temperature_order="after"), sampling.Typical(mass=0.5), sampling.Typical(mass=0.95), sampling.Epsilon(eps=0.01),
+    sampling.Eta(eps=0.05), sampling.TopNSigma(), sampling.TopH(), sampling.Mirostat(), sampling.Mirostat(algorithm="threshold", tau=1.0), sampling.Entmax(alpha=1.5),
+    sampling.Entmax(alpha=2.0), sampling.Greedy(repetition_penalty=1.3), sampling.Ancestral(no_repeat_ngram_size=1), sampling.Nucleus(repetition_penalty=2.0),
+    sampling.PLess(), sampling.PLess(norm=True, temperature=2.0), sampling.MinK(), sampling.MinK(tau=900.0, temperature=0.7), sampling.Xtc(), sampling.Xtc(threshold=0.01, probability=1.0),
+    sampling.Xtc(threshold=0.02, temperature=0.7, temperature_order="after"), sampling.Dry(allowed_length=1), sampling.Dry(allowed_length=1, p=0.9),
 ]  # fmt: skip
 
 
@@ -63,6 +44,16 @@ def by_hand(lm, decoder, prompts, continuations, least=0):
     return np.array(rows, dtype=np.float64).T
 
 
+def assert_statistics(got, decoder, expected):
+    """float32 logits of two forward passes (ours, transformers'): 1e-5 relative."""
+    gold_prob, sum_sq, support, argmax = expected
+    np.testing.assert_allclose(got.gold_prob, gold_prob, rtol=2e-5, atol=1e-9, err_msg=decoder.title)
+    np.testing.assert_allclose(got.sum_sq, sum_sq, rtol=2e-5, err_msg=decoder.title)
+    assert (got.argmax == argmax).all(), decoder.title
+    if not isinstance(decoder, sampling.Mirostat):  # its cut moves with the last bits of the surprises
+        assert (got.support == support).all(), decoder.title
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2, llama])
 @pytest.mark.parametrize("together", [True, False])
@@ -74,13 +65,7 @@ def test_equals_the_direct_computation(make, together):
     found = compute_q_statistics(lm, q_request(p, c, DECODERS, batch_size=2)) if together else None
     for i, decoder in enumerate(DECODERS):
         got = found[i] if found else compute_q_statistics(lm, q_request(p, c, [decoder], batch_size=3))[0]
-        gold_prob, sum_sq, support, argmax = by_hand(lm, decoder, prompts, tails)
-        # float32 logits of two forward passes (ours, transformers'): 1e-5 relative
-        np.testing.assert_allclose(got.gold_prob, gold_prob, rtol=2e-5, atol=1e-9, err_msg=decoder.title)
-        np.testing.assert_allclose(got.sum_sq, sum_sq, rtol=2e-5, err_msg=decoder.title)
-        assert (got.argmax == argmax).all(), decoder.title
-        if not isinstance(decoder, Mirostat):  # its cut moves with the last bits of the surprises
-            assert (got.support == support).all(), decoder.title
+        assert_statistics(got, decoder, by_hand(lm, decoder, prompts, tails))
         assert got.vocab_size == 300
         assert (got.gold == c.values).all()
 
@@ -91,13 +76,8 @@ def test_q_forbids_the_end_of_text_where_generation_does():
     p, c = Ragged.from_rows(prompts, np.int64), Ragged.from_rows(tails, np.int64)
     for decoder in DECODERS:
         got = compute_q_statistics(lm, q_request(p, c, [decoder], min_new_tokens=5, batch_size=2))[0]
-        gold_prob, sum_sq, support, argmax = by_hand(lm, decoder, prompts, tails, least=5)
-        np.testing.assert_allclose(got.gold_prob, gold_prob, rtol=2e-5, atol=1e-9, err_msg=decoder.title)
-        np.testing.assert_allclose(got.sum_sq, sum_sq, rtol=2e-5, err_msg=decoder.title)
-        assert (got.argmax == argmax).all(), decoder.title
-        if not isinstance(decoder, Mirostat):
-            assert (got.support == support).all(), decoder.title
-    full = compute_q_statistics(lm, q_request(p, c, [Ancestral()], min_new_tokens=5, batch_size=2))[0]
+        assert_statistics(got, decoder, by_hand(lm, decoder, prompts, tails, least=5))
+    full = compute_q_statistics(lm, q_request(p, c, [sampling.Ancestral()], min_new_tokens=5, batch_size=2))[0]
     assert (full.support == [11] * 5 + [12] * 4 + [11] * 5 + [12] * 4).all()
 
 
@@ -106,16 +86,9 @@ def test_the_head_gives_what_whole_rows_give():
     prompts = Ragged.from_rows(prompt_rows(2, 4, 12000), np.int64)
     tails = Ragged.from_rows(prompt_rows(2, 30, 12000, seed=1), np.int64)
     decoders = [
-        Nucleus(p=0.3),
-        Nucleus(p=0.95),
-        TopK(k=50),
-        Typical(mass=0.3),
-        Eta(),
-        Entmax(alpha=1.5),
-        PLess(),
-        MinK(),
-        Xtc(),
-    ]
+        sampling.Nucleus(p=0.3), sampling.Nucleus(p=0.95), sampling.TopK(k=50), sampling.Typical(mass=0.3), sampling.Eta(),
+        sampling.Entmax(alpha=1.5), sampling.PLess(), sampling.MinK(), sampling.Xtc(),
+    ]  # fmt: skip
     whole = compute_q_statistics(lm, q_request(prompts, tails, decoders, batch_size=2))
     for decoder, one in zip(decoders, whole, strict=True):
         alone = compute_q_statistics(lm, q_request(prompts, tails, [decoder], batch_size=2))[0]
@@ -128,17 +101,18 @@ def test_limits_of_the_context_and_no_rows():
     lm = gpt2()
     p = Ragged.from_rows(prompt_rows(3, 4, 300), np.int64)
     c = Ragged.from_rows(prompt_rows(3, 10, 300, seed=1), np.int64)
-    greedy, full = compute_q_statistics(lm, q_request(p, c, [Greedy(), Ancestral()], batch_size=8))
+    greedy, full = compute_q_statistics(lm, q_request(p, c, [sampling.Greedy(), sampling.Ancestral()], batch_size=8))
     assert set(greedy.gold_prob) <= {0.0, 1.0}
     assert (greedy.sum_sq == 1).all()
     assert (greedy.support == 1).all()
     assert (full.support == 300).all()
     assert (greedy.argmax == full.argmax).all()
 
-    lm = gpt2()
     p, c = Ragged.from_rows([(1, 2)], np.int64), Ragged.from_rows([tuple(range(1, 130))], np.int64)
     with pytest.raises(DataError, match="128 positions"):
-        compute_q_statistics(lm, q_request(p, c, [Greedy()], batch_size=1))
+        compute_q_statistics(lm, q_request(p, c, [sampling.Greedy()], batch_size=1))
 
     empty = Ragged.from_rows([], np.int64)
-    assert len(compute_q_statistics(gpt2(), q_request(empty, empty, [Greedy()], batch_size=4))[0].gold_prob) == 0
+    assert (
+        len(compute_q_statistics(gpt2(), q_request(empty, empty, [sampling.Greedy()], batch_size=4))[0].gold_prob) == 0
+    )

@@ -10,13 +10,7 @@ import pytest
 from openended.harness.core import Generation, row_uniforms
 from openended.harness.decoders import Prompt, QDecoder, apply_penalties, compute_dense_q
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, Xtc
-from openended.harness.generation.token_loop import (
-    QChooser,
-    TokenChooser,
-    build_generation,
-    decode_rows,
-    find_end_tokens,
-)
+from openended.harness.generation import token_loop
 from openended.harness.models.transformers import LanguageModel
 from tests.harness.generation.models import gpt2, prompt_rows
 from tests.helpers import generation
@@ -26,13 +20,13 @@ from tests.lazy import torch
 def test_every_end_token_ends_a_text_in_any_shape():
     tokens = torch.tensor([[0, 5, 7], [9, 0, 8]])
     expected = torch.tensor([[True, False, True], [False, True, False]])
-    assert torch.equal(find_end_tokens((0, 7), tokens), expected)
-    assert torch.equal(find_end_tokens((0, 7), tokens[0]), expected[0])
+    assert torch.equal(token_loop.find_end_tokens((0, 7), tokens), expected)
+    assert torch.equal(token_loop.find_end_tokens((0, 7), tokens[0]), expected[0])
 
-    assert not find_end_tokens((), torch.arange(12)).any()
+    assert not token_loop.find_end_tokens((), torch.arange(12)).any()
 
 
-class _Counting(TokenChooser):
+class _Counting(token_loop.TokenChooser):
     """Chooses 5, then 6, then the end; keeps what it was asked."""
 
     def __init__(self, end: int) -> None:
@@ -53,13 +47,13 @@ def test_every_prompt_gets_a_place_and_ends_by_itself_or_at_the_length():
     prompts = [Prompt(f"t/{i}", 0, prompt_rows(1, 2 + i, 300, seed=i)[0]) for i in range(5)]
     out, counted, chooser = [], [], _Counting(9)
     request = generation(prompts, Greedy(), seed=0, max_new_tokens=8, batch_size=2)
-    decode_rows([lm], request, out.extend, counted.append, chooser)
+    token_loop.decode_rows([lm], request, out.extend, counted.append, chooser)
     assert sorted(g.example_id for g in out) == sorted(chooser.seen) == [p.example_id for p in prompts]
     assert {g.token_ids for g in out} == {(5, 6)}
     assert {(g.stop, g.log_prob) for g in out} == {("eos", -1.234568)}
     assert sum(counted) == 15
 
-    made = build_generation(gpt2(), Prompt("t/0", 1, (3,)), [4, 5], ended=False)
+    made = token_loop.build_generation(gpt2(), Prompt("t/0", 1, (3,)), [4, 5], ended=False)
     assert (made.stop, made.sample, made.token_ids) == ("length", 1, (4, 5))
 
 
@@ -71,7 +65,7 @@ PROMPTS = [Prompt(f"t/{i}", i % 2, tuple(row)) for i, row in enumerate(ROWS)]
 def sampled(lm: LanguageModel, decoder: QDecoder, *, least: int = 0, slots: int = 64) -> dict[str, Generation]:
     out: list[Generation] = []
     request = generation(PROMPTS, decoder, seed=SEED, max_new_tokens=LENGTH, min_new_tokens=least, batch_size=slots)
-    decode_rows([lm], request, out.extend, lambda _: None, QChooser(lm, decoder, request))
+    token_loop.decode_rows([lm], request, out.extend, lambda _: None, token_loop.QChooser(lm, decoder, request))
     assert len(out) == len(PROMPTS)
     return {g.example_id: g for g in out}
 

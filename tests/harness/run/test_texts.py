@@ -10,26 +10,20 @@ import numpy as np
 import pytest
 
 from openended.harness.core import DataError, Ragged, SpecError, parse_signature
-from openended.harness.decoders.base import GenerationRequest, Prompt
+from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Temperature
-from openended.harness.models import ModelSpec, ScoringRequest
+from openended.harness.models import ModelSpec
 from openended.harness.report.build import build_report
+from openended.harness.run import import_texts
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.facts import compute_perplexity
 from openended.harness.run.generate import check_start_token, generate
-from openended.harness.run.import_texts import (
-    DAMAGE_VERSION,
-    NAIVE_VERSION,
-    digest_corpus,
-    import_generations,
-    load_corpus,
-)
 from openended.harness.run.pipeline import RunTexts, make_texts, plan, run
 from openended.harness.run.settings import Settings
 from openended.harness.storage import RowFile, RunRecord, read_record
 from tests.harness.run.small import make_builder, open_session, settings
-from tests.helpers import copy_without, ragged, tiny_model, write_jsonl
+from tests.helpers import copy_without, generation, tiny_model, write_jsonl
 
 SMALL = ("metric=[zipf]", "num_examples=3", "max_new_tokens=4", "runtime.progress=false")
 
@@ -45,7 +39,7 @@ def generated(folder: Path, *words: str) -> TextRows:
 
 
 def imported(folder: Path, *words: str) -> TextRows:
-    return import_generations(*start(folder, *words))
+    return import_texts.import_generations(*start(folder, *words))
 
 
 def key(source: TextRows) -> str:
@@ -130,32 +124,16 @@ def test_a_model_without_a_start_token_is_refused_with_what_to_set(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_the_first_token_is_scored_only_after_a_start_token(tmp_path):
-    lm: Any = ModelSpec(path=str(tiny_model(tmp_path / "tiny"))).load()
-    prompts, texts = ragged([[], []]), ragged([[5, 6, 7], [8]])
-    request = ScoringRequest(prompts=prompts, continuations=texts, batch_size=2)
-    assert lm.score(request).lengths.tolist() == [2, 0]
-    with_start = lm.score(ScoringRequest(prompts=prompts, continuations=texts, bos=True, batch_size=2))
-    assert with_start.lengths.tolist() == [3, 1]
-    # The start token as a prompt gives the same losses.
-    as_prompt = ScoringRequest(prompts=ragged([[0], [0]]), continuations=texts, batch_size=2)
-    np.testing.assert_allclose(with_start.values, lm.score(as_prompt).values, atol=1e-6)
-
-
 def test_texts_go_on_after_an_end_token(tmp_path):
     lm: Any = ModelSpec(path=str(tiny_model(tmp_path / "tiny"))).load()
-    prompts = [Prompt(f"t/{i}", 0, (), "") for i in range(40)]
-
-    def generate_all(*, continues: bool):
+    prompts, decoder = [Prompt(f"t/{i}", 0, (), "") for i in range(40)], Temperature(temperature=1.0)
+    request = generation(prompts, decoder, seed=0, max_new_tokens=40, batch_size=8)
+    made: list[dict[str, Any]] = []
+    for continues in (False, True):
         out: list[Any] = []
-        request = GenerationRequest(
-            prompts=prompts, decoder=Temperature(temperature=1.0), seed=0, max_new_tokens=40, batch_size=8,
-            continue_after_end=continues,
-        )  # fmt: skip
-        lm.generate(request, out.extend)
-        return {g.example_id: g for g in out}
-
-    stopped, continued = generate_all(continues=False), generate_all(continues=True)
+        lm.generate(replace(request, continue_after_end=continues), out.extend)
+        made.append({g.example_id: g for g in out})
+    stopped, continued = made
     ended = [i for i, g in stopped.items() if g.stop == "eos"]
     assert ended  # one token in 257 is the end token
     for i, text in continued.items():
@@ -207,7 +185,7 @@ def test_a_file_that_is_not_there_is_an_error_and_in_a_plan_a_remark(tmp_path):
     with pytest.raises(DataError, match=r"generations: no such file: .*lost\.jsonl"):
         imported(tmp_path, words)
     chosen, builder, dataset = start(tmp_path, words, plan_only=True)
-    assert import_generations(chosen, builder, dataset).digest is None
+    assert import_texts.import_generations(chosen, builder, dataset).digest is None
     assert any("no such file" in str(missing) for missing in builder.missing)
 
 
@@ -228,7 +206,7 @@ def test_naive_texts_are_made_of_human_texts_that_are_not_compared(tmp_path):
         for seed in (0, 1)
     }
     assert len(keys) == 4
-    assert NAIVE_VERSION == 1  # raise it, and this number, when the texts of a seed change
+    assert import_texts.NAIVE_VERSION == 1  # raise it, and this number, when the texts of a seed change
     assert key(build(tmp_path, "generations=naive:unigram:64").model_rows) in keys
 
 
@@ -248,7 +226,7 @@ def test_damaged_rows_are_human_texts_that_are_not_compared_with_tokens_of_their
         key(build(tmp_path, "generations=damage:random_middle:60", f"seed={s}").model_rows) for s in (0, 1)
     )
     assert first != second
-    assert DAMAGE_VERSION == 1  # raise it, and this number, when the texts of a seed change
+    assert import_texts.DAMAGE_VERSION == 1  # raise it, and this number, when the texts of a seed change
 
 
 @pytest.mark.parametrize(
@@ -263,12 +241,12 @@ def test_a_plan_makes_nothing_and_a_task_without_spare_texts_is_refused(tmp_path
 
 def test_a_corpus_is_read_and_a_missing_one_is_named(tmp_path):
     path = write_jsonl(tmp_path / "train.jsonl", [{"text": "a b"}, {"text": "c"}])
-    assert load_corpus(path) == ["a b", "c"]
-    first = digest_corpus(path)
+    assert import_texts.load_corpus(path) == ["a b", "c"]
+    first = import_texts.digest_corpus(path)
     write_jsonl(path, [{"text": "a b"}])
-    assert digest_corpus(path) != first
+    assert import_texts.digest_corpus(path) != first
     with pytest.raises(DataError, match=r"no such file: .*; expected references, or a file of texts"):
-        digest_corpus(tmp_path / "none.jsonl")
+        import_texts.digest_corpus(tmp_path / "none.jsonl")
 
 
 def measured(folder: Path, *words: str) -> RunRecord:

@@ -3,7 +3,6 @@
 import json
 import math
 import random
-import re
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -97,10 +96,11 @@ def test_a_target_is_a_number_in_memory_and_stands_in_the_direction_in_the_file(
         (told(**row(bounds={"m": [0]})), r"results\[0\]: bounds.m: expected two numbers, got 1"),
         (told(**row(system="gone")), r"results\[0\]: not a run record: field 'system' is missing"),
         (told(results=[3]), r"results\[0\]: not a run record: expected a JSON object, got int"),
+        *((text, "") for text in ("{", "[]", "\x00", "null", "[" * 900, '{"a":' * 300 + "1" + "}" * 300)),
     ],
 )
 def test_a_damaged_record_is_told_in_one_line(tmp_path: Path, record: Any, message: str) -> None:
-    write_json(tmp_path / RECORD, record)
+    (tmp_path / RECORD).write_text(record if isinstance(record, str) else json.dumps(record))
     with pytest.raises(DataError, match=message) as caught:
         read_record(tmp_path)
     assert str(caught.value).startswith(str(tmp_path / RECORD))
@@ -141,13 +141,3 @@ def test_keys_and_homes_stay_out_of_a_record(tmp_path: Path) -> None:
     assert key not in text
     assert str(Path.home()) not in text
     assert read_record(tmp_path).overrides == ("model.label=[redacted]",)
-
-
-@pytest.mark.parametrize(
-    "text", ["{", "[]", '{"schema": 3, "results": 3}', "\x00", "null", "[" * 900, '{"a":' * 300 + "1" + "}" * 300]
-)
-def test_a_file_that_is_no_record_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
-    (tmp_path / RECORD).write_text(text)
-    with pytest.raises(DataError, match=re.escape(str(tmp_path / RECORD))) as caught:
-        read_record(tmp_path)
-    assert "\n" not in str(caught.value)
