@@ -52,20 +52,29 @@ def features(metric: Metric, *, human: Any, model: Any, n_human: int, n_model: i
     )
 
 
-def tiny_model(where: Path, positions: int = 64) -> Path:
-    """Write a model folder: GPT-2 shape, one layer, a token a byte, generation settings that must not leak."""
-    import torch
+def save_byte_tokenizer(where: Path, **tokens: str) -> int:
+    """Write a tokenizer with a token a byte and one that ends a text; returns the size of its vocabulary."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE({"<|endoftext|>": 0, **{c: i + 1 for i, c in enumerate(letters)}}, []))
     inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|endoftext|>").save_pretrained(where)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|endoftext|>", **tokens)
+    tokenizer.save_pretrained(where)
+    return len(tokenizer)
+
+
+def tiny_model(where: Path, positions: int = 64) -> Path:
+    """Write a model folder: GPT-2 shape, one layer, a token a byte, generation settings that must not leak."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    vocab_size = save_byte_tokenizer(where)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = GPT2Config(
-            vocab_size=len(letters) + 1, n_positions=positions, n_embd=16, n_layer=1, n_head=2, bos_token_id=0,
+            vocab_size=vocab_size, n_positions=positions, n_embd=16, n_layer=1, n_head=2, bos_token_id=0,
             eos_token_id=0,
         )  # fmt: skip
         GPT2LMHeadModel(config).save_pretrained(where)
@@ -77,18 +86,13 @@ def tiny_model(where: Path, positions: int = 64) -> Path:
 def tiny_masked_model(where: Path, positions: int = 64) -> Path:
     """Write a folder of a masked language model: BERT's shape, one layer, a token a byte and a mask token."""
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+    from transformers import BertConfig, BertForMaskedLM
 
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE({"<|endoftext|>": 0, **{c: i + 1 for i, c in enumerate(letters)}}, []))
-    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|endoftext|>", mask_token="<|mask|>")
-    tokenizer.save_pretrained(where)
+    vocab_size = save_byte_tokenizer(where, mask_token="<|mask|>")
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = BertConfig(
-            vocab_size=len(tokenizer), max_position_embeddings=positions, hidden_size=16, num_hidden_layers=1,
+            vocab_size=vocab_size, max_position_embeddings=positions, hidden_size=16, num_hidden_layers=1,
             num_attention_heads=2, intermediate_size=32, eos_token_id=0,
         )  # fmt: skip
         BertForMaskedLM(config).save_pretrained(where)

@@ -28,13 +28,6 @@ _PART_NAME = re.compile(r"part-(\d{6,})-([0-9a-f]{64})\.arrow")
 _MOST_WAITING = 1 << 14  # rows that wait to be written
 
 
-def check_model(settings: Settings, builder: ArtifactBuilder) -> None:
-    """Check that the model under test is there and can generate with the decoder; nothing to check for a file."""
-    if settings.model is not None:
-        builder.try_or_note(settings.model.check_ready)
-        builder.try_or_note(partial(settings.model.demand, "generate", settings.decoder))
-
-
 def generate(settings: Settings, builder: ArtifactBuilder, dataset: Dataset, decoder: Decoder | None) -> TextRows:
     """Generate texts with the model under test; a decoder that still needs a number of the human side waits for it."""
     model, length, chat = settings.model, settings.max_new_tokens, dataset.chat

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, Te
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.facts import compute_perplexity, describe_columns, list_notes, reads_q
 from openended.harness.run.features import FOR_DECODER, Featurizer, find_model
-from openended.harness.run.generate import check_model, generate
+from openended.harness.run.generate import generate
 from openended.harness.run.import_texts import import_generations
 from openended.harness.run.measure import (
     RESAMPLING_VERSION,
@@ -113,8 +113,8 @@ def make_texts(settings: Settings, builder: ArtifactBuilder) -> RunTexts:
     check_extras(settings)
     check_q(settings)
     fingerprint = fetch_task(settings.task, builder)
-    check_model(settings, builder)
-    check_scoring_models(settings, builder)
+    for check in _list_checks(settings):
+        builder.try_or_note(check)
     dataset = load_dataset(settings, fingerprint, builder)
     check_sizes(settings, dataset)
     featurizer = Featurizer(settings, builder)
@@ -211,30 +211,34 @@ def check_extras(settings: Settings) -> None:
         core.require_package("accelerate", "large")
 
 
-def check_scoring_models(settings: Settings, builder: ArtifactBuilder) -> None:
-    """Check that scorer and embedder are there and can do what the metrics need; a plan notes what is missing."""
+def _list_checks(settings: Settings) -> Iterator[Callable[[], object]]:
+    """Yield what must hold of the models: they are there, and can do what decoder and metrics need of them."""
+    model, scorer, embedder = settings.model, settings.scorer, _find_embedder(settings)
+    if model is not None:
+        yield model.check_ready
+        yield partial(model.demand, "generate", settings.decoder)
     needs = [need for metric in settings.metrics for need in metric.needs() if need.kind != "tokens"]
     for need in needs:
         spec = find_model(need, settings)
         if spec is not None and not reads_q(need):
             for ability in _ABILITIES.get(need.kind, ()):
-                builder.try_or_note(partial(spec.demand, ability))
-    scorer = settings.scorer if "scorer" in {need.by for need in needs} else None
-    if scorer is not None:
-        if scorer.runs_in_process:
-            builder.digest_model(scorer)
-        else:  # a server is asked when it is needed
-            builder.try_or_note(scorer.check_ready)
-        builder.try_or_note(partial(_check_windows, settings.metrics, scorer))
-    embedder = _find_embedder(settings)
-    if embedder is not None and builder.digest_model(embedder) is not None:
-        builder.try_or_note(embedder.check_options)
+                yield partial(spec.demand, ability)
+    if scorer is not None and "scorer" in {need.by for need in needs}:
+        yield scorer.identity if scorer.runs_in_process else scorer.check_ready  # a server is asked when it is needed
+        yield partial(_check_windows, settings.metrics, scorer)
+    if embedder is not None:
+        yield partial(_check_embedder, embedder)
 
 
 def _find_embedder(settings: Settings) -> EmbedderSpec | None:
     """Return the embedder if a metric of the run needs it; None too where the user gives the vectors."""
     kinds = {need.kind for metric in settings.metrics for need in metric.needs()}
     return settings.embedder if "embeddings" in kinds and not settings.vector_files else None
+
+
+def _check_embedder(embedder: EmbedderSpec) -> None:
+    embedder.identity()
+    embedder.check_options()
 
 
 def _check_windows(metrics: Sequence[core.Metric], scorer: BackendSpec) -> None:

@@ -46,10 +46,13 @@ def plain(generations: list[Generation]) -> list[Any]:
 
 
 ALL = [
-    sampling.Greedy(), sampling.Ancestral(), sampling.Temperature(), sampling.TopK(k=5), sampling.Nucleus(p=0.9), sampling.MinP(), sampling.Typical(mass=0.9), sampling.Epsilon(eps=0.01), sampling.Eta(eps=0.01),
-    sampling.TopNSigma(), sampling.TopH(), sampling.Mirostat(), sampling.Entmax(), sampling.Nucleus(temperature=0.7, temperature_order="after"),
-    sampling.Nucleus(repetition_penalty=1.3, no_repeat_ngram_size=2), Beam(num_beams=3), Beam(num_beams=2, no_repeat_ngram_size=2),
-    BeamSample(num_beams=3, top_k=20), ContrastiveSearch(k=3), Adversarial(human_ppl=30.0),
+    sampling.Greedy(), sampling.Ancestral(), sampling.Temperature(), sampling.TopK(k=5), sampling.Nucleus(p=0.9),
+    sampling.MinP(), sampling.Typical(mass=0.9), sampling.Epsilon(eps=0.01), sampling.Eta(eps=0.01),
+    sampling.TopNSigma(), sampling.TopH(), sampling.Mirostat(), sampling.Entmax(),
+    sampling.Nucleus(temperature=0.7, temperature_order="after"),
+    sampling.Nucleus(repetition_penalty=1.3, no_repeat_ngram_size=2), Beam(num_beams=3),
+    Beam(num_beams=2, no_repeat_ngram_size=2), BeamSample(num_beams=3, top_k=20), ContrastiveSearch(k=3),
+    Adversarial(human_ppl=30.0),
 ]  # fmt: skip
 
 
@@ -118,8 +121,9 @@ def sorted_as(rows: list[Prompt], made: list[Generation]) -> list[Generation]:
 
 
 BEAMS = [
-    Beam(num_beams=4), Beam(num_beams=2, length_penalty=0.0), Beam(num_beams=3, length_penalty=2.0, early_stopping=True),
-    Beam(num_beams=3, early_stopping="never"), Beam(num_beams=4, no_repeat_ngram_size=2), Beam(num_beams=3, repetition_penalty=1.2),
+    Beam(num_beams=4), Beam(num_beams=2, length_penalty=0.0),
+    Beam(num_beams=3, length_penalty=2.0, early_stopping=True), Beam(num_beams=3, early_stopping="never"),
+    Beam(num_beams=4, no_repeat_ngram_size=2), Beam(num_beams=3, repetition_penalty=1.2),
 ]  # fmt: skip
 
 

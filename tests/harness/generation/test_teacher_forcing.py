@@ -13,12 +13,18 @@ from tests.helpers import q_request
 from tests.lazy import torch
 
 DECODERS = [
-    sampling.Greedy(), sampling.Ancestral(), sampling.Temperature(), sampling.TopK(k=5), sampling.Nucleus(p=0.9), sampling.Nucleus(p=0.9, temperature=0.7), sampling.MinP(),
-    sampling.Nucleus(p=0.8, temperature=0.7, temperature_order="after"), sampling.Nucleus(p=1.0, temperature=0.7, temperature_order="after"), sampling.Typical(mass=0.5), sampling.Typical(mass=0.95), sampling.Epsilon(eps=0.01),
-    sampling.Eta(eps=0.05), sampling.TopNSigma(), sampling.TopH(), sampling.Mirostat(), sampling.Mirostat(algorithm="threshold", tau=1.0), sampling.Entmax(alpha=1.5),
-    sampling.Entmax(alpha=2.0), sampling.Greedy(repetition_penalty=1.3), sampling.Ancestral(no_repeat_ngram_size=1), sampling.Nucleus(repetition_penalty=2.0),
-    sampling.PLess(), sampling.PLess(norm=True, temperature=2.0), sampling.MinK(), sampling.MinK(tau=900.0, temperature=0.7), sampling.Xtc(), sampling.Xtc(threshold=0.01, probability=1.0),
-    sampling.Xtc(threshold=0.02, temperature=0.7, temperature_order="after"), sampling.Dry(allowed_length=1), sampling.Dry(allowed_length=1, p=0.9),
+    sampling.Greedy(), sampling.Ancestral(), sampling.Temperature(), sampling.TopK(k=5), sampling.Nucleus(p=0.9),
+    sampling.Nucleus(p=0.9, temperature=0.7), sampling.MinP(),
+    sampling.Nucleus(p=0.8, temperature=0.7, temperature_order="after"),
+    sampling.Nucleus(p=1.0, temperature=0.7, temperature_order="after"), sampling.Typical(mass=0.5),
+    sampling.Typical(mass=0.95), sampling.Epsilon(eps=0.01), sampling.Eta(eps=0.05), sampling.TopNSigma(),
+    sampling.TopH(), sampling.Mirostat(), sampling.Mirostat(algorithm="threshold", tau=1.0), sampling.Entmax(alpha=1.5),
+    sampling.Entmax(alpha=2.0), sampling.Greedy(repetition_penalty=1.3), sampling.Ancestral(no_repeat_ngram_size=1),
+    sampling.Nucleus(repetition_penalty=2.0), sampling.PLess(), sampling.PLess(norm=True, temperature=2.0),
+    sampling.MinK(), sampling.MinK(tau=900.0, temperature=0.7), sampling.Xtc(),
+    sampling.Xtc(threshold=0.01, probability=1.0),
+    sampling.Xtc(threshold=0.02, temperature=0.7, temperature_order="after"), sampling.Dry(allowed_length=1),
+    sampling.Dry(allowed_length=1, p=0.9),
 ]  # fmt: skip
 
 

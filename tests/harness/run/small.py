@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from openended.harness.run import Session, Settings
+from openended.harness.run import Session, Settings, run
 from openended.harness.run.artifacts import ArtifactBuilder
+from openended.harness.storage import RunRecord, read_record
 from openended.harness.storage.store import Store
 from tests.helpers import run_settings, write_jsonl
 
@@ -33,3 +34,8 @@ def open_session(folder: Path) -> Session:
 def make_builder(folder: Path, *, plan_only: bool = False) -> ArtifactBuilder:
     """Return a builder in a new session."""
     return ArtifactBuilder(open_session(folder), plan_only=plan_only)
+
+
+def measured(folder: Path, *words: str) -> RunRecord:
+    """Run in a new session; return the record."""
+    return read_record(run(settings(folder, *words), open_session(folder)).folder)

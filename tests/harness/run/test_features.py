@@ -24,6 +24,7 @@ SPEC, EMBEDDER = ModelSpec(path="bundled:docs-s"), EmbedderSpec(path="bundled:do
 TEXTS = [("a", "Return the", " number of rows."), ("b", "Raise an", " error if it is"), ("c", "Write", " it.")]
 WHOLE: Any = "prompt_and_continuation"
 TAIL = ScoringOptions(scope="continuation")
+TWO_MODELS = ("embedder.path=bundled:docs-s", "scorer.path=bundled:docs-m")
 
 
 @pytest.fixture
@@ -42,26 +43,26 @@ def counted(monkeypatch):
     return seen
 
 
-def test_one_pass_per_source_scores_and_embeds(tmp_path, counted):
+@pytest.mark.parametrize(
+    ("models", "before", "metrics", "passes"),
+    [
+        # Human and model side; the further human texts of the ceiling are embedded alone.
+        (ONE_MODEL, None, "frechet,gen_ppl,kid,zipf", {(True, True): 2, (False, True): 1}),
+        (ONE_MODEL, "gen_ppl", "gen_ppl,frechet", {(False, True): 3}),
+        (TWO_MODELS, None, "frechet,gen_ppl,kid", {(True, False): 2, (False, True): 3}),
+    ],
+)
+def test_a_model_passes_once_over_a_source_and_what_is_there_is_not_made_again(
+    tmp_path, counted, models, before, metrics, passes
+):
+    if before is not None:
+        run(settings(tmp_path, *models, f"metric=[{before}]"), open_session(tmp_path))
+        assert Counter(counted) == {(True, False): 2}
+        counted.clear()
     session = open_session(tmp_path)
-    run(settings(tmp_path, *ONE_MODEL, "metric=[frechet,gen_ppl,kid,zipf]"), session)
-    # Human and model side; the further human texts of the ceiling are embedded alone.
-    assert Counter(counted) == {(True, True): 2, (False, True): 1}
-    assert session.loads == ["docs-s"]
-
-
-def test_two_models_pass_once_each(tmp_path, counted):
-    words = ("embedder.path=bundled:docs-s", "scorer.path=bundled:docs-m")
-    run(settings(tmp_path, *words, "metric=[frechet,gen_ppl,kid]"), open_session(tmp_path))
-    assert Counter(counted) == {(True, False): 2, (False, True): 3}
-
-
-def test_what_is_there_is_not_made_with_the_rest(tmp_path, counted):
-    run(settings(tmp_path, *ONE_MODEL, "metric=[gen_ppl]"), open_session(tmp_path))
-    assert Counter(counted) == {(True, False): 2}
-    counted.clear()
-    run(settings(tmp_path, *ONE_MODEL, "metric=[gen_ppl,frechet]"), open_session(tmp_path))
-    assert Counter(counted) == {(False, True): 3}
+    run(settings(tmp_path, *models, f"metric=[{metrics}]"), session)
+    assert Counter(counted) == passes
+    assert models is TWO_MODELS or session.loads == ["docs-s"]
 
 
 def test_what_a_decoder_needs_of_the_human_side_is_a_need(tmp_path, counted):

@@ -23,7 +23,7 @@ from openended.harness.run.pipeline import RunTexts, make_texts, run
 from openended.harness.run.settings import build_settings
 from openended.harness.storage.record import ResultRow, RunRecord, read_record
 from openended.metrics.huse import Huse
-from tests.harness.run.small import make_builder, open_session, settings
+from tests.harness.run.small import make_builder, measured, open_session, settings
 from tests.helpers import config, write_jsonl
 
 NO_SCORING = ("scorer=auto", "embedder=auto")  # as where no scoring model is named
@@ -191,16 +191,6 @@ def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(
         measure(probe(name="other", act=raising(DataError("x.csv: wrong"))))
 
 
-def test_a_feature_that_a_system_cannot_have_leaves_the_metric_undefined(start):
-    texts, measure = start("embedder=none", "scoring=none")
-    need = Need("embeddings", by="embedder")
-    texts.featurizer.compute([(texts.human_rows, (need,)), (texts.model_rows, (need,))], texts.decoder)
-    got = measure(probe(need=need))
-    assert (got.result.status, got.artifact, got.result.n_model) == ("undefined", None, 4)
-    assert "no embedder: set embedder=" in got.result.notes[0]
-    assert seen == []
-
-
 def test_a_plan_waits_for_what_is_to_be_made(start):
     texts, measure = start(plan_only=True)
     assert measure(probe()) is None
@@ -251,15 +241,16 @@ def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokenizer,
     assert describe_token_ids(load_members("metric")[metric](), source, chosen) == said
 
 
-def measured(folder: Path, *words: str) -> tuple[RunRecord, dict[tuple[str, str], ResultRow]]:
-    record = read_record(run(settings(folder, *words), open_session(folder)).folder)
+def measure_rows(folder: Path, *words: str) -> tuple[RunRecord, dict[tuple[str, str], ResultRow]]:
+    record = measured(folder, *words)
     return record, {(row.system, row.metric): row for row in record.results}
 
 
 def test_without_scoring_models_metrics_that_need_them_say_what_to_type(tmp_path):
-    record, rows = measured(tmp_path, *NO_SCORING, "metric=[frechet,gen_ppl,distinct_n]")
+    record, rows = measure_rows(tmp_path, *NO_SCORING, "metric=[frechet,gen_ppl,distinct_n]")
     for metric, role in (("gen_ppl", "scorer"), ("frechet", "embedder")):
-        assert rows["model", metric].status == "undefined"
+        assert (rows["model", metric].status, rows["model", metric].n_model) == ("undefined", 8)
+        assert rows["model", metric].artifact is None
         (note,) = rows["model", metric].notes
         assert note.startswith(f"no {role}: set {role}=gpt2-large (or scoring=gpt2-large")
     assert (record.axes["scorer"], record.axes["embedder"]) == (None, None)
@@ -269,13 +260,13 @@ def test_without_scoring_models_metrics_that_need_them_say_what_to_type(tmp_path
 def test_without_a_scorer_the_tokens_are_those_of_the_model_under_test(tmp_path):
     """Both bundled models have one tokenizer: what they count is comparable, and the same as with a scorer of it."""
     words = (*NO_SCORING, "metric=[zipf]")
-    (record, small), (_, large) = (measured(tmp_path, *words, f"model={model}") for model in ("docs-s", "docs-m"))
+    (record, small), (_, large) = (measure_rows(tmp_path, *words, f"model={model}") for model in ("docs-s", "docs-m"))
     facts = [parse_signature(rows["model", "zipf"].signature) for rows in (small, large)]
     assert facts[0] == facts[1]
     assert facts[0]["tokens"].startswith("model@")
     assert "scorer" not in facts[0]
     assert "text statistics count tokens of docs-s, the model under test: no scorer is set" in record.notes
-    _, scored = measured(tmp_path, "metric=[zipf]", "model=docs-s")
+    _, scored = measure_rows(tmp_path, "metric=[zipf]", "model=docs-s")
     assert scored["model", "zipf"].values == small["model", "zipf"].values
     assert scored["model", "zipf"].signature != small["model", "zipf"].signature
 
@@ -284,7 +275,7 @@ def test_imported_texts_without_a_scorer_are_cut_and_counted_by_words(tmp_path):
     path = tmp_path / "theirs.jsonl"
     write_jsonl(path, [{"id": i, "text": f" one two three four five six seven {i}"} for i in range(8)])
     words = (*NO_SCORING, "metric=[length,distinct_n]", f"generations={path}", "max_new_tokens=5")
-    record, rows = measured(tmp_path, *words)
+    record, rows = measure_rows(tmp_path, *words)
     assert (rows["model", "length"].values["length"], rows["human", "length"].values["length"]) == (5, 5)
     facts = parse_signature(rows["model", "distinct_n"].signature)
     assert (facts["tokens"], facts["length"]) == ("words", "5 words")
@@ -295,12 +286,12 @@ def test_imported_texts_without_a_scorer_are_cut_and_counted_by_words(tmp_path):
 
 @pytest.mark.slow
 def test_a_scoring_model_out_of_its_domain_is_named_in_notes_and_signatures(tmp_path):
-    record, rows = measured(tmp_path, "scoring=docs-m", "metric=[frechet,gen_ppl]")
+    record, rows = measure_rows(tmp_path, "scoring=docs-m", "metric=[frechet,gen_ppl]")
     assert parse_signature(rows["model", "gen_ppl"].signature)["scorer"].endswith(f"({OUT_OF_DOMAIN})")
     assert parse_signature(rows["model", "frechet"].signature)["embedder"].endswith(f"({OUT_OF_DOMAIN})")
     warning = "docs-m was trained on docstrings only: do not trust its scores here"
     assert {f"scorer {warning}", f"embedder {warning}"} <= set(record.notes)
-    record, _ = measured(tmp_path, "scoring=docs-m", "metric=[frechet]")  # only what the metrics read is told
+    record, _ = measure_rows(tmp_path, "scoring=docs-m", "metric=[frechet]")  # only what the metrics read is told
     assert f"scorer {warning}" not in record.notes
     small: Any = build_settings(config("num_examples=4", "max_new_tokens=8", f"outputs_dir={tmp_path / 'out'}"))
     record = read_record(run(small, open_session(tmp_path)).folder)  # docs at home says nothing

@@ -117,6 +117,9 @@ def test_explanations_name_texts_and_not_their_words(tmp_path):
         measured(tmp_path, "d", "model", ratio),
         measured(tmp_path, "e", "model", {"precision": np.zeros(3)}),
     ]
+    without = SystemResult("model", Mauve(), MetricResult("m", "m", "x", {}, 0, 0), None)
+    write_explanations(tmp_path, tmp_path, [results[-1], without], human, model)
+    assert not (tmp_path / EXPLAIN).exists()
     write_explanations(tmp_path, tmp_path, results, human, model)
     text = (tmp_path / EXPLAIN).read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
@@ -128,13 +131,6 @@ def test_explanations_name_texts_and_not_their_words(tmp_path):
     assert lines[2]["texts"] == ["t/0#1", "t/3#1"]
     assert (lines[3]["side"], lines[3]["texts"], lines[3]["log_ratio"]) == ("model", ["t/2#1"], [-2.5])
     assert all(line["signature"] == "m|v:1" for line in lines)
-
-
-def test_nothing_to_explain_leaves_no_file(tmp_path):
-    without = SystemResult("model", Mauve(), MetricResult("m", "m", "x", {}, 0, 0), None)
-    nothing: Any = SimpleNamespace()
-    write_explanations(tmp_path, tmp_path, [measured(tmp_path, "a", "model", {}), without], nothing, nothing)
-    assert not (tmp_path / EXPLAIN).exists()
 
 
 SMALL = ["num_examples=8", "max_new_tokens=4"]

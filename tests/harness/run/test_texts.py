@@ -22,7 +22,7 @@ from openended.harness.run.generate import check_start_token, generate
 from openended.harness.run.pipeline import RunTexts, make_texts, plan, run
 from openended.harness.run.settings import Settings
 from openended.harness.storage import RowFile, RunRecord, read_record
-from tests.harness.run.small import make_builder, open_session, settings
+from tests.harness.run.small import make_builder, measured, open_session, settings
 from tests.helpers import copy_without, generation, tiny_model, write_jsonl
 
 SMALL = ("metric=[zipf]", "num_examples=3", "max_new_tokens=4", "runtime.progress=false")
@@ -247,10 +247,6 @@ def test_a_corpus_is_read_and_a_missing_one_is_named(tmp_path):
     assert import_texts.digest_corpus(path) != first
     with pytest.raises(DataError, match=r"no such file: .*; expected references, or a file of texts"):
         import_texts.digest_corpus(tmp_path / "none.jsonl")
-
-
-def measured(folder: Path, *words: str) -> RunRecord:
-    return read_record(run(settings(folder, *words), open_session(folder)).folder)
 
 
 def test_a_run_compares_with_the_corpus_and_says_where_lengths_differ(tmp_path):
