@@ -8,16 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from openended.harness.core import Advance, SpecError, make_random_stream
 from openended.harness.decoders import Emit, GenerationRequest, Prompt
 from openended.harness.generation import denoising
 from openended.harness.generation.token_loop import build_generation
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 _LOGITS = 1 << 23  # numbers of float64 held at once: 64 MiB
 _LANE, _GUMBEL_LANE = "denoise", "denoise-gumbel"
@@ -52,6 +54,8 @@ class Canvas:
     def __init__(
         self, lm: Denoiser, decoder: denoising.DenoisingDecoder, prompts: Sequence[Prompt], request: GenerationRequest
     ) -> None:
+        import torch
+
         self.lm, self.decoder, self._prompts, self._seed = lm, decoder, prompts, request.seed
         self._min_length, length = request.min_new_tokens, request.max_new_tokens
         self._first = len(prompts[0].token_ids)
@@ -75,9 +79,10 @@ class Canvas:
     @property
     def masked_positions(self) -> Tensor:
         """Mask of the masked positions in the present block; other positions are False."""
-        inside = torch.zeros_like(self.tokens, dtype=torch.bool)
-        inside[:, self.start : self.stop] = True
-        return inside & (self.tokens == self.lm.mask_id)
+        masked = self.tokens == self.lm.mask_id
+        masked[:, : self.start] = False
+        masked[:, self.stop :] = False
+        return masked
 
     def open_block(self, start: int, stop: int) -> None:
         """Fill these positions next; those before them are finished."""
@@ -89,11 +94,13 @@ class Canvas:
         """Return numbers in [0, 1) of a step: one for each row (rows,), two for each position (rows, positions, 2)."""
         count = 1 + 2 * self.confidence.shape[1]
         streams = (make_random_stream(self._seed, _LANE, p.example_id, p.sample, step) for p in self._prompts)
-        values = torch.from_numpy(np.stack([stream.random(count) for stream in streams])).to(self.lm.device)
+        values = self.confidence.new_tensor(np.stack([stream.random(count) for stream in streams]))
         return values[:, 0], values[:, 1:].reshape(*self.confidence.shape, 2)
 
     def gumbel_uniforms(self, step: int, where: Tensor) -> Tensor:
         """Return float32 numbers in [0, 1), one for each token at each of the positions."""
+        import torch
+
         values = np.empty((int(where.sum()), self.lm.vocab_size), dtype=np.float32)
         for value, (row, position) in zip(values, where.nonzero().tolist(), strict=True):
             p = self._prompts[row]
@@ -159,6 +166,8 @@ def change_independently(canvas: Canvas, step: int, key: int) -> None:
 
 def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
     """Do one step of a uniform-state sampler: every position keeps its token, or gets a proposed or a random one."""
+    import torch
+
     decoder, vocab_size = cast("denoising.Duo", canvas.decoder), canvas.lm.vocab_size
     before, _ = decoder.alphas(step)
     _, uniforms = canvas.uniforms(key)
@@ -213,7 +222,7 @@ def reveal_most_confident(canvas: Canvas, step: int, key: int) -> None:
     where[:, :first] = False
     where[:, last:] = False
     tokens, probs = _draw_proposed(canvas, where, uniforms, key, first / length)
-    confidence = torch.full_like(canvas.confidence, -math.inf)
+    confidence = canvas.confidence.new_full(canvas.confidence.shape, -math.inf)
     confidence[where] = probs if decoder.remasking == "low_confidence" else uniforms[where][:, 0]
     chosen = denoising.choose_most_confident(confidence, count)
     canvas.write_tokens(chosen, tokens[chosen[where]], probs[chosen[where]])
@@ -226,6 +235,8 @@ def _draw_proposed(
 
     With `reveal_probs` (n,), float32 draws may be the mask, and the probabilities are those of the proposal.
     """
+    import torch
+
     logits = canvas.read_logits(where, denoising.compute_time_input(alpha))
     gumbel = None if canvas.decoder.precision == "float64" else canvas.gumbel_uniforms(key, where)
     tokens, probs = [], []
@@ -269,6 +280,8 @@ def denoise_texts(
     advance: Advance,
 ) -> None:
     """Fill the texts of a request; prompts and suffixes stay as they are."""
+    import torch
+
     lm = cast("Denoiser", lm)
     length = request.max_new_tokens
     do_step = STEPS[type(decoder)]

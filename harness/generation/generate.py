@@ -8,6 +8,7 @@ from dataclasses import replace
 from openended.harness.core import Advance, CausalModel, Generation, SpecError, shorten_error
 from openended.harness.decoders import Emit, GenerationRequest, QDecoder
 from openended.harness.generation.denoising import DenoisingDecoder
+from openended.harness.generation.denoising_loop import denoise_texts
 from openended.harness.generation.token_loop import QChooser, decode_rows
 from openended.harness.models import free_memory, is_out_of_memory
 
@@ -49,8 +50,6 @@ def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, adva
             if isinstance(decoder, QDecoder):
                 decode_rows([lm], request, note, advance, QChooser(lm, decoder, request))
             elif isinstance(decoder, DenoisingDecoder):
-                from openended.harness.generation.denoising_loop import denoise_texts
-
                 denoise_texts(lm, decoder, request, note, advance)
             else:
                 decoder.run(lm, request, note, advance)
