@@ -96,7 +96,7 @@ def test_a_target_is_a_number_in_memory_and_stands_in_the_direction_in_the_file(
         (told(**row(bounds={"m": [0]})), r"results\[0\]: bounds.m: expected two numbers, got 1"),
         (told(**row(system="gone")), r"results\[0\]: not a run record: field 'system' is missing"),
         (told(results=[3]), r"results\[0\]: not a run record: expected a JSON object, got int"),
-        *((text, "") for text in ("{", "[]", "\x00", "null", "[" * 900, '{"a":' * 300 + "1" + "}" * 300)),
+        *((text, "record.json") for text in ("{", "[]", "\x00", "null", "[" * 900, '{"a":' * 300 + "1" + "}" * 300)),
     ],
 )
 def test_a_damaged_record_is_told_in_one_line(tmp_path: Path, record: Any, message: str) -> None:
