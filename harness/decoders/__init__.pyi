@@ -8,10 +8,11 @@ from .base import (
     SamplingDecoder as SamplingDecoder,
 )
 from .descending_logits import build_descending_logits as build_descending_logits
-from .penalties import apply_penalties as apply_penalties, forbid_end as forbid_end
 from .q import (
+    apply_penalties as apply_penalties,
     compute_dense_q as compute_dense_q,
     draw_tokens as draw_tokens,
+    forbid_end as forbid_end,
     truncate_and_renormalize as truncate_and_renormalize,
 )
 from .q_statistics import (

@@ -60,7 +60,7 @@ class GenerationRequest:
     """Loaded models that the decoder needs besides the one under test (`Decoder.companions`), by name."""
 
     def may_not_end(self, step: int) -> bool:
-        """True where the token of this step (the first is 0) must not be the end of text."""
+        """Whether the token of this step (the first is 0) must not be the end of text."""
         return step < self.min_new_tokens
 
 
@@ -90,7 +90,7 @@ class Decoder(Spec):
         parts = []
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
-            if f.name in self.title_fields or (f.name not in _HIDDEN and value != f.default):
+            if f.name in self.title_fields or (f.name != "human_ppl" and value != f.default):
                 parts.append(f"{f.name}={value:g}" if isinstance(value, float) else f"{f.name}={value}")
         is_named = any(part.startswith(f"{self.name}=") for part in parts)  # `temperature=0.6` names the decoder too
         return " ".join(parts if is_named else [self.name, *parts])
@@ -116,7 +116,7 @@ class Decoder(Spec):
         return {name: digest(spec.identity()) for name, spec in self.companions().items()}
 
     def apply_extra_penalty(self, logits: Tensor, history: Tensor, lengths: Tensor | None) -> Tensor:  # noqa: ARG002
-        """Return logits (n, V) after the decoder's own penalty for earlier tokens; see `penalties.apply_penalties`."""
+        """Return logits (n, V) after the decoder's own penalty for earlier tokens; see `q.apply_penalties`."""
         return logits
 
     def check_model(self, model: ModelInfo) -> None:
@@ -148,9 +148,6 @@ class Decoder(Spec):
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:  # noqa: ARG002
         """Continue the prompts of a request that names this decoder; see `generation.generate.generate_texts`."""
         raise TypeError(f"{type(self).__name__} does not run {len(request.prompts)} prompts on {lm.spec.title}")
-
-
-_HIDDEN = frozenset({"human_ppl"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,9 +107,9 @@ def read_q(decoder: QDecoder, table: QTable, chunk: LogitChunk, head: int) -> QS
         best = chunk.argmax()
         ones = torch.ones(len(best), dtype=torch.float64)
         return QStatistics((best == chunk.gold).double(), ones, ones.long(), best)
-    if decoder.untruncated:
-        return _read_untruncated(decoder.temperature_and_order()[0], chunk)
     temperature, first = decoder.temperature_and_order()
+    if decoder.untruncated:
+        return _read_untruncated(temperature, chunk)
     ranked = chunk.sort_at(temperature if first else 1.0, head)
     if decoder.first_state():
         ranked.state = _replay_states(decoder, table, ranked, chunk)
@@ -125,10 +125,8 @@ def _read_untruncated(temperature: float, chunk: LogitChunk) -> QStatistics:
     p = torch.softmax(hot, dim=-1)
     top = p.gather(1, best[:, None]).double().log() - hot.gather(1, best[:, None]).double()  # -log of the sum
     gold_prob = (hot.gather(1, chunk.gold[:, None]).double() + top).exp().squeeze(1)
-    support = (hot > float("-inf")).sum(-1) if chunk.banned else None
     sum_sq = torch.linalg.vector_norm(p, dim=-1).double().square_()
-    if support is None:
-        support = torch.full_like(best, hot.shape[1])
+    support = (hot > float("-inf")).sum(-1) if chunk.banned else torch.full_like(best, hot.shape[1])
     return QStatistics(gold_prob, sum_sq, support, best)
 
 

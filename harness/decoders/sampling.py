@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from openended.harness.core import decoder, option, ranged
-from openended.harness.decoders import truncation_rules, truncation_rules as rules
+from openended.harness.decoders import truncation_rules as rules
 from openended.harness.decoders.base import QDecoder, SamplingDecoder
 from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 
@@ -295,7 +295,7 @@ class Dry(SamplingDecoder):
 
     name = "dry"
     title_fields = ("multiplier",)
-    rule = staticmethod(truncation_rules.nucleus)
+    rule = staticmethod(rules.nucleus)
     keeps_all_at = {"p": 1.0}
 
     multiplier: float = ranged(0.8, "[0, inf)", "a number of at least 0 (off)")  # p-e-w 2024; llama.cpp

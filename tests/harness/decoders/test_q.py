@@ -1,4 +1,4 @@
-"""Q against transformers' own warpers, the laws it must keep, and its boundary cases."""
+"""Q against transformers' own warpers, the laws it must keep, its boundary cases, its statistics on chunks; DRY."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from openended.harness.decoders import LogitChunk, QDecoder, QTable, TextPosition, read_q
 from openended.harness.decoders.descending_logits import sort_logits, take_largest
-from openended.harness.decoders.penalties import apply_penalties, apply_repetition_penalty, ban_ngrams
-from openended.harness.decoders.q import compute_dense_q, draw_tokens
+from openended.harness.decoders.q import (
+    apply_penalties,
+    apply_repetition_penalty,
+    ban_ngrams,
+    compute_dense_q,
+    draw_tokens,
+)
 from openended.harness.decoders.sampling import (
+    LARGEST,
     Ancestral,
     Dry,
     Entmax,
@@ -31,8 +38,10 @@ from openended.harness.decoders.sampling import (
     TopNSigma,
     Typical,
     Xtc,
+    count_repeats,
 )  # fmt: skip
 from tests.lazy import torch
+from tests.oracles import decoders as oracle
 
 
 def warper(name: str, *args: Any) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -325,3 +334,149 @@ def test_the_log_normalizer_of_a_wide_row_is_exact(spread):
     scores = torch.randn(8, 50257, generator=torch.Generator().manual_seed(1)) * spread
     want = scores.double().logsumexp(-1, keepdim=True)
     assert (sort_logits(scores, 512).log_z - want).abs().max() < 3e-7
+
+
+# Statistics of Q on chunks of logits: against the whole distribution, however long the head.
+
+ROWS, WIDTH = 40, 30
+READ = [
+    Greedy(), Ancestral(), Temperature(temperature=0.6), TopK(k=5), Nucleus(p=0.9), Nucleus(p=0.6, temperature=0.5),
+    Nucleus(p=0.8, temperature=0.7, temperature_order="after"), MinP(), Typical(mass=0.3), Epsilon(eps=0.02),
+    Entmax(alpha=1.5), Entmax(alpha=2.0), PLess(), PLess(norm=True), MinK(), MinK(tau=40.0), Xtc(), Xtc(threshold=0.05, probability=1.0),
+    Xtc(threshold=0.05, probability=0.9, temperature=0.5, temperature_order="after"),
+]  # fmt: skip
+
+
+def chunk(*, ties: bool = False, banned: bool = False, rows: int = ROWS, first_step: int = 0) -> LogitChunk:
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(rows, WIDTH, generator=generator) * 2
+    logits = logits.mul(2).round().div(2) if ties else logits
+    if banned:
+        logits[:, 7] = float("-inf")
+    gold = torch.randint(8, WIDTH, (rows,), generator=generator)
+    return LogitChunk(logits, gold, [TextPosition(0, first_step + i) for i in range(rows)], banned)
+
+
+def read(decoder: QDecoder, logits: LogitChunk, head: int = WIDTH) -> list[torch.Tensor]:
+    return list(read_q(decoder, QTable.empty(len(logits.gold)), logits, head))
+
+
+@pytest.mark.parametrize("head", [WIDTH, 4])
+@pytest.mark.parametrize("kind", [{}, {"ties": True}, {"banned": True}], ids=str)
+@pytest.mark.parametrize("decoder", READ, ids=lambda d: d.title)
+def test_equals_the_whole_distribution(decoder, kind, head):
+    logits = chunk(**kind)
+    q = compute_dense_q(decoder, logits.logits)
+    gold_prob, sum_sq, support, argmax = read(decoder, logits, head)
+    # Q of the untruncated decoders is a float32 softmax: 1e-5 relative
+    torch.testing.assert_close(gold_prob, q.gather(1, logits.gold[:, None]).squeeze(1), rtol=1e-5, atol=1e-9)
+    torch.testing.assert_close(sum_sq, (q * q).sum(-1), rtol=1e-5, atol=0)
+    assert torch.equal(support, (q > 0).sum(-1))
+    assert torch.equal(argmax, q.argmax(-1))
+
+
+def test_decoders_of_one_temperature_share_a_view_and_each_gets_its_own_numbers():
+    shared = chunk()
+    together = [read(decoder, shared) for decoder in READ]
+    assert set(shared.sorted_at) == {(1.0, WIDTH), (0.5, WIDTH)}
+    for decoder, found in zip(READ, together, strict=True):
+        for one, other in zip(found, read(decoder, chunk()), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
+
+
+def test_a_longer_head_after_a_shorter_one_is_ordered_anew():
+    logits = chunk()
+    read(TopK(k=3), logits, head=4)
+    for one, other in zip(read(TopK(k=9), logits, head=16), read(TopK(k=9), chunk(), head=16), strict=True):
+        assert torch.equal(one, other)
+    assert logits.sorted_at[1.0, 16].z.shape == (ROWS, 16)
+
+
+@pytest.mark.parametrize("decoder", [Mirostat(), Mirostat(algorithm="threshold", tau=1.0)], ids=lambda d: d.title)
+def test_the_state_follows_the_text_over_chunks_and_starts_anew_with_the_next(decoder):
+    whole = chunk(rows=9)
+    whole.positions = [TextPosition(i // 5, i % 5) for i in range(9)]  # two texts, of five tokens and of four
+    expected, state = [], None
+    for i, position in enumerate(whole.positions):
+        if position.step == 0:
+            state = torch.tensor([decoder.first_state()], dtype=torch.float64)
+        row = whole.logits[i : i + 1]
+        expected.append(compute_dense_q(decoder, row, state)[0, whole.gold[i]])
+        state = decoder.next_state(state, -torch.log_softmax(row.double(), -1)[:, whole.gold[i]])
+    table, found = QTable.empty(9), []
+    for a, b in ((0, 3), (3, 7), (7, 9)):
+        piece = LogitChunk(whole.logits[a:b], whole.gold[a:b], whole.positions[a:b])
+        found.append(read_q(decoder, table, piece, WIDTH)[0])
+    torch.testing.assert_close(torch.cat(found), torch.stack(expected), rtol=1e-5, atol=1e-9)
+    torch.testing.assert_close(table.states[1, 4], state, rtol=1e-5, atol=0)
+
+
+# DRY: worked by hand, and against a loop over the text.
+
+SIZE = 7
+
+
+def taken(decoder: Dry, rows: list[list[int]]) -> torch.Tensor:
+    """What is taken off each token, shape (n, V); rows of different lengths share a batch."""
+    longest = max(map(len, rows))
+    history = torch.tensor([row + [row[0]] * (longest - len(row)) for row in rows])
+    logits = torch.zeros(len(rows), SIZE)
+    return -apply_penalties(decoder, logits, history, torch.tensor([len(row) for row in rows]))
+
+
+def test_by_hand_with_breakers_and_a_window():
+    # ... 1 2 3 | 1 2: 3 would go on with a repeat of two tokens, which costs 0.8; of three, 0.8 · 1.75.
+    assert taken(Dry(), [[1, 2, 3, 1, 2]]).tolist()[0] == pytest.approx([0, 0, 0, 0.8, 0, 0, 0])
+    assert taken(Dry(), [[5, 1, 2, 3, 5, 1, 2]]).tolist()[0] == pytest.approx([0, 0, 0, 1.4, 0, 0, 0])
+    assert not taken(Dry(), [[2, 3, 1, 2]]).any()  # one token alone is allowed
+    assert taken(Dry(allowed_length=1), [[2, 3, 2, 4, 2]]).tolist()[0] == pytest.approx([0, 0, 0, 0.8, 0.8, 0, 0])
+    assert not taken(Dry(), [[1]]).any()
+    assert not taken(Dry(multiplier=0.0), [[1, 2, 3, 1, 2]]).any()
+
+    text = [5, 1, 2, 3, 5, 1, 2]
+    assert taken(Dry(breakers=(5,)), [text])[0, 3] == pytest.approx(0.8)  # the stretch ends before 5
+    assert not taken(Dry(breakers=(2,)), [text]).any()  # the text ends with a breaker
+    assert not taken(Dry(breakers=(3,)), [text]).any()  # the token that goes on is one
+    assert taken(Dry(window=6), [text])[0, 3] == pytest.approx(0.8)
+    assert not taken(Dry(window=5), [text]).any()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"base": 1.0}, {"window": 9}, {"breakers": (0, 3)}, {"allowed_length": 1}], ids=str
+)
+def test_equals_a_loop_over_the_text(options):
+    g = np.random.default_rng(0)
+    rows = [g.integers(0, int(g.integers(2, SIZE + 1)), int(g.integers(1, 30))).tolist() for _ in range(200)]
+    decoder = Dry(**options)
+    found = taken(decoder, rows)
+    for row, one in zip(rows, found, strict=True):
+        want = oracle.dry(
+            row, SIZE, multiplier=decoder.multiplier, base=decoder.base, allowed=decoder.allowed_length,
+            window=decoder.window, breakers=decoder.breakers,
+        )  # fmt: skip
+        np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-7)
+        alone = -apply_penalties(decoder, torch.zeros(1, SIZE), torch.tensor([row]))[0]
+        assert torch.equal(alone, one), "a row depends on its batch"
+    assert (found > 0.5).any()
+
+
+def test_a_long_loop_costs_a_finite_number():
+    text = [1, 2] * 300
+    decoder = Dry()
+    off = taken(decoder, [text])[0]
+    assert off[1] == pytest.approx(LARGEST)
+    assert int(count_repeats(torch.tensor([text]), None, longest=10**6).max()) == 598
+    row = apply_penalties(decoder, torch.tensor([[0.0, 9.0, 8.0, 1.0, 0.0, 0.0, float("-inf")]]), torch.tensor([text]))
+    q = torch.softmax(row.double(), -1)[0]
+    assert q[1] == 0
+    assert torch.isfinite(q).all()
+
+
+def test_it_stands_between_the_other_penalties():
+    history = torch.tensor([[1, 2, 3, 1, 2]])
+    logits = torch.tensor([[1.0, -1.0, 2.0, 3.0, 0.5, 0.0, 0.1]])
+    both = apply_penalties(Dry(repetition_penalty=1.5), logits, history)
+    want = apply_repetition_penalty(logits, history, 1.5)
+    want[0, 3] -= 0.8
+    torch.testing.assert_close(both, want)
+    assert apply_penalties(Dry(no_repeat_ngram_size=3), logits, history)[0, 3] == float("-inf")
