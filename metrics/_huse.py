@@ -393,36 +393,37 @@ def rater_curve(
 
     The interval comes from draws in which the examples are drawn anew as well, with replacement.
     """
-    plain, spread = np.full((len(counts), draws, 2), np.nan), np.full((len(counts), draws), np.nan)
     columns = rated.columns()
-    for i, count in enumerate(counts):
-        for j in range(draws):
-            rng = make_random_stream(seed, "huse-raters", int(count), j)
-            columns["judgments"] = subsample_means(rated.ratings, int(count), rng)
-            plain[i, j] = _score(columns, np.arange(rated.n), rule)
-            spread[i, j] = _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]
-    return _build_curve(counts, plain, spread, level)
+
+    def score(count: int, draw: int) -> list[float]:
+        rng = make_random_stream(seed, "huse-raters", count, draw)
+        columns["judgments"] = subsample_means(rated.ratings, count, rng)
+        plain = _score(columns, np.arange(rated.n), rule)
+        return [*plain, _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]]
+
+    return _draw_curve(counts, draws, level, score)
 
 
 def example_curve(
     rated: PairRatings, rule: Rule, *, sizes: Sequence[int], draws: int = 20, level: float = 0.9, seed: int = 0
 ) -> Curve:
     """HUSE against the number of examples, drawn without replacement (HUSE Fig. 5, right)."""
-    values = np.full((len(sizes), draws, 2), np.nan)
     columns = rated.columns()
-    for i, size in enumerate(sizes):
-        for j in range(draws):
-            picked = make_random_stream(seed, "huse-examples", int(size), j).choice(
-                rated.n, size=int(size), replace=False
-            )
-            values[i, j] = _score(columns, picked, rule)
-    return _build_curve(sizes, values, values[..., 0], level)
+
+    def score(size: int, draw: int) -> list[float]:
+        rng = make_random_stream(seed, "huse-examples", size, draw)
+        pair = _score(columns, rng.choice(rated.n, size=size, replace=False), rule)
+        return [*pair, pair[0]]
+
+    return _draw_curve(sizes, draws, level, score)
 
 
-def _build_curve(sizes: Sequence[int], values: F64, spread: F64, level: float) -> Curve:
-    bands = np.array([percentiles(row, level) for row in spread])
+def _draw_curve(sizes: Sequence[int], draws: int, level: float, score: Callable[[int, int], list[float]]) -> Curve:
+    """Score each draw of each size: HUSE, HUSE-Q and the HUSE that the interval is taken from."""
+    values = np.array([[score(int(size), draw) for draw in range(draws)] for size in sizes])
+    bands = np.array([percentiles(row, level) for row in values[..., 2]])
     means = np.full((len(values), 2), np.nan)
-    for mean, row in zip(means, values, strict=True):
+    for mean, row in zip(means, values[..., :2], strict=True):
         has_value = ~np.isnan(row).any(axis=1)
         if has_value.any():
             mean[:] = row[has_value].mean(axis=0)

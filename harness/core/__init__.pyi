@@ -1,16 +1,4 @@
 from . import errors as errors, temporary_files as temporary_files, terminal as terminal
-from .catalogue import (
-    GROUPS as GROUPS,
-    is_shared as is_shared,
-    list_bundled_choices as list_bundled_choices,
-    list_choices as list_choices,
-    list_options as list_options,
-    read_full_yaml as read_full_yaml,
-    read_node as read_node,
-    read_option_yaml as read_option_yaml,
-    read_plugin_yaml as read_plugin_yaml,
-    resolve_metric_names as resolve_metric_names,
-)
 from .errors import (
     DataError as DataError,
     ExtraNotInstalled as ExtraNotInstalled,
@@ -56,15 +44,25 @@ from .metric_spec import (
     Unit as Unit,
 )
 from .registry import (
+    GROUPS as GROUPS,
     build as build,
     construct as construct,
     decoder as decoder,
     defaults as defaults,
     find_broken_plugin as find_broken_plugin,
+    is_shared as is_shared,
+    list_bundled_choices as list_bundled_choices,
+    list_choices as list_choices,
+    list_options as list_options,
     load_members as load_members,
     load_plugins as load_plugins,
     metric as metric,
     model as model,
+    read_full_yaml as read_full_yaml,
+    read_node as read_node,
+    read_option_yaml as read_option_yaml,
+    read_plugin_yaml as read_plugin_yaml,
+    resolve_metric_names as resolve_metric_names,
     task as task,
 )
 from .resampling import (
@@ -85,27 +83,25 @@ from .resampling import (
     row_uniforms as row_uniforms,
 )
 from .runtime import DeviceMap as DeviceMap, Runtime as Runtime
-from .signature import (
+from .spec import (
     IDENTITY as IDENTITY,
     OUT_OF_DOMAIN as OUT_OF_DOMAIN,
+    REQUIRED as REQUIRED,
+    Spec as Spec,
     build_signature as build_signature,
     canonicalize as canonicalize,
+    check_options as check_options,
+    coerce as coerce,
     compare_signatures as compare_signatures,
     describe_out_of_domain as describe_out_of_domain,
     digest as digest,
     digest_bytes as digest_bytes,
     digest_columns as digest_columns,
-    parse_signature as parse_signature,
-    render_option as render_option,
-)
-from .spec import (
-    REQUIRED as REQUIRED,
-    Spec as Spec,
-    check_options as check_options,
-    coerce as coerce,
     option as option,
+    parse_signature as parse_signature,
     ranged as ranged,
     read_options as read_options,
+    render_option as render_option,
 )
 from .terminal import (
     BAD_INPUT as BAD_INPUT,

@@ -18,13 +18,8 @@ if TYPE_CHECKING:
 class Tokenizer(Protocol):
     """The tokenizer interface of tasks and features; adds no special tokens."""
 
-    def encode(self, text: str) -> list[int]:
-        """Return token ids of `text`."""
-        ...
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids."""
-        ...
+    def encode(self, text: str) -> list[int]: ...
+    def decode(self, ids: Sequence[int]) -> str: ...
 
 
 class Task(Spec):
@@ -51,18 +46,10 @@ class Task(Spec):
         return []
 
     def fetch(self) -> None:
-        """Download what is missing; afterwards `fingerprint` and `examples` touch no network.
-
-        Raises:
-            DataError: If a file cannot be fetched; the message shows from where, and where to put it.
-        """
+        """Download what is missing, or raise a `DataError` that says from where; then nothing touches the network."""
 
     def fingerprint(self) -> str:
-        """Return a SHA-256 (hex) of the source data; enters keys and signatures.
-
-        Raises:
-            DataError: If a file is missing; the message shows where to get it and where to put it.
-        """
+        """Return a SHA-256 (hex) of the source data, for keys; a `DataError` says what file is missing."""
         raise TypeError(f"{type(self).__name__} does not define fingerprint()")
 
     def has_human(self) -> bool:
@@ -78,10 +65,9 @@ class Task(Spec):
         return ()
 
     def open_bundled_system(self, name: str) -> Callable[[], list[str] | dict[str, str]] | None:  # noqa: ARG002 - the signature is the contract
-        """Return a reader of the texts of a system that the task bundles, or None if it has no such system.
+        """Return a reader of the texts of a system that the task bundles, for `generations=NAME`; None: no such system.
 
-        `generations=NAME` then scores it: example id → text, or texts without prompts, matched to the human ones row by
-        row.
+        It returns example id → text, or texts without prompts, matched to the human ones row by row.
         """
         return None
 
@@ -102,17 +88,15 @@ class Task(Spec):
 class ModelInfo(Protocol):
     """Facts about a model that are available before its weights are loaded.
 
-    `title`: name in tables and messages; `dtype`: precision of the weights.
+    `title`: name in tables and messages; `dtype`: precision of the weights; `identity`: the facts that identify the
+    model, independent of its path.
     """
 
     @property
     def title(self) -> str: ...
     @property
     def dtype(self) -> str: ...
-
-    def identity(self) -> dict[str, Json]:
-        """Return the facts that identify the model, independent of its path."""
-        ...
+    def identity(self) -> dict[str, Json]: ...
 
 
 class CausalModel(Protocol):
@@ -121,7 +105,9 @@ class CausalModel(Protocol):
     `model`: the PyTorch module, in eval mode; `device`: of inputs and outputs; `eos_ids`: ids of the end-of-text
     tokens, may be empty; `vocab_size`: size of the logits, which may exceed the tokenizer's; `context_length`: number
     of positions, None if unlimited; `spec`: the options that it was loaded with; `start_id`: the token that
-    precedes an empty prompt.
+    precedes an empty prompt; `encode`: without special tokens; `decode`: without clean-up of spaces; `continuation`:
+    the text that ids add after a prompt; `bos_prefix`: the BOS prefix that the model expects before these token ids;
+    `forward`: see `models.forward.run_forward`.
     """
 
     @property
@@ -142,23 +128,10 @@ class CausalModel(Protocol):
     def spec(self) -> ModelInfo: ...
     @property
     def start_id(self) -> int: ...
-
-    def encode(self, text: str) -> list[int]:
-        """Return token ids of `text`; without special tokens."""
-        ...
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids, without clean-up of spaces."""
-        ...
-
-    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        """Return the text that `ids` add after `prompt`."""
-        ...
-
-    def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-        """Return the BOS prefix that the model expects before these token ids."""
-        ...
-
+    def encode(self, text: str) -> list[int]: ...
+    def decode(self, ids: Sequence[int]) -> str: ...
+    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str: ...
+    def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]: ...
     def forward(
         self,
         jobs: Sequence[Any],
@@ -168,6 +141,4 @@ class CausalModel(Protocol):
         nll: F64 | None,
         batch_size: int,
         advance: Advance | None = None,
-    ) -> None:
-        """Run the model over sequences; see `models.forward.run_forward`."""
-        ...
+    ) -> None: ...

@@ -28,23 +28,15 @@ MAX_LINE = 16 << 20
 # A gzip file may decompress to UNZIPPED_FREE bytes or UNZIPPED_RATIO times its size, whichever is more. Prose shrinks
 # to a third, looping texts to a twentieth, gzip bombs to a thousandth.
 UNZIPPED_FREE, UNZIPPED_RATIO = 16 << 20, 50
-
-
 # Largest JSON file, bytes: records and manifests have kilobytes.
 MAX_JSON = 128 << 20
-
-
 # Files of the kernel: environments with keys, memory, devices.
 _OF_SYSTEM = ("proc", "sys", "dev")
 
 
 @contextmanager
 def describe_read_errors(path: Path) -> Iterator[None]:
-    """Turn an `OSError` of the block into a one-line error that names the file.
-
-    Raises:
-        DataError: In place of an `OSError`.
-    """
+    """Turn an `OSError` of the block into a `DataError` of one line that names the file."""
     try:
         yield
     except FileNotFoundError as err:
@@ -54,11 +46,7 @@ def describe_read_errors(path: Path) -> Iterator[None]:
 
 
 def check_regular_file(path: Path) -> None:
-    """Check that a path is a regular file: reading a named pipe or a device could hang or never end.
-
-    Raises:
-        DataError: If it is missing or something else.
-    """
+    """Raise `DataError` unless a path is a regular file: reading a named pipe or a device could hang or never end."""
     kind = describe_kind(path)
     if kind != "file":
         raise DataError(f"expected a file, got a {kind}: {path}")
@@ -97,11 +85,7 @@ class _LimitedLines(io.TextIOWrapper):
 
 
 def open_text(path: Path) -> IO[str]:
-    """Open a UTF-8 text file for reading, decompressing `.gz`; a BOM is dropped and lines are limited in length.
-
-    Raises:
-        DataError: If it is missing, unreadable or not a regular file.
-    """
+    """Open a UTF-8 text file for reading, decompressing `.gz`; a BOM is dropped and lines are limited in length."""
     return _LimitedLines(path, open_bytes(path))
 
 
@@ -215,11 +199,7 @@ def to_json(value: Any) -> Json:  # noqa: ANN401
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401
-    """Read a JSON file.
-
-    Raises:
-        DataError: If it is missing, not a regular file, too large or not JSON.
-    """
+    """Read a JSON file; raise `DataError` if it is missing, not a regular file, too large or not JSON."""
     check_regular_file(path)
     with describe_read_errors(path), path.open("rb") as handle:
         data = handle.read(MAX_JSON + 1)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from openended.harness.core.errors import DataError
 from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.signature import build_signature
-from openended.harness.core.spec import Spec
+from openended.harness.core.spec import Spec, build_signature
 from openended.harness.core.types import F64, I64, MetricResult, NextToken, Ragged
 
 P = ParamSpec("P")
@@ -189,22 +188,15 @@ class Metric(Spec):
         raise TypeError(f"{type(self).__name__} does not define needs()")
 
     def prepare(self, features: Features) -> Any:  # noqa: ANN401, ARG002 - each metric has its own
-        """Return intermediate results that `compute` and `replicates` share, or None.
+        """Return intermediate results that `compute` and `replicates` share, or None; raises as `compute`.
 
         A metric that returns something takes it as a last argument `prepared` of both, and calls `prepare` itself where
         none is given.
-
-        Raises:
-            UndefinedMetric: As `compute`.
         """
         return None
 
     def compute(self, features: Features) -> MetricResult:  # noqa: ARG002 - the signature is the contract
-        """Compute the metric; pure and deterministic.
-
-        Raises:
-            UndefinedMetric: If it has no value on these features; becomes "–" in tables.
-        """
+        """Compute the metric; pure and deterministic. `UndefinedMetric`: it has no value here, "–" in tables."""
         raise TypeError(f"{type(self).__name__} does not define compute()")
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:

@@ -264,13 +264,11 @@ class Plan:
 
     def means(self, ids: Ids, columns: Mapping[str, F64], values: Mapping[str, float]) -> dict[str, Replicates]:
         """Return replicates of the values that are means of their per-example columns."""
-        out = {}
-        for name, column in columns.items():
-            finite = column[np.isfinite(column)]
-            is_mean = name in values and len(finite) and len(column) == len(ids)
-            if is_mean and math.isclose(float(finite.mean()), values[name], rel_tol=1e-6, abs_tol=1e-12):
-                out[name] = self.mean(ids, column)
-        return out
+        return {
+            name: self.mean(ids, column)
+            for name, column in columns.items()
+            if name in values and len(column) == len(ids) and _is_mean(column, values[name])
+        }
 
     def linear(self, value: float, *parts: tuple[Ids, F64]) -> Replicates:
         """Return replicates of a value, linearized by the influence of each row.
@@ -285,6 +283,11 @@ class Plan:
             sums = self.sums(ids, np.stack([centered, np.ones(len(centered))], axis=1))
             draws = draws + sums[:, 0] / np.maximum(sums[:, 1], 1.0)
         return Replicates(draws[None, :])
+
+
+def _is_mean(rows: F64, value: float) -> bool:
+    finite = rows[np.isfinite(rows)]
+    return len(finite) > 0 and math.isclose(float(finite.mean()), value, rel_tol=1e-6, abs_tol=1e-12)
 
 
 def _shift_on_scale(value: float, least: float, most: float, step: float) -> float:
@@ -332,7 +335,8 @@ def estimate_interval(
         prompts: The prompt of each row; None if each has its own.
         level: Confidence level.
     """
-    if rows is not None and replicates.method == "bootstrap" and _is_share(rows, value):
+    is_share = rows is not None and np.isin(rows[np.isfinite(rows)], (0.0, 1.0)).all() and _is_mean(rows, value)
+    if rows is not None and is_share and replicates.method == "bootstrap":
         count = len(np.unique(prompts)) if prompts is not None else int(np.isfinite(rows).sum())
         if replicates.varies and 0 < value < 1:
             return wilson_interval(value, value * (1 - value) / replicates.std_error() ** 2, replicates, level)
@@ -354,14 +358,6 @@ def wilson_interval(share: float, count: float, replicates: Replicates, level: f
     away = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) / (1 + z * z / count)
     low, high = (0.0 if share == 0 else max(middle - away, 0.0)), (1.0 if share == 1 else min(middle + away, 1.0))
     return Interval(low, high, replicates.std_error(), level, WILSON, replicates.draws.size)
-
-
-def _is_share(rows: F64, value: float) -> bool:
-    """Check whether a value is the mean of rows that are 0 or 1."""
-    finite = rows[np.isfinite(rows)]
-    return bool(len(finite) and np.isin(finite, (0.0, 1.0)).all()) and math.isclose(
-        float(finite.mean()), value, rel_tol=1e-6, abs_tol=1e-12
-    )
 
 
 # Permutation tests: random relabelings of which side a text stands on (Good 2005; Phipson and Smyth 2010).

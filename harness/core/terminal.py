@@ -109,11 +109,7 @@ class CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Print the error and how to get help, then exit.
-
-        Raises:
-            SystemExit: With 2.
-        """
+        """Print the error and how to get help, then exit with 2."""
         if message.startswith(_UNKNOWN):
             words = message.removeprefix(_UNKNOWN)
             self.check_flag(next((word.split("=")[0] for word in words.split() if word.startswith("-")), "--help"))
@@ -131,11 +127,7 @@ class CommandParser(argparse.ArgumentParser):
         raise SystemExit(BAD_INPUT)
 
     def check_flag(self, flag: str) -> None:
-        """Exit if the command has no such flag; suggest the nearest one.
-
-        Raises:
-            SystemExit: With 2.
-        """
+        """Exit with 2 if the command has no such flag; suggest the nearest one."""
         if flag not in self._option_string_actions:
             close = difflib.get_close_matches(flag, self._option_string_actions, n=1)
             self.error(f"no option {flag}" + (f"; did you mean {close[0]}?" if close else ""))

@@ -96,6 +96,14 @@ def check_range(*, human: Floats, model: Floats) -> None:
             )
 
 
+def compute_squared_distances(a: F64, b: F64) -> F64:
+    """Return the squared distance of each row of one array to each of another, shape (len(a), len(b))."""
+    table: F64 = a @ (-2 * b.T)
+    table += np.einsum("ij,ij->i", a, a)[:, None]
+    table += np.einsum("ij,ij->i", b, b)
+    return np.maximum(table, 0.0, out=table)
+
+
 def find_equal_rows(sides: Sequence[Floats]) -> I64:
     """Return for each row of all sides the first row equal to it, shape (sum of n,).
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Floats, UndefinedMetric, make_random_stream
-from openended.metrics._embeddings.blocks import blocks, fit_pca, limit_magnitude
+from openended.metrics._embeddings.blocks import blocks, compute_squared_distances, fit_pca, limit_magnitude
 
 EstimatorName = Literal["cells", "knn", "kde", "classifier", "gaussian"]
 OwnPoint = Literal["counted", "left_out"]
@@ -131,7 +131,7 @@ def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     group = _number_groups(both, settings)
     order = np.argsort(np.einsum("ij,ij->i", both.rows, both.rows), kind="stable")
     judged = order[:: -(-len(order) // _JUDGED)]
-    gaps = _compute_squares(both.rows[judged], both.rows)
+    gaps = compute_squared_distances(both.rows[judged], both.rows)
     gaps[group[judged, None] == group] = np.inf
     if not all(np.isfinite(gaps[:, side]).any(axis=1).all() for side in both.sides):
         raise UndefinedMetric("kde needs texts of other prompts than the one that is judged")
@@ -219,7 +219,7 @@ def _project(human: Floats, model: Floats, share: float, *, most: int | None) ->
 def _iterate_distances(rows: F64, group: I64) -> Iterator[tuple[int, F64]]:
     """Yield (first row, squared distances of a block of rows to all), infinite within a group."""
     for start in range(0, len(rows), _BLOCK):
-        table = _compute_squares(rows[start : start + _BLOCK], rows)
+        table = compute_squared_distances(rows[start : start + _BLOCK], rows)
         table[group[start : start + _BLOCK, None] == group] = np.inf
         yield start, table
 
@@ -229,13 +229,6 @@ def _number_groups(both: SidePair, settings: RatioSettings) -> I64:
     if settings.groups is None:
         return np.arange(len(both.rows))
     return np.asarray(np.unique(np.concatenate(settings.groups), return_inverse=True)[1], dtype=np.int64)
-
-
-def _compute_squares(a: F64, b: F64) -> F64:
-    table: F64 = a @ (-2 * b.T)
-    table += np.einsum("ij,ij->i", a, a)[:, None]
-    table += np.einsum("ij,ij->i", b, b)
-    return np.maximum(table, 0.0, out=table)
 
 
 def _iterate_folds(

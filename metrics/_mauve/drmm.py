@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness.core import F64, I64, Floats, make_random_stream
+from openended.metrics._embeddings.blocks import compute_squared_distances
 from openended.metrics._mauve.kmeans import LEVELS, choose_distant_rows
 
 _ALPHA = 0.01  # Hämäläinen et al.
@@ -50,7 +51,7 @@ class MixtureLayer:
 
     def compute_terms(self, rows: F64, streams: Sequence[F64]) -> tuple[F64, F64 | float]:
         """Return a and b of the module docstring, each of shape (n, k); b is 0 in the first layer."""
-        squares = _compute_squared_distances(rows, _compute_squared_norms(rows), self.centers)
+        squares = compute_squared_distances(rows, self.centers)
         densities = -0.5 * (squares / self.variance + rows.shape[1] * np.log(self.variance))
         return densities, self.compute_stream_terms(streams)
 
@@ -132,7 +133,7 @@ def _fit_layer(rows: F64, streams: Sequence[F64], components: int, generator: np
     for weight in (0.0, 1.0) if streams else (0.0,):
         previous: I64 | None = None
         for _ in range(_MAX_UPDATES):
-            squares = _compute_squared_distances(rows, lengths, layer.centers)
+            squares = compute_squared_distances(rows, layer.centers)
             a = -0.5 * squares / layer.variance
             component = np.argmax(a + weight * layer.compute_stream_terms(streams), axis=1)
             if previous is not None and np.array_equal(component, previous):
@@ -171,13 +172,6 @@ def _sum_by_component(rows: F64, component: I64, k: int) -> F64:
 
 def _compute_squared_norms(rows: F64) -> F64:
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
-
-
-def _compute_squared_distances(rows: F64, lengths: F64, centers: F64) -> F64:
-    table: F64 = rows @ (-2 * centers.T)
-    table += lengths[:, None]
-    table += _compute_squared_norms(centers)
-    return np.maximum(table, 0.0, out=table)
 
 
 def _normalize_rows(weights: F64) -> F64:

@@ -45,8 +45,6 @@ def kmeans(
 
     `start` are centroids to start from in place of rows drawn at random with `seed`; all rows are then read.
     """
-    if min(restarts, max_iter) < 1:
-        raise ValueError(f"restarts, max_iter: expected at least 1, got {restarts}, {max_iter}")
     points = np.ascontiguousarray(points, dtype=np.float32)
     if not has_faiss():
         return _cluster_by_sklearn(points, k, restarts, max_iter, seed, start)

@@ -7,7 +7,6 @@ Another one is a function of type `Cluster` and its `Quantizer` in `QUANTIZERS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,45 +25,30 @@ UnitNorm = Literal["before_pca", "after_pca"]
 _MOST_BUCKETS = 500  # the MAUVE paper's k, used at its n = 5,000 and above
 
 
-@dataclass(frozen=True, slots=True)
-class QuantizerSettings:
-    """Settings that every quantizer receives."""
-
-    num_buckets: int
-    explained_variance: float
-    restarts: int
-    max_iter: int
-
-    @property
-    def codes(self) -> int:
-        """Codes per level whose combinations are the cells."""
-        return _count_codes(self.num_buckets)
-
-
 Assign = Callable[[Sequence[Floats]], list[I64]]
 """Cells of the rows of each side, in [0, num_buckets)."""
-Cluster = Callable[[Any, QuantizerSettings, int], Callable[[Any], I64]]
-"""Clusters points with a seed and returns the function from points to cells."""
+Cluster = Callable[..., Callable[[Any], I64]]
+"""Clusters points (with `cells`, `restarts`, `max_iter` and `seed`) and returns the function from points to cells."""
 
 
-def _cluster_by_kmeans(points: F32, settings: QuantizerSettings, seed: int) -> Callable[[F32], I64]:
+def _cluster_by_kmeans(points: F32, *, cells: int, restarts: int, max_iter: int, seed: int) -> Callable[[F32], I64]:
     # mauve-text seeds k-means with its seed + 2 (its PCA takes + 1, which an exact PCA has no use for).
-    centroids = kmeans(
-        points, settings.num_buckets, restarts=settings.restarts, max_iter=settings.max_iter, seed=seed + 2
-    )
+    centroids = kmeans(points, cells, restarts=restarts, max_iter=max_iter, seed=seed + 2)
     return lambda rows: nearest(rows, centroids)[0]
 
 
-def _cluster_by_residuals(points: F32, settings: QuantizerSettings, seed: int) -> Callable[[F32], I64]:
-    levels = residual_kmeans(points, settings.codes, restarts=settings.restarts, max_iter=settings.max_iter, seed=seed)
+def _cluster_by_residuals(points: F32, *, cells: int, restarts: int, max_iter: int, seed: int) -> Callable[[F32], I64]:
+    levels = residual_kmeans(points, _count_codes(cells), restarts=restarts, max_iter=max_iter, seed=seed)
     return lambda rows: residual_cells(rows, levels)
 
 
-def _cluster_by_mixture(sides: Sequence[Floats], settings: QuantizerSettings, seed: int) -> Callable[[Any], I64]:
-    return fit_mixture(sides, settings.codes, restarts=settings.restarts, seed=seed).cells
+def _cluster_by_mixture(
+    sides: Sequence[Floats], *, cells: int, restarts: int, seed: int, **_: int
+) -> Callable[[Any], I64]:
+    return fit_mixture(sides, _count_codes(cells), restarts=restarts, seed=seed).cells
 
 
-def _cluster_by_lattice(points: F32, _: QuantizerSettings, seed: int) -> Callable[[F32], I64]:
+def _cluster_by_lattice(points: F32, *, seed: int, **_: int) -> Callable[[F32], I64]:
     net = train_spreading_net(points, seed=seed)
     return lambda rows: lattice_cells(net.map_to_sphere(rows))
 
@@ -112,10 +96,22 @@ def fit_quantizer(
             "expected 0 < explained_variance <= 1 and restarts, max_iter >= 1, got "
             f"{explained_variance}, {restarts}, {max_iter}"
         )
-    buckets = choose_bucket_count(num_buckets, min(len(side) for side in fit), quantizer)
-    settings = QuantizerSettings(buckets, explained_variance, restarts, max_iter)
-    kind = QUANTIZERS[quantizer]
-    _require_enough_rows(n_rows(fit), quantizer, settings)
+    kind, n = QUANTIZERS[quantizer], n_rows(fit)
+    if num_buckets == "auto":
+        buckets = kind.auto or min(max(2, round(min(len(side) for side in fit) / 10)), _MOST_BUCKETS)
+    elif not isinstance(num_buckets, int) or isinstance(num_buckets, bool) or num_buckets < 1:
+        raise ValueError(f"num_buckets: expected 'auto' or a positive integer, got {num_buckets!r}")
+    elif accepted := describe_accepted_buckets(num_buckets, quantizer):
+        raise ValueError(f"num_buckets: {quantizer} takes {accepted}, got {num_buckets}")
+    else:
+        buckets = num_buckets
+    codes = _count_codes(buckets)
+    if quantizer == "lattice" and n < 3:
+        raise UndefinedMetric(f"a spreading network needs at least 3 texts, got {n}")
+    if quantizer in ("kmeans", "kmeans_l1") and n < buckets:
+        raise UndefinedMetric(f"{buckets} buckets need as many texts to be fitted on, got {n}")
+    if quantizer in ("residual_kmeans", "drmm") and n < codes:
+        raise UndefinedMetric(f"{codes} codes a level need as many texts to be fitted on, got {n}")
     points: Any
     project: Callable[[Floats], Any]
     scales_last = kind.rows == "l2" and unit_norm == "after_pca"
@@ -135,10 +131,12 @@ def fit_quantizer(
     ends = np.cumsum([len(side) for side in fit])[:-1]
 
     def cluster(seed: int) -> Assign:
+        from threadpoolctl import threadpool_limits
+
         # Products of several threads differ in their last bits from those of one, and a training that goes on for
         # thousands of steps, or a row between two cells, turns last bits into other cells.
-        with _limit_to_one_thread() if kind.auto else nullcontext():
-            find_cells = kind.cluster(points, settings, seed)
+        with threadpool_limits(limits=1 if kind.auto else None):
+            find_cells = kind.cluster(points, cells=buckets, restarts=restarts, max_iter=max_iter, seed=seed)
             parts = np.split(find_cells(points), ends)
 
         def assign(sides: Sequence[Floats]) -> list[I64]:
@@ -148,12 +146,6 @@ def fit_quantizer(
         return assign
 
     return cluster, buckets
-
-
-def _limit_to_one_thread() -> Any:  # noqa: ANN401 - a context manager without types
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(limits=1)
 
 
 def _cache_last(project: Callable[[Floats], F32]) -> Callable[[Floats], F32]:
@@ -168,30 +160,9 @@ def _cache_last(project: Callable[[Floats], F32]) -> Callable[[Floats], F32]:
     return cached
 
 
-def _require_enough_rows(n: int, quantizer: QuantizerName, settings: QuantizerSettings) -> None:
-    buckets, codes = settings.num_buckets, settings.codes
-    if quantizer == "lattice" and n < 3:
-        raise UndefinedMetric(f"a spreading network needs at least 3 texts, got {n}")
-    if quantizer in ("kmeans", "kmeans_l1") and n < buckets:
-        raise UndefinedMetric(f"{buckets} buckets need as many texts to be fitted on, got {n}")
-    if quantizer in ("residual_kmeans", "drmm") and n < codes:
-        raise UndefinedMetric(f"{codes} codes a level need as many texts to be fitted on, got {n}")
-
-
 def counts_seen_cells(quantizer: QuantizerName) -> bool:
     """Return whether smoothing leaves out the cells that hold no text: most codes of such quantizers are never used."""
     return QUANTIZERS[quantizer].auto is not None
-
-
-def choose_bucket_count(num_buckets: Buckets, n: int, quantizer: QuantizerName = "kmeans") -> int:
-    """Return the number of cells for n texts on the smaller side."""
-    if num_buckets == "auto":
-        return QUANTIZERS[quantizer].auto or min(max(2, round(n / 10)), _MOST_BUCKETS)
-    if not isinstance(num_buckets, int) or isinstance(num_buckets, bool) or num_buckets < 1:
-        raise ValueError(f"num_buckets: expected 'auto' or a positive integer, got {num_buckets!r}")
-    if accepted := describe_accepted_buckets(num_buckets, quantizer):
-        raise ValueError(f"num_buckets: {quantizer} takes {accepted}, got {num_buckets}")
-    return num_buckets
 
 
 def describe_accepted_buckets(num_buckets: Buckets, quantizer: QuantizerName) -> str:

@@ -179,7 +179,7 @@ def curve_through(divergences: Sequence[tuple[Any, Any]], scaling_factor: float)
 
 def curve_area(curve: F64) -> Any:  # noqa: ANN401 - as above
     """Return the area under a curve by the trapezoid rule along each axis, averaged; in [0, 1]."""
-    areas = 0.0
+    areas: Any = 0.0
     for x, y in ((curve[..., 0], curve[..., 1]), (curve[..., 1], curve[..., 0])):
         order = np.lexsort((-y, x), axis=-1)
         areas = areas + np.trapezoid(np.take_along_axis(y, order, -1), np.take_along_axis(x, order, -1), axis=-1)

@@ -305,7 +305,6 @@ def count_wins(
         seed: The draw of a tie depends on its item, pair, criterion and rater alone.
 
     Raises:
-        ValueError: If `ties` is unknown.
         DataError: If the file has no such criterion, or lacks `seconds` where a minimum is asked for.
     """
     check_choice("ties", ties, TieRule)

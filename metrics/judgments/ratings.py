@@ -106,7 +106,6 @@ def read_judgments(
     Raises:
         DataError: Names file and line where a rating is outside the scale or no number, a text has no rating, a row is
             there twice, or a column is missing.
-        ValueError: If `empty` is unknown.
     """
     check_choice("empty", empty, Empty)
     columns, rows = read_rows(path := Path(path), renamed)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import mkdocs_gen_files
 
-from openended.harness.core.catalogue import list_bundled_choices, list_choices, read_full_yaml
 from openended.harness.core.metric_spec import Metric
-from openended.harness.core.registry import load_members
+from openended.harness.core.registry import list_bundled_choices, list_choices, load_members, read_full_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

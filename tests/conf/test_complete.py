@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from openended.harness.core import canonicalize, load_members
-from openended.harness.core.catalogue import list_bundled_choices, read_full_yaml, resolve_metric_names
+from openended.harness.core.registry import list_bundled_choices, read_full_yaml, resolve_metric_names
 from openended.harness.results.layout import Layout
 
 CONF = Path(__file__).parents[2] / "conf"

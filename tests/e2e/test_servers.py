@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from openended.harness.core.signature import parse_signature
+from openended.harness.core.spec import parse_signature
 from tests.harness.backends.openai.fake import ID, KEY, Fake, Fault, served
 from tests.helpers import openended, write_jsonl
 

@@ -341,8 +341,8 @@ def test_the_log_normalizer_of_a_wide_row_is_exact(spread):
 ROWS, WIDTH = 40, 30
 READ = [
     Greedy(), Ancestral(), Temperature(temperature=0.6), TopK(k=5), Nucleus(p=0.9), Nucleus(p=0.6, temperature=0.5),
-    Nucleus(p=0.8, temperature=0.7, temperature_order="after"), MinP(), Typical(mass=0.3), Epsilon(eps=0.02),
-    Entmax(alpha=1.5), Entmax(alpha=2.0), PLess(), PLess(norm=True), MinK(), MinK(tau=40.0), Xtc(), Xtc(threshold=0.05, probability=1.0),
+    Nucleus(p=0.8, temperature=0.7, temperature_order="after"), MinP(), Typical(mass=0.3), Epsilon(eps=0.02), Eta(eps=0.05),
+    TopNSigma(), MinK(tau=70.0), Entmax(alpha=1.5), Entmax(alpha=2.0), PLess(), PLess(norm=True), MinK(), MinK(tau=40.0), Xtc(), Xtc(threshold=0.05, probability=1.0),
     Xtc(threshold=0.05, probability=0.9, temperature=0.5, temperature_order="after"),
 ]  # fmt: skip
 

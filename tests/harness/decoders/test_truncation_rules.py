@@ -109,36 +109,6 @@ def test_sparsemax_and_entmax_by_hand():
     assert (roots[0] - roots[1], roots[1] - roots[2]) == (pytest.approx(0.2), pytest.approx(0.2))
 
 
-HEADS: dict[str, Rule] = {
-    "top_k": lambda v: rules.top_k(v, 2),
-    "nucleus": lambda v: rules.nucleus(v, 0.6),
-    "min_p": lambda v: rules.min_p(v, 0.2),
-    "epsilon": lambda v: rules.epsilon(v, 0.05),
-    "eta": lambda v: rules.eta(v, 0.05),
-    "top_n_sigma": lambda v: rules.top_n_sigma(v, 1.0),
-    "typical": lambda v: rules.typical(v, 0.4),
-    "entmax": lambda v: rules.entmax(v, 1.5),
-    "p_less": lambda v: rules.p_less(v, norm=False),
-    "p_less norm": lambda v: rules.p_less(v, norm=True),
-    "min_k": lambda v: rules.min_k(v, 3.0),
-    "min_k of a wide floor": lambda v: rules.min_k(v, 70.0),
-}
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_a_head_says_what_the_whole_row_says_or_that_it_is_too_short(name):
-    generator = torch.Generator().manual_seed(1)
-    rows = torch.randn(200, 40, generator=generator) * 3
-    head = 6
-    whole, short = (HEADS[name](sort_logits(rows, k)) for k in (None, head))
-    decided = short.hi < head
-    assert int(decided.sum()) > 0
-    assert torch.equal(short.hi[decided], whole.hi[decided])
-    assert (short.hi[whole.hi > head] >= head).all(), "a cut beyond the head must not look decided"
-    if whole.lo is not None:
-        assert torch.equal(short.lo[decided], whole.lo[decided])
-
-
 def log(*p: float) -> torch.Tensor:
     return torch.tensor([p], dtype=torch.float64).log().float()
 

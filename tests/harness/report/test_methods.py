@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from openended.harness.core.catalogue import list_choices
+from openended.harness.core.registry import list_choices
 from openended.harness.report.cli import main
 from openended.harness.report.methods import CITED, read_entries
 from tests.harness.report.synthetic import quickstart

@@ -14,7 +14,7 @@ import pytest
 
 from openended.harness.core import Features, Metric, MetricResult, Need, digest_file, load_members
 from openended.harness.core.errors import DataError, UndefinedMetric
-from openended.harness.core.signature import OUT_OF_DOMAIN, parse_signature
+from openended.harness.core.spec import OUT_OF_DOMAIN, parse_signature
 from openended.harness.models import ModelSpec, tokenizer_digest
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.facts import compare_with_card, read_card_perplexity

@@ -202,22 +202,6 @@ def test_a_matrix_of_wins_is_read_as_it_is(write):
         read_comparisons(write("w,x,y\nx,,-1\ny,2,\n"))
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("1,x,x,a,fun,r1,30", "'x' is compared with itself"),
-        ("1,x,y,c,fun,r1,30", "outcome: expected a, b or tie, 1 or 2, 'x' or 'y', got 'c'"),
-        ("1,x,y,a,fun,r1,soon", "column 'seconds': expected a number"),
-        ("1,x,y,a,fun,r1,-1", "seconds: expected a number of at least 0"),
-        ("1,x,,a,fun,r1,1", "column 'system_b' is empty"),
-        ("1,y,x,a,fun,r1,30", "item 1, rater r1: the pair is there twice"),
-    ],
-)
-def test_bad_comparisons(write, row, message):
-    with pytest.raises(DataError, match=message):
-        read_comparisons(write(PAIRS + row + "\n"))
-
-
 def test_options_that_the_file_cannot_serve(write):
     comparisons = read_comparisons(write("item,system_a,system_b,outcome\n1,x,y,a\n"))
     with pytest.raises(DataError, match="no criterion 'fun'; it has none"):
@@ -276,6 +260,12 @@ def test_random_ties_of_counts_are_drawn_one_by_one(write):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (f"{PAIRS}1,x,x,a,fun,r1,30\n", "'x' is compared with itself"),
+        (f"{PAIRS}1,x,y,c,fun,r1,30\n", "outcome: expected a, b or tie, 1 or 2, 'x' or 'y', got 'c'"),
+        (f"{PAIRS}1,x,y,a,fun,r1,soon\n", "column 'seconds': expected a number"),
+        (f"{PAIRS}1,x,y,a,fun,r1,-1\n", "seconds: expected a number of at least 0"),
+        (f"{PAIRS}1,x,,a,fun,r1,1\n", "column 'system_b' is empty"),
+        (f"{PAIRS}1,y,x,a,fun,r1,30\n", "item 1, rater r1: the pair is there twice"),
         ("model_a,model_b,winner\nx,y,z\n", r"v\.csv:2: winner: expected a, b or tie, 1 or 2, 'x' or 'y', got 'z'"),
         ("model_a,model_b,winner\nx,y,\n", r"v\.csv:2: no outcome; .*empty=skip"),
         ("model_a,model_b,winner_model_a,winner_model_b\nx,y,1,1\n", "winner_model_a and winner_model_b are both set"),
@@ -283,7 +273,7 @@ def test_random_ties_of_counts_are_drawn_one_by_one(write):
         ("winner,loser\nx,x\n", "'x' is compared with itself"),
     ],
 )
-def test_bad_layouts(write, text, message):
+def test_bad_comparisons(write, text, message):
     with pytest.raises(DataError, match=message):
         read_comparisons(write(text, "v.csv"))
 

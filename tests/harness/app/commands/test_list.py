@@ -4,7 +4,7 @@ import pytest
 
 from openended.harness.app.commands.describe import describe_option, main as describe
 from openended.harness.app.commands.list import STATES, main, read_papers
-from openended.harness.core.catalogue import GROUPS, list_choices
+from openended.harness.core.registry import GROUPS, list_choices
 
 
 @pytest.mark.parametrize("group", GROUPS)

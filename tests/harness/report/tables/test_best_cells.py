@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from openended.harness.core.signature import OUT_OF_DOMAIN
+from openended.harness.core.spec import OUT_OF_DOMAIN
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
