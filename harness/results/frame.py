@@ -1,4 +1,4 @@
-"""The tidy data frame of a set of runs: one row per value, without duplicates."""
+"""The tidy data frame of a set of runs (one row per value, without duplicates), their arrays and intervals."""
 
 from __future__ import annotations
 
@@ -11,17 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import (
-    DataError,
-    escape_controls,
-    escape_csv_cell,
-    open_for_replacement,
-    parse_signature,
-    suggest,
-)
-from openended.harness.results.axes import describes_human_side, format_axis_value, order_axes
+from openended.harness import core
+from openended.harness.core import DataError, parse_signature, suggest
+from openended.harness.results import systems
 from openended.harness.results.runs import Run, find_records, locate_verified_file, read_runs, serialize_axes
-from openended.harness.results.values import INTERNAL, SystemValue, fold_seeds
+from openended.harness.results.systems import INTERNAL, SystemValue, describes_human_side, format_axis_value
 from openended.harness.storage import RECORD, ResultRow, format_direction
 
 if TYPE_CHECKING:
@@ -39,25 +33,19 @@ FIXED = tuple(
 class Results:
     """All values of a set of runs and the records they come from."""
 
-    frame: pd.DataFrame
-    """One row per value; columns `FIXED`, then the axes."""
+    frame: pd.DataFrame  # one row per value; columns `FIXED`, then the axes
     runs: tuple[Run, ...]
-    axes: tuple[str, ...]
-    """The columns of the frame that are axes."""
-    unfinished: int
-    """Number of run folders without a record."""
-    superseded: int
-    """Number of values skipped because a newer run has the same axes and signature."""
-    damaged: dict[str, str] = field(default_factory=dict)
-    """Artifact → what is wrong with it; damaged artifacts are skipped, and the page shows their number."""
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    """Run folder → what is wrong with its record; shown on the page and under the tables."""
+    axes: tuple[str, ...]  # the columns of the frame that are axes
+    unfinished: int  # number of run folders without a record
+    superseded: int  # number of values skipped because a newer run has the same axes and signature
+    damaged: dict[str, str] = field(default_factory=dict)  # skipped artifact → what is wrong with it
+    left_out: Mapping[str, str] = field(default_factory=dict)  # run folder → what is wrong with its record
     _arrays: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property
     def values(self) -> list[SystemValue]:
         """All values, aggregated over seeds, in the order of the frame."""
-        return fold_seeds(self.frame, self.axes)
+        return systems.fold_seeds(self.frame, self.axes)
 
     def remarks(self) -> tuple[str, ...]:
         """Return the remark on runs that were left out; empty if there are none."""
@@ -103,7 +91,7 @@ def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = 
     damaged: dict[str, str] = {}
     runs, left_out = read_runs(records, damaged)
     rows, superseded = list_rows(runs)
-    axes = order_axes(name for run in runs for name in run.axes)
+    axes = systems.order_axes(name for run in runs for name in run.axes)
     results = Results(build_frame(rows, axes), tuple(runs), axes, unfinished, superseded, damaged, left_out)
     return filter_results(results, where) if where else results
 
@@ -247,11 +235,56 @@ def write_frame(results: Results, folder: Path) -> list[Path]:
     pairs = zip(results.frame["direction"], results.frame["target"], strict=True)
     frame["direction"] = [format_direction(direction, target) for direction, target in pairs]
     paths = [folder / "results.parquet", folder / "results.csv"]
-    with open_for_replacement(paths[0], "wb") as handle:
+    with core.open_for_replacement(paths[0], "wb") as handle:
         frame.to_parquet(handle, index=False)
     for name in frame.columns:
         if any(isinstance(v, str) for v in frame[name]):
-            frame[name] = [escape_csv_cell(escape_controls(v)) if isinstance(v, str) else v for v in frame[name]]
-    with open_for_replacement(paths[1]) as handle:
-        frame.rename(columns=escape_csv_cell).to_csv(handle, index=False, lineterminator="\n")
+            frame[name] = [
+                core.escape_csv_cell(core.escape_controls(v)) if isinstance(v, str) else v for v in frame[name]
+            ]
+    with core.open_for_replacement(paths[1]) as handle:
+        frame.rename(columns=core.escape_csv_cell).to_csv(handle, index=False, lineterminator="\n")
     return paths
+
+
+# Intervals ------------------------------------------------------------------------------------------------------------
+
+
+def load_replicates(results: Results, item: SystemValue) -> core.Replicates | None:
+    """Load the replicates of a value, averaged over its seeds; None if a seed has none or the store is missing."""
+    import numpy as np
+
+    parts = []
+    for source, value in zip(item.sources, item.values.values(), strict=True):
+        if not math.isfinite(value):
+            continue
+        arrays = results.arrays(*source)
+        if f"draws/{item.key}" not in arrays:
+            return None
+        repeats = np.asarray(arrays.get(f"draws/repeats/{item.key}", ()), dtype=np.float64)
+        share = float(arrays.get(f"draws/share/{item.key}", np.ones(1))[0])
+        parts.append(core.Replicates(np.asarray(arrays[f"draws/{item.key}"], dtype=np.float64), repeats, share))
+    return core.combine_replicates([1 / len(parts)] * len(parts), parts) if parts else None
+
+
+def find_interval(results: Results, item: SystemValue) -> core.Interval | None:
+    """Return the interval of a value over examples: the recorded one for one seed, else that of the mean over seeds."""
+    import numpy as np
+
+    identity = (item.system, item.metric, item.signature)
+    rows = []
+    for at, artifact in item.sources:
+        candidates = (row for row in results.runs[at].results if row.artifact == artifact)
+        rows += [row for row in candidates if (row.system, row.metric, row.signature) == identity][:1]
+    if len(rows) == 1:
+        interval = rows[0].intervals.get(item.key)
+        return core.Interval(**interval) if interval else None
+    replicates = load_replicates(results, item)
+    if replicates is None or not rows:
+        return None
+    arrays = [results.arrays(*source) for source in item.sources]
+    per_example = [np.asarray(a.get(f"per_example/{item.key}", ()), dtype=np.float64) for a in arrays]
+    # Seeds share their prompts.
+    prompts = [a.get("arrays/prompts", np.arange(len(part))) for a, part in zip(arrays, per_example, strict=True)]
+    examples = np.concatenate(per_example), np.concatenate(prompts).astype(np.int64)
+    return core.estimate_interval(replicates, item.mean, rows[0].bounds[item.key], *examples)

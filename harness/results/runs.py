@@ -28,24 +28,17 @@ class Run:
 
     folder: Path
     created: str
-    name: str
-    """`experiment/key8`; repetitions of a run have the same name."""
+    name: str  # `experiment/key8`; repetitions of a run have the same name
     experiment: str
     axes: Mapping[str, Any]
-    titles: Mapping[str, str]
-    """Display names of `model` and `decoder`."""
+    titles: Mapping[str, str]  # display names of `model` and `decoder`
     store: Path | None
-    inputs: Mapping[str, str]
-    """Name of a stage's artifact → `stage/ab/key` in the store."""
+    inputs: Mapping[str, str]  # name of a stage's artifact → `stage/ab/key` in the store
     results: Sequence[ResultRow]
-    notes: tuple[str, ...]
-    """Caveats about its texts."""
-    imported_stages: tuple[str, ...] = ()
-    """Stages whose artifacts were imported, not computed here."""
-    imported: Mapping[str, Any] = field(default_factory=dict)
-    """The mark of a record that was imported (`archive`, `trusted`); empty for a run of this machine."""
-    command: tuple[str, ...] = ()
-    """Arguments of the command line that started it."""
+    notes: tuple[str, ...]  # caveats about its texts
+    imported_stages: tuple[str, ...] = ()  # stages whose artifacts were imported, not computed here
+    imported: Mapping[str, Any] = field(default_factory=dict)  # mark of an imported record (`archive`, `trusted`)
+    command: tuple[str, ...] = ()  # arguments of the command line that started it
 
 
 def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
@@ -161,15 +154,12 @@ def _unify_model_paths(runs: Sequence[Run]) -> list[Run]:
 
 
 def describe_reused_artifacts(record: RunRecord) -> tuple[str, ...]:
-    """Return remarks on cached artifacts that were computed with other packages, code or hardware than this run.
-
-    Stage version, options and inputs are equal, but such differences can change the last digits or explain why two
-    machines disagree.
-    """
+    """Return remarks on cached artifacts that were computed with other packages, code or hardware than this run."""
     groups: dict[str, list[str]] = {}
     for name, other in record.provenance.items():
-        parts_of = (_get_mapping(_get_mapping(other).get(part)) for part in ("packages", "git", "hardware"))
-        packages, git, hardware = parts_of
+        packages, git, hardware = (
+            _get_mapping(_get_mapping(other).get(part)) for part in ("packages", "git", "hardware")
+        )
         commit = git.get("commit")
         parts = [f"{n} {was or 'absent'} (now {record.packages.get(n, 'absent')})" for n, was in packages.items()]
         parts += [f"code {str(commit)[:7]} (now {str(record.git.get('commit'))[:7]})"] if commit else []

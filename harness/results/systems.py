@@ -1,38 +1,82 @@
-"""Systems: their values, their unique labels, and the groups that a figure or table may show together."""
+"""Systems and their values (one per metric and setting over seeds), the axes that distinguish them, labels, groups."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import re
+import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from openended.harness.core import SpecError, load_members, parse_signature, render_option
-from openended.harness.results.axes import (
-    describes_human_side,
-    find_distinguishing_axes,
-    format_option,
-    get_parent_axis,
-    is_readable,
-    select_fewest_axes,
-    sort_by_readability,
-)
-from openended.harness.results.values import Pair, SystemValue, group_by, make_natural_sort_key, sort_values
+from openended.harness.core import SpecError, compare_signatures, load_members, parse_signature, render_option
+from openended.harness.decoders import Decoder
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+INTERNAL = "at"  # column with the index into `Results.runs`; not exported
+IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that agree in these differ only in the seed
+MODEL_AXES = ("model", "decoder", "seed", "generations", "judgments", "min_new_tokens")  # the human text ignores these
 TITLE_AXES = ("model", "decoder", "generations")  # already shown by the titles
+SHORT_LABELS = {"max_new_tokens": "length", "num_examples": "N", "embedder.max_length": "max_length"}  # in labels
+# Used only where no readable axis distinguishes two systems, in this order.
+UNREADABLE = ("path", "revision", "reference", "generations", "judgments", "texts", "digest")
 # Signature fields that describe the data, not the options of the metric; the axes show them.
 FACTS = (
     "n", "model", "length", "min_new_tokens", "task", "texts", "scorer", "tokens", "embedder", "judgments", "raters",
 )  # fmt: skip
+Pair = tuple[str, str]  # metric, key
+Row = Mapping[str, str]
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemValue:
+    """One value of one system, aggregated over its seeds."""
+
+    system: str
+    metric: str
+    key: str
+    mean: float  # over seeds; NaN if it is undefined for every seed
+    sd: float  # sample standard deviation over seeds (n − 1); NaN for one seed
+    seeds: int
+    signature: str
+    direction: str  # `higher`, `lower`, `match_human`, `target` or `none`
+    title: str
+    reason: str  # why there is no value; empty if there is one
+    note: str  # a caveat about an existing value
+    primary: bool
+    family: str
+    axes: Mapping[str, str]  # all axes except the seed, as text; empty if an axis does not apply
+    titles: tuple[str, str]  # display names of model and decoder
+    values: Mapping[str, float]  # seed → value
+    sources: tuple[tuple[int, str | None], ...]  # (index of the run, artifact) of each seed
+    error: float = math.nan  # standard error or std that the metric itself reports; over seeds the root mean square
+    target: float | None = None  # the best possible value if the direction is `target`
+    ends: tuple[float, float] | None = None  # 95 % interval over examples; None for several seeds or no variation
+
+    @property
+    def pair(self) -> Pair:
+        """Metric and key."""
+        return self.metric, self.key
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Lengths of an error bar below and above the mean: the interval for one seed, else one `sd`."""
+        if self.ends is not None:
+            return self.mean - self.ends[0], self.ends[1] - self.mean
+        return (self.sd, self.sd) if math.isfinite(self.sd) else (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class System:
     """One setting (task × model × decoder × …) with its values aggregated over seeds."""
 
-    name: str
-    """Unique label in tables, figures and files."""
+    name: str  # unique label in tables, figures and files
     items: tuple[SystemValue, ...]
 
     def value(self, metric: str, key: str) -> SystemValue | None:
@@ -43,30 +87,197 @@ class System:
         """
         matches = [i for i in self.items if i.pair == (metric, key)]
         if len(matches) > 1:
-            first, second = (parse_signature(i.signature) for i in matches[:2])
-            differ = describe_differences(first, second, ", ")
+            differ = describe_differences(*(parse_signature(i.signature) for i in matches[:2]), ", ")
             raise SpecError(f"{self.name} has several values of {metric}, which differ in {differ}; select fewer runs")
         return matches[0] if matches else None
 
 
-def group_systems(items: Iterable[SystemValue]) -> list[System]:
-    """Group the model values into systems in table order; labels are unique."""
-    models = [i for i in items if i.system == "model"]
-    order = ("model", "decoder", *find_varying_axes(models), *(models[0].axes if models else ()))
-    groups = group_by(sort_values(models, order), lambda item: tuple(item.axes.values()))
-    labels = label_systems([g[0] for g in groups.values()])
-    return [System(label, tuple(g)) for label, g in zip(labels, groups.values(), strict=True)]
+def fold_seeds(frame: pd.DataFrame, axes: Sequence[str]) -> list[SystemValue]:
+    """Aggregate values that differ only in the seed, in the order of the frame."""
+    rows = frame.to_dict("records")
+    # Formatted once per setting, not once per value.
+    settings = {s: {a: format_axis_value(of[0][a]) for a in axes if a != "seed"}
+                for s, of in group_by(rows, lambda row: row["setting"]).items()}  # fmt: skip
+    groups = group_by(rows, lambda row: tuple(row[column] for column in IDENTITY))
+    return [_fold(group, settings[group[0]["setting"]]) for group in groups.values()]
 
 
-def select_systems_with_both(
-    items: Iterable[SystemValue], first: Pair, second: Pair
-) -> list[tuple[System, SystemValue, SystemValue]]:
-    """Return the systems that have both of two values (metric, key), with these values."""
-    both = ((s, s.value(*first), s.value(*second)) for s in group_systems(items))
-    return [(s, a, b) for s, a, b in both if a and b and math.isfinite(a.mean) and math.isfinite(b.mean)]
+def _fold(rows: Sequence[Mapping[Any, Any]], axes: Mapping[str, str]) -> SystemValue:
+    first = rows[0]
+    values = [float(r["value"]) for r in rows]
+    finite = [v for v in values if math.isfinite(v)]
+    errors = [float(r["sd"]) for r in rows if math.isfinite(r["sd"])]
+    seeds = [format_axis_value(r.get("seed")) or str(i) for i, r in enumerate(rows)]
+    reason = next((r["reason"] for r in rows if r["reason"]), "")
+    low, high = float(first["low"]), float(first["high"])
+    return SystemValue(
+        **{name: first[name] for name in ("system", "metric", "key", "signature", "direction", "title", "family")},
+        mean=math.fsum(finite) / len(finite) if finite else math.nan,
+        sd=statistics.stdev(finite) if len(finite) > 1 else math.nan,
+        seeds=len(finite),
+        reason="" if finite else reason or "no value",
+        note=reason if finite else "",
+        primary=bool(first["primary"]),
+        axes=axes,
+        titles=(first["model_title"], first["decoder_title"]),
+        values=dict(zip(seeds, values, strict=True)),
+        sources=tuple((int(r[INTERNAL]), r["artifact"]) for r in rows),
+        target=first["target"] if math.isfinite(first["target"]) else None,
+        error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
+        ends=(low, high) if len(rows) == 1 and -math.inf < low < high < math.inf else None,
+    )
 
 
-# Labels ---------------------------------------------------------------------------------------------------------------
+# Values ---------------------------------------------------------------------------------------------------------------
+
+
+def group_by(items: Iterable[T], make_key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items by a key; keys and members keep their order."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(make_key(item), []).append(item)
+    return groups
+
+
+def make_natural_sort_key(text: str) -> tuple[tuple[int, float, str], ...]:
+    """Return a sort key that compares numbers by value: `top_k k=5` before `top_k k=40`."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return tuple((0, float(p), "") if i % 2 else (1, 0.0, p) for i, p in enumerate(parts))
+
+
+def sort_values(items: Iterable[SystemValue], axes: Sequence[str]) -> list[SystemValue]:
+    """Sort values by axes, in the order of tables: decoders by rank, models by title, numbers by value."""
+
+    def make_key(axis: str, item: SystemValue) -> tuple[Any, ...]:
+        value = item.axes.get(axis, "")
+        if axis == "decoder":  # decoders that are not installed come last
+            rank = getattr(load_members("decoder").get(value, Decoder), "table_rank")  # noqa: B009
+            return rank, make_natural_sort_key(value), make_natural_sort_key(item.titles[1])
+        if axis == "model":
+            return 0, make_natural_sort_key(item.titles[0]), make_natural_sort_key(value)
+        return 0, make_natural_sort_key(value), ()
+
+    return sorted(items, key=lambda item: tuple(make_key(axis, item) for axis in axes))
+
+
+def select_values(items: Iterable[SystemValue], metric: str, key: str) -> list[SystemValue]:
+    """Return the values of one key of one metric for all systems."""
+    return [i for i in items if i.system == "model" and i.pair == (metric, key)]
+
+
+def has_same_data(human: SystemValue, item: SystemValue) -> bool:
+    """Return whether a human value describes the human text that a system is compared with."""
+    return all(v == item.axes.get(a) for a, v in human.axes.items() if describes_human_side(a))
+
+
+def find_human_value(items: Iterable[SystemValue], like: SystemValue) -> SystemValue | None:
+    """Return the human value (of two sides: the human ceiling) that matches a system's in metric, signature and data.
+
+    The number of texts may differ, since a system with several samples per prompt has more texts than the humans.
+    """
+    exact, others = [], []
+    roles = ("human", "ceiling") if like.direction == "match_human" else ("human",)
+    for human in (i for i in items if i.system in roles and i.pair == like.pair):
+        differ = compare_signatures(human.signature, like.signature)
+        if has_same_data(human, like) and differ in ([], ["n"]):
+            exact.append(human)
+        elif not differ:
+            others.append(human)
+    if exact or len({h.mean for h in others}) != 1:
+        return min(exact, key=lambda h: h.signature != like.signature, default=None)
+    return others[0]
+
+
+def find_target(item: SystemValue, items: Iterable[SystemValue]) -> float | None:
+    """Return the best possible value: a constant, or the human value (NaN if unknown); None if more or less is best."""
+    if item.target is not None or item.direction != "match_human":
+        return item.target
+    human = find_human_value(items, item)
+    return math.nan if human is None else human.mean
+
+
+def orient(values: Any, direction: str, target: Any = None) -> Any:  # noqa: ANN401
+    """Turn numbers or arrays so that larger is better: with a target, into minus the distance to it."""
+    if target is not None:
+        return -abs(values - target)
+    return -values if direction == "lower" else values
+
+
+# Axes -----------------------------------------------------------------------------------------------------------------
+
+
+def get_parent_axis(axis: str) -> str:
+    """Return the axis that an option belongs to: `model` for `model.dtype`; empty if the axis is not an option."""
+    return axis.partition(".")[0] if "." in axis else ""
+
+
+def describes_human_side(axis: str) -> bool:
+    """Return whether an axis also applies to the human text (it does not describe the model)."""
+    return axis not in MODEL_AXES and get_parent_axis(axis) not in MODEL_AXES
+
+
+def is_readable(axis: str) -> bool:
+    """Return whether an axis has values that a reader recognizes (not a path, revision or digest)."""
+    return axis.rpartition(".")[2] not in UNREADABLE
+
+
+def add_options(axes: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Return axes followed by all their options: `embedder` adds `embedder.path`, `embedder.layer`, …."""
+    requested = list(axes)
+    return list(dict.fromkeys([*requested, *(n for n in names if get_parent_axis(n) in requested)]))
+
+
+def order_axes(names: Iterable[str]) -> tuple[str, ...]:
+    """Return axes in a fixed order: task, model, decoder, decoder options, seed, then the others."""
+    ranks = {"task": 0, "model": 1, "decoder": 2, "decoder.": 3, "seed": 4}
+    kinds = {name: "decoder." if name.startswith("decoder.") else name for name in names}
+    return tuple(sorted(kinds, key=lambda name: (ranks.get(kinds[name], len(ranks)), name)))
+
+
+def sort_by_readability(names: Iterable[str]) -> list[str]:
+    """Sort axes so that those with readable values (names, not paths or digests) come first."""
+    return sorted(names, key=lambda axis: -1 if is_readable(axis) else UNREADABLE.index(axis.rpartition(".")[2]))
+
+
+def format_axis_value(value: Any) -> str:  # noqa: ANN401
+    """Format an axis value as a user types it (0.95, not 0.9500000001); empty for a missing value."""
+    if isinstance(value, float):
+        return f"{value:.12g}" if math.isfinite(value) else ""
+    return "" if value is None or str(value) == "<NA>" else str(value)  # pandas' missing whole number
+
+
+def format_option(axis: str, value: str) -> str:
+    """Format an option for a label; options of scorer and embedder keep their prefix."""
+    label = axis if get_parent_axis(axis) in {"scorer", "embedder"} else axis.rpartition(".")[2]
+    return f"{SHORT_LABELS.get(axis, label)}={value or 'none'}"
+
+
+def find_distinguishing_axes(rows: Sequence[Row], names: Iterable[str]) -> list[str]:
+    """Return the axes that distinguish rows.
+
+    An option counts only if it differs between rows with the same parent axis: two models also differ in path and
+    digest, but their names show that already. Paths, revisions and digests count only if they distinguish rows that
+    no other axis does.
+    """
+    pairs = {name: {(row.get(get_parent_axis(name), ""), row.get(name, "")) for row in rows} for name in names}
+    several = [name for name, values in pairs.items() if len(values) > len({parent for parent, _ in values})]
+    readable = [name for name in several if is_readable(name)]
+    return select_fewest_axes(rows, sort_by_readability(name for name in pairs if not is_readable(name)), readable)
+
+
+def select_fewest_axes(rows: Sequence[Row], names: Iterable[str], selected: Sequence[str] = ()) -> list[str]:
+    """Extend `selected` by the axes, in order, that distinguish rows which the axes before them do not."""
+
+    def count_distinct(axes: Sequence[str]) -> int:
+        return len({tuple(row.get(n, "") for n in axes) for row in rows})
+
+    out = list(selected)
+    count = count_distinct(out)
+    for name in names:
+        if count < len(rows) and (more := count_distinct([*out, name])) > count:
+            out.append(name)
+            count = more
+    return out
 
 
 def find_varying_axes(items: Iterable[SystemValue]) -> list[str]:
@@ -74,6 +285,9 @@ def find_varying_axes(items: Iterable[SystemValue]) -> list[str]:
     rows = list({tuple(f.axes.items()): f.axes for f in items if f.system == "model"}.values())
     names = [n for n in (rows[0] if rows else ()) if n not in TITLE_AXES and get_parent_axis(n) not in TITLE_AXES]
     return find_distinguishing_axes(rows, names)
+
+
+# Labels ---------------------------------------------------------------------------------------------------------------
 
 
 def label_systems(items: Sequence[SystemValue], skip: Iterable[str] = ()) -> list[str]:
@@ -91,10 +305,10 @@ def label_systems(items: Sequence[SystemValue], skip: Iterable[str] = ()) -> lis
     # An option that some systems lack and that is equal for the others does not distinguish two systems.
     axes = [a for a in axes if len({i.axes[a] for i in items if i.axes.get(a)}) > 1]
     labels = [label_system(i, axes, several_models=several) for i in items]
+    order = sort_by_readability(sorted(names, key=lambda n: get_parent_axis(n) != "decoder"))
     for label in [label for label, count in Counter(labels).items() if count > 1]:
         alike = [at for at, candidate in enumerate(labels) if candidate == label]
         rows = [items[at].axes for at in alike]
-        order = sort_by_readability(sorted(names, key=lambda n: get_parent_axis(n) != "decoder"))
         differ = select_fewest_axes(rows, order)
         for at, row in zip(alike, rows, strict=True):
             labels[at] = f"{label} ({', '.join(format_option(n, row.get(n, '')) for n in differ)})" if differ else label
@@ -115,6 +329,22 @@ def label_system(item: SystemValue, axes: Sequence[str], *, several_models: bool
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------
+
+
+def group_systems(items: Iterable[SystemValue]) -> list[System]:
+    """Group the model values into systems in table order; labels are unique."""
+    models = [i for i in items if i.system == "model"]
+    order = ("model", "decoder", *find_varying_axes(models), *(models[0].axes if models else ()))
+    groups = group_by(sort_values(models, order), lambda item: tuple(item.axes.values())).values()
+    return [System(label, tuple(g)) for label, g in zip(label_systems([g[0] for g in groups]), groups, strict=True)]
+
+
+def select_systems_with_both(
+    items: Iterable[SystemValue], first: Pair, second: Pair
+) -> list[tuple[System, SystemValue, SystemValue]]:
+    """Return the systems that have both of two values (metric, key), with these values."""
+    both = ((s, s.value(*first), s.value(*second)) for s in group_systems(items))
+    return [(s, a, b) for s, a, b in both if a and b and math.isfinite(a.mean) and math.isfinite(b.mean)]
 
 
 def group_by_data(items: Sequence[SystemValue]) -> dict[str, list[SystemValue]]:
@@ -171,12 +401,12 @@ def format_options(metric: str, options: Mapping[str, str]) -> str:
     return ", ".join([w for k, w in words.items() if options[k] != usual.get(k)] or list(words.values())[:1])
 
 
-def find_differing_fields(rows: Sequence[Mapping[str, str]]) -> list[str]:
+def find_differing_fields(rows: Sequence[Row]) -> list[str]:
     """Return the field names in which rows differ, in the order of the first row."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [n for n in names if len({row.get(n) for row in rows}) > 1]
 
 
-def describe_differences(first: Mapping[str, str], second: Mapping[str, str], separator: str = "; ") -> str:
+def describe_differences(first: Row, second: Row, separator: str = "; ") -> str:
     """Return the fields in which two rows differ, with both values: `k (5 and 40)`."""
     return separator.join(f"{k} ({first.get(k)} and {second.get(k)})" for k in find_differing_fields([first, second]))

@@ -7,7 +7,7 @@ import pytest
 
 from openended.harness.app.hydra.search import Search
 from openended.harness.core import temporary_files
-from openended.harness.results.search_results import read_search
+from openended.harness.results import read_search
 from tests.helpers import openended
 
 SMALL = ["metric=[distinct_n]", "num_examples=8", "max_new_tokens=6", "toward_human=[distinct_1]"]

@@ -16,7 +16,7 @@ from openended.harness.report.findings.uncertainty import (
     draw_replicate_errors,
 )
 from openended.harness.report.tables.fair_comparison import find_front, tally_wins
-from openended.harness.results.values import SystemValue
+from openended.harness.results import SystemValue
 
 PROMPTS = [f"p/{i:03d}" for i in range(60)]
 PLAN = Plan(120)

@@ -9,7 +9,7 @@ import pytest
 from openended.harness.report.tables.search_trials import format_interval
 from openended.harness.report.tables.systems import find_metric_interval
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.results.values import SystemValue
+from openended.harness.results import SystemValue
 
 
 def folded(key, mean, seeds=1, decoder="greedy"):

@@ -4,13 +4,7 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.harness.report import build_search_tables, search_figures
-from openended.harness.results.search_results import (
-    SearchObjective,
-    SearchResult,
-    SearchTrial,
-    read_search,
-    save_search,
-)
+from openended.harness.results import SearchObjective, SearchResult, SearchTrial, read_search, save_search
 
 ONE = SearchResult(
     "s-12",
