@@ -17,7 +17,7 @@ from openended.harness.core import F64, Plan, Ragged, Replicates
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from openended.harness.report.analysis.frontier import Frontier, estimate_area, estimate_gap
+from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap
 from openended.metrics._ngrams.statistics import entropy_by_text
 from openended.metrics.families import NgramIndex
 from openended.metrics.gen_ppl import gen_ppl

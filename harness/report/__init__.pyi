@@ -8,7 +8,7 @@ from .exports.formats import FORMATS as FORMATS, export_results as export_result
 from .exports.hub import upload_folder as upload_folder, write_hub_folder as write_hub_folder
 from .figures.drawing import apply_style as apply_style, save as save
 from .figures.search_panels import search_figures as search_figures
-from .tables.formats.console import WIDTH as WIDTH, make_console as make_console, print_table as print_table
+from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table
 from .tables.search_trials import build_search_tables as build_search_tables
 from .tables.table import Table as Table
 from .trackers.track import (

@@ -44,7 +44,7 @@ class Report:
         """Print the tables and the paths of the files; if verbose, also rules, dates, commands and signatures."""
         from rich.text import Text
 
-        from openended.harness.report.tables.formats.console import make_console, print_table
+        from openended.harness.report.tables.formats.text import make_console, print_table
 
         out = console or make_console()
         for table in self.tables:
@@ -102,10 +102,9 @@ def build_report(
         HarnessError: If there are no readable runs, a layout or published table is unknown, or one column would mix
             signatures.
     """
-    from openended.harness.report.tables.abilities import build_ability_tables, drop_abilities
-    from openended.harness.report.tables.compare import build_comparison
-    from openended.harness.report.tables.run_summary import summarize_sources
-    from openended.harness.report.tables.significance import build_significance_tables
+    from openended.harness.report.tables.compare import build_comparison, build_significance_tables
+    from openended.harness.report.tables.judgments import build_ability_tables, drop_abilities
+    from openended.harness.report.tables.selection import summarize_sources
     from openended.harness.results import check_axes, read_results
 
     layouts = _load_layouts(layout, options)
@@ -182,15 +181,15 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         build_correlation_tables,
         build_embedder_tables,
         build_seed_std_tables,
+        build_text_set_tables,
         build_variant_tables,
     )
     from openended.harness.report.tables.detected_damage import build_stress_tables
     from openended.harness.report.tables.fair_comparison import build_fair_tables
     from openended.harness.report.tables.frontier_gaps import build_frontier_tables
-    from openended.harness.report.tables.huse_examples import build_huse_example_tables
+    from openended.harness.report.tables.judgments import build_huse_example_tables
     from openended.harness.report.tables.selection import IncomparableError, select
     from openended.harness.report.tables.systems import build_value_tables
-    from openended.harness.report.tables.text_sets import build_text_set_tables
 
     builders = {
         "values": build_value_tables,
@@ -220,7 +219,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 
 def _name_invented(table: Table) -> Table:
     """Return a table whose title says that the judgments behind it are the bundled, invented ones."""
-    from openended.harness.report.tables.run_summary import INVENTED
+    from openended.harness.report.tables.selection import INVENTED
 
     files = (parse_signature(signature).get("judgments", "").partition("@")[0] for signature in table.signatures())
     return replace(table, title=f"{table.title}, invented judgments") if set(files) & set(INVENTED) else table
@@ -229,7 +228,7 @@ def _name_invented(table: Table) -> Table:
 def write_table(table: Table, folder: Path, report: str = "") -> list[Path]:
     """Write a table as Markdown, LaTeX and CSV; the name of the runs makes its LaTeX label unique."""
     from openended.harness.report.tables.formats.latex import to_latex
-    from openended.harness.report.tables.formats.markdown import to_csv, to_markdown
+    from openended.harness.report.tables.formats.text import to_csv, to_markdown
 
     texts = {
         "md": to_markdown(table),

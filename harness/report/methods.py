@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openended.harness.core import parse_signature, write_text
-from openended.harness.report.tables.formats.latex_text import escape
+from openended.harness.report.tables.formats.latex import escape
 
 if TYPE_CHECKING:
     from openended.harness.results import Results, Run

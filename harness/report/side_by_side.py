@@ -9,8 +9,7 @@ from pathlib import Path
 
 from openended.harness.core import SpecError, compare_signatures
 from openended.harness.report.build import Report, write_report
-from openended.harness.report.tables.run_summary import format_axis_values
-from openended.harness.report.tables.selection import select_pairs
+from openended.harness.report.tables.selection import format_axis_values, select_pairs
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     INTERNAL,

@@ -60,24 +60,16 @@ AGREES = 1e-6  # relative tolerance between float64 means of the same numbers
 class SystemComparison:
     """One comparison of two systems."""
 
-    difference: float
-    """First minus second; difference of the distances to the human value if that is the target."""
-    p_value: float
-    """p-value of the null hypothesis that the two values are equal; NaN if it cannot be tested."""
-    over: str
-    """`examples`, `draws` or `seeds`."""
-    n: int
-    """Number of examples or seeds; for draws, the number of replicates."""
-    low: float = math.nan
-    """Lower end of the interval of the difference of the values (not of the distances); NaN over seeds."""
+    difference: float  # first minus second; difference of the distances to the human value if that is the target
+    p_value: float  # p-value of the null hypothesis that the two values are equal; NaN if it cannot be tested
+    over: str  # `examples`, `draws` or `seeds`
+    n: int  # number of examples or seeds; for draws, the number of replicates
+    low: float = math.nan  # of the interval of the difference of the values (not of the distances); NaN over seeds
     high: float = math.nan
-    nearer: float = math.nan
-    """p-value of equal distances to the human value; NaN if that is not the target."""
-    first: str = ""
-    """Name of the first system, in a comparison of all pairs."""
+    nearer: float = math.nan  # p-value of equal distances to the human value; NaN if that is not the target
+    first: str = ""  # name of the first system, in a comparison of all pairs
     second: str = ""
-    corrected: float = math.nan
-    """Holm-corrected p-value over the pairs tested together; NaN if the pair was not tested."""
+    corrected: float = math.nan  # Holm-corrected p-value over the pairs tested together; NaN if the pair was not tested
 
 
 def pair_tests(

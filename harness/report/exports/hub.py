@@ -11,9 +11,8 @@ from typing import Any
 from openended.harness.core import DataError, StoreError, format_error, require_package, write_text
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.exports.texts import FIELDS, METADATA, TextFile, write_croissant
-from openended.harness.report.tables.formats.markdown import to_markdown
-from openended.harness.report.tables.run_summary import collect_commands, summarize_sources
-from openended.harness.report.tables.selection import make_slug
+from openended.harness.report.tables.formats.text import to_markdown
+from openended.harness.report.tables.selection import collect_commands, make_slug, summarize_sources
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems, write_frame
 from openended.harness.storage import RECORD

@@ -14,8 +14,7 @@ from typing import Any
 
 from openended.harness.core import DataError, open_for_replacement, write_json
 from openended.harness.report.page.sources import HUMAN, TextSource, collect_page_texts
-from openended.harness.report.tables.run_summary import summarize_sources
-from openended.harness.report.tables.selection import make_slug
+from openended.harness.report.tables.selection import make_slug, summarize_sources
 from openended.harness.results import Results
 
 METADATA = "croissant.json"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from openended.harness.core import F64, escape_mathtext
-from openended.harness.report.analysis.decoder_sweeps import compute_curves, describe_printed_value, group_sweeps
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.drawing import COLORS, COLUMN, DEFAULT, MOST, PAGE, SystemStyles, draw_each_part
+from openended.harness.report.tables.fair_comparison import compute_curves, describe_printed_value, group_sweeps
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import (

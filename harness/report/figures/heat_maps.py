@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, escape_mathtext
-from openended.harness.report.analysis.damage_detection import DamageCurve, find_damage_curves
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.drawing import COLUMN, MOST, PAGE, SystemStyles, draw_each_part
+from openended.harness.report.tables.detected_damage import DamageCurve, find_damage_curves
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import Layout, Results, SystemValue, group_by_options, group_systems
 

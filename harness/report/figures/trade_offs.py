@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from openended.harness.core import F64, UndefinedMetric, escape_mathtext
-from openended.harness.report.analysis import frontier
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.drawing import COLUMN, HUMAN_COLOR, HUMAN_STAR, MOST, SystemStyles, draw_each_part
+from openended.harness.report.tables import frontier_gaps as frontier
 from openended.harness.results import Results, System, SystemValue, find_human_value, select_systems_with_both
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def steps_at_equal_entropy(results: Results, _: SystemStyles, part: Sequence[Sys
     samplers: dict[str, list[tuple[int | None, Estimate]]] = {}
     for entry in entries:
         try:
-            at_human = frontier.estimate_at_human(entry, human_entropy)
+            at_human = frontier.estimate_at(entry.frontier, human_entropy)
         except UndefinedMetric:  # the frontier does not reach the human entropy
             continue
         interval = at_human.interval()

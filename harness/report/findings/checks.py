@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from openended.harness.core import F64, parse_signature
 from openended.harness.report.figures.panels import group_into_lines
 from openended.harness.report.findings.uncertainty import DRAWS, Outcome, Sample
-from openended.harness.results import Pair, SystemValue, get_parent_axis, group_systems, select_values
+from openended.harness.results import Pair, SystemValue, get_parent_axis, group_by, group_systems, select_values
 
 FAR = 0.5  # "far below": less than half
 CLOSE = 0.25  # "close": a quarter of the distance from greedy decoding to nucleus sampling
@@ -43,11 +43,12 @@ def format_number(value: float) -> str:
 
 def group_values(items: Sequence[SystemValue], *vary: str) -> list[list[SystemValue]]:
     """Group values with equal signature and axes, ignoring the axes in `vary` and their options."""
-    groups: dict[tuple[str, ...], list[SystemValue]] = {}
-    for item in items:
+
+    def make_key(item: SystemValue) -> tuple[str, ...]:
         rest = (v for a, v in item.axes.items() if a not in vary and get_parent_axis(a) not in vary)
-        groups.setdefault((item.signature, *rest), []).append(item)
-    return list(groups.values())
+        return item.signature, *rest
+
+    return list(group_by(items, make_key).values())
 
 
 def select_main_setting(items: Sequence[SystemValue], pair: Pair) -> list[SystemValue]:
@@ -225,11 +226,8 @@ def check_best_p_is_inside(sample: Sample, values: Sequence[Pair]) -> Outcome | 
 
 def check_best_p_rises_with_size(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
     """Check that the best p of a larger model is not below that of a smaller one."""
-    sized = [
-        (size, best, label)
-        for label, _, best in find_best_p(sample, values[0])
-        if (size := parse_size(label)) is not None
-    ]
+    lines = [(parse_size(label), best, label) for label, _, best in find_best_p(sample, values[0])]
+    sized = [(size, best, label) for size, best, label in lines if size is not None]
     sized.sort(key=lambda entry: (entry[0], entry[1][0], entry[2]))
     if len(sized) < 2:
         return None

@@ -24,7 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Replicates, make_random_stream, parse_signature
-from openended.harness.results import Pair, Results, SystemValue, find_human_value, load_replicates, select_values
+from openended.harness.results import (
+    Pair,
+    Results,
+    SystemValue,
+    find_human_value,
+    load_replicates,
+    orient,
+    select_values,
+)
 
 DRAWS = 199
 LEVEL = 0.05  # share of sure verdicts about two equal systems
@@ -36,14 +44,10 @@ class Verdict:
     """Outcome of the check of one claim."""
 
     measured: str
-    outcomes: tuple[bool, ...]
-    """Whether each component holds; the claim holds if all do."""
-    sure: bool | None = None
-    """Whether other texts would give the same verdict; None if no value has an error estimate."""
-    decides: str = ""
-    """Number of texts that would make the verdict sure if it is not."""
-    doubts: tuple[float, ...] = ()
-    """Share of simulated draws in which each component comes out differently."""
+    outcomes: tuple[bool, ...]  # whether each component holds; the claim holds if all do
+    sure: bool | None = None  # whether other texts would give the same verdict; None if no value has an error estimate
+    decides: str = ""  # number of texts that would make the verdict sure if it is not
+    doubts: tuple[float, ...] = ()  # share of simulated draws in which each component comes out differently
     varies: bool = True
     """Whether all values that it uses vary between replicates; without variation there is no verdict."""
 
@@ -76,10 +80,9 @@ class Errors:
 
     def get(self, item: SystemValue) -> F64 | None:
         """Return the errors of a value, shape (DRAWS,); None if their size is unknown."""
-        key = id(item)
-        if key not in self._draws:
-            self._draws[key] = self._draw(item)
-        return self._draws[key]
+        if id(item) not in self._draws:
+            self._draws[id(item)] = self._draw(item)
+        return self._draws[id(item)]
 
     def _draw(self, item: SystemValue) -> F64 | None:
         replicates = load_replicates(self._results, item) if self._results is not None else None
@@ -137,12 +140,12 @@ class Sample:
 
     def orient(self, item: SystemValue) -> F64:
         """Return a value oriented so that larger is better, shape (1 + DRAWS,); NaN if its target is unknown."""
-        if item.target is not None:
-            return -np.abs(self.means(item) - item.target)
-        if item.direction == "match_human":
+        target: float | F64 | None = item.target
+        if target is None and item.direction == "match_human":
             human = self.find_human(item)
-            return -np.abs(self.means(item) - (math.nan if human is None else human))
-        return -self.means(item) if item.direction == "lower" else self.means(item)
+            target = math.nan if human is None else human
+        oriented: F64 = orient(self.means(item), item.direction, target)
+        return oriented
 
 
 Outcome: TypeAlias = tuple[str, NDArray[np.bool_]]

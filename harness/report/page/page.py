@@ -18,12 +18,12 @@ from typing import Any
 
 from openended.harness.core import to_json, write_text
 from openended.harness.report.figures.drawing import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, SystemStyles
-from openended.harness.report.findings.headline import HEADLINES, write_headline
+from openended.harness.report.findings.claims import HEADLINES, write_headline
 from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
 from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.report.tables.formats.latex import format_latex_rows
-from openended.harness.report.tables.run_summary import collect_commands, format_axis_values, summarize_sources
+from openended.harness.report.tables.selection import collect_commands, format_axis_values, summarize_sources
 from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Results, Run, SystemValue, group_systems, order_axes
 

@@ -26,13 +26,14 @@ def mark_best_cells(
     tested, and one with the same printed value as the best, is not separated from it. Naive systems and damaged texts
     are never marked, and nothing is in a column whose scoring model is out of its domain.
     """
-    costs = {at: _compute_cost(column, c.value, c.human) for at, c in enumerate(cells) if not _is_left_out(c)}
+    costs = {at: _compute_cost(column, c, c.value) for at, c in enumerate(cells) if not _is_left_out(c)}
     costs = {at: cost for at, cost in costs.items() if math.isfinite(cost)}
     if len(cells) < 2 or not costs or column.out_of_domain:
         return column, list(cells)
     best = min(costs, key=lambda at: costs[at])
     rule: BoldRule = "printed"
-    marked = {at for at in costs if _round(costs[at], column) == _round(costs[best], column)}
+    texts = {at: format_fixed(cost, column.decimals) for at, cost in costs.items()}  # printed alike, they are ties
+    marked = {at for at in costs if texts[at] == texts[best]}
     others = [at for at in costs if at != best]
     tests = {at: compare(cells[at], cells[best]) if compare is not None else math.nan for at in others}
     intervals = {at: _compare_intervals(column, cells[at], cells[best]) for at in others}
@@ -52,35 +53,25 @@ def _is_left_out(cell: Cell) -> bool:
     return source is not None and (source.direction == "none" or source.axes.get("model", "").startswith(CONTROLS))
 
 
-def _round(cost: float, column: Column) -> str:
-    """Return a cost as it is printed; costs that are printed alike are ties."""
-    return format_fixed(cost, column.decimals)
-
-
-def _compare_intervals(column: Column, cell: Cell, best: Cell) -> float:
-    """Return the p-value of two equal costs from their intervals, as if the two were independent; NaN without both."""
-    spans = _compute_cost_interval(column, cell), _compute_cost_interval(column, best)
-    if spans[0] is None or spans[1] is None:
-        return math.nan
-    cost, lowest = (_compute_cost(column, c.value, c.human) for c in (cell, best))
-    return compute_margin_p_value(cost - lowest, math.hypot(cost - spans[0][0], spans[1][1] - lowest))
-
-
-def _compute_cost_interval(column: Column, cell: Cell) -> tuple[float, float] | None:
-    """Return the interval of a cell's cost; None if the cell has no interval of the printed value."""
-    ends = cell.interval or (cell.source.ends if cell.source is not None and not column.gap else None)
-    if ends is None:
-        return None
-    costs = sorted(_compute_cost(column, end, cell.human) for end in ends)
-    center = column.target if column.target is not None else cell.human
-    two_sided = column.direction not in ("higher", "lower")
-    return (0.0 if two_sided and ends[0] <= center <= ends[1] else costs[0]), costs[1]
-
-
-def _compute_cost(column: Column, value: float, human: float) -> float:
-    """Return the cost of a value; lower is better, NaN if the column has no direction."""
+def _compute_cost(column: Column, cell: Cell, value: float) -> float:
+    """Return the cost of a value of a cell; lower is better, NaN if the column has no direction."""
     if column.direction in ("higher", "lower"):
         return -value if column.direction == "higher" else value
     if column.target is not None:
         return abs(value - column.target)
-    return abs(value - human) if column.direction == "match_human" else math.nan
+    return abs(value - cell.human) if column.direction == "match_human" else math.nan
+
+
+def _compare_intervals(column: Column, cell: Cell, best: Cell) -> float:
+    """Return the p-value of two equal costs from their intervals, as if the two were independent; NaN without both."""
+    spans = []
+    for side in (cell, best):
+        ends = side.interval or (side.source.ends if side.source is not None and not column.gap else None)
+        if ends is None:  # there is no interval of the printed value
+            return math.nan
+        low, high = sorted(_compute_cost(column, side, end) for end in ends)
+        center = column.target if column.target is not None else side.human
+        is_inside = column.direction not in ("higher", "lower") and ends[0] <= center <= ends[1]
+        spans.append((0.0 if is_inside else low, high))
+    cost, lowest = (_compute_cost(column, side, side.value) for side in (cell, best))
+    return compute_margin_p_value(cost - lowest, math.hypot(cost - spans[0][0], spans[1][1] - lowest))

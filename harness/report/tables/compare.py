@@ -1,4 +1,4 @@
-"""Compare published values with measured ones: differences and rank correlation."""
+"""Differences of measured values: from published ones, and from a baseline system with tests of `analysis.paired`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,38 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import resources
+from typing import Any
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.tables.agreement import orient_value
+from openended.harness.report.analysis.paired import LEAST_SEEDS, SystemComparison, compare_systems, correct_by_holm
+from openended.harness.report.tables.agreement import correlate, orient_value, stars
+from openended.harness.report.tables.selection import check_signatures, select_pairs
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
-from openended.harness.results import Pair, Results, System, SystemValue, find_human_value, group_by_data, group_systems
+from openended.harness.results import (
+    Layout,
+    Results,
+    System,
+    SystemValue,
+    find_human_value,
+    group_by,
+    group_by_data,
+    group_systems,
+    select_values,
+)  # fmt: skip
 
 Name = tuple[str, str, str]  # model, decoder, its parameters
+DECODERS = {"topk": "top_k", "beam_search": "beam"}
+CORRELATION = "spearman("
+OVER = "Over {} systems."
+NO_RUN = "No run has this decoder with these parameters."
+NO_METRIC = "Not measured in this run."
+READ_OFF = "read off a figure"  # prefix of the note in such rows
+READ_OFF_REMARK = "The published values were read off a figure: compare the order of the systems, not the values."
+OTHER_MODEL = "The measured model is a different one: compare the order of the systems, not the values."
+UNTESTED = f"Not tested: no replicates or per-example values, and p < 0.05 needs {LEAST_SEEDS} seeds."
+UNSURE = "\u00b0"  # the values differ, but maybe not their distances to the human value
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,66 +49,24 @@ class PaperValue:
     metric: str
     value: float
     sd: float
-    decimals: int
-    """Number of decimals in the paper."""
-    read_off: bool = False
-    """Whether the value was read off a figure, so that only the order of systems is comparable."""
+    decimals: int  # in the paper
+    read_off: bool = False  # off a figure, so that only the order of systems is comparable
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredValue:
-    """The measured value that a published metric corresponds to."""
+@cache
+def load_metrics() -> dict[str, dict[str, Any]]:
+    """Return what the names of metrics in published tables and correlations mean (`metrics.yaml`)."""
+    import yaml
 
-    metric: str
-    key: str = ""
-    """Empty: the metric's primary value."""
-    gap: bool = False
-    scale: float = 1.0
-
-    def matches(self, item: SystemValue) -> bool:
-        return item.metric == self.metric and (item.key == self.key if self.key else item.primary)
+    nodes: dict[str, dict[str, Any]] = yaml.safe_load((_find_folder() / "metrics.yaml").read_text(encoding="utf-8"))
+    return nodes
 
 
-# Metric name in the source → measured value.
-METRICS = {
-    "gen_ppl_gap": MeasuredValue("gen_ppl", "gen_ppl", gap=True),
-    "gen_ppl": MeasuredValue("gen_ppl", "gen_ppl"),
-    "gen_entropy": MeasuredValue("gen_ppl", "entropy"),
-    "zipf_gap": MeasuredValue("zipf", gap=True),
-    "self_bleu_gap": MeasuredValue("self_bleu", gap=True),
-    "sp": MeasuredValue("sparsemax_score"),
-    "js": MeasuredValue("jensen_shannon"),
-    "eps_ppl": MeasuredValue("eps_ppl"),
-    "mauve": MeasuredValue("mauve", "mauve"),
-    "mauve_pct": MeasuredValue("mauve", "mauve", scale=100.0),
-    "human_bt": MeasuredValue("bradley_terry", "bradley_terry"),
-    "bt_human_like": MeasuredValue("bradley_terry", "bradley_terry"),
-    "huse": MeasuredValue("huse", "huse"),
-    "huse_q": MeasuredValue("huse", "huse_q"),
-    "huse_d": MeasuredValue("huse", "huse_d"),
-    "precision": MeasuredValue("knn_precision_recall", "precision"),
-    "recall": MeasuredValue("knn_precision_recall", "recall"),
-    "diversity": MeasuredValue("repetition", "diversity"),
-    "diversity_pct": MeasuredValue("repetition", "diversity", scale=100.0),
-    "rep_2_pct": MeasuredValue("repetition", "rep_2", scale=100.0),
-    "rep_3_pct": MeasuredValue("repetition", "rep_3", scale=100.0),
-    "rep_4_pct": MeasuredValue("repetition", "rep_4", scale=100.0),
-    "gen_length_words": MeasuredValue("length"),
-}
-CORRELATED = {
-    "gen_ppl": ("gen_ppl", "gen_ppl"), "zipf": ("zipf", "zipf"), "rep": ("repetition", "loop_rate"),
-    "distinct_4": ("distinct_n", "distinct_4"), "self_bleu": ("self_bleu", "self_bleu_4"), "mauve": ("mauve", "mauve"),
-    "bt_human_like": ("bradley_terry", "human_like"), "bt_interesting": ("bradley_terry", "interesting"),
-    "bt_sensible": ("bradley_terry", "sensible"), "disc_acc": ("discriminator_accuracy", "accuracy"),
-}  # fmt: skip
-"""Metric name in a published correlation `spearman(metric;score)` → measured value."""
-DECODERS = {"topk": "top_k", "beam_search": "beam"}
-CORRELATION = "spearman("
-NO_RUN = "No run has this decoder with these parameters."
-NO_METRIC = "Not measured in this run."
-READ_OFF = "read off a figure"  # prefix of the note in such rows
-READ_OFF_REMARK = "The published values were read off a figure: compare the order of the systems, not the values."
-OTHER_MODEL = "The measured model is a different one: compare the order of the systems, not the values."
+def _find_folder() -> Any:  # noqa: ANN401
+    return resources.files("openended.harness") / "reference"
+
+
+# Published values -----------------------------------------------------------------------------------------------------
 
 
 def build_comparison(results: Results, reference: str) -> Table:
@@ -99,24 +81,25 @@ def build_comparison(results: Results, reference: str) -> Table:
     rows: list[TableRow] = []
     missing: list[str] = []
     signatures: dict[str, None] = {}
-    for metric in dict.fromkeys(p.metric for p in published):
-        where = METRICS[metric]
-        measured = [i for i in items if where.matches(i)]
+    for metric, values in group_by(published, lambda value: value.metric).items():
+        where = load_metrics()["measured"][metric]
+        measured = _select_measured(items, where)
         if not measured:
             missing.append(metric)
             continue
         signatures |= dict.fromkeys(i.signature for i in measured if i.system == "model")
         like = measured[0].title
-        title = f"|Δ {like}|" if where.gap else f"{like} (%)" if where.scale != 1 else like
-        values = {p.name: p for p in published if p.metric == metric}
-        triples = {name: _build_cells(p, matches[name][0], items) for name, p in values.items()}
-        digits = max(p.decimals for p in values.values())
-        more = max(digits, min(choose_column_decimals(cells[1] for cells in triples.values()), digits + 1))
-        for at, (name, triple) in enumerate(triples.items()):
+        title = f"|Δ {like}|" if "gap" in where else f"{like} (%)" if "scale" in where else like
+        triples = [_build_cells(p, where, matches[p.name][0], items) for p in values]
+        digits = max(p.decimals for p in values)
+        more = max(digits, min(choose_column_decimals(cells[1] for cells in triples), digits + 1))
+        for at, (value, triple) in enumerate(zip(values, triples, strict=True)):
             cells = tuple(replace(c, decimals=d) for c, d in zip(triple, (digits, more, more), strict=True))
-            rows.append(TableRow(f"{title}: {_label(name, names, matches[name][0])}", "model", cells, rule=at == 0))
-        summary = (BLANK, BLANK, _correlate_rankings(list(triples.values())))
-        rows.append(TableRow(f"{title}: Spearman ρ of the rankings", "summary", summary))
+            label = _label(value.name, names, matches[value.name][0])
+            rows.append(TableRow(f"{title}: {label}", "model", cells, rule=at == 0))
+        few = "Fewer than three systems in common, or constant values."
+        ranks = correlate([(a.value, b.value) for a, b, _ in triples], OVER, few, decimals=3)
+        rows.append(TableRow(f"{title}: Spearman ρ of the rankings", "summary", (BLANK, BLANK, ranks)))
     remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else "Δ is measured minus published."]
     remarks += [f"Published but not measured here: {', '.join(missing)}."] if missing else []
     remarks += [OTHER_MODEL] if any(system is not None and other for system, other in matches.values()) else []
@@ -126,29 +109,23 @@ def build_comparison(results: Results, reference: str) -> Table:
 
 def _compare_correlations(results: Results, reference: str, published: Sequence[Mapping[str, str]]) -> Table:
     """Compare published rank correlations with those of the measured values, over the systems that have both."""
-    from openended.metrics.correlation import rank_correlation
-
-    parts = list(group_by_data(results.values).values())
-
-    def correlate(first: Pair, second: Pair) -> Cell:
-        for part in parts:
-            values = [(s.value(*first), s.value(*second)) for s in group_systems(part)]
-            both = [(orient_value(a, part), orient_value(b, part)) for a, b in values if a and b]
-            both = [(a, b) for a, b in both if math.isfinite(a + b)]
-            value = rank_correlation(*zip(*both, strict=True)) if len(both) > 2 else math.nan
-            if math.isfinite(value):
-                return Cell(value, signed=True, note=f"Over {len(both)} systems.")
-        return Cell(note="Fewer than three systems have both values, or one value is constant.")
-
+    parts = [(part, group_systems(part)) for part in group_by_data(results.values).values()]
     several = len({row["domain"] for row in published}) > 1
     rows = []
     for row in published:
-        first, second = row["metric"].removeprefix(CORRELATION).removesuffix(")").split(";")
-        measured = correlate(CORRELATED[first], CORRELATED[second])
+        names = row["metric"].removeprefix(CORRELATION).removesuffix(")").split(";")
+        first, second = (load_metrics()["correlated"][name].split(".") for name in names)
+        cells = []
+        for part, systems in parts:
+            both = [(s.value(*first), s.value(*second)) for s in systems]
+            oriented = [(orient_value(a, part), orient_value(b, part)) for a, b in both if a and b]
+            cells.append(correlate(oriented, OVER, signed=True))
+        measured = next((cell for cell in cells if math.isfinite(cell.value)), cells[0] if cells else correlate([]))
         paper = Cell(float(row["value"]), signed=True)
         gap = Cell(measured.value - paper.value, signed=True) if math.isfinite(measured.value) else BLANK
         where = ", ".join(filter(None, (row["model"], row["domain"] if several else "")))
-        rows.append(TableRow(f"{first}, {second}{f' ({where})' if where else ''}", "metric", (paper, measured, gap)))
+        label = f"{', '.join(names)}{f' ({where})' if where else ''}"
+        rows.append(TableRow(label, "metric", (paper, measured, gap)))
     remarks = ("Spearman's ρ over systems, oriented so that agreement is positive. Δ is measured minus published.",)
     return _make_table(reference, rows, remarks)
 
@@ -165,46 +142,45 @@ def read_published(reference: str) -> list[PaperValue]:
     Seeds of a system are averaged into one value; domains are kept apart by the model's name.
     """
     table_rows = _read_rows(reference)
-    usable = [r for r in table_rows if r["metric"] in METRICS and r["model"] + r["decoder"]]
+    usable = [r for r in table_rows if r["metric"] in load_metrics()["measured"] and r["model"] + r["decoder"]]
     if not usable:
         metrics = ", ".join(dict.fromkeys(r["metric"] for r in table_rows))
         raise SpecError(f"{reference} has no metric that can be measured on a system; its metrics: {metrics}")
     several = len({r["domain"] for r in usable}) > 1
-    groups: dict[tuple[Name, str], list[dict[str, str]]] = {}
-    for row in usable:
+
+    def make_key(row: Mapping[str, str]) -> tuple[Name, str]:
         params = ";".join(p for p in row["decoder_params"].split(";") if p and not p.startswith("seed="))
         model = f"{row['model']} ({row['domain']})" if several else row["model"]
-        groups.setdefault(((model, row["decoder"], params), row["metric"]), []).append(row)
+        return (model, row["decoder"], params), row["metric"]
+
     published = []
-    for (name, metric), group in groups.items():
+    for (name, metric), group in group_by(usable, make_key).items():
         values = [float(r["value"]) for r in group]
         stated = next((float(r["sd"]) for r in group if r["sd"]), math.nan)
         sd = statistics.stdev(values) if len(values) > 1 else stated
         digits = max(len(r["value"].partition(".")[2]) for r in group)
         read_off = any(r["note"].startswith(READ_OFF) for r in group)
-        mean = math.fsum(values) / len(values)
-        published.append(PaperValue(name, metric, mean, sd, min(digits, 3), read_off))
+        published.append(PaperValue(name, metric, math.fsum(values) / len(values), sd, min(digits, 3), read_off))
     return published
 
 
 def _read_rows(reference: str) -> list[dict[str, str]]:
     """Return the rows of a published table."""
+
+    def make_slug(table: str) -> str:
+        return "".join(c for c in table.lower() if c.isalnum() or c == ".").removeprefix("table")
+
     paper, _, table = reference.partition("/")
-    folder = resources.files("openended.harness") / "reference"
-    papers = {p.name.removesuffix(".csv"): p for p in folder.iterdir() if p.name.endswith(".csv")}
+    papers = {p.name.removesuffix(".csv"): p for p in _find_folder().iterdir() if p.name.endswith(".csv")}
     if paper not in papers:
         raise SpecError(f"no published numbers {paper!r}{suggest(paper, papers)}")
     rows = list(csv.DictReader(papers[paper].read_text(encoding="utf-8").splitlines()))
-    table_rows = [r for r in rows if _make_slug(r["table"]) == _make_slug(table)]
+    table_rows = [r for r in rows if make_slug(r["table"]) == make_slug(table)]
     if not table_rows:
-        tables = dict.fromkeys(_make_slug(r["table"]) for r in rows)
+        tables = dict.fromkeys(make_slug(r["table"]) for r in rows)
         names = [t if t.startswith(("text", "fig")) else f"table{t}" for t in tables]
         raise SpecError(f"{paper} has no table {table!r}{suggest(table, names)}")
     return table_rows
-
-
-def _make_slug(table: str) -> str:
-    return "".join(c for c in table.lower() if c.isalnum() or c == ".").removeprefix("table")
 
 
 def _match_system(name: Name, names: Sequence[Name], systems: Iterable[System]) -> tuple[System | None, bool]:
@@ -213,62 +189,53 @@ def _match_system(name: Name, names: Sequence[Name], systems: Iterable[System]) 
     The model must be the same, unless the decoder occurs once in the published table and once among the systems.
     """
     model, decoder, params = name
-    candidates = [s for s in systems if _is_same_decoder(s, DECODERS.get(decoder, decoder), params)]
-    firsts = [s.items[0] for s in candidates]
-    models = [{_normalize_model_name(m) for m in (i.titles[0], i.axes.get("model", ""))} for i in firsts]
-    same = [s for s, titles in zip(candidates, models, strict=True) if _normalize_model_name(model) in titles]
+    options = [p.partition("=") for p in params.split(";") if "=" in p]
+
+    def normalize(model: str) -> str:
+        return model.rpartition("/")[2].lower().replace("_", "-")
+
+    def is_equal(value: str, published: str) -> bool:
+        try:
+            return float(value) == float(published)
+        except ValueError:
+            return value == published
+
+    def is_decoder(axes: Mapping[str, str]) -> bool:
+        equal = (is_equal(axes.get(f"decoder.{k.strip()}", ""), v.strip()) for k, _, v in options)
+        return axes.get("decoder") == DECODERS.get(decoder, decoder) and all(equal)
+
+    candidates = [s for s in systems if is_decoder(s.items[0].axes)]
+    models = [{normalize(m) for m in (s.items[0].titles[0], s.items[0].axes.get("model", ""))} for s in candidates]
+    same = [s for s, titles in zip(candidates, models, strict=True) if normalize(model) in titles]
     if len(same) == 1:
         return same[0], False
-    is_only = not same and len(candidates) == 1 and len([n for n in names if n[1:] == name[1:]]) == 1
+    is_only = not same and len(candidates) == 1 and [n[1:] for n in names].count(name[1:]) == 1
     return (candidates[0], True) if is_only else (None, False)
 
 
-def _normalize_model_name(model: str) -> str:
-    return model.rpartition("/")[2].lower().replace("_", "-")
+def _select_measured(items: Iterable[SystemValue], where: Mapping[str, Any]) -> list[SystemValue]:
+    metric, _, key = where["value"].partition(".")
+    return [i for i in items if i.metric == metric and (i.key == key if key else i.primary)]
 
 
-def _is_same_decoder(system: System, decoder: str, params: str) -> bool:
-    axes = system.items[0].axes
-    pairs = [p.partition("=") for p in params.split(";") if "=" in p]
-    equal = (_is_equal(axes.get(f"decoder.{k.strip()}", ""), v.strip()) for k, _, v in pairs)
-    return axes.get("decoder") == decoder and all(equal)
-
-
-def _is_equal(value: str, published: str) -> bool:
-    try:
-        return float(value) == float(published)
-    except ValueError:
-        return value == published
-
-
-def _build_cells(published: PaperValue, system: System | None, items: Sequence[SystemValue]) -> tuple[Cell, Cell, Cell]:
+def _build_cells(
+    published: PaperValue, where: Mapping[str, Any], system: System | None, items: Sequence[SystemValue]
+) -> tuple[Cell, Cell, Cell]:
     """Return the cells of the published value, the measured value and their difference."""
     first = Cell(published.value, published.sd)
     if system is None:
         return first, Cell(note=NO_RUN), BLANK
-    where = METRICS[published.metric]
-    value = next((i for i in system.items if where.matches(i)), None)
+    value = next(iter(_select_measured(system.items, where)), None)
     if value is None or not math.isfinite(value.mean):
         return first, Cell(note=value.reason if value is not None and value.reason else NO_METRIC), BLANK
-    mean = value.mean
-    if where.gap:
+    mean, scale = value.mean, where.get("scale", 1.0)
+    if "gap" in where:
         human = find_human_value(items, value)
         if human is None or not math.isfinite(human.mean):
             return first, Cell(note="No human value was measured."), BLANK
         mean = abs(mean - human.mean)
-    measured = Cell(where.scale * mean, where.scale * value.sd, value.seeds)
+    measured = Cell(scale * mean, scale * value.sd, value.seeds)
     return first, measured, BLANK if published.read_off else Cell(measured.value - published.value, signed=True)
-
-
-def _correlate_rankings(triples: Sequence[tuple[Cell, Cell, Cell]]) -> Cell:
-    """Return the rank correlation of published and measured values."""
-    from openended.metrics.correlation import rank_correlation
-
-    both = [(a.value, b.value) for a, b, _ in triples if math.isfinite(a.value) and math.isfinite(b.value)]
-    value = rank_correlation(*zip(*both, strict=True)) if len(both) > 2 else math.nan
-    if not math.isfinite(value):
-        return Cell(note="Fewer than three systems in common, or constant values.")
-    return Cell(value, note=f"Over {len(both)} systems.", decimals=3)
 
 
 def _label(name: Name, names: Sequence[Name], system: System | None) -> str:
@@ -276,3 +243,58 @@ def _label(name: Name, names: Sequence[Name], system: System | None) -> str:
     parts = [model if len({n[0] for n in names}) > 1 else "", decoder, params.replace(";", " ")]
     label = " ".join(p for p in parts if p) or model
     return f"{label} [{system.name}]" if system is not None and system.name != label else label
+
+
+# A baseline -----------------------------------------------------------------------------------------------------------
+
+
+def build_significance_tables(results: Results, baseline: str) -> list[Table]:
+    """Build two tables: differences from the baseline with significance stars, and corrected p-values."""
+    items = results.values
+    systems = {s.name: s for s in group_systems(items)}
+    if baseline not in systems:
+        raise SpecError(f"no system {baseline!r}{suggest(baseline, systems)}")
+    names = [name for name in systems if name != baseline]
+    if not names:
+        raise SpecError(f"no other system to compare {baseline!r} with")
+    pairs = {pair: select_values(items, *pair) for pair in select_pairs(items, Layout())}
+    for pair, values in pairs.items():
+        check_signatures(pair[0], values, "significance")
+    tests = {(n, p): compare_systems(results, items, systems[n], systems[baseline], p) for n in names for p in pairs}
+    corrected = correct_by_holm({k: t.p_value for k, t in tests.items() if t is not None})
+    differences, p_values = [], []
+    for pair, (first, *_) in pairs.items():
+        cells = [_build_difference_cell(tests[name, pair], corrected.get((name, pair), math.nan)) for name in names]
+        gap = first.direction == "match_human"
+        title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
+        direction = "lower" if gap else "none" if first.target is not None else first.direction
+        column = Column(*pair, title, direction, choose_column_decimals(cells), first.signature, gap)
+        differences.append((column, cells))
+        p_cells = [Cell(corrected[n, pair]) if (n, pair) in corrected else Cell(note=UNTESTED) for n in names]
+        p_values.append((Column(*pair, f"p {first.title}", "none", 4), p_cells))
+    remarks = [
+        f"Difference from {baseline}; Δ|Δ| is the difference of the distances to the human value.",
+        "* p < 0.05, ** p < 0.01, *** p < 0.001, two-sided, after Holm's correction over the table.",
+        "Tests over examples for means (sign flips), over paired replicates for other metrics, otherwise over seeds.",
+    ]
+    if any(c.suffix.endswith(UNSURE) for _, cells in differences for c in cells):
+        remarks.append(f"{UNSURE} The two values differ, but not significantly in their distance to the human value.")
+    seeds = sorted({t.n for t in tests.values() if t is not None and t.over == "seeds" and math.isfinite(t.p_value)})
+    if seeds:
+        floor = ", ".join(f"{2 / 2**n:.2g} for {n} seeds" for n in seeds)
+        remarks.append(f"Smallest p-value that a test over seeds can reach, before the correction: {floor}.")
+    holm = ["p-values after Holm's correction over all cells."]
+    return [
+        Table.from_columns("significance", f"Difference from {baseline}", names, differences, remarks),
+        Table.from_columns("significance-p", f"p-values against {baseline}", names, p_values, holm),
+    ]
+
+
+def _build_difference_cell(test: SystemComparison | None, p_value: float) -> Cell:
+    if test is None:
+        return Cell(note="One of the two systems has no value, or there is no human value to compare with.")
+    if not math.isfinite(p_value):
+        return Cell(test.difference, signed=True, note=UNTESTED)
+    sign = stars(p_value)
+    unsure = UNSURE if sign and math.isfinite(test.nearer) and test.nearer >= 0.05 else ""
+    return Cell(test.difference, n=test.n, signed=True, suffix=sign + unsure)

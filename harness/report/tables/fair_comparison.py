@@ -1,4 +1,13 @@
-"""Tables of `--layout fair`: best of N settings, Pareto front, and wins, ties and losses."""
+"""Tables of `--layout fair`: best of N settings, Pareto front, and wins, ties and losses.
+
+A sweep is the settings of one decoder with everything else equal. A decoder with a wider sweep has a better best
+setting, and the best of many noisy values is biased upward. Therefore every decoder gets the same number N of settings,
+drawn without replacement from its m, and the setting that is best on one part of the seeds is scored on the other part:
+
+    E = Σ_i s_(i) · C(i - 1, N - 1) / C(m, N),    i = 1 … m the ranks by the selection seeds, worst first.
+
+N = 1 is the mean of a sweep, N = m its best. Recommended by the critique of min-p by Schaeffer et al. 2025.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +15,26 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from openended.harness.core import DataError
-from openended.harness.report.analysis.decoder_sweeps import (
-    choose_setting,
-    compute_curves,
-    describe_printed_value,
-    find_cost_rule,
-    group_sweeps,
-    is_gap,
-)
-from openended.harness.report.analysis.paired import LEVEL, compare_systems, correct_by_holm
+import numpy as np
+
+from openended.harness import results as measured
+from openended.harness.core import F64, DataError
+from openended.harness.report.analysis.paired import (
+    LEVEL,
+    compare_systems,
+    compute_student_quantile,
+    correct_by_holm,
+)  # fmt: skip
+from openended.harness.report.tables import selection
 from openended.harness.report.tables.best_cells import mark_best_cells
-from openended.harness.report.tables.selection import (
-    TablePart,
-    check_signatures,
-    make_slug,
-    select_pairs,
-    split_results,
-)
+from openended.harness.report.tables.selection import TablePart, make_slug
 from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals
-from openended.harness.results import (
-    Layout,
-    Pair,
-    Results,
-    System,
-    SystemValue,
-    dominates,
-    select_systems_with_both,
-    select_values,
-)
+from openended.harness.results import Layout, Pair, Results, System, SystemValue, find_target, orient, select_values
 
+MIN_SETTINGS = 2  # of a sweep
+MOST_SPLITS = 20  # of the seeds into halves; with more than six seeds, only the first and second half
 QUALITY_DIVERSITY: tuple[tuple[Pair, Pair], ...] = (
     (("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy")),
     (("knn_precision_recall", "precision"), ("knn_precision_recall", "recall")),
@@ -63,13 +60,32 @@ Tests = dict[tuple[str, str], tuple[float, float]]
 """(decoder, decoder) → (cost of the first minus that of the second, p-value or NaN)."""
 
 
+@dataclass(frozen=True, slots=True)
+class DecoderSweep:
+    """A decoder and the systems with its settings."""
+
+    name: str
+    systems: tuple[System, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BestOfN:
+    """A decoder's expected best score for every N from 1 to the number of its settings."""
+
+    name: str
+    settings: int
+    seen: tuple[float, ...]  # selected and scored on the same seeds (all); biased upward
+    fresh: tuple[float, ...]  # selected on one part of the seeds, scored on the other, mean over splits; or NaN
+    half: tuple[float, ...]  # half-width of the 95 % interval of `fresh` over seeds; NaN with one seed
+
+
 def build_fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of a layout of kind `fair` for every value of the axes in `split`."""
     tables: list[Table] = []
-    for part in split_results(results, layout, name):
-        pairs = select_pairs(part.items, layout)
+    for part in selection.split_results(results, layout, name):
+        pairs = selection.select_pairs(part.items, layout)
         for pair in pairs:
-            check_signatures(pair[0], select_values(part.items, *pair), part.stem, layout.allow)
+            selection.check_signatures(pair[0], select_values(part.items, *pair), part.stem, layout.allow)
         tables += filter(None, (_build_best_of_n_table(part, pair) for pair in pairs))
         both = (pairs_of for pairs_of in QUALITY_DIVERSITY if set(pairs_of) <= set(pairs))
         tables += filter(None, (_build_pareto_table(part, pairs_of) for pairs_of in both))
@@ -79,6 +95,156 @@ def build_fair_tables(results: Results, layout: Layout, name: str) -> list[Table
             "layout fair: no decoder has two or more settings; sweep an option, for example decoder.p=0.8,0.9"
         )
     return tables
+
+
+def is_gap(item: SystemValue) -> bool:
+    """Return whether the distance to a target is printed instead of the value."""
+    return item.direction == "match_human" or item.target is not None
+
+
+def describe_printed_value(item: SystemValue) -> tuple[str, str]:
+    """Return title and direction of the printed number: the distance if the value has a target, else the value."""
+    return (f"|Δ {item.title}|", "lower") if is_gap(item) else (item.title, item.direction)
+
+
+def is_ranked(item: SystemValue, target: float | None) -> bool:
+    """Return whether some value is best: more or less is, or the target is known."""
+    return item.direction in ("higher", "lower") or (target is not None and math.isfinite(target))
+
+
+# Sweeps ---------------------------------------------------------------------------------------------------------------
+
+
+def group_sweeps(items: Sequence[SystemValue]) -> list[DecoderSweep]:
+    """Group systems that differ only in decoder options, in table order."""
+    groups: dict[tuple[tuple[str, str], ...], list[System]] = {}
+    for system in measured.group_systems(items):
+        axes = system.items[0].axes
+        groups.setdefault(tuple((k, v) for k, v in axes.items() if not k.startswith("decoder.")), []).append(system)
+    rows = [dict(key) for key in groups]
+    counts = Counter(row.get("decoder", "") for row in rows)
+    axis_names = measured.find_distinguishing_axes(rows, [a for row in rows[:1] for a in row if a != "decoder"])
+    sweeps = []
+    for row, members in zip(rows, groups.values(), strict=True):
+        name = row.get("decoder", "")
+        options = [measured.format_option(a, row[a]) for a in axis_names] if counts[name] > 1 else []
+        sweeps.append(DecoderSweep(", ".join([name, *options]), tuple(members)))
+    return sweeps
+
+
+def choose_setting(
+    sweep: DecoderSweep, items: Sequence[SystemValue], pair: Pair
+) -> tuple[System, tuple[str, ...]] | None:
+    """Select the best setting of a decoder by the first half of the seeds; also return the other seeds.
+
+    With one seed, the best setting overall is returned without other seeds.
+    """
+    candidates = [(s, v) for s in sweep.systems if (v := s.value(*pair)) is not None and math.isfinite(v.mean)]
+    target = find_target(candidates[0][1], items) if candidates else None
+    if not candidates or not is_ranked(candidates[0][1], target):
+        return None
+    first = candidates[0][1]
+    seeds = [s for s in first.values if all(s in v.values for _, v in candidates)]
+    splits = halves(len(seeds))
+    choosing, scoring = splits[0] if splits else (tuple(range(len(seeds))), ())
+
+    def score(candidate: tuple[System, SystemValue]) -> float:
+        value = candidate[1]
+        mean = math.fsum(value.values[seeds[i]] for i in choosing) / len(choosing) if choosing else value.mean
+        return float(orient(mean, first.direction, target))
+
+    return max(candidates, key=score)[0], tuple(seeds[i] for i in scoring)
+
+
+def compute_curves(items: Sequence[SystemValue], pair: Pair) -> tuple[list[BestOfN], list[str]]:
+    """Return the curve of every decoder with a sweep, and the names of decoders without one."""
+    curves, without = [], []
+    for sweep in group_sweeps(items):
+        values = [v for s in sweep.systems if (v := s.value(*pair)) is not None and math.isfinite(v.mean)]
+        target = find_target(values[0], items) if values else None
+        if len(values) < MIN_SETTINGS or not is_ranked(values[0], target):
+            without.append(sweep.name)
+            continue
+        curves.append(compute_curve(sweep.name, [v.values for v in values], values[0].direction, target))
+    return curves, without
+
+
+def compute_curve(
+    name: str, values: Sequence[Mapping[str, float]], direction: str, target: float | None = None
+) -> BestOfN:
+    """Compute the best-of-N curve of one decoder from the values (seed → value) of each setting.
+
+    Only seeds that all settings have are used. The scores are as printed: values, or distances to the target.
+    """
+    seeds = [s for s in values[0] if all(s in v and math.isfinite(v[s]) for v in values)]
+    table = np.array([[v[s] for s in seeds] for v in values], dtype=np.float64)
+    counts = range(1, len(values) + 1)
+
+    def score(columns: Sequence[int]) -> F64:
+        scores: F64 = orient(table[:, list(columns)].mean(axis=1), direction, target)
+        return scores
+
+    seen = [compute_expected_best(score(range(len(seeds))), n) for n in counts]
+    fresh, half = np.full(len(values), math.nan), np.full(len(values), math.nan)
+    if splits := halves(len(seeds)):
+        noise, degrees = pool_std(table)
+        squares = [float((compute_weights(len(values), n) ** 2).sum()) for n in counts]
+        best_scores, errors = [], []
+        for choosing, scoring in splits:
+            by, scores = score(choosing), score(scoring)
+            best_scores.append([compute_expected_best(scores, n, by) for n in counts])
+            errors.append([math.sqrt(square / len(scoring)) for square in squares])
+        fresh = np.mean(best_scores, axis=0)
+        # The mean of estimates is at most as uncertain as each of them, so the interval is conservative.
+        half = compute_student_quantile(degrees) * noise * np.mean(errors, axis=0)
+    sign = 1.0 if direction == "higher" else -1.0
+    printed = [tuple(sign * float(v) for v in row) for row in (seen, fresh)]
+    return BestOfN(name, len(values), printed[0], printed[1], tuple(map(float, half)))
+
+
+def compute_expected_best(scores: Sequence[float] | F64, count: int, by: Sequence[float] | F64 | None = None) -> float:
+    """Return the expected score of the best of `count` settings, selected by the scores `by`, or by `scores`.
+
+    Ties are equally likely to be selected.
+    """
+    _, group = np.unique(scores if by is None else by, return_inverse=True)
+    means = np.bincount(group, weights=scores) / np.bincount(group)
+    return float(compute_weights(len(scores), count) @ means[np.sort(group)])
+
+
+def compute_weights(settings: int, count: int) -> F64:
+    """Return the probability that the i-th worst setting is the best of `count` drawn without replacement.
+
+    >>> compute_weights(4, 2).tolist()  # best in 0, 1, 2 and 3 of 6 pairs
+    [0.0, 0.16666666666666666, 0.3333333333333333, 0.5]
+    """
+    every = math.comb(settings, count)
+    return np.array([math.comb(i, count - 1) / every for i in range(settings)], dtype=np.float64)
+
+
+def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return (indices for selection, indices for scoring) for every split of seeds into halves; empty for one seed.
+
+    >>> halves(2)
+    [((0,), (1,)), ((1,), (0,))]
+    """
+    if count < 2:
+        return []
+    every = tuple(range(count))
+    sides = [s for size in {count // 2, count - count // 2} for s in itertools.combinations(every, size)]
+    if len(sides) > MOST_SPLITS:
+        sides = [every[: count // 2], every[count // 2 :]]
+    return [(side, tuple(i for i in every if i not in side)) for side in sides]
+
+
+def pool_std(table: F64) -> tuple[float, int]:
+    """Return the standard deviation over seeds, pooled over the settings of a decoder, and its degrees of freedom."""
+    degrees = table.shape[0] * (table.shape[1] - 1)
+    squares = float(((table - table.mean(axis=1, keepdims=True)) ** 2).sum())
+    return math.sqrt(squares / degrees), degrees
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
 
 
 def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
@@ -91,11 +257,13 @@ def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
     title, direction = describe_printed_value(first)
     columns = [(Column("", "settings", "settings", "none", 0), [Cell(c.settings, decimals=0) for c in curves])]
     for n in sorted({n for n in COUNTS if n <= most} | {most}):
-        cells = [_build_best_cell((c.fresh if fresh else c.seen)[n - 1], c.half[n - 1]) for c in curves]
+        cells = []
+        for value, half in (((c.fresh if fresh else c.seen)[n - 1], c.half[n - 1]) for c in curves):
+            cells.append(Cell(value, interval=(value - half, value + half) if math.isfinite(half) else None))
         digits = max(choose_column_decimals(cells), 3 if most > 1 and direction == "higher" else 0)
         column, marked = mark_best_cells(Column(*pair, f"N={n}", direction, digits, first.signature), cells)
-        halves = [f" ± {c.half[n - 1]:.{digits}f}" if math.isfinite(c.half[n - 1]) else "" for c in curves]
-        cells = [replace(cell, interval=None, suffix=half) for cell, half in zip(marked, halves, strict=True)]
+        suffixes = [f" ± {c.half[n - 1]:.{digits}f}" if math.isfinite(c.half[n - 1]) else "" for c in curves]
+        cells = [replace(cell, interval=None, suffix=half) for cell, half in zip(marked, suffixes, strict=True)]
         columns.append((column, cells))
     if fresh:
         last = Column(*pair, f"N={most}, same seeds", "none", columns[-1][0].decimals)
@@ -108,48 +276,41 @@ def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
     )  # fmt: skip
 
 
-def _build_best_cell(value: float, half: float) -> Cell:
-    return Cell(value, interval=(value - half, value + half) if math.isfinite(half) else None)
-
-
 def _build_pareto_table(part: TablePart, pairs: tuple[Pair, Pair]) -> Table | None:
     """Build the Pareto table: one row per setting, with a setting of the front that dominates it."""
-    settings = select_systems_with_both(part.items, *pairs)
-    rules = [[find_cost_rule(v, part.items) for v in values] for _, *values in settings]
-    if len(settings) < 2 or any(rule is None for pair_rules in rules for rule in pair_rules):
+    settings = measured.select_systems_with_both(part.items, *pairs)
+    rows = [[(v, find_target(v, part.items)) for v in values] for _, *values in settings]
+    if len(settings) < 2 or not all(is_ranked(*entry) for row in rows for entry in row):
         return None
-    printed: list[list[float]] = []
-    costs: list[list[float]] = []
-    for (_, *values), pair_rules in zip(settings, rules, strict=True):
-        targets = [rule["target"] if rule else math.nan for rule in pair_rules]
-        printed.append([abs(v.mean - t) if math.isfinite(t) else v.mean for v, t in zip(values, targets, strict=True)])
-        costs.append([n * rule["sign"] for n, rule in zip(printed[-1], pair_rules, strict=True) if rule])
+    costs = [[float(-orient(v.mean, v.direction, target)) for v, target in row] for row in rows]
     front = find_front(costs)
     columns = []
-    for at, pair in enumerate(pairs):
-        values = [(a, b)[at] for _, a, b in settings]
-        cells = [Cell(numbers[at], v.sd, v.seeds) for numbers, v in zip(printed, values, strict=True)]
+    for pair, entries in zip(pairs, zip(*rows, strict=True), strict=True):
+        printed = [v.mean if target is None else abs(v.mean - target) for v, target in entries]
+        cells = [Cell(number, v.sd, v.seeds) for number, (v, _) in zip(printed, entries, strict=True)]
         first = select_values(part.items, *pair)[0]
-        title, direction = describe_printed_value(first)
         digits = choose_column_decimals(cells)
-        columns.append((Column(*pair, title, direction, digits, first.signature, is_gap(first)), cells))
-    by = [next((settings[i][0].name for i in front if dominates(costs[i], cost)), "none (Pareto)") for cost in costs]
+        column = Column(*pair, *describe_printed_value(first), digits, first.signature, is_gap(first))
+        columns.append((column, cells))
+    names = [system.name for system, *_ in settings]
+    by = [next((names[i] for i in front if measured.dominates(costs[i], cost)), "none (Pareto)") for cost in costs]
     columns.append((Column("", "pareto", "dominated by"), [Cell(words=name) for name in by]))
     return Table.from_columns(
-        f"{part.stem}-pareto-{make_slug(pairs[0][0])}", "Quality and diversity: Pareto front",
-        [s.name for s, *_ in settings], columns, [_DOMINATED], about=part.about,
+        f"{part.stem}-pareto-{make_slug(pairs[0][0])}", "Quality and diversity: Pareto front", names, columns,
+        [_DOMINATED], about=part.about,
     )  # fmt: skip
 
 
 def find_front(costs: Sequence[list[float]]) -> list[int]:
     """Return the indices of the costs that no other one dominates."""
-    return [i for i, cost in enumerate(costs) if not any(dominates(other, cost) for other in costs)]
+    return [i for i, cost in enumerate(costs) if not any(measured.dominates(other, cost) for other in costs)]
 
 
 def _build_win_table(results: Results, part: TablePart, pairs: Sequence[Pair]) -> Table | None:
     """Build the table of wins, ties and losses of decoders at their selected settings, Holm-corrected."""
-    names = [sweep.name for sweep in group_sweeps(part.items)]
-    tests = {pair: _test_pairs(results, part.items, pair) for pair in pairs}
+    sweeps = group_sweeps(part.items)
+    names = [sweep.name for sweep in sweeps]
+    tests = {pair: _test_pairs(results, part.items, sweeps, pair) for pair in pairs}
     corrected = correct_by_holm({(pair, key): p for pair in pairs for key, (_, p) in tests[pair].items()})
     columns = []
     for pair in (pair for pair in pairs if tests[pair]):
@@ -166,8 +327,7 @@ def _build_win_table(results: Results, part: TablePart, pairs: Sequence[Pair]) -
     )  # fmt: skip
 
 
-def _test_pairs(results: Results, items: Sequence[SystemValue], pair: Pair) -> Tests:
-    sweeps = group_sweeps(items)
+def _test_pairs(results: Results, items: Sequence[SystemValue], sweeps: Sequence[DecoderSweep], pair: Pair) -> Tests:
     selected = any(len(sweep.systems) > 1 for sweep in sweeps)
     choices = [(s.name, c) for s in sweeps if (c := choose_setting(s, items, pair)) is not None]
     scoring = {seed for _, (_, seeds) in choices for seed in seeds}
@@ -175,12 +335,13 @@ def _test_pairs(results: Results, items: Sequence[SystemValue], pair: Pair) -> T
     for (name, (a, _)), (other, (b, _)) in itertools.combinations(choices, 2):
         left, right = (_restrict_to_seeds(s, scoring) for s in (a, b))
         value = left.value(*pair)
-        rule = find_cost_rule(value, items) if value is not None else None
+        target = find_target(value, items) if value is not None else None
         test = compare_systems(results, items, left, right, pair)
-        if test is not None and rule is not None:
-            p_value = test.p_value if math.isnan(rule["target"]) else test.nearer
+        if test is not None and value is not None and is_ranked(value, target):
+            p_value = test.p_value if target is None else test.nearer
             fresh = scoring or not selected  # the texts that selected a setting cannot test it
-            tests[name, other] = (rule["sign"] * test.difference, p_value if fresh else math.nan)
+            cost = -test.difference if value.direction == "higher" else test.difference
+            tests[name, other] = (cost, p_value if fresh else math.nan)
     return tests
 
 

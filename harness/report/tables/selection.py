@@ -1,28 +1,19 @@
-"""Select and split the values of a table, and refuse incomparable values in one column."""
+"""Select and split the values of a table, refuse incomparable ones in one column, and summarize the runs behind it."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 
+from openended.harness import results as measured
 from openended.harness.core import SpecError, compare_signatures, parse_signature
-from openended.harness.report.tables.run_summary import summarize_sources
-from openended.harness.results import (
-    Layout,
-    Pair,
-    Results,
-    SystemValue,
-    add_options,
-    describes_human_side,
-    filter_results,
-    find_varying_axes,
-    get_parent_axis,
-    group_by,
-    label_system,
-    sort_values,
-)
+from openended.harness.results import Layout, Pair, Results, Run, SystemValue
 
 # Values that must be shown with a primary value: perplexity means little without diversity, precision without recall,
 # and HUSE without its two parts.
@@ -35,6 +26,10 @@ COMPANIONS: Mapping[str, tuple[str, ...]] = {
 # Axes that are part of signatures, so that values which differ in them are not comparable.
 AXIS_OF = {"n": "num_examples", "length": "max_new_tokens"}  # field of a signature → the axis that sets it
 DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "embedder")
+MAX_LISTED_VALUES = 5  # of more values, only the first and last are listed
+MAX_COMMANDS = 3
+RATED = "rated"  # decoder of runs on judgments alone
+INVENTED = ("example_ratings.csv", "example_pairs.csv")  # shipped example judgments, which are not from people
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +37,9 @@ class TablePart:
     """The values of one of the tables that a layout is split into."""
 
     items: list[SystemValue]
-    stem: str
-    """Name of its file."""
-    where: Mapping[str, str]
-    """Axis of the split → its value here."""
-    about: tuple[str, ...]
-    """Summary of the runs."""
+    stem: str  # name of its file
+    where: Mapping[str, str]  # axis of the split → its value here
+    about: tuple[str, ...]  # summary of the runs
 
     @property
     def tasks(self) -> str:
@@ -59,7 +51,7 @@ class TablePart:
 def select(results: Results, layout: Layout) -> Results:
     """Apply the filter of a layout; filters on axes that these runs lack are ignored."""
     where = {k: str(v) for k, v in layout.where.items() if k in results.frame.columns}
-    return filter_results(results, where) if where else results
+    return measured.filter_results(results, where) if where else results
 
 
 def split_results(results: Results, layout: Layout, name: str) -> list[TablePart]:
@@ -70,15 +62,16 @@ def split_results(results: Results, layout: Layout, name: str) -> list[TablePart
     items, axes = results.values, layout.split
     names = list(items[0].axes) if items else []
     if axes == ("auto",):
-        used = add_options((*layout.rows, *layout.columns), names)
-        axes = tuple(a for a in find_varying_axes(items) if (get_parent_axis(a) or a) in DATA_AXES and a not in used)
+        used = measured.add_options((*layout.rows, *layout.columns), names)
+        varying = (a for a in measured.find_varying_axes(items) if a not in used)
+        axes = tuple(a for a in varying if (measured.get_parent_axis(a) or a) in DATA_AXES)
     for axis in axes:
         if items and axis not in names:
             raise SpecError(f"split: no axis {axis!r} in these runs; they have {', '.join(names)}")
-    models = sort_values((i for i in items if i.system == "model"), axes)
-    parts = group_by(models, lambda item: tuple(item.axes[a] for a in axes))
+    models = measured.sort_values((i for i in items if i.system == "model"), axes)
+    parts = measured.group_by(models, lambda item: tuple(item.axes[a] for a in axes))
     for values, part in parts.items():
-        shared = {a: v for a, v in zip(axes, values, strict=True) if describes_human_side(a)}
+        shared = {a: v for a, v in zip(axes, values, strict=True) if measured.describes_human_side(a)}
         part += [i for i in items if i.system != "model" and all(i.axes[a] == v for a, v in shared.items())]
     return [
         TablePart(part, stem, dict(zip(axes, values, strict=True)), summarize_sources(part, results.runs))
@@ -161,10 +154,73 @@ def check_signatures(metric: str, items: Iterable[SystemValue], table: str, allo
             return f"--where '{metric}.{field}={value}'"
 
         fields = "; ".join(f"{k} ({left.get(k)} and {right.get(k)})" for k in differ)
-        axes = find_varying_axes(items)
-        labels = " and ".join(label_system(i, axes, several_models=True) for i in (items[0], item))
+        axes = measured.find_varying_axes(items)
+        labels = " and ".join(measured.label_system(i, axes, several_models=True) for i in (items[0], item))
         raise IncomparableError(
             f"table {table}, column {metric}: two values are not comparable, their signatures differ in {fields}: "
             f"{labels}; keep one of them: {' or '.join(suggest_filter(k, left.get(k)) for k in differ)}",
             select_minority([i for i in items if i.system == "model"] or items),
         )
+
+
+# Runs -----------------------------------------------------------------------------------------------------------------
+
+
+def summarize_sources(items: Iterable[SystemValue], runs: Sequence[Run]) -> tuple[str, ...]:
+    """Summarize the runs behind values: data, date and commands.
+
+    Everything comes from the records, so equal runs always give equal lines.
+    """
+    used = [runs[at] for at in sorted({at for item in items if item.system == "model" for at, _ in item.sources})]
+    if not used:
+        return ()
+    newest = max(run.created for run in used)
+    with contextlib.suppress(ValueError):
+        newest = f"{datetime.fromisoformat(newest):%Y-%m-%d %H:%M} UTC"
+    imported = [run.imported_stages for run in used if run.imported_stages]
+    stages = ", ".join(sorted({stage for names in imported for stage in names}))
+    return (
+        *filter(None, [_describe_data(used)]),
+        *([f"Imported, not computed here: {stages} (in {len(imported)} of {len(used)} runs)."] if stages else []),
+        f"Newest run: {newest}.",
+        *collect_commands(used),
+    )
+
+
+def collect_commands(runs: Sequence[Run]) -> list[str]:
+    """Return the distinct command lines of the runs as typed by the user, newest first."""
+    lines: dict[str, None] = {}
+    for words in (run.command for run in sorted(runs, key=lambda run: run.created, reverse=True) if run.command):
+        path = Path(words[0])
+        program = ["python", "-m", path.parent.name] if path.name == "__main__.py" else path.name.split()
+        lines[f"Command: {shlex.join([*program, *words[1:]])}"] = None
+    rest = len(lines) - MAX_COMMANDS
+    more = [f"{rest} more {'command' if rest == 1 else 'commands'}: see the runs' records."] if rest > 0 else []
+    return [*list(lines)[:MAX_COMMANDS], *more]
+
+
+def _describe_data(runs: Sequence[Run]) -> str:
+    """Describe the task and the number and length of texts; of judgments alone, only their file."""
+    if all(run.axes.get("decoder") == RATED for run in runs):
+        return f"Judgments {format_axis_values(runs, 'judgments')}."
+    samples, seeds = format_axis_values(runs, "samples"), format_axis_values(runs, "seed")
+    lengths = format_axis_values(runs, "max_new_tokens")
+    parts = (
+        ("task {}", format_axis_values(runs, "task")),
+        ("{} examples", format_axis_values(runs, "num_examples")),
+        ("{} samples of each", "" if samples == "1" else samples),
+        ("at most {} new tokens", lengths) if lengths else ("{}", "whole texts"),
+        ("seed {}" if seeds.isdecimal() else "seeds {}", seeds),
+        ("judgments {}", format_axis_values(runs, "judgments")),
+    )
+    text = "; ".join(form.format(value) for form, value in parts if value)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def format_axis_values(runs: Iterable[Run], axis: str) -> str:
+    """List the values of an axis; of many, the first, the last and their number; empty if there are none."""
+    texts = {measured.format_axis_value(run.axes.get(axis)) for run in runs} - {""}
+    values = sorted(texts, key=measured.make_natural_sort_key)
+    if len(values) > MAX_LISTED_VALUES:
+        return f"{values[0]} to {values[-1]} ({len(values)} values)"
+    return ", ".join(values)

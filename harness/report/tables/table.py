@@ -59,14 +59,10 @@ class Column:
     """`higher`, `lower`, `match_human`, `target` or `none`; of the printed number (`lower` for gaps)."""
     decimals: int = 3
     signature: str = ""
-    gap: bool = False
-    """Whether |model − human| is printed."""
-    target: float | None = None
-    """The best possible value if the direction is `target`."""
-    bold: BoldRule = ""
-    """How the best cells were found; empty if none is marked."""
-    interval: bool = False
-    """Whether its cells show a 95 % interval."""
+    gap: bool = False  # whether |model − human| is printed
+    target: float | None = None  # the best possible value if the direction is `target`
+    bold: BoldRule = ""  # how the best cells were found; empty if none is marked
+    interval: bool = False  # whether its cells show a 95 % interval
 
     @property
     def heading(self) -> str:
@@ -87,25 +83,17 @@ class Cell:
 
     value: float = math.nan
     sd: float = math.nan
-    n: int = 0
-    """Number of seeds."""
+    n: int = 0  # number of seeds
     metric_error: float = math.nan
     """Uncertainty that the metric itself reports: sd over its repetitions, or a standard error."""
     best: bool = False
-    note: str = ""
-    """Footnote of the cell: why there is no value, or a caveat."""
-    interval: tuple[float, float] | None = None
-    """95 % interval, printed after the number as `[low, high]`."""
-    suffix: str = ""
-    """Text after the number (stars of a test)."""
-    signed: bool = False
-    """Whether to print a plus sign."""
-    decimals: int | None = None
-    """Overrides the decimals of the column."""
-    words: str = ""
-    """Text instead of a number."""
-    blank: bool = False
-    """Whether the cell is empty on purpose."""
+    note: str = ""  # footnote of the cell: why there is no value, or a caveat
+    interval: tuple[float, float] | None = None  # 95 % interval, printed after the number as `[low, high]`
+    suffix: str = ""  # text after the number (stars of a test)
+    signed: bool = False  # whether to print a plus sign
+    decimals: int | None = None  # overrides the decimals of the column
+    words: str = ""  # text instead of a number
+    blank: bool = False  # whether the cell is empty on purpose
     source: SystemValue | None = field(default=None, compare=False, repr=False)
     """The value behind the number; used by the page."""
     human: float = field(default=math.nan, compare=False, repr=False)
@@ -120,49 +108,46 @@ class TableRow:
     """One system."""
 
     label: str
-    system: str
-    """`model`, `human`, or another kind of row that is not ranked."""
+    system: str  # `model`, `human`, or another kind of row that is not ranked
     cells: tuple[Cell, ...]
     seeds: int = 0
-    rule: bool = False
-    """Whether to draw a line above this row."""
+    rule: bool = False  # whether to draw a line above this row
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows × columns with legend, notes and remarks."""
 
-    name: str
-    """File stem."""
+    name: str  # file stem
     title: str
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
-    remarks: tuple[str, ...] = ()
-    """How to read the values."""
+    remarks: tuple[str, ...] = ()  # how to read the values
     head: str = "System"
     show_seeds: bool = True
     about: tuple[str, ...] = ()
     """Lines about the runs: first task, number and length of the texts; then date and commands."""
-    warnings: tuple[str, ...] = ()
-    """Reasons to doubt values."""
-    rules: tuple[str, ...] = ()
-    """How numbers are printed; of interest only to those who ask."""
-    tex_width: float = 345.0
-    """Text width in LaTeX points; wider tables get metrics as rows. `article` has 345."""
-    tex_signatures: bool = False
-    """Whether LaTeX prints the signatures; otherwise they are comments."""
+    warnings: tuple[str, ...] = ()  # reasons to doubt values
+    rules: tuple[str, ...] = ()  # how numbers are printed; of interest only to those who ask
+    tex_width: float = 345.0  # text width in LaTeX points; wider tables get metrics as rows. `article` has 345
+    tex_signatures: bool = False  # whether LaTeX prints the signatures; otherwise they are comments
 
     @classmethod
     def from_columns(
         cls, name: str, title: str, labels: Iterable[str], columns: Iterable[tuple[Column, Sequence[Cell]]],
-        remarks: Iterable[str] = (), *, kinds: Sequence[str] = (), **options: Any,  # noqa: ANN401
+        remarks: Iterable[str] = (), *, kinds: Sequence[str] | str = "model", seeds: Sequence[int] = (),
+        lines: Sequence[int] = (), **options: Any,  # noqa: ANN401
     ) -> Table:  # fmt: skip
-        """Build a table without a column of seeds from columns that have one cell per label; `kinds` of the rows."""
+        """Build a table without a column of seeds from columns that have one cell per label.
+
+        `kinds` are those of the rows (or one for all), `lines` the rows with a line above them.
+        """
         pairs = list(columns)
-        rows = (
-            TableRow(label, kinds[i] if kinds else "model", tuple(cells[i] for _, cells in pairs))
-            for i, label in enumerate(labels)
-        )
+        rows = []
+        for i, label in enumerate(labels):
+            kind = kinds if isinstance(kinds, str) else kinds[i]
+            cells = tuple(column_cells[i] for _, column_cells in pairs)
+            rows.append(TableRow(label, kind, cells, seeds[i] if seeds else 0, rule=i in lines))
         heads = tuple(column for column, _ in pairs)
         return cls(name, title, heads, tuple(rows), tuple(remarks), **{"show_seeds": False, **options})
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from openended.harness.report.tables.formats.latex_text import (
-    SPECIAL,
-    THIN,
-    escape,
-    estimate_points,
-    list_other_letters,
-    write_label,
-)
+from openended.harness.core import load_members
 from openended.harness.report.tables.formats.text import clean, pieces
 from openended.harness.report.tables.table import DAGGER, Cell, Column, Table, TableRow, arrow
 
@@ -34,19 +28,39 @@ LEAST_SCALE = 0.85  # of a table that is scaled down
 PROSE = 130.0  # points of a column of text; longer text is wrapped
 SEP = 4.0  # space on each side of a column in points
 LONG = 14  # characters of a heading on one line
+SPECIAL = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "|": r"\textbar{}",
+    "<": r"\textless{}", ">": r"\textgreater{}",
+    "\"": r"\textquotedbl{}", "`": r"\textasciigrave{}", "±": r"$\pm$", "–": "--", "—": "---", "−": "$-$",
+    "×": r"$\times$",
+    "≪": r"$\ll$",
+    "≈": r"$\approx$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "≤": r"$\leq$", "≥": r"$\geq$", "…": r"\ldots{}",
+    "Δ": r"$\Delta$", "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "ε": r"$\epsilon$", "η": r"$\eta$",
+    "θ": r"$\theta$", "κ": r"$\kappa$", "λ": r"$\lambda$", "μ": r"$\mu$", "π": r"$\pi$", "ρ": r"$\rho$",
+    "σ": r"$\sigma$", "τ": r"$\tau$",
+    "→": r"$\rightarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "’": "'", "‘": "`", "“": "``", "”": "''",
+    "†": r"$\dagger$", "\u00a0": "~",
+    "∪": r"$\cup$", "²": r"$^2$", "‖": r"$\|$",
+}  # fmt: skip
+# Decoders and options whose names in an article are not those of the command line.
+NAMES = {"dry": "DRY", "llada": "LLaDA", "mdlm": "MDLM", "remdm": "ReMDM", "xtc": "XTC", "top_n_sigma": "Top-nσ"}
+GREEK = {"temperature": "T", "eps": "ε", "tau": "τ", "alpha": "α"}
+OPTIONS = {
+    "num_beams": " {value}", "b": " {value}", "no_repeat_ngram_size": " + no {value}-gram repeat",
+    **{name: f", {letter}\u00a0=\u00a0{{value}}" for name, letter in GREEK.items()},
+}  # fmt: skip
+DIGIT, THIN, BROAD = 4.25, 2.5, 6.2  # widths of characters in points at 8 points (\\footnotesize)
 
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
     """The plain text of one cell: what siunitx aligns or words instead, and what follows it."""
 
-    number: str = ""
-    """With sign, point and thousands separators; empty if the cell has no number."""
+    number: str = ""  # with sign, point and thousands separators; empty if the cell has no number
     words: str = ""
-    suffix: str = ""
-    """Stars of a test and other text after the number."""
-    spread: str = ""
-    """Uncertainty."""
+    suffix: str = ""  # stars of a test and other text after the number
+    spread: str = ""  # uncertainty
     bold: bool = False
 
     @property
@@ -133,10 +147,8 @@ class Grid:
     head: str
     labels: tuple[str, ...]
     columns: tuple[GridColumn, ...]
-    rules: tuple[bool, ...]
-    """Whether a line is drawn above each row."""
-    label_points: float
-    """Estimated width of the row labels with the space around them."""
+    rules: tuple[bool, ...]  # whether a line is drawn above each row
+    label_points: float  # estimated width of the row labels with the space around them
 
     def measure(self, columns: range) -> float:
         """Return the estimated width of the row labels and some columns."""
@@ -179,7 +191,8 @@ def to_latex(table: Table, label: str = "") -> str:
             rf"\end{{{environment}}}",
         ]
     text = "\n".join(lines)
-    unicode = [UNICODE.format("".join(letters))] if (letters := list_other_letters(text)) else []
+    letters = sorted({char for char in text if char > "ſ"})  # pdfLaTeX does not print them
+    unicode = [UNICODE.format("".join(letters))] if letters else []
     return "\n".join([PREAMBLE, *unicode, *(f"% {line}" for line in _list_comments(table)), text, ""])
 
 
@@ -328,3 +341,52 @@ def _emphasize(text: str, row: TableRow) -> str:
 def _protect(text: str) -> str:
     r"""Protect the first cell of a row, since LaTeX reads `\\ [x]` as a length and `\\ *` as a variant."""
     return f"{{}}{text}" if text.startswith(("[", "*")) else text
+
+
+# Text -----------------------------------------------------------------------------------------------------------------
+
+
+def escape(text: str) -> str:
+    """Escape text for LaTeX; letters that are neither ASCII nor similar to ASCII need XeLaTeX or LuaLaTeX."""
+
+    def escape_char(char: str) -> str:
+        if char in SPECIAL:
+            return SPECIAL[char]
+        if char.isascii():
+            return char if char.isprintable() else " "
+        if "À" <= char <= "ſ":  # in the encoding T1
+            return char
+        plain = unicodedata.normalize("NFKD", char).encode("ascii", "ignore").decode()
+        return "".join(SPECIAL.get(c, c) for c in plain) or char
+
+    return "".join(map(escape_char, text))
+
+
+def write_label(text: str) -> str:
+    r"""Write the name of a system as in an article: "Nucleus, p = 0.95" for `nucleus p=0.95`.
+
+    >>> write_label("docs-s beam num_beams=4 no_repeat_ngram_size=4, length=96")
+    'docs-s Beam 4 + no 4-gram repeat, length\xa0=\xa096'
+    """
+    names, decoders, out = {"human": "Human"}, load_members("decoder"), ""
+    for word in text.split(" "):
+        bare = word.removesuffix(",")
+        name, sign, value = bare.partition("=")
+        plain = name.replace("-", "_")
+        if sign and plain.isidentifier():
+            out += OPTIONS.get(plain, ", {name}\u00a0=\u00a0{value}").format(name=name.replace("_", " "), value=value)
+        elif plain in decoders:
+            out += " " + NAMES.get(plain, plain.replace("_", "-").capitalize())
+        else:
+            out += " " + names.get(bare, bare)
+        out += "," if word.endswith(",") else ""
+    return out.replace(",,", ",").strip(" ,")
+
+
+def estimate_points(text: str) -> float:
+    r"""Estimate the width of a text in points at \footnotesize."""
+    broad = "mw±+=≈↑↓→"
+    return sum(
+        THIN if c in " \u00a0.,:;()[]|'ijl" else 8.0 if unicodedata.east_asian_width(c) in "WF" else
+        BROAD if c.isupper() or c in broad else DIGIT for c in text
+    )  # fmt: skip

@@ -1,16 +1,25 @@
-"""What all formats of a table share: clean texts, and columns split into parts that fit a width."""
+"""Format tables for the terminal, as Markdown and as CSV: clean texts, and columns split into parts that fit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+import math
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import pairwise
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from openended.harness.core import escape_controls_in_line
+from openended.harness.core import escape_controls_in_line, escape_csv_cell
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 T = TypeVar("T")
+WIDTH = 150  # characters if the output is not a terminal and the variable COLUMNS is not set
+PAGE_WIDTH = 120  # characters of a page of Markdown
 GAP = 3  # characters between columns
 PROSE = 45  # maximal width of text cells in characters; longer text is wrapped
 
@@ -52,3 +61,147 @@ def pieces(widths: Sequence[float], label: float, width: float) -> list[range]:
     # Balance the parts: the smallest width that needs no more parts.
     ends = sorted({sum(widths[a:b]) for a in range(len(widths)) for b in range(a + 1, len(widths) + 1)})
     return cut(next((r for r in ends if r <= room and len(cut(r)) == len(cut(room))), room))
+
+
+# Terminal -------------------------------------------------------------------------------------------------------------
+
+
+def make_console() -> Console:
+    """Return a console as wide as the terminal or the variable COLUMNS says."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal or os.environ.get("COLUMNS", "").isdigit() else Console(width=WIDTH)
+
+
+def print_table(table: Table, console: Console | None = None, *, verbose: bool = False) -> None:
+    """Print a table, then warnings, a legend and notes; columns that do not fit follow below.
+
+    Args:
+        table: The table.
+        console: Where to print it.
+        verbose: Also print the rules for decimals, dates, commands and signatures, which the files always contain.
+    """
+    from rich.text import Text
+
+    out, table = console or make_console(), clean(table)
+    marks = table.marks()
+    wide_marks = dict.fromkeys(marks, "aa") | {"": ""}
+    widths = []
+    for i, column in enumerate(table.columns):
+        most = PROSE if has_words(table, i) else WIDTH
+        cells = (_format_cell(table, row.cells[i], column, wide_marks) for row in table.rows)
+        widths.append(max([len(column.heading), *(min(len(cell), most) for cell in cells)]))
+    label = max(len(text) for text in (table.head, *(row.label for row in table.rows)))
+    data = f" · {table.data.rstrip('.')}" if table.data else ""
+    for at, part in enumerate(split_columns(table, widths, label, out.width)):
+        out.print(Text(f"{table.title} (more columns)" if at else f"{table.title}{data}", style="italic"))
+        _print_columns(table, part, marks, out)
+    for warning in table.caveats():
+        out.print(Text(f"warning: {warning}", style="bold yellow"))
+    details = [*table.rules, *table.about[1:], *(f"signature  {s}" for s in table.signatures())] if verbose else []
+    notes = [f"[{mark}] {note}" for note, mark in marks.items() if note]
+    bold = table.explain_bold() if out.is_terminal else []  # elsewhere nothing is bold
+    for line in (*table.legend(), *bold, *notes, *(f"note: {line}" for line in table.remarks), *details):
+        out.print(Text(line, style="dim"))
+
+
+def _print_columns(table: Table, columns: range, marks: Mapping[str, str], out: Console) -> None:
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    grid.add_column(Text(table.head), overflow="fold")
+    if table.show_seeds:
+        grid.add_column("seeds", justify="right")
+    for i in columns:
+        heading = Text(table.columns[i].heading)
+        grid.add_column(heading, justify="left" if has_words(table, i) else "right", overflow="fold")
+    for at, row in enumerate(table.rows):
+        seeds = [str(row.seeds or "")] if table.show_seeds else []
+        texts = [(_format_cell(table, row.cells[i], table.columns[i], marks), row.cells[i].best) for i in columns]
+        cells = [Text(text, style="bold" if best else "") for text, best in texts]
+        last = any(below.rule for below in table.rows[at + 1 : at + 2])
+        grid.add_row(Text(row.label), *seeds, *cells, end_section=last, style="italic" if row.system == "human" else "")
+    out.print(grid)
+
+
+def _format_cell(table: Table, cell: Cell, column: Column, marks: Mapping[str, str]) -> str:
+    number, spread = table.text(cell, column)
+    mark = f"\N{NO-BREAK SPACE}[{marks[cell.note]}]" if cell.note else ""
+    gap = " " if spread.startswith(("[", "(")) else ""
+    return f"{number}{gap}{spread.replace('± ', '±')}{mark}"
+
+
+# Markdown and CSV -----------------------------------------------------------------------------------------------------
+
+
+def to_markdown(table: Table) -> str:
+    """Format a table as GitHub Markdown with notes and signatures; columns that do not fit follow below."""
+    table = clean(table)
+    widths = []
+    for i, column in enumerate(table.columns):
+        texts = (" ".join(table.text(row.cells[i], column)) for row in table.rows)
+        widths.append(max(min(len(text), PROSE) for text in (column.heading, *texts)))
+    label = max(min(len(name), PROSE) for name in (table.head, *(row.label for row in table.rows)))
+    lines = [f"**{_escape(table.title)}**", ""]
+    for part in split_columns(table, widths, label, PAGE_WIDTH):
+        lines += [*_format_columns(table, part), ""]
+    signatures = ["Signatures:\n", *(f"- `{s}`" for s in table.signatures())]
+    paragraphs = [
+        *(f"**Warning:** {_escape(warning)}" for warning in table.caveats()),
+        *table.legend(),
+        *table.explain_bold(),
+        *(f"<sup>{mark}</sup> {_escape(note)}" for note, mark in table.marks().items() if note),
+        *map(_escape, (*table.remarks, *table.rules, *table.about)),
+        *(["\n".join(signatures)] if table.signatures() else []),
+    ]
+    return "\n".join([*lines, *(f"{paragraph}\n" for paragraph in paragraphs)])
+
+
+def _format_columns(table: Table, columns: range) -> list[str]:
+    """Format the row labels and some columns."""
+    marks = table.marks()
+    seeds = ["seeds"] if table.show_seeds else []
+    heads = [table.head, *seeds, *(table.columns[i].heading for i in columns)]
+    aligns = ["---", *("---:" for _ in seeds), *("---" if has_words(table, i) else "---:" for i in columns)]
+    lines = [[_escape(head) for head in heads], aligns]
+    for row in table.rows:
+        label = f"*{_escape(row.label)}*" if row.system == "human" else _escape(row.label)
+        line = [label, *(str(row.seeds or "") for _ in seeds)]
+        for cell, column in ((row.cells[i], table.columns[i]) for i in columns):
+            number, spread = table.text(cell, column)
+            number = _escape(number) if cell.words else number.replace("*", "\\*")
+            text = " ".join(filter(None, (f"**{number}**" if cell.best else number, spread)))
+            line.append(f"{text} <sup>{marks[cell.note]}</sup>" if cell.note else text)
+        lines.append(line)
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _escape(text: str) -> str:
+    for char in "\\|*_`<>[]":
+        text = text.replace(char, f"\\{char}")
+    return text.replace("\n", " ")
+
+
+def to_csv(table: Table) -> str:
+    """Format a table as CSV at full precision, with uncertainties and number of seeds per column."""
+
+    def format_number(value: float) -> str:
+        return repr(float(value)) if math.isfinite(value) else ""
+
+    out, table = io.StringIO(), clean(table)
+    writer = csv.writer(out, lineterminator="\n")
+    names = [f"|{c.key} - human|" if c.gap else c.key for c in table.columns]
+    names = [c.title if names.count(n) > 1 else n for n, c in zip(names, table.columns, strict=True)]
+    heads = [f"{n}{word}" for n in names for word in ("", " sd", " own sd", " seeds", " note")]
+    writer.writerow(map(escape_csv_cell, (table.head.lower(), "kind", *heads)))
+    for row in table.rows:
+        line = [escape_csv_cell(row.label), row.system]
+        for cell in row.cells:
+            numbers = [format_number(value) for value in (cell.value, cell.sd, cell.metric_error)]
+            line += [escape_csv_cell(cell.words) or numbers[0], *numbers[1:], str(cell.n or "")]
+            line.append(escape_csv_cell(cell.note))
+        writer.writerow(line)
+    return out.getvalue()

@@ -11,7 +11,7 @@ from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.analysis.paired import compute_equality_p_value, compute_sign_flip_p, pair_tests
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.uncertainty import Errors, check_with_uncertainty
-from openended.harness.report.tables.significance import UNSURE, build_significance_tables
+from openended.harness.report.tables.compare import UNSURE, build_significance_tables
 from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results import Layout, find_interval, load_replicates, read_results
 from tests.harness.report.synthetic import result, seal, write_run

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from openended.harness.core import Replicates
-from openended.harness.report.analysis import frontier
-from openended.harness.report.analysis.frontier import find_frontiers
 from openended.harness.report.figures.drawing import SystemStyles, apply_style
 from openended.harness.report.figures.trade_offs import steps_at_equal_entropy
-from openended.harness.report.tables.frontier_gaps import build_frontier_tables
+from openended.harness.report.tables import frontier_gaps
+from openended.harness.report.tables.frontier_gaps import build_frontier_tables, find_frontiers
 from openended.harness.results import filter_results, load_layout, read_results
 from tests.harness.report.synthetic import result, write_run
 
@@ -34,7 +33,7 @@ def results(tmp_path, monkeypatch):
         noise = np.random.default_rng(0).normal(size=(1, 20))
         return Replicates(item.mean * (1 + 0.01 * noise))
 
-    monkeypatch.setattr(frontier, "load_replicates", load)
+    monkeypatch.setattr(frontier_gaps, "load_replicates", load)
     for temperature in TEMPERATURES:
         write_system(tmp_path, "ar", "temperature", temperature)
         for steps in STEPS:

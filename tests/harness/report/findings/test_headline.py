@@ -2,8 +2,8 @@
 
 import pytest
 
-from openended.harness.report.findings import headline
-from openended.harness.report.findings.headline import write_headline
+from openended.harness.report.findings import claims
+from openended.harness.report.findings.claims import write_headline
 from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
@@ -46,9 +46,9 @@ def test_of_many_systems_the_nearest_are_named(tmp_path):
 
 
 def test_people_decide_before_mauve():
-    assert headline.HEADLINES.index("huse") < headline.HEADLINES.index("mauve")
+    assert claims.HEADLINES.index("huse") < claims.HEADLINES.index("mauve")
 
 
 @pytest.mark.parametrize(("names", "text"), [("a", "a"), ("ab", "a and b"), ("abcd", "a, b, c and 1 more")])
 def test_names_are_joined(names, text):
-    assert headline._join_names([(at, name) for at, name in enumerate(names)]) == text
+    assert claims._join_names([(at, name) for at, name in enumerate(names)]) == text

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from openended.harness.report.tables.abilities import build_ability_tables
+from openended.harness.report.tables.judgments import build_ability_tables
 from openended.harness.results.frame import read_results
 from openended.metrics.bradley_terry import bradley_terry
 from tests.helpers import openended

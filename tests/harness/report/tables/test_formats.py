@@ -11,11 +11,16 @@ from dataclasses import replace
 import pytest
 
 from openended.harness.core.errors import SpecError
-from openended.harness.report.tables.formats.console import print_table
-from openended.harness.report.tables.formats.latex import LINES, format_tabular, lay_out, lay_out_transposed, to_latex
-from openended.harness.report.tables.formats.latex_text import escape, write_label
-from openended.harness.report.tables.formats.markdown import WIDTH, to_csv, to_markdown
-from openended.harness.report.tables.formats.text import clean, pieces
+from openended.harness.report.tables.formats.latex import (
+    LINES,
+    escape,
+    format_tabular,
+    lay_out,
+    lay_out_transposed,
+    to_latex,
+    write_label,
+)
+from openended.harness.report.tables.formats.text import PAGE_WIDTH, clean, pieces, print_table, to_csv, to_markdown
 from openended.harness.report.tables.table import (
     Cell,
     Column,
@@ -273,7 +278,7 @@ def test_metrics_become_rows_where_the_columns_do_not_fit():
 
 def test_markdown_splits_columns_that_no_page_holds():
     rows = [line for line in to_markdown(wide(17)).splitlines() if line.startswith("|")]
-    assert max(map(len, rows)) < WIDTH + 40
+    assert max(map(len, rows)) < PAGE_WIDTH + 40
     assert sum(row.count("Metric") for row in rows) == 17
     assert [row.startswith("| System | seeds |") for row in rows].count(True) == len(rows) / 5 > 1
     assert sum(row.startswith("| System") for row in to_markdown(wide(3)).splitlines()) == 1

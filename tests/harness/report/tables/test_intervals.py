@@ -4,11 +4,9 @@ import math
 import statistics
 from dataclasses import replace
 
-import pytest
-
 from openended.harness.report.tables.search_trials import format_interval
 from openended.harness.report.tables.systems import find_metric_interval
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.report.tables.table import Cell
 from openended.harness.results import SystemValue
 
 
@@ -27,18 +25,6 @@ def test_the_interval_is_that_of_the_value_the_signature_and_the_system():
     assert find_metric_interval(value, [value, ends[0]]) is None
     assert find_metric_interval(replace(value, key="huse_q"), ends) is None
     assert find_metric_interval(replace(value, seeds=2), ends) is None
-
-
-@pytest.mark.parametrize(
-    ("cell", "text"),
-    [(Cell(0.5, 0.1, metric_error=0.2, interval=(0.4, 0.7)), "[0.400, 0.700]"), (Cell(0.5, 0.1), "± 0.100")],
-)
-def test_a_cell_shows_one_uncertainty_which_heading_or_legend_explains(cell, text):
-    column = Column("huse", "huse", "HUSE", "higher", interval=cell.interval is not None)
-    table = Table("t", "T", (column,), (TableRow("x", "model", (cell,)),))
-    assert table.text(cell, column) == ("0.500", text)
-    assert ("±" in "".join(table.legend())) == (cell.interval is None)
-    assert column.heading == ("HUSE ↑ [95 % CI]" if cell.interval else "HUSE ↑")
 
 
 def test_the_interval_over_seeds_is_students():

@@ -3,7 +3,7 @@
 import json
 
 from openended.harness.report.build import build_report
-from openended.harness.report.tables.run_summary import summarize_sources
+from openended.harness.report.tables.selection import summarize_sources
 from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results import Layout, read_results
 from tests.harness.report.synthetic import seal_record, write_run

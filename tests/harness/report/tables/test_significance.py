@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from openended.harness.core import Features, Ragged, Side, SpecError
 from openended.harness.report.analysis.paired import by_prompt, compute_sign_flip_p, correct_by_holm
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.significance import UNTESTED, build_significance_tables
+from openended.harness.report.tables.compare import UNTESTED, build_significance_tables
 from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.results import Layout, read_results
 from openended.metrics.gen_ppl import GenPPL

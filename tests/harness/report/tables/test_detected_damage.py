@@ -7,12 +7,7 @@ from typing import Any, cast
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.report.analysis.damage_detection import (
-    DamageCurve,
-    DamagedValue,
-    detect_damage,
-    find_damage_curves,
-)
+from openended.harness.report.tables.detected_damage import DamageCurve, DamagedValue, detect_damage, find_damage_curves
 
 
 def make_curve(values, error=1.0):
@@ -56,7 +51,7 @@ def test_other_runs_have_no_damage():
 
 def test_two_signatures_of_one_value_are_refused(monkeypatch):
     """The curve of an earlier version of the metric would hide the other one."""
-    monkeypatch.setattr("openended.harness.report.analysis.damage_detection.find_interval", lambda *_: None)
+    monkeypatch.setattr("openended.harness.report.tables.detected_damage.find_interval", lambda *_: None)
 
     def make_item(version, percent):
         return SimpleNamespace(

@@ -1,0 +1,164 @@
+"""Tables of human judgments: Bradley-Terry scores of all players, and examples of what HUSE finds (HUSE, Table 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from openended.harness.core import HUMAN, parse_signature
+from openended.harness.report.tables.best_cells import mark_best_cells
+from openended.harness.report.tables.selection import RATED, split_results
+from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow
+from openended.harness.results import (
+    ROW_FILES,
+    Layout,
+    Results,
+    System,
+    SystemValue,
+    group_by,
+    group_systems,
+    locate_verified_file,
+)  # fmt: skip
+from openended.harness.storage import RowFile
+
+METRIC = "bradley_terry"
+Z = 1.959964  # 97.5 % quantile of the standard normal
+REMARK = (
+    "Bradley-Terry scores, mean 0 over the players of a criterion; with a score difference d the better player is "
+    "preferred with probability 1 / (1 + exp(−d{})). Intervals from standard errors (observed information)."
+)
+PER_KIND = 2  # examples of each kind
+_LETTERS = 300  # of a text
+KINDS = {
+    "quality failure": "the classifier separates the two texts by their ratings alone",
+    "diversity failure": "it separates them only with the model's probability",
+    "indistinguishable": "it takes each of the two for the other side's",
+}
+
+
+def build_ability_tables(results: Results) -> list[Table]:
+    """Build a table of players × criteria per set of comparisons, sorted by the first criterion."""
+    # Only runs on judgments alone have the scores of all players.
+    rated = (i for i in results.values if i.system == "model" and i.axes.get("decoder") == RATED)
+    scores = (i for i in rated if i.metric == METRIC and i.key != METRIC)
+    sets = group_by(scores, lambda item: (item.signature, tuple(sorted(item.axes.items()))))
+    many = len(sets) > 1
+    return [
+        _build_ability_table(items, f"abilities-{i}" if many else "abilities")
+        for i, items in enumerate(sets.values(), 1)
+    ]
+
+
+def drop_abilities(results: Results) -> Results | None:
+    """Return the results without those that ability tables show; None if no value of a system is left."""
+    frame = results.frame
+    frame = frame[(frame["metric"] != METRIC) | (frame["decoder"] != RATED)]
+    return replace(results, frame=frame) if (frame["system"] == "model").any() else None
+
+
+def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
+    scores: dict[str, dict[str, SystemValue]] = {}  # criterion → player; without criteria the key is the player
+    for item in items:
+        criterion, slash, player = item.key.partition("/")
+        scores.setdefault(criterion if slash else "", {})[player if slash else item.key] = item
+    players = list(dict.fromkeys(player for by_player in scores.values() for player in by_player))
+
+    def rank(player: str) -> tuple[float, str]:
+        return next(-by_player[player].mean for by_player in scores.values() if player in by_player), player
+
+    def build_cell(item: SystemValue | None, criterion: str) -> Cell:
+        if item is None:
+            return Cell(note=f"No comparisons for the criterion {criterion}.")
+        around = (item.mean - Z * item.error, item.mean + Z * item.error) if math.isfinite(item.error) else None
+        return Cell(item.mean, n=1, interval=around)
+
+    ranked = sorted(players, key=rank)
+    players.sort(key=HUMAN.__eq__)
+    systems = len(players) - (HUMAN in players)
+    fields = parse_signature(items[0].signature)
+    columns: list[tuple[Column, list[Cell]]] = []
+    for criterion, by_player in scores.items():
+        title = criterion.replace("_", " ") or "preferred"
+        column = Column(METRIC, criterion, title, "higher", 2, items[0].signature, interval=True)
+        cells = [build_cell(by_player.get(player), criterion) for player in players]
+        column, marked = mark_best_cells(column, cells[:systems])
+        by_name = dict(zip(players, [*marked, *cells[systems:]], strict=True))
+        columns.append((column, [by_name[player] for player in ranked]))
+    scale = fields.get("display_scale", "1").removesuffix(".0")
+    title = f"Preferred by {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
+    notes = dict.fromkeys(item.note for item in items if item.note)  # how many comparisons, and which were left out
+    kinds = ["human" if player == HUMAN else "model" for player in ranked]
+    remarks = (*notes, REMARK.format(f" / {scale}" if scale != "1" else ""))
+    return Table.from_columns(name, title, ranked, columns, remarks, kinds=kinds, head="Player")
+
+
+def build_huse_example_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build a table of examples for every system that has HUSE."""
+    systems = [s for part in split_results(results, layout, name) for s in group_systems(part.items)]
+    remarks = [f"{kind}: {what}.".capitalize() for kind, what in KINDS.items()]
+    remarks.append("Of each kind the clearest: the largest difference in ratings, in log-probability, or the smallest.")
+    columns = (Column("huse", "log_prob", "log p a word", decimals=2), Column("huse", "rating", "rating", decimals=2))
+    tables: list[Table] = []
+    for system in systems:
+        if rows := tuple(_list_huse_examples(results, system)):
+            stem = name if len(systems) == 1 else f"{name}-{len(tables) + 1}"
+            title = f"{layout.title}: {system.name}"
+            tables.append(Table(stem, title, columns, rows, tuple(remarks), head="Text", show_seeds=False))
+    return tables
+
+
+def _list_huse_examples(results: Results, system: System) -> Iterator[TableRow]:
+    import numpy as np
+
+    value = system.value("huse", "huse")
+    at, artifact = value.sources[0] if value is not None else (0, None)
+    stored = results.arrays(at, artifact)
+    arrays = {key.removeprefix("arrays/"): array for key, array in stored.items() if key.startswith("arrays/")}
+    if value is None or "errors_q" not in arrays:
+        return
+    # Rows 0 to n − 1 are human texts, rows n to 2n − 1 the model's of the same examples.
+    wrong, wrong_q = (arrays[key].reshape(2, -1).mean(axis=0) for key in ("errors", "errors_q"))
+    ratings = np.nanmean(arrays["ratings"], axis=1).reshape(2, -1)
+    log_probs = (arrays["log_probs"] / arrays["lengths"]).reshape(2, -1)
+    gap, gap_p = ratings[0] - ratings[1], np.nan_to_num(log_probs[1] - log_probs[0], posinf=1e9)
+    distance = np.abs(gap) / ratings.std() + np.abs(gap_p) / np.std(log_probs[np.isfinite(log_probs)])
+    ranks = {
+        "quality failure": np.where(wrong_q == 0, -np.abs(gap), np.inf),
+        "diversity failure": np.where((wrong_q > 0) & (wrong == 0), -np.abs(gap_p), np.inf),
+        "indistinguishable": np.where(wrong == 1, distance, np.inf),
+    }
+    texts = _read_texts(results, at, stored, len(gap))
+    for kind, rank in ranks.items():
+        for example in np.argsort(rank, kind="stable")[:PER_KIND]:
+            if np.isfinite(rank[example]):
+                context, *sides = texts[int(example)]
+                yield TableRow(f"{kind}: {context}", "text", (BLANK, BLANK), rule=True)
+                for side, label in ((1, "model"), (0, "reference")):
+                    cells = (Cell(float(log_probs[side, example])), Cell(float(ratings[side, example])))
+                    yield TableRow(f"{label}: {sides[side]}", "text", cells)
+
+
+def _read_texts(results: Results, at: int, stored: Any, count: int) -> list[tuple[str, ...]]:  # noqa: ANN401
+    """Return prompt, human and model text of every rated example; its number where the run has no texts."""
+    import numpy as np
+
+    run = results.runs[at]
+    sides: dict[str, RowFile] = {}
+    for name, artifact in run.inputs.items():
+        stage = name.partition(":")[0]
+        path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
+        if path is not None:
+            sides.setdefault("human" if stage == "human" else "model", RowFile(path))
+    errors = stored.get("per_example/error_model")
+    unknown: list[tuple[str, ...]] = [(f"example {number}", "–", "–") for number in range(1, count + 1)]
+    if len(sides) < 2 or errors is None:
+        return unknown
+    rows = (sides["human"], sides["model"])
+    human, model = ({e: (p, t) for e, p, t in zip(r.ids, r.prompts, r.texts, strict=True)} for r in rows)
+    rated = sorted(e for e, error in zip(model, errors, strict=False) if not np.isnan(error))
+    if len(rated) != count:
+        return unknown
+    lines = [[" ".join(text.split()) for text in (*human[e], model[e][1])] for e in rated]
+    return [tuple(line if len(line) <= _LETTERS else f"{line[:_LETTERS]}…" for line in texts) for texts in lines]
