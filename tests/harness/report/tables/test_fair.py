@@ -24,7 +24,7 @@ from openended.harness.report.tables.fair_comparison import (
     is_gap,
     pool_std,
 )
-from openended.harness.results import find_target, read_results
+from openended.harness.results import Layout, find_target, read_results
 from tests.harness.report.synthetic import result, write_run
 
 
@@ -190,7 +190,7 @@ def test_the_setting_is_chosen_on_one_half_of_the_seeds(report):
 
 def test_curves_are_drawn_for_every_metric(report):
     results = read_results([report[0] / "runs"])
-    (figure,) = best_of_n(results, SystemStyles(results.values), ("mauve", "gen_ppl")).values()
+    (figure,) = best_of_n(results, SystemStyles(results.values), Layout(metrics=("mauve", "gen_ppl"))).values()
     panels = [a for a in figure.axes if a.get_visible()]
     assert [a.get_title() for a in panels] == ["MAUVE ↑", "|Δ Gen. PPL| ↓", "|Δ Entropy| ↓"]
     assert {line.get_label() for line in panels[0].lines} >= {"nucleus", "min_p"}
