@@ -21,18 +21,8 @@ from functools import partial
 
 import numpy as np
 
-from openended.harness.core import (
-    F64,
-    I64,
-    Features,
-    Floats,
-    MetricResult,
-    Plan,
-    Scope,
-    UndefinedMetric,
-    metric,
-    ranged,
-)
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, UndefinedMetric
 from openended.metrics._common import Mask, ReplicatesByName, Values
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import check_sides
@@ -120,7 +110,7 @@ def _calibrate_beyond(share: float, expected: F64) -> float:
     return _calibrate(share, expected) + beyond / len(expected)
 
 
-@metric
+@core.metric
 class ClippedDensityCoverage(TwoSample):
     """Clipped density and clipped coverage of the model's texts."""
 
@@ -132,8 +122,8 @@ class ClippedDensityCoverage(TwoSample):
     coverage = {"clipped_density": 81, "clipped_coverage": 79}  # docs/statistics.md, 100 passages
 
     most = 50_000  # all pairs, as knn_precision_recall
-    k: int = ranged(5, "[1, inf)", "at least 1")  # Salvy et al. 2026
-    scope: Scope = "prompt_and_continuation"  # as MAUVE
+    k: int = core.ranged(5, "[1, inf)", "at least 1")  # Salvy et al. 2026
+    scope: core.Scope = "prompt_and_continuation"  # as MAUVE
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
         least = min(num_human - 1, num_model)

@@ -8,9 +8,7 @@ that. A model text is authentic if it is farther from its nearest training text 
 C_T the human texts are split in two by prompt: one half is the training set and the other the test set, and then the
 reverse; the value is the mean of both. z compares how near model and test texts are to the training set inside a
 k-means cell; p is the share of test texts in the cell. `auth_pct` is from 0 to 100; the value of other human texts (the
-ceiling) is best: noise copies nothing and has 100. `c_t` is about 0 if model texts are as near as other human texts,
-far below 0 if they are copies, above 0 if they are farther away. It is a weighted mean of z-scores, so that its
-standard deviation is not 1: with three cells, .40 to .54 for another human sample.
+ceiling) is best. `c_t` is about 0 if model texts are as near as other human texts, far below 0 if they are copies.
 
 Source: AuthPct: Alaa et al. 2022, "How faithful is your synthetic data?", as in layer6ai-labs/dgm-eval; C_T: Meehan,
 Chaudhuri and Dasgupta 2020, "A non-parametric test to detect data-copying in generative models". The split of one set
@@ -23,18 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openended.harness.core import (
-    F64,
-    I64,
-    Features,
-    Floats,
-    MetricResult,
-    Plan,
-    Scope,
-    UndefinedMetric,
-    metric,
-    ranged,
-)
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, UndefinedMetric
 from openended.metrics._common import SUBSET_SHARE, Mask, ReplicatesByName
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics.families import TwoSample, sort_ids
@@ -46,14 +34,11 @@ _LEAST = 5  # model and test texts of a cell
 class Distances:
     """Distances to human texts, and what C_T splits them by."""
 
-    human: F64
-    """Between human texts, shape (n, n); infinite for a text and itself."""
-    model: F64
-    """From model to human texts, shape (m, n)."""
+    human: F64  # between human texts, shape (n, n); infinite for a text and itself
+    model: F64  # from model to human texts, shape (m, n)
     human_cells: I64
     model_cells: I64
-    is_first: Mask
-    """Whether each human text is in the first half."""
+    is_first: Mask  # whether each human text is in the first half
 
 
 def auth_pct(*, human: Floats, model: Floats) -> float:
@@ -129,7 +114,7 @@ def _weigh_cells(test: F64, model: F64, test_cells: I64, model_cells: I64, cells
     return total / weight
 
 
-@metric
+@core.metric
 class Copying(TwoSample):
     """Percent authentic and C_T of the model's texts, with the human side as training texts."""
 
@@ -141,9 +126,9 @@ class Copying(TwoSample):
     targets = {"c_t": 0.0}
 
     most = 4_000  # all pairs are kept
-    cells: int = ranged(3, "[1, inf)", "at least 1")  # of k-means, of the training texts
+    cells: int = core.ranged(3, "[1, inf)", "at least 1")  # of k-means, of the training texts
     seed: int = 0  # of k-means
-    scope: Scope = "continuation"  # both sides share the prompts
+    scope: core.Scope = "continuation"  # both sides share the prompts
 
     def prepare(self, features: Features) -> Distances:
         human, model = self.pair(features)

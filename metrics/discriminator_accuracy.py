@@ -74,8 +74,7 @@ def discriminator_accuracy(
 class ClassifierPredictions:
     """Predictions of a classifier on texts it was not trained on."""
 
-    penalty: float
-    """C, chosen by cross-validation."""
+    penalty: float  # C, chosen by cross-validation
     sides: tuple[tuple[I64, Mask], ...]
     """Of the human and of the model side: the held-out rows, and which of them are classified correctly."""
 

@@ -78,8 +78,7 @@ class Classes:
     """The classes of a file."""
 
     source: str
-    by_text: Mapping[tuple[str, int], str]
-    """(Example id, sample) → class."""
+    by_text: Mapping[tuple[str, int], str]  # (Example id, sample) → class
 
     def read_for(self, ids: Sequence[str]) -> list[str]:
         """Return the class of each row; samples are counted in the order of the rows."""

@@ -9,9 +9,8 @@ standard deviation of both sides together; embeddings are taken as they are. `p_
 the share of random relabelings of the texts with a distance at least as large.
 
 Source: Székely and Rizzo 2013, "Energy statistics: a class of statistics based on distances"; the surface features
-and the use for language models: dLMbench. Variants: the square root of D; the unbiased estimate without pairs of a text
-with itself, which can be negative; standardization by the human side (dLMbench), under which relabelings are not
-exchangeable. Here D itself over all pairs (a V-statistic), as in dLMbench.
+and the use for language models: dLMbench. Variants: the square root of D; the unbiased estimate, which can be negative;
+standardization by the human side (dLMbench), under which relabelings are not exchangeable.
 """
 
 import numpy as np

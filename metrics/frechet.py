@@ -4,11 +4,8 @@
 squared units of the features, lower is better. The estimate is biased upwards by small n: compare it with the
 human ceiling at the same n.
 
-Everything is float64; the last trace comes from eigenvalues of a symmetric matrix, rounding below 0 is cut to 0. With n
-<= d a covariance is singular, which this form bears and a note says; `shrinkage` and `pca_share` are the ways out.
-
-Variants in use: features raw (default here, as in the literature on images) or after PCA; square root by Schur
-decomposition (scipy's `sqrtm`, same value to 1e-8 where the covariances are regular) or eigenvalues of the product.
+Features are raw, or after PCA (`pca_share`). With n <= d a covariance is singular, which this form bears and a note
+says; `shrinkage` and `pca_share` are the ways out.
 
 FD-infinity (`extrapolate`) is the value that the distances of growing subsets point to, without that bias.
 
@@ -150,8 +147,7 @@ class FrechetSides:
     human: Floats
     model: Floats
     distance: float
-    extrapolated: Extrapolated | None
-    """FD-infinity if requested."""
+    extrapolated: Extrapolated | None  # FD-infinity if requested
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,12 +156,9 @@ class Gaussian:
 
     mean: F64
     trace: float
-    lower: F64 | None
-    """Shape (d, d); nothing of use above the diagonal."""
-    root: F64 | None
-    """Shape (d, n)."""
-    shrunk: float = 0.0
-    """Weight of the identity in the covariance."""
+    lower: F64 | None  # shape (d, d); nothing of use above the diagonal
+    root: F64 | None  # shape (d, n)
+    shrunk: float = 0.0  # weight of the identity in the covariance
 
 
 def _fit_gaussian(rows: Floats, shrinkage: Shrinkage) -> Gaussian:

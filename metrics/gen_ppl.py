@@ -7,23 +7,9 @@ with the human value: far below it is repetitive text, far above incoherent text
 repeating, so the mean unigram entropy of the texts (nats) is reported with it.
 
 Source: Holtzman et al. 2020, "The curious case of neural text degeneration", section 5.1; Pillutla et al. 2021.
-Variants in the literature, all options here:
-
-- default: conditioned on the prompt, continuation tokens scored and counted, micro average, end token not scored;
-- `include_prompt`: prompt tokens are scored and counted too (the first token of all is not, unless `bos`);
-- `bos`: a begin token precedes the text, so that its first token is scored (Hugging Face evaluate);
-- `average: macro`: mean of the perplexities of texts (Hugging Face evaluate; larger than micro); `geometric`: exp of
-  the mean over texts of their mean NLL (dLMbench; equals micro where all texts have one length; at most macro);
-- `end_tokens`: which end tokens inside a text count, as unconditional samples have them: `keep` all; `first` the first
-  one of a text, and whatever follows it (MDLM); `drop` none (BD3-LM); `cut` nothing from the first one on; `remove`:
-  they are removed from the text before it is scored (SDTT). The others are read and condition what follows;
-- `retokenize`: the text is tokenized again, also where its ids are of the scorer's tokenizer;
-- `window`, `stride`: at most `window` tokens are read at once, and each later window scores `stride` of them;
-- `first_token: bos`: another name for `bos: true`;
-- `entropy_ids: own`: the entropy is that of the ids stored with the texts, whatever tokenizer they are of;
-- `compat: mauve_experiments`: as the released code of Pillutla et al.: the prompt is scored too, and the sum is divided
-  by the number of all tokens although the first one is not scored, which lowers the value a little (0.5 % on WebText
-  documents). It takes the place of `include_prompt`.
+Variants, all options here (the page of this metric describes them): which tokens are scored (`include_prompt`, `bos`,
+`end_tokens`), how they are averaged (`average`), read (`retokenize`, `window`, `stride`) and counted (`compat`), and
+whose ids the entropy is of (`entropy_ids`).
 
 An empty text has no scored token: it adds nothing to the micro average, is left out of the macro average, and counted
 in the notes.

@@ -8,14 +8,6 @@ HUSE and HUSE-Q lie in [0, 2]: above 1 the discriminator does worse than chance.
 Source: Hashimoto, Zhang & Liang 2019, "Unifying Human and Statistical Evaluation for Natural Language Generation",
 section 3 and Table 1. k = 16: the released code keeps every point no farther than sorted index 15.
 
-Variants: the released code compares distances bit by bit, so that mean ratings (multiples of 0.05) tie or not by
-rounding; here distances within 1e-9 after scaling are equal. On its ratings (summarization, t = 1.0): 0.53 / 0.60 /
-0.93 here, 0.53 / 0.58 / 0.95 there.
-
-What moves the value besides the texts: an unequal number of human and model texts moves chance level away from 1; where
-the sides differ little, 16 votes are noisy and add up to 0.05 (measured on normal densities); where hundreds of texts
-share one mean rating, leaving one out tips close votes against its own label and HUSE-Q of unrelated labels exceeds 1.
-
 A decoder that truncates gives some human texts probability zero. `log_prob_floor` stands in for them; HUSE then depends
 on that floor as well, and a note shows how often it was used.
 """
@@ -30,18 +22,7 @@ from numpy.typing import ArrayLike
 from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, Plan, metric, ranged
 from openended.metrics import _huse, judgments as files
 from openended.metrics._common import ReplicatesByName, Values, check_choice
-from openended.metrics._huse import (
-    NLL,
-    RATINGS,
-    WORDS,
-    HusePoints,
-    PairRatings,
-    Rule,
-    Ties,
-    VoteTie,
-    example_curve,
-    rater_curve,
-)
+from openended.metrics._huse import HusePoints, PairRatings, Rule, Ties, VoteTie, example_curve, rater_curve
 from openended.metrics.judgments import Empty, FileRow, Judgments
 
 __all__ = [
@@ -167,8 +148,8 @@ class Huse(files.JudgmentMetric):
     def needs(self) -> tuple[Need, ...]:
         """Ratings; and log-probabilities and lengths, unless they are columns of the file."""
         if self.log_probs == "column":
-            return (RATINGS,)
-        return (RATINGS, NLL, WORDS) if self.length_unit == "words" else (RATINGS, NLL)
+            return (_huse.RATINGS,)
+        return (_huse.RATINGS, _huse.NLL, _huse.WORDS) if self.length_unit == "words" else (_huse.RATINGS, _huse.NLL)
 
     @classmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
@@ -186,7 +167,7 @@ class Huse(files.JudgmentMetric):
         judged = self.read(path, renamed)
         human, model = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
         by_column = replace(self, log_probs="column")
-        return by_column, files.build_file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
+        return by_column, files.build_file_features(_huse.RATINGS, judged, judged.source, tuple(human), tuple(model))
 
     @property
     def rule(self) -> Rule:
@@ -195,7 +176,7 @@ class Huse(files.JudgmentMetric):
 
     def prepare(self, features: Features) -> PairRatings:
         """Join ratings to the run's examples."""
-        judged = files.get_judgments(features.model, RATINGS, Judgments)
+        judged = files.get_judgments(features.model, _huse.RATINGS, Judgments)
         judged.check_scale(self.scale)
         return _huse.join_ratings(
             judged, features, system=self.system, log_probs=self.log_probs, length_unit=self.length_unit
@@ -203,7 +184,10 @@ class Huse(files.JudgmentMetric):
 
     def compute(self, features: Features, prepared: PairRatings | None = None) -> MetricResult:
         """Score the rated pairs."""
-        judged, rated = files.get_judgments(features.model, RATINGS, Judgments), prepared or self.prepare(features)
+        judged, rated = (
+            files.get_judgments(features.model, _huse.RATINGS, Judgments),
+            prepared or self.prepare(features),
+        )
         scores = huse(**rated.columns(), **asdict(self.rule))
         values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
         values["agreement"] = files.agreement(rated.ratings)

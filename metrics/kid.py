@@ -4,11 +4,8 @@ k(x, y) = (x·y / d + 1)^3. MMD^2 = mean of k within the human side + mean withi
 the means within leave out a point with itself. Unbiased, so it can be below 0 when both sides are alike; 0 is its
 expectation for equal distributions; unbounded above, lower is better.
 
-Variants in use: the mean over random subsets of 1,000 (Bińkowski et al.; here all pairs are used, which is the limit
-of many subsets), with the standard deviation over subsets as error. The error here is the asymptotic one of the
-two-sample U-statistic, with the first-order variance: with h_i = mean_j k(x_i, x_j) - mean_j k(x_i, y_j) on each side,
-Var = 4 var(h) / n, summed over sides. Where both distributions are equal this first-order term vanishes and the error
-is only an upper bound of order. Samples of one prompt are one draw: their h are added up before the variance is taken.
+The standard error is the asymptotic one of the two-sample U-statistic, with the first-order variance: with h_i = mean_j
+k(x_i, x_j) - mean_j k(x_i, y_j) on each side, Var = 4 var(h) / n, summed over sides; samples of a prompt are one draw.
 
 Source: Bińkowski et al. 2018, "Demystifying MMD GANs", section 4; Gretton et al. 2012, "A kernel two-sample test",
 Lemma 6 and Corollary 16.

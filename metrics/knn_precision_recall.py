@@ -8,9 +8,6 @@ All but density are in [0, 1] (density may exceed 1), dimensionless, higher is b
 Protocol: k = 4, rows to unit L2 norm, joint PCA to 0.9 of the variance: the only one published for language models.
 Balls are closed, so identical sides give precision and recall 1 even where texts repeat.
 
-Variants in use: `prdc` has open balls and raw features, torch-fidelity closed balls and k = 3, Kynkäänniemi et al. k
-= 3. On rows without ties and with `explained_variance=None` the values equal those of `prdc`.
-
 Source: Kynkäänniemi et al. 2019, "Improved precision and recall metric", equations 1 to 3; Naeem et al. 2020, "Reliable
 fidelity and diversity metrics", equations 5 and 6 (density, coverage); Le Bronnec et al. 2024 (protocol for text).
 """

@@ -10,20 +10,15 @@ and 500 at most, c = 5, 25 evenly spaced weights and both end points. These are 
 human as its P; on the same rows in the same order the scores agree to 1e-9. Row order feeds the seeding of k-means:
 the function takes rows as they come, the metric sorts them by example id.
 
-Variants in use: the paper's experiments take the weights on an angular grid (`curve: angular`, differs by at most
-.0005), and the paper's appendix C.3.3 scales rows after PCA (`unit_norm: after_pca`), which its code does not; other
-packages leave out the normalization or take k = 500 at any n. `*_star` values come from histograms with
-half a count added to each cell (`smoothing: kt`, see `openended.metrics._mauve.scores`).
+Variants in use: weights on an angular grid (`curve: angular`, differs by at most .0005), rows scaled after PCA
+(`unit_norm: after_pca`); other packages leave out the normalization or take k = 500 at any n. `*_star` values come from
+histograms with half a count added to each cell (`smoothing: kt`).
 
 Summaries of one frontier: `area` (MAUVE), `mid_point` (the rectangle exp(-2 c JS) under the curve's mid-point), `js`
 (the divergence there, nats), `integral` (frontier integral, in [0, 1]).
 
-Estimators: `cells`, or one of density ratios (`metrics._mauve.density_ratio`): `knn` loses shifts along one of many
-directions, and with its own point counted (`self: counted`) identical sides have a mid-point of about exp(-c / k), .905
-at k = 50; `classifier` is linear and cannot tell sides of one mean and another spread apart; `gaussian` sees ten
-components and two moments and is not robust; `kde` sees fifty components. They are second opinions: their scale is not
-that of cells (greedy text gets about .03 by cells and .44 by the classifier on the authors' poster). A remark says
-where a mean had to be clipped into its range.
+Estimators: `cells`, or one of density ratios, whose scale is not that of cells: docs/mauve.md says what each can see. A
+remark says where a mean had to be clipped into its range.
 
 Source: Pillutla et al. 2021, "MAUVE: Measuring the gap between neural text and human text", equations 1 to 4 and
 section 3; Pillutla et al. 2023, "MAUVE scores for generative models" (smoothing, estimators, mid-point); Liu et al.

@@ -37,12 +37,9 @@ class PhraseCounts:
     """Counts of the phrases that the model uses at least three times."""
 
     phrases: Sequence[str]
-    human: Any
-    """Sparse, shape (human texts, phrases)."""
-    model: Any
-    """Sparse, shape (model texts, phrases)."""
-    human_total: F64
-    """All phrases of each text, shape (human texts,)."""
+    human: Any  # sparse, shape (human texts, phrases)
+    model: Any  # sparse, shape (model texts, phrases)
+    human_total: F64  # all phrases of each text, shape (human texts,)
     model_total: F64
 
 

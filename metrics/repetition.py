@@ -14,10 +14,8 @@ generation"; self-repetition: Salkar et al. 2022, as computed by Shaib et al. 20
 Variants, and which is computed:
 
 - Loop: of all phrase lengths n up to `max_phrase`, the one with the most contiguous repeats at the end (the shortest
-  of equals) counts if it stands there more than once and n >= 3, or more than 50 times. 500 (default) is the limit of
-  Pillutla et al. 2021, 90 that of Holtzman et al. 2020; long loops need 500. `loop: two_copies` is the definition in
-  words of Pillutla et al. (appendix C.4), which their released code does not use: two copies of a phrase of any length
-  are enough.
+  of equals) counts if it stands there more than once and n >= 3, or more than 50 times; `loop: two_copies`: two copies
+  of a phrase of any length are enough.
 - `seq_rep_<n>` is the mean over texts (Welleck et al.), texts shorter than n left out. `rep_<n>` pools: repeats summed
   over texts over all n-grams. `diversity` multiplies the pooled values. `simctg: true` reproduces the published tables
   instead: the last n-gram of each text is not counted, and rep-n is rounded to hundredths of a percent.
@@ -31,18 +29,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    I64,
-    SHARE,
-    Features,
-    MetricResult,
-    Plan,
-    Replicates,
-    UndefinedMetric,
-    metric,
-    ranged,
-)
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, MetricResult, Plan, Replicates, UndefinedMetric
 from openended.metrics._common import Mask, ReplicatesByName, check_choice
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
@@ -196,7 +184,7 @@ def _count_matching(tokens: NDArray[np.int32], end: I64, n: int) -> I64:
     return out
 
 
-@metric
+@core.metric
 class Repetition(TextMetric):
     """Loops, repeated n-grams and n-grams shared between texts."""
 
@@ -213,10 +201,10 @@ class Repetition(TextMetric):
         **{f"rep_{n}": f"Rep-{n}" for n in (1, 2, 3, 4)},
     }
 
-    max_phrase: int = ranged(500, "[1, inf)", "a positive integer")  # Pillutla et al. 2021; 90: Holtzman et al.
+    max_phrase: int = core.ranged(500, "[1, inf)", "a positive integer")  # Pillutla et al. 2021; 90: Holtzman et al.
     orders: tuple[int, ...] = declare_orders(2, 3, 4)  # Su et al. 2022
     simctg: bool = False  # rep_n and diversity as the SimCTG tables print them
-    self_repetition_order: int = ranged(4, "[1, inf)", "a positive integer")  # Salkar et al. 2022
+    self_repetition_order: int = core.ranged(4, "[1, inf)", "a positive integer")  # Salkar et al. 2022
     loop: Loop = "released"  # Holtzman et al. 2020, released code; two_copies: Pillutla et al. 2021, appendix C.4
 
     def compute(self, features: Features) -> MetricResult:
@@ -238,7 +226,7 @@ class Repetition(TextMetric):
         def resample(subsets: Mask) -> dict[str, F64]:
             return {"self_repetition": statistics.compute_subset_sharing(corpus.index, order, subsets, np.log1p)}
 
-        out = {**super().replicates(features, result, plan), **corpus.subsample(plan, resample, SHARE)}
+        out = {**super().replicates(features, result, plan), **corpus.subsample(plan, resample, core.SHARE)}
         pooled, halves = self._index_to_pool(features), plan.halves(corpus.ids)
         orders = {*self.orders, *_DIVERSITY_ORDERS}
         rep = {n: statistics.compute_half_repeats(pooled, n, halves) for n in orders}

@@ -11,10 +11,8 @@ Source: Zhu et al. 2018, "Texygen: A benchmarking platform for text generation m
 smoothing method1 of Chen and Cherry 2014 (0.1 in place of a count of zero; 0 if no token is found at all), exactly as
 NLTK's `sentence_bleu`. Equal to NLTK up to rounding (1e-12).
 
-Variants: Holtzman et al. 2020 and Pillutla et al. 2021 score 1,000 and 500 drawn texts against all others, another
-draw for each order; here all texts are scored, and `num_hypotheses` draws one set for all orders. `num_references`
-scores against a drawn pool of k texts in place of all others: the value grows with the pool, so k must be stated.
-Texygen counts the text itself among its references, which no later work does.
+Variants: `num_hypotheses` scores a drawn set of texts, the same for all orders; `num_references` scores against a drawn
+pool of k texts in place of all others: the value grows with the pool, so k must be stated.
 
 Exact in time linear in the number of tokens: for each n-gram the largest and second largest count over texts and the
 holder of the largest give the clipping count without any one text at once.

@@ -27,8 +27,7 @@ from openended.metrics.families import unit_rows
 class _Means:
     """Mean unit vector of each prompt; the mean cosine of all pairs of two systems is the product of two of them."""
 
-    names: NDArray[np.str_]
-    """Sorted, shape (p,)."""
+    names: NDArray[np.str_]  # sorted, shape (p,)
     vectors: F64
 
 

@@ -23,16 +23,11 @@ _NUMBERS = 1 << 23  # of the vectors looked at together
 class PromptGroups:
     """The prompts that have at least two texts."""
 
-    rows: I64
-    """Rows of these prompts, prompt by prompt, in the order of the side."""
-    starts: I64
-    """Prompt p has `rows[starts[p]:starts[p + 1]]`."""
-    count: int
-    """Rows of the side, those of other prompts included."""
-    alone: int
-    """Prompts with one text, which are left out."""
-    corpus_rows: I64
-    """The same rows, counted among those that were kept."""
+    rows: I64  # rows of these prompts, prompt by prompt, in the order of the side
+    starts: I64  # prompt p has `rows[starts[p]:starts[p + 1]]`
+    count: int  # rows of the side, those of other prompts included
+    alone: int  # prompts with one text, which are left out
+    corpus_rows: I64  # the same rows, counted among those that were kept
 
     def __len__(self) -> int:
         return len(self.starts) - 1

@@ -23,10 +23,8 @@ class Corpus:
 
     rows: Ragged
     index: NgramIndex
-    is_included: Mask
-    """True where a text of the side is in `rows`."""
-    ids: NDArray[np.str_]
-    """The prompt of each text in `rows`."""
+    is_included: Mask  # true where a text of the side is in `rows`
+    ids: NDArray[np.str_]  # the prompt of each text in `rows`
     notes: tuple[str, ...]
 
     def align_values(self, values: F64) -> F64:
@@ -149,4 +147,5 @@ def describe_missing(values: Mapping[str, float]) -> tuple[str, ...]:
 
 def divide_known(total: F64 | I64, count: F64 | I64) -> F64:
     """Return the quotient for each text, shape (n,); NaN where nothing was counted."""
-    return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+    quotient: F64 = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+    return quotient

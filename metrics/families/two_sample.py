@@ -239,12 +239,9 @@ def standardize(*, human: F64, model: F64) -> tuple[F64, F64]:
 class CellCounts:
     """The cell of every text in one clustering."""
 
-    human: I64
-    """Shape (n_human,)."""
-    model: I64
-    """Shape (n_model,)."""
-    count: int
-    """Number of cells."""
+    human: I64  # shape (n_human,)
+    model: I64  # shape (n_model,)
+    count: int  # number of cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,8 +250,7 @@ class ClusteringRun:
 
     cells: CellCounts
     values: Mapping[str, float]
-    arrays: Mapping[str, NDArray[Any]]
-    """For the figures."""
+    arrays: Mapping[str, NDArray[Any]]  # for the figures
 
 
 Clusterer = tuple[Callable[[int], quantizers.Assign], int]
