@@ -95,31 +95,8 @@ def test_ngram_diversity_of_one_prompt_is_the_variant_of_distinct_n():
     assert ngram_diversity(rows, ["p"] * len(rows)) == pytest.approx(sum(whole.values()))
 
 
-def test_noise_around_the_center_of_a_prompt_moves_its_texts_apart():
-    ids = np.repeat([f"p/{i}" for i in range(20)], 5).tolist()
-    centers, noise = np.repeat(vectors(20, 1, 16) - 0.5, 5, axis=0), vectors(100, 2, 16) - 0.5
-    for distance in (chamfer, remote_clique):
-        found = [distance(centers + s * noise, ids) for s in (0.0, 0.3, 1.0, 5.0)]
-        assert found == sorted(found)
-        assert found[0] == pytest.approx(0, abs=1e-12)
-        assert found[0] >= 0
-        assert distance(np.array([[1.0, 0.0], [-2.0, 0.0]]), ["a", "a"]) == pytest.approx(2)
-    found = [prompt_similarity(centers + s * noise, ids)["prompt_similarity"] for s in (0.0, 0.3, 1.0, 5.0)]
-    assert found == sorted(found, reverse=True)
-    assert found[0] == pytest.approx(1)
-    assert abs(prompt_similarity(centers, ids)["other_prompts"]) < 0.2
-    rows = vectors(40, 1)
-    assert chamfer(rows[:5], ["p"] * 5) > chamfer(rows, ["p"] * 40)  # it falls with the number of samples
-
-
-def test_shared_tokens_and_classes_mean():
-    text = list(range(30))
-    assert rouge_l([text, text], ["p", "p"]) == 1
-    assert rouge_l([text, text[::-1]], ["p", "p"]) == pytest.approx(1 / 30)
-    assert rouge_l([text, [99] * 30], ["p", "p"]) == rouge_l([[], [1]], ["p", "p"]) == 0
-    assert rouge_l([[], []], ["p", "p"]) == 1
-    alike = ngram_diversity([text, text], ["p", "p"])
-    assert alike < ngram_diversity([text, [t + 50 for t in text]], ["p", "p"]) == pytest.approx(4)
+def test_a_chain_of_similar_texts_is_one_class():
+    assert (rouge_l([[], [1]], ["p", "p"]), rouge_l([[], []], ["p", "p"])) == (0, 1)
     # a chain is one class: cos 30° = 0.87; cos 60° = 0.5
     angles = np.deg2rad([0, 30, 60, 180])
     rows = np.stack([np.cos(angles), np.sin(angles)], axis=1)

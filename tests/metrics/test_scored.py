@@ -190,16 +190,10 @@ def test_kl_equals_the_slow_version(rows):
     assert kl_per_token(rows, log_prob=log_prob) == pytest.approx(want / sum(map(len, rows)), rel=1e-9, abs=1e-12)
 
 
-def test_kl_by_hand_and_its_meaning():
+def test_kl_by_hand():
     # NLL 1 + 2 + 3 = 6 nats, log Q -1.5 twice: (6 - 3) / 3 tokens
     assert kl_per_token([[1.0, 2.0], [3.0]], log_prob=[-1.5, -1.5]) == 1.0
     assert kl_per_token([[1.0, 0.5]], log_prob=[-1.5]) == 0.0  # the sampler is the scorer
-    rng = np.random.default_rng(0)
-    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.8, 0.15, 0.05])
-    drawn = rng.choice(3, size=(2000, 10), p=q)
-    got = kl_per_token(list(-np.log(p[drawn])), log_prob=np.log(q[drawn]).sum(axis=1))
-    # 20,000 tokens know the mean of log q / p (standard deviation about 0.5) to 0.004
-    assert got == pytest.approx(float((q * np.log(q / p)).sum()), abs=0.015)
 
 
 def test_kl_as_a_metric_and_its_edges():
@@ -290,8 +284,6 @@ def test_ranks_agree_with_the_slow_version(human, model):
 def test_ranks_mean():
     human = np.random.default_rng(0).integers(1, 500, 2000)
     assert rank_histogram_divergence(human_ranks=human, model_ranks=human[::-1]) == 0.0
-    mild = rank_histogram_divergence(human_ranks=human, model_ranks=np.minimum(human, 50))
-    assert 0 < mild < rank_histogram_divergence(human_ranks=human, model_ranks=np.ones(2000, dtype=int))
     rows = [[1, 5], [30]]  # rows and flat ranks are the same
     flat = rank_histogram_divergence(human_ranks=[1, 5, 30], model_ranks=[2])
     assert rank_histogram_divergence(human_ranks=rows, model_ranks=[[2]]) == flat

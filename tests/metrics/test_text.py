@@ -116,13 +116,10 @@ def test_edges():
         ("ngd", 3 / 6),
     ],
 )
-def test_distinct_n_by_hand_and_its_meaning(variant, value):
+def test_distinct_n_by_hand(variant, value):
     texts = [["a", "b", "a", "b"], ["a", "b", "c"]]
     assert distinct_n(texts, orders=(2,), variant=variant) == {2: pytest.approx(value, abs=1e-15)}
     assert run(DistinctN(orders=(2,), variant=variant), pack_rows(texts)).values["distinct_2"] == pytest.approx(value)
-    rng = np.random.default_rng(0)
-    varied, dull = rng.integers(0, 1000, (20, 50)), rng.integers(0, 5, (20, 50))
-    assert distinct_n(dull, orders=(2,), variant=variant)[2] < distinct_n(varied, orders=(2,), variant=variant)[2]
 
 
 def test_distinct_n_of_default_orders():
@@ -151,7 +148,7 @@ def test_distinct_n_names_its_values_and_what_it_left_out():
     assert (result.primary, result.values["ngram_diversity"]) == ("ngram_diversity", pytest.approx(2 / 4 + 2 / 3))
 
 
-def test_entropy_by_hand_and_its_meaning():
+def test_entropy_by_hand():
     # tokens 1 1 1 1 2: shares 4/5 and 1/5; bigrams 11 11 12: shares 2/3 and 1/3
     texts = [[1, 1, 1], [1, 2]]
     four_fifths = -(4 / 5 * math.log(4 / 5) + 1 / 5 * math.log(1 / 5))
@@ -162,9 +159,6 @@ def test_entropy_by_hand_and_its_meaning():
     assert ngram_entropy([list(range(64))])[1] == pytest.approx(math.log(64))
     assert ngram_entropy([[3] * 9])[1] == 0.0
     assert ngram_entropy([[1, 2]], orders=(1, 3)) == {1: pytest.approx(math.log(2)), 3: NO_VALUE}
-    rng = np.random.default_rng(0)
-    values = [ngram_entropy(rng.integers(0, size, (10, 200)))[1] for size in (2, 20, 200)]
-    assert values == sorted(values)
 
 
 def test_entropy_in_nats_and_bits():
@@ -303,17 +297,6 @@ def test_long_loops_equal_slices(phrase, repeats, head):
         assert (found[1], length[1]) == slow.final_loop(text[:-1], limit)
 
 
-def test_repetition_means():
-    rng = np.random.default_rng(0)
-    varied = rng.integers(0, 10_000, (10, 120)).tolist()
-    looped = [looping(text[:20], 6) for text in varied]
-    assert (loop_rate(varied), loop_rate(looped)) == (0.0, 1.0)
-    assert diversity(looped) < 0.05 < 0.95 < diversity(varied) <= 1
-    assert self_repetition(varied) == loop_rate([[]]) == 0.0
-    text = looping(list(range(200)), 3)  # long loops need the long limit
-    assert (loop_rate([text], max_phrase=90), loop_rate([text], max_phrase=500)) == (0.0, 1.0)
-
-
 def test_repetition_gathers_all_values():
     rows = [looping([1, 2, 3], 4), [1, 2, 3, 4, 5], []]
     result = run(Repetition(), rows)
@@ -381,17 +364,12 @@ def test_self_bleu_equals_nltk_with_all_other_texts_and_with_exactly_k(texts, k,
         assert table[3][i] == pytest.approx(nltk_bleu(texts, i, references, 4), abs=1e-12)
 
 
-def test_self_bleu_means():
+def test_self_bleu_of_equal_different_and_empty_texts():
     assert self_bleu([[1, 2, 3, 4, 5, 6]] * 4) == dict.fromkeys(range(1, 6), pytest.approx(1.0))
     assert self_bleu([[1, 2, 3], [4, 5, 6], [7, 8, 9]]) == dict.fromkeys(range(1, 6), 0.0)
     assert self_bleu([[], []], orders=(1,)) == {1: 0.0}
     assert self_bleu([[], [1]], orders=(2,)) == {2: 0.0}
     rng = np.random.default_rng(0)
-    values = [self_bleu(rng.integers(0, size, (30, 40)))[4] for size in (1000, 100, 10)]
-    assert values == sorted(values)  # less varied text is more like itself
-    texts = rng.integers(0, 30, (60, 30))
-    values = [self_bleu(texts, orders=(3,), num_references=k)[3] for k in (5, 20, 59)]
-    assert values == sorted(values)  # a larger pool raises the value
     texts = [rng.integers(0, 20, rng.integers(0, 30)) for _ in range(25)]
     renamed = [[f"w{token}" for token in texts[i]] for i in rng.permutation(25)]
     assert self_bleu(renamed) == pytest.approx(self_bleu(texts), abs=1e-14)
@@ -455,17 +433,6 @@ def test_zipf_equals_the_slow_version_and_keeps_the_points(texts, max_rank):
             assert -np.polyfit(x, y, 1)[0] == pytest.approx(want, abs=1e-9)
 
 
-def test_zipf_recovers_the_exponent_of_a_power_law_and_grows_with_it():
-    values = []
-    for exponent in (0.8, 1.0, 1.2):
-        frequencies = np.rint(1e4 * np.arange(1, 301) ** -exponent).astype(int)
-        for definition in ("degen", "log_thinned"):
-            value = zipf_coefficient(corpus(frequencies), definition=definition)
-            assert value == pytest.approx(exponent, abs=0.03)  # frequencies are rounded to integers
-        values.append(value)
-    assert values == sorted(values)
-
-
 # novelty
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 3), max_size=12), min_size=1, max_size=5)
@@ -494,17 +461,13 @@ def test_planted_copies_are_found_exactly(n):
     assert novelty == {n: 1 - 1 / (150 - n + 1), n + 1: 1.0}
 
 
-def test_novelty_by_hand_and_its_meaning():
+def test_novelty_by_hand():
     # Of a, b, c, d the corpus lacks d: 1/4. Of ab, bc, cd it lacks cd: 1/3. abcd is new: 1.
     assert n_novelty(["a b c d"], ["x a b c"], orders=(1, 2, 4)) == {1: 0.25, 2: pytest.approx(1 / 3), 4: 1.0}
     assert n_novelty([[1, 2]], [], orders=(1,)) == {1: 1.0}
     # no copy across texts
     assert longest_copied_spans(["a b c d"], ["a b", "c d"]).tolist() == [2]
     assert longest_copied_spans([[5, -3]], [[-3, 5]]).tolist() == [1]
-    human = [f"every text {i} has its own words{i} and endings{i}" for i in range(20)]
-    new = [f"others{i} write something{i} else{i} here" for i in range(20)]
-    shares = [n_novelty(human[:copied] + new[copied:], human, orders=(2,))[2] for copied in (0, 10, 20)]
-    assert shares[0] > shares[1] > shares[2] == 0.0
 
 
 def novelty_features(human, model, needs=(), corpus=None):

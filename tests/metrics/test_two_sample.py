@@ -100,34 +100,6 @@ def test_moments_agree_with_other_code(seed, n, m, d):
     assert typicality(human=few, model=model) == pytest.approx(slow_typicality(few, model, covariance), abs=1e-9)
 
 
-def test_identical_sides_and_a_shift():
-    human = normal(50)
-    for distance in (
-        frechet_distance, energy_distance, gradient_moment,
-        lambda **sides: kid(**sides).kid, lambda **sides: discriminator_accuracy(**sides).accuracy,
-    ):  # fmt: skip
-        values = [distance(human=human, model=normal(50, seed=1, shift=s)) for s in (0, 1, 2, 4)]
-        assert values == sorted(values)
-    assert frechet_distance(human=human, model=human.copy()) == pytest.approx(0, abs=1e-10)
-    assert frechet_distance(human=human, model=human + 3) == pytest.approx(4 * 9, rel=1e-10)
-    other = normal(50, seed=1)
-    assert frechet_distance(human=human, model=other) == pytest.approx(frechet_distance(human=other, model=human))
-    assert energy_distance(human=human, model=human) == pytest.approx(0.0, abs=1e-12)
-    # every one of the 5 numbers shifted by 1: 5, less noise
-    shifted = gradient_moment(human=normal(500, 5), model=normal(500, 5, 1, 1.0))
-    assert shifted == pytest.approx(5.0, rel=0.1)
-    assert typicality(human=normal(2000), model=normal(2000, seed=1)) == pytest.approx(0.5, abs=0.03)
-    assert typicality(human=normal(500), model=normal(500, seed=1, scale=5)) < 0.1
-    assert typicality(human=normal(500), model=normal(500, seed=1, scale=0.1)) > 0.9
-
-
-def test_unbiased_estimates_are_zero_on_average():
-    for estimate in (gradient_moment, lambda **sides: kid(**sides).kid):
-        values = [estimate(human=normal(60, seed=2 * i), model=normal(60, seed=2 * i + 1)) for i in range(50)]
-        assert abs(np.mean(values)) < 3.5 * np.std(values) / np.sqrt(50)
-        assert min(values) < 0
-
-
 def test_p_values():
     far, alike = normal(30, 3, 1, 2), [normal(30, 3, seed) for seed in range(1, 10)]
     assert compare(GradientMoment(permutations=99), normal(30, 3), far).values["p_value"] == 0.01
@@ -287,19 +259,6 @@ def test_extrapolation_of_two_sizes_is_the_line_through_them():
     assert np.isnan(got.spread)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("d", "shift"), [(16, 0.0), (64, 0.2), (200, 0.2)])
-def test_extrapolation_takes_out_the_bias(d, shift):
-    """Two normals with known distance: d (shift^2 + (1.1 - 1)^2)."""
-    truth = d * (shift**2 + 0.1**2)
-    found = []
-    for seed in range(3):
-        sides = {"human": normal(800, d, 2 * seed), "model": normal(800, d, 2 * seed + 1, shift, 1.1)}
-        found.append((frechet_distance(**sides), frechet_infinity(**sides).frechet_infinity))
-    plain, infinity = np.mean(found, axis=0)
-    assert plain - truth > 3 * abs(infinity - truth)
-
-
 def test_extrapolation_is_reproducible_and_its_spread_is_that_of_its_draws():
     human, model = normal(60, 5).astype("f4"), normal(60, 5, 1).astype("f4")
     assert frechet_infinity(human=human, model=model) == frechet_infinity(human=human, model=model)
@@ -437,17 +396,6 @@ def test_clipped_values_fall_linearly_with_the_share_of_bad_texts():
         assert values.mean(axis=0)[:, value] == pytest.approx(1 - shares, abs=0.02)
 
 
-def test_clipped_identical_sides_outliers_and_collapse():
-    human = normal(200)
-    assert dict(clipped_density_coverage(human=human, model=human)) == {"clipped_density": 1.0, "clipped_coverage": 1.0}
-    far = human.copy()
-    far[:4] *= 50  # outliers with large balls
-    assert clipped_density_coverage(human=far, model=normal(200, seed=3) * 40).clipped_density < 0.1
-    result = clipped_density_coverage(human=normal(400), model=normal(400, seed=1) * 0.05)
-    assert result.clipped_density > 0.9
-    assert result.clipped_coverage < 0.2
-
-
 # knn_precision_recall
 
 
@@ -512,23 +460,6 @@ def test_knn_of_identical_sides_is_one(share):
     assert (got.precision, got.recall, got.coverage) == (1.0, 1.0, 1.0)
 
 
-def test_mode_collapse_keeps_precision_and_loses_recall():
-    human = np.vstack([normal(50, 4, 0, 0), normal(50, 4, 1, 20)])
-    got = knn_precision_recall(human=human, model=normal(100, 4, 2, 20), explained_variance=None)
-    assert got.precision > 0.8
-    assert got.recall < 0.6
-    assert got.coverage < 0.6
-
-
-def test_a_shift_lowers_precision():
-    scores = [
-        knn_precision_recall(human=normal(80, 8), model=normal(80, 8, 1, s), explained_variance=None).precision
-        for s in (0, 1, 2, 6)
-    ]
-    assert scores == sorted(scores, reverse=True)
-    assert scores[-1] == 0
-
-
 def test_open_balls_make_constant_features_miss():
     rows = np.ones((12, 3))
     assert knn_precision_recall(human=rows, model=rows, explained_variance=None).precision == 1
@@ -568,17 +499,8 @@ def test_vendi_by_hand():
 def test_vendi_agrees_with_the_matrix_of_cosines(seed, n, d):
     # 1e-9: eigenvalues of the smaller of the two matrices.
     assert vendi(normal(n, d, seed)) == pytest.approx(oracle.vendi(normal(n, d, seed)), rel=1e-9)
-
-
-def test_copies_count_once_and_orthogonal_texts_each():
-    assert vendi(np.ones((7, 3))) == pytest.approx(1)
-    assert vendi(np.array([[3.0, 4.0]])) == 1
-    assert vendi(np.eye(5)) == pytest.approx(5)
-    assert vendi(np.repeat(np.eye(5), 4, axis=0) * 3) == pytest.approx(5)
-    spread = [vendi(np.ones((30, 8)) + s * normal(30, 8)) for s in (0.0, 0.3, 1.0, 5.0)]
-    assert spread == sorted(spread)
     for scale in (1e200, 1e-200):  # huge and tiny rows have a direction too
-        assert vendi(normal(12) * scale) == pytest.approx(vendi(normal(12)))
+        assert vendi(normal(12, d) * scale) == pytest.approx(vendi(normal(12, d)))
 
 
 # metrics whose cost grows with the square of the number of texts
