@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.backends.ray.worker import AnyModel, RemoteModelInfo, RemoteModelRef
+from openended.harness.backends.ray.cluster import AnyModel, Cluster, RemoteModelInfo, RemoteModelRef
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core import F64, I64, Advance, NextToken, Ragged, digest
 from openended.harness.decoders import Emit, GenerationRequest, Prompt
@@ -32,10 +32,6 @@ from openended.harness.models import (
     allocate_vectors,
     load_tokenizer,
 )
-
-if TYPE_CHECKING:
-    from openended.harness.backends.ray.cluster import Cluster
-
 
 MAX_TEXT_BATCHES = 4  # batches of generated texts in a chunk: enough that a finished text frees its slot for another
 MAX_FEATURE_BATCHES = 16  # batches of features in a chunk

@@ -1,4 +1,4 @@
-"""Workers as Ray actors: connect to or start a cluster, send chunks, and resend those of a dead actor.
+"""Workers as Ray actors: what runs in one, and how chunks are sent to them and sent again when an actor dies.
 
 An actor's process that dies is started again by Ray, on another node if its own is gone; meanwhile the others go on.
 """
@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import signal
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from openended.harness.backends.ray.worker import Worker, WorkerAnswer
-from openended.harness.core import (
-    DataError,
-    ExtraNotInstalled,
-    HarnessError,
-    Runtime,
-    SpecError,
-    Terminated,
-    errors,
-    shorten_error,
+import numpy as np
+
+from openended.harness import core
+from openended.harness.core import F64, DataError, Floats, Generation, HarnessError, Runtime, SpecError, Terminated
+from openended.harness.decoders import GenerationRequest
+from openended.harness.models import (
+    EmbedderSpec,
+    ForwardRow,
+    GradientRequest,
+    ModelCache,
+    ModelSpec,
+    Pool,
+    QStatisticsRequest,
 )
 
 log = logging.getLogger(__name__)
@@ -44,7 +49,7 @@ def load_ray() -> Any:  # noqa: ANN401 - the package
         import ray
         import ray.exceptions
     except ImportError as err:
-        raise ExtraNotInstalled("ray", "ray") from err
+        raise core.ExtraNotInstalled("ray", "ray") from err
     return ray
 
 
@@ -70,13 +75,141 @@ def connect_to_ray(address: str | None, option: str, *, cpus: int | None = None)
     try:
         ray.init(**arguments)
     except (ConnectionError, RuntimeError, ValueError, OSError) as err:
-        raise DataError(f"{option}={address or 'null'}: no Ray cluster to work with ({shorten_error(err)})") from err
+        raise DataError(
+            f"{option}={address or 'null'}: no Ray cluster to work with ({core.shorten_error(err)})"
+        ) from err
     except SystemExit:  # from Ray's own handler of SIGTERM, which `init` sets first
         raise Terminated from None
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, previous_handler)
     return ray
+
+
+AnyModel = ModelSpec | EmbedderSpec
+
+
+class RemoteModelRef(NamedTuple):
+    """Reference to a model that a worker loads."""
+
+    spec: AnyModel  # of a model in a folder, with the folder's whole path
+    identity: str  # digest of what makes two models the same one: every machine must have the same files
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteModelInfo:
+    """Properties of a model in a worker that are needed to split rows into chunks."""
+
+    device: str
+    dtype: str
+    eos_ids: tuple[int, ...]
+    vocab_size: int
+    context_length: int | None
+    start_id: int
+    before: tuple[int, ...] = ()  # special tokens before a text, of a masked model
+    after: tuple[int, ...] = ()
+
+
+class WorkerAnswer(NamedTuple):
+    """A worker's result, warnings and error."""
+
+    value: Any
+    remarks: tuple[str, ...]  # what it would have said on its own terminal
+    error: tuple[str, str] | None = None  # class and message of an error that is about the user's input
+
+
+class Worker:
+    """Holds models and passes rows through them."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._models = ModelCache()
+        self._verified: set[RemoteModelRef] = set()
+
+    def ready(self) -> int:
+        return os.getpid()
+
+    def do(self, task: str, arguments: Sequence[Any]) -> WorkerAnswer:
+        """Run one of the tasks below."""
+        with _collect_warnings() as remarks:
+            try:
+                value = getattr(self, task)(*arguments)
+            except HarnessError as err:
+                return WorkerAnswer(None, tuple(remarks), (type(err).__name__, str(err)))
+        return WorkerAnswer(value, tuple(remarks))
+
+    def describe_model(self, model: RemoteModelRef) -> RemoteModelInfo:
+        lm = self._load(model)
+        before, after = (tuple(getattr(lm.model, f"openended_{side}", ())) for side in ("before", "after"))
+        dtype = str(lm.dtype).removeprefix("torch.")
+        return RemoteModelInfo(
+            str(lm.device), dtype, lm.eos_ids, lm.vocab_size, lm.context_length, lm.start_id, before, after
+        )
+
+    def generate(
+        self, model: RemoteModelRef, companions: Mapping[str, RemoteModelRef], request: GenerationRequest
+    ) -> list[Generation]:
+        """Continue prompts; the request gets its companions here."""
+        texts: list[Generation] = []
+        others = {name: self._load(model_ref) for name, model_ref in companions.items()}
+        self._load(model).generate(replace(request, companions=others), texts.extend)
+        return texts
+
+    def forward(
+        self,
+        model: RemoteModelRef,
+        jobs: Sequence[ForwardRow],
+        pool: Pool | None,
+        scored: tuple[int, ...] | None,
+        batch_size: int,
+    ) -> tuple[list[Floats], F64 | None]:
+        """Run a model over sequences; returns vectors, a row for each sequence that begins one, and scores."""
+        worker_pool = None if pool is None else replace(pool, vectors=[])
+        nll = None if scored is None else np.full(scored, np.nan)
+        rows = sum(job.row >= 0 for job in jobs)
+        self._load(model).forward(jobs, rows=rows, pool=worker_pool, nll=nll, batch_size=batch_size)
+        return ([] if worker_pool is None else worker_pool.vectors), nll
+
+    def sketch_gradients(self, model: RemoteModelRef, request: GradientRequest) -> Any:  # noqa: ANN401
+        return self._load(model).sketch_gradients(request)
+
+    def q_statistics(self, model: RemoteModelRef, request: QStatisticsRequest) -> Any:  # noqa: ANN401
+        return self._load(model).q_statistics(request)
+
+    def _load(self, model: RemoteModelRef) -> Any:  # noqa: ANN401 - a language model, of either kind
+        if model not in self._verified:
+            if core.digest(model.spec.identity()) != model.identity:
+                raise DataError(
+                    f"model {model.spec.title}: the worker on {platform.node()} has other files than the run's own "
+                    "machine; all need the same ones (a folder that all see, or a hub id with its revision)"
+                )
+            self._verified.add(model)
+        spec = model.spec
+        if isinstance(spec, EmbedderSpec):
+            return self._models.embedder(spec, self._runtime)
+        return self._models.model(spec, self._runtime)
+
+
+class _WarningCollector(logging.Handler):
+    """Keeps the warnings of this package."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.remarks: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.remarks.append(record.getMessage())
+
+
+@contextmanager
+def _collect_warnings() -> Iterator[list[str]]:
+    """Collect the warnings of this package, which a worker's own terminal would hide."""
+    ear, logger = _WarningCollector(), logging.getLogger("openended")
+    logger.addHandler(ear)
+    try:
+        yield ear.remarks
+    finally:
+        logger.removeHandler(ear)
 
 
 class WorkerDeath(NamedTuple):
@@ -213,7 +346,9 @@ class Cluster:
                 log.warning("a worker says: %s", remark)
             if answer.error is not None:
                 name, message = answer.error
-                raise (HarnessError if name == "ExtraNotInstalled" else getattr(errors, name, HarnessError))(message)
+                raise (HarnessError if name == "ExtraNotInstalled" else getattr(core.errors, name, HarnessError))(
+                    message
+                )
             yield number, answer.value
 
 

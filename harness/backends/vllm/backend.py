@@ -1,39 +1,251 @@
-"""Backend that runs a model by vLLM in this process."""
+"""Backend that runs a model by vLLM in this process: its engines, started when needed and put to sleep after a call."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import os
+import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from openended.harness.backends.vllm.engine import Engine, EngineRequest, EngineResult, PoolingEngine
-from openended.harness.backends.vllm.rows import make_group, make_order
+from openended.harness import models
+from openended.harness.backends.vllm.rows import KEY, TextOrder, make_group, make_order
 from openended.harness.backends.vllm.spec import VllmSpec, find_version
-from openended.harness.core import Advance, DataError, DeviceMap, Generation, HarnessError, NextToken, Ragged, SpecError
+from openended.harness.core import (
+    Advance,
+    DataError,
+    DeviceMap,
+    Generation,
+    HarnessError,
+    NextToken,
+    Ragged,
+    SpecError,
+    shorten_error,
+    suggest,
+)
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QTable
 from openended.harness.generation import build_generation, build_next_token, check_rows
-from openended.harness.models import (
-    EmbeddingRequest,
-    Pooling,
-    QStatisticsRequest,
-    ScoringRequest,
-    TextVectors,
-    check_finite,
-    collect_vectors,
-    decode_continuation,
-    find_eos_ids,
-    free_memory,
-    get_bos_prefix,
-    join_rows,
-    load_tokenizer,
-    plan_scoring,
-)
+from openended.harness.models import EmbeddingRequest, Pooling, QStatisticsRequest, ScoringRequest, TextVectors
 
 log = logging.getLogger(__name__)
+_ADAPTER = "openended.harness.backends.vllm._adapter"
+# What vLLM reads from the environment; a variable that is set already stays.
+_ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine runs in this process, and ends with it
+    "VLLM_USE_V2_MODEL_RUNNER": "0",  # the first runner serves CPUs and GPUs
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_CPU_KVCACHE_SPACE": "2",  # GiB
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # this process has other work for its threads
+}
+_RESUME = "finished texts are kept; repeat the command to resume"
+
+
+class EngineRequest(NamedTuple):
+    """A sequence for the engine."""
+
+    ids: tuple[int, ...]  # token ids that it reads; never empty
+    max_tokens: int = 1  # tokens to make at most
+    end_ids: tuple[int, ...] = ()  # tokens that end it
+    order: TextOrder | None = None  # what the logits processor does with it; None: nothing
+    score: bool = False  # return the log-probabilities of its own tokens
+
+
+class EngineResult(NamedTuple):
+    """A finished sequence."""
+
+    ids: tuple[int, ...]  # the tokens made, without an end token
+    ended: bool  # true: by an end token
+    log_probs: list[float]  # of the tokens read, from the second on, where they were asked for
+    noted: Any = None  # what the logits processor knows of it
+    vector: Any = None  # its pooled hidden state, a tensor; only a `PoolingEngine` makes one
+
+
+class Engine:
+    """A running engine."""
+
+    def __init__(self, spec: VllmSpec, device: str) -> None:
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        self._spec = spec
+        with self._explain_errors("vLLM cannot be imported"), warnings.catch_warnings(action="ignore"):
+            from vllm import EngineArgs, LLMEngine
+            from vllm.platforms import current_platform
+
+        built_for = str(current_platform.device_type)
+        if built_for != device.partition(":")[0]:
+            raise DataError(
+                f"model {spec.title}: this vLLM is built for {built_for}, runtime.device is {device}; "
+                f"set runtime.device={built_for} or install the other build"
+            )
+        self._sleeps = bool(current_platform.is_sleep_mode_available()) and built_for != "cpu"
+        options = self._build_options({f.name for f in dataclasses.fields(EngineArgs)})
+        if self._sleeps:
+            options["enable_sleep_mode"] = True
+        with self._explain_errors("vLLM does not start"), warnings.catch_warnings(action="ignore"):
+            self.inner: Any = LLMEngine.from_engine_args(EngineArgs(**options))
+        config = self.inner.model_config
+        self.start_id: int | None = config.hf_config.bos_token_id
+        self.vocab_size = int(config.get_vocab_size())
+        self.context_length = int(config.max_model_len)
+        self._number = 0
+        self._asleep = False
+
+    def describe(self) -> dict[str, str]:
+        worker: dict[str, str] = self.inner.collective_rpc("describe_openended_worker")[0]
+        return worker
+
+    def run(self, requests: Iterable[EngineRequest], finish: Callable[[int, EngineResult], None]) -> None:
+        """Run sequences with vLLM's own scheduling; `finish` gets the number of each as soon as it is done."""
+        if self._asleep:
+            self.inner.wake_up()
+            self._asleep = False
+        pending: dict[str, tuple[int, EngineRequest]] = {}
+        with self._explain_errors("vLLM stopped"):
+            for number, request in enumerate(requests):
+                self._number += 1
+                name = str(self._number)
+                self.inner.add_request(name, {"prompt_token_ids": list(request.ids)}, self._make_params(request))
+                pending[name] = number, request
+        try:
+            while pending:
+                with self._explain_errors("vLLM stopped"):
+                    outputs = [output for output in self.inner.step() if output.finished]
+                    results = self._read_results([(pending[o.request_id][1], o) for o in outputs])
+                for output, result in zip(outputs, results, strict=True):
+                    finish(pending.pop(output.request_id)[0], result)
+        except DataError:  # the caller ends this engine
+            raise
+        except BaseException:
+            self.inner.abort_request(list(pending))
+            self.inner.collective_rpc("forget_openended_texts")
+            raise
+
+    def rest(self) -> None:
+        """Give the GPU's memory to others until the engine is needed again; nothing to give back on a CPU."""
+        if self._sleeps and not self._asleep:
+            self.inner.sleep(1)
+            self._asleep = True
+
+    def close(self) -> None:
+        """End the engine; one that has failed may fail again."""
+        try:
+            self.inner.engine_core.shutdown()
+        except Exception as err:
+            log.warning("%s: vLLM did not end cleanly (%s)", self._spec.title, shorten_error(err))
+
+    def _build_options(self, names: set[str]) -> dict[str, Any]:
+        return build_engine_options(self._spec, names) | {
+            "logits_processors": [f"{_ADAPTER}:V1Processor"], "enable_prefix_caching": True,
+        }  # fmt: skip
+
+    def _make_params(self, request: EngineRequest) -> Any:  # noqa: ANN401 - vLLM's own class
+        """Return vLLM's parameters: its own sampler takes the best of what the logits processor leaves."""
+        from vllm import SamplingParams
+
+        return SamplingParams(
+            temperature=0.0, max_tokens=request.max_tokens, stop_token_ids=list(request.end_ids), ignore_eos=True,
+            detokenize=False, prompt_logprobs=0 if request.score else None,
+            extra_args=None if request.order is None else {KEY: request.order},
+        )  # fmt: skip
+
+    def _read_results(self, outputs: list[tuple[EngineRequest, Any]]) -> list[EngineResult]:
+        """Read finished sequences, together with the logits processor's results for them."""
+        completions = [output.outputs[0] for _, output in outputs]
+        groups: dict[str, list[int]] = {}
+        for i, (request, _) in enumerate(outputs):
+            if request.order is not None:
+                groups.setdefault(request.order["group"]["id"], []).append(i)
+        noted: dict[int, Any] = {}
+        for group, members in groups.items():
+            orders = [order for order in (outputs[i][0].order for i in members) if order is not None]
+            texts = [
+                (order["example_id"], order["sample"], len(completions[i].token_ids))
+                for i, order in zip(members, orders, strict=True)
+            ]
+            answers = self.inner.collective_rpc("take_openended_results", args=(group, texts))
+            noted |= dict(zip(members, answers[0], strict=True))
+        results = []
+        for i, (request, output) in enumerate(outputs):
+            ended = completions[i].finish_reason == "stop"
+            ids = tuple(int(token) for token in completions[i].token_ids)
+            rows = zip(request.ids[1:], list(output.prompt_logprobs)[1:], strict=True) if request.score else ()
+            read = [float(row[token].logprob) for token, row in rows]
+            results.append(EngineResult(ids[: len(ids) - ended], ended, read, noted.get(i)))
+        return results
+
+    @contextmanager
+    def _explain_errors(self, what: str) -> Iterator[None]:
+        """Turn an error of vLLM into one line that says what to set."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except Exception as err:
+            first: BaseException = err
+            while first.__cause__ is not None:
+                first = first.__cause__
+            advice = _RESUME
+            if models.is_out_of_memory(err) or models.is_out_of_memory(first) or "memory" in str(first).lower():
+                advice = "set model.max_num_seqs, model.max_model_len or model.gpu_memory_utilization lower; " + _RESUME
+            message = f"{type(first).__name__}: {shorten_error(first)}"
+            raise DataError(f"model {self._spec.title}: {what} ({message}); {advice}") from err
+
+
+_POOLING_TYPES = {"last": "LAST", "first": "CLS", "mean": "MEAN"}
+
+
+class PoolingEngine(Engine):
+    """A running engine that pools the last hidden states of a causal model, after its final normalization."""
+
+    def __init__(self, spec: VllmSpec, device: str, pooling: Pooling) -> None:
+        self._pooling = pooling
+        super().__init__(spec, device)
+
+    def _build_options(self, names: set[str]) -> dict[str, Any]:
+        from vllm.config import PoolerConfig
+
+        pooler = PoolerConfig(seq_pooling_type=_POOLING_TYPES[self._pooling], use_activation=False)
+        # A cached prefix would leave its states out of the mean.
+        return build_engine_options(self._spec, names) | {
+            "runner": "pooling", "convert": "embed", "pooler_config": pooler, "enable_prefix_caching": False,
+        }  # fmt: skip
+
+    def _make_params(self, request: EngineRequest) -> Any:  # noqa: ANN401 - vLLM's own class
+        from vllm import PoolingParams
+
+        del request
+        return PoolingParams(task="embed", use_activation=False)
+
+    def _read_results(self, outputs: list[tuple[EngineRequest, Any]]) -> list[EngineResult]:
+        return [EngineResult((), False, [], vector=output.outputs.data.float().cpu()) for _, output in outputs]
+
+
+def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
+    """Return the options of every engine."""
+    for name in spec.engine:
+        if name not in names:
+            raise SpecError(f"model.engine: vLLM has no option {name!r}{suggest(name, names)}")
+    options: dict[str, Any] = {
+        "model": str(spec.folder or spec.path), "revision": None if spec.folder else spec.revision,
+        "skip_tokenizer_init": True, "dtype": spec.dtype, "quantization": spec.quantization,
+        "tensor_parallel_size": spec.tensor_parallel_size, "gpu_memory_utilization": spec.gpu_memory_utilization,
+        "enforce_eager": spec.enforce_eager, "generation_config": "vllm", "trust_remote_code": False,
+        "load_format": "safetensors",
+        "worker_extension_cls": f"{_ADAPTER}.WorkerExtension", "async_scheduling": False,
+        "disable_log_stats": True, "use_tqdm_on_load": False,
+    }  # fmt: skip
+    if (length := spec.context_length()) is not None:
+        options["max_model_len"] = length
+    if spec.max_num_seqs is not None:
+        options["max_num_seqs"] = spec.max_num_seqs
+    return options | dict(spec.engine)
 
 
 class VllmBackend:
@@ -44,8 +256,8 @@ class VllmBackend:
 
         self.spec = spec
         self.device = torch.device(device)
-        self.tokenizer = load_tokenizer(spec.tokenizer_spec())
-        self.eos_ids = find_eos_ids(spec.tokenizer_spec(), self.tokenizer)
+        self.tokenizer = models.load_tokenizer(spec.tokenizer_spec())
+        self.eos_ids = models.find_eos_ids(spec.tokenizer_spec(), self.tokenizer)
         self._engines: dict[Pooling | None, Engine] = {}
         """The engines that run: None makes tokens, each of the others vectors."""
         weakref.finalize(self, _close_engines, self._engines)
@@ -69,10 +281,10 @@ class VllmBackend:
         return int(bos) if isinstance(bos, int) else next(iter(self.eos_ids), 0)
 
     def bos_prefix(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
-        return get_bos_prefix(self.tokenizer.bos_prefix, ids)
+        return models.get_bos_prefix(self.tokenizer.bos_prefix, ids)
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        return decode_continuation(self.tokenizer, prompt, ids)
+        return models.decode_continuation(self.tokenizer, prompt, ids)
 
     def provenance(self) -> dict[str, Any]:
         if self._last is None:
@@ -116,7 +328,7 @@ class VllmBackend:
     def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
         """Return -log p of the continuations' tokens in nats, from the log-probabilities of given tokens."""
         self._comparison = None
-        jobs, out = plan_scoring(self, request)
+        jobs, out = models.plan_scoring(self, request)
 
         def finish(number: int, result: EngineResult) -> None:
             job = jobs[number]
@@ -126,7 +338,7 @@ class VllmBackend:
                 advance(1)
 
         self._run((EngineRequest(tuple(job.ids.tolist()), score=True) for job in jobs), finish)
-        check_finite(out.values, f"token losses of {self.spec.title}")
+        models.check_finite(out.values, f"token losses of {self.spec.title}")
         return out
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
@@ -161,7 +373,7 @@ class VllmBackend:
         """Embed the texts by the last hidden states, pooled inside the engine; one call for each maximum length."""
         self._comparison = None
         pooling = request.embedder.pooling
-        rows = join_rows(request.prompts, request.continuations, self.bos_prefix)
+        rows = models.join_rows(request.prompts, request.continuations, self.bos_prefix)
         out: dict[int | None, TextVectors] = {}
         context_length = self._start_engine(pooling).context_length
         for length, limit in request.embedder.list_limits(context_length).items():
@@ -174,7 +386,7 @@ class VllmBackend:
 
             self._run((EngineRequest(tuple(row[:limit].tolist()) or (self.start_id,)) for row in rows), finish, pooling)
             arrays = [np.stack([vectors[i].numpy() for i in range(len(rows))])] if len(rows) else []
-            out[length] = collect_vectors(self.spec.title, arrays, rows.lengths, (limit,))[0]
+            out[length] = models.collect_vectors(self.spec.title, arrays, rows.lengths, (limit,))[0]
         return out
 
     def embed_and_score(self, request: EmbeddingRequest, advance: Advance | None = None) -> tuple[TextVectors, Ragged]:
@@ -202,7 +414,7 @@ class VllmBackend:
         except DataError:
             self._last = None
             self._engines.pop(pooling).close()
-            free_memory()
+            models.free_memory()
             raise
         engine.rest()
 
@@ -219,7 +431,7 @@ class VllmBackend:
         except (HarnessError, MemoryError, RuntimeError) as err:
             self._comparison = f"the reference backend could not generate texts to compare with ({err!s:.100})"
             log.warning("%s: %s", self.spec.title, self._comparison)
-        free_memory()
+        models.free_memory()
         return {(g.example_id, g.sample): g for g in generations}
 
 

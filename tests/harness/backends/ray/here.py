@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from openended.harness.backends.ray.worker import Worker
+from openended.harness.backends.ray.cluster import Worker
 from openended.harness.core.runtime import Runtime
 
 

@@ -16,7 +16,7 @@ from openended.harness.backends.ray.backend import (
     select_rows,
     sort_for_batching,
 )
-from openended.harness.backends.ray.worker import Worker
+from openended.harness.backends.ray.cluster import Worker
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core import DataError, NextToken, Ragged, Runtime
 from openended.harness.decoders import Nucleus, Prompt

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from openended.harness.backends.vllm import backend as backend_module, spec as spec_module
-from openended.harness.backends.vllm.backend import VllmBackend, load_vllm
-from openended.harness.backends.vllm.engine import PoolingEngine, build_engine_options
+from openended.harness.backends.vllm.backend import PoolingEngine, VllmBackend, build_engine_options, load_vllm
 from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core import DataError, ExtraNotInstalled, Generation, Ragged, SpecError, load_members
 from openended.harness.decoders.base import Prompt, QDecoder
@@ -120,7 +119,7 @@ def test_an_error_of_the_caller_ends_the_requests_of_its_call(engine):
 
 def test_on_a_gpu_the_engine_sleeps_between_calls(reference, monkeypatch):
     with fake_vllm(reference, platform="cuda") as fake:
-        monkeypatch.setattr(backend_module, "load_tokenizer", lambda _: reference.tokenizer)
+        monkeypatch.setattr(backend_module.models, "load_tokenizer", lambda _: reference.tokenizer)
         backend = make()
         backend.device = type("D", (), {"type": "cuda"})()
         texts(backend, Greedy())
