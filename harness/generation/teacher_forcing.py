@@ -147,7 +147,8 @@ def score_chunk(
         seen = chunk
         if decoder.penalizes:
             rows = []
-            for row, position in zip(chunk.logits.split(1), chunk.positions, strict=True):
+            for i, position in enumerate(chunk.positions):
+                row = chunk.logits[i : i + 1]
                 history = torch.from_numpy(read_history(position)).to(row.device)
                 rows.append(apply_penalties(decoder, row, history[None]))
             seen = LogitChunk(torch.cat(rows), chunk.gold, chunk.positions, banned=True)

@@ -31,7 +31,8 @@ def import_generations(settings: Settings, builder: ArtifactBuilder, dataset: Da
     name, length, seed = str(settings.generations), settings.max_new_tokens, settings.seed
     naive, damage = imported.parse_naive_system(name), imported.parse_damage(name)
     inputs: dict[str, str | None] = {"tokenizer": dataset.tokenizer}
-    what, make_rows = name, partial(_retrieve_texts, settings, dataset)
+    what = name
+    make_rows: MakeRows = partial(_retrieve_texts, settings, dataset)
     spec: dict[str, Any]
     if damage is not None:
         make_rows = partial(_damage_texts, settings, damage, dataset)

@@ -239,8 +239,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
     task = cast("core.Task", _build("task", config.get("task"), "task"))
     scorer, embedder = (_resolve_auto(config.get(role), task) for role in ("scorer", "embedder"))
-    if embedder and not isinstance(embedder, EmbedderSpec):
-        embedder = core.construct(EmbedderSpec, embedder, "embedder")
+    built = isinstance(embedder, EmbedderSpec) or not embedder
     model = _build_model(config.get("model"), "model")
     decoder = _build("decoder", config["decoder"], "decoder") if config.get("decoder") else None
     generates = config.get("generations") is None
@@ -249,7 +248,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "model": model if generates else None,
         "decoder": decoder if generates else None,
         "scorer": _build_model(scorer, "scorer"),
-        "embedder": embedder or None,
+        "embedder": embedder or None if built else core.construct(EmbedderSpec, embedder, "embedder"),
         "metrics": tuple(_build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
         "runtime": core.construct(core.Runtime, config.get("runtime"), "runtime"),
         "report": dict(config.get("report") or {}),
