@@ -61,6 +61,7 @@ class _PerplexityChooser(TokenChooser):
         self._ends, self._size, self._target, self._seed = lm.eos_ids, lm.vocab_size, target, seed
         self._drawn = torch.zeros((count, random), dtype=torch.int64, device=lm.device)
         self._total = torch.zeros((count, 1), dtype=torch.float64, device=lm.device)
+        self.states = self._drawn, self._total
 
     def begin(self, slot: int, prompt: Prompt) -> None:
         """Draw the random tokens, uniform over all tokens but end tokens."""
@@ -73,9 +74,6 @@ class _PerplexityChooser(TokenChooser):
             tokens += tokens >= end
         self._drawn[slot] = torch.from_numpy(tokens)
         self._total[slot] = 0.0
-
-    def move(self, source: list[int], target: list[int]) -> None:
-        self._drawn[target], self._total[target] = self._drawn[source], self._total[source]
 
     def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
         """Return the token that brings exp(mean NLL) nearest to the target; ties: the lowest id."""

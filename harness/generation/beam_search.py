@@ -127,14 +127,11 @@ class _Search:
 
     def _refill_slots(self) -> None:
         """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
-        changes = self.slots.refill()
+        changes = self.slots.refill(self.running, self.last)
         for old, new in zip(changes.source, changes.target, strict=True):
             self.finished[new] = self.finished[old]
             if self.spec.stochastic:
                 self.noise[new] = self.noise[old]
-        if changes.source:
-            for tensor in (self.running, self.last):
-                tensor[changes.target] = tensor[changes.source]
         for slot in changes.fresh:
             prompt = self.slots.prompt(slot)
             self.finished[slot] = []

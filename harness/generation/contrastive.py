@@ -100,10 +100,8 @@ class _Search:
         """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
         import torch
 
-        changes = self.slots.refill()
-        if changes.source and self.hidden is not None and self.seen is not None:
-            for tensor in (self.hidden, self.seen):
-                tensor[changes.target] = tensor[changes.source]
+        moved = () if self.hidden is None or self.seen is None else (self.hidden, self.seen)
+        changes = self.slots.refill(*moved)
         if not changes.fresh:
             return
         for slot, states in zip(changes.fresh, self.slots.run_prompts(every=True)[0], strict=True):

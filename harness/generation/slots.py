@@ -106,8 +106,8 @@ class BatchSlots:
         for slot in slots:
             self._prompts[slot] = None
 
-    def refill(self) -> SlotChanges:
-        """Assign waiting prompts to free slots, and move texts to close the gaps that remain."""
+    def refill(self, *states: Tensor) -> SlotChanges:
+        """Assign waiting prompts to free slots, and move texts to close the gaps that remain, with their states."""
         fresh = self._assign_slots()
         if self._last_prompt is not None:  # before a move overwrites the slot that holds them
             self._copy_prompt(
@@ -120,9 +120,10 @@ class BatchSlots:
             self._prompts[new] = self._prompts[old]
         del self._prompts[size:]
         if source:
-            self.new_tokens[target] = self.new_tokens[source]
-            self.starts[target] = self.starts[source]
-            self.history[target] = self.history[source]
+            for counts in (self.new_tokens, self.starts):
+                counts[target] = counts[source]
+            for state in (self.history, *states):
+                state[target] = state[source]
             for run in self.runs:
                 run.copy(self.rows(source), self.rows(target))
         self._fresh = fresh

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 class TokenChooser(ABC):
     """Chooses the next tokens for a decoder, and keeps the decoder's state of each slot if it has any."""
 
+    states: Sequence[Tensor] = ()
+    """Tensors with a row for each slot; the rows move with their texts."""
+
     def begin(self, slot: int, prompt: Prompt) -> None:  # noqa: B027 - most decoders have no state
         """Reset the state of a slot for a new text."""
-
-    def move(self, source: list[int], target: list[int]) -> None:  # noqa: B027
-        """Move the state of texts that changed their slots."""
 
     @abstractmethod
     def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
@@ -49,11 +49,7 @@ def decode_rows(
         slots = BatchSlots(lms, request)
         last = torch.zeros(slots.count, dtype=torch.int64, device=lm.device)
         while True:
-            changes = slots.refill()
-            if changes.source:
-                chooser.move(changes.source, changes.target)
-                last[changes.target] = last[changes.source]
-            for slot in changes.fresh:
+            for slot in slots.refill(last, *chooser.states).fresh:
                 chooser.begin(slot, slots.prompt(slot))
             n = len(slots)
             if not n:
@@ -142,6 +138,7 @@ class QChooser(TokenChooser):
         self._log_prob = torch.zeros(count, dtype=wide, device=device)
         self._first = torch.tensor(first, dtype=wide, device=device)
         self._state = torch.zeros((count, len(first)), dtype=wide, device=device) if first else None
+        self.states = [state for state in (self._uniforms, self._log_prob, self._state) if state is not None]
 
     def begin(self, slot: int, prompt: Prompt) -> None:
         import torch
@@ -152,11 +149,6 @@ class QChooser(TokenChooser):
             self._uniforms[slot] = torch.from_numpy(uniforms)
         if self._state is not None:
             self._state[slot] = self._first
-
-    def move(self, source: list[int], target: list[int]) -> None:
-        for tensor in (self._uniforms, self._log_prob, self._state):
-            if tensor is not None:
-                tensor[target] = tensor[source]
 
     def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
         import torch
