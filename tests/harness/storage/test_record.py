@@ -1,8 +1,11 @@
-"""The record of a run: written and read by the same classes, and told in one line where it is damaged."""
+"""The record of a run: written and read by the same classes, told in one line where it is damaged; where numbers come from."""
 
+import importlib.metadata
 import json
 import math
+import platform
 import random
+import subprocess
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 
 from openended.harness.core import DataError, Metric, MetricResult, write_json
+from openended.harness.storage import list_package_versions, provenance, read_git_state
 from openended.harness.storage.record import RECORD, ResultRow, RunRecord, read_record, save_record
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
 from openended.metrics.distinct_n import DistinctN
@@ -141,3 +145,22 @@ def test_keys_and_homes_stay_out_of_a_record(tmp_path: Path) -> None:
     assert key not in text
     assert str(Path.home()) not in text
     assert read_record(tmp_path).overrides == ("model.label=[redacted]",)
+
+
+def test_versions_are_those_that_are_installed():
+    found = list_package_versions()
+    assert found["python"] == platform.python_version()
+    assert found["numpy"] == importlib.metadata.version("numpy")
+    assert all(found.values())
+
+
+def test_the_commit_is_the_harnesss_own(tmp_path, monkeypatch):
+    before = read_git_state()
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q", "."], check=True, timeout=240)
+    assert read_git_state() == before
+
+
+def test_outside_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
+    assert read_git_state() == {"commit": None, "dirty": None}

@@ -1,4 +1,4 @@
-"""The store: keys, verification, interruption, two processes at one entry."""
+"""The store: keys, verification, interruption, two processes at one entry, what `store check` finds and `gc` deletes."""
 
 import json
 import multiprocessing as mp
@@ -8,10 +8,21 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from openended.harness.core import DataError, StoreError, temporary_files, write_text
-from openended.harness.storage import MANIFEST, Recipe, Store, check_writable, read_entry
+from openended.harness.core import DataError, Example, StoreError, read_json, temporary_files, write_json, write_text
+from openended.harness.storage import (
+    MANIFEST,
+    Recipe,
+    Store,
+    check_store,
+    check_writable,
+    collect_garbage,
+    read_entry,
+    write_examples,
+)
+from openended.harness.storage.store import check_contents, check_stage_facts, write_manifest
 
 
 def recipe(**change) -> Recipe:
@@ -288,3 +299,184 @@ def test_unwritable_folder_is_a_clear_error(tmp_path):
         check_writable(blocker / "outputs")
     with pytest.raises(StoreError, match="cannot write"):
         Store(blocker / "outputs").make(recipe(), write("x"))
+
+
+def build_examples(folder):
+    for name in ("examples", "spare"):
+        write_examples(folder / f"{name}.arrow", [Example("a", "prompt", " human")])
+    return {"n": 1, "spare": 1, "skipped": {}}
+
+
+def build_tokens(folder):
+    np.save(folder / "values.npy", np.arange(5))
+    np.save(folder / "offsets.npy", np.array([0, 2, 5]))
+    return {}
+
+
+STAGES = {"examples": (build_examples, "spare.arrow"), "tokens": (build_tokens, "offsets.npy")}
+
+
+def seal(entry):
+    manifest = read_json(entry.path / MANIFEST)
+    write_manifest(entry.path, manifest["recipe"], manifest["key"], manifest["meta"])
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("forgery", ["junk", "empty", "cut", "delete", "rename", "other"])
+def test_a_sealed_entry_that_cannot_be_read_is_computed_again(stage, forgery, tmp_path, caplog):
+    build, name = STAGES[stage]
+    recipe = Recipe(stage, 1, {}, {})
+    entry = Store(tmp_path).make(recipe, build)
+    content = entry.content
+    path = entry.path / name
+    data = path.read_bytes()
+    if forgery in ("junk", "empty", "cut"):
+        path.write_bytes({"junk": b"junk" * 99, "empty": b"", "cut": data[: len(data) // 3]}[forgery])
+    elif forgery == "other":
+        np.save(path.with_suffix(".npy"), np.array(["text"]))
+        path.with_suffix(".npy").rename(path)
+    elif forgery == "rename":
+        path.rename(path.with_name("other"))
+    else:
+        path.unlink()
+    seal(entry)
+    with pytest.raises(DataError):
+        read_entry(entry.path)
+    again = Store(tmp_path).make(recipe, build)
+    assert again.computed
+    assert again.content == content
+    assert "computed again" in caplog.text
+    assert not Store(tmp_path).make(recipe, build).computed
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([], "expected a result whose metric"),
+        ({"metric": "m"}, "expected a result whose signature"),
+        ({"metric": "m", "signature": "s", "primary": "p", "values": {"p": "x"}, "sd": {}, "n_human": 1, "n_model": 1,
+          "status": "ok", "notes": []}, "expected numbers"),
+    ],
+)  # fmt: skip
+def test_a_result_has_its_fields(row, message, tmp_path):
+    write_json(tmp_path / "result.json", row)
+    with pytest.raises(DataError, match=message):
+        check_contents(tmp_path, ["result.json"])
+
+
+def test_offsets_fit_their_values(tmp_path):
+    build_tokens(tmp_path)
+    check_contents(tmp_path, ["offsets.npy", "values.npy"])
+    np.save(tmp_path / "offsets.npy", np.array([0, 2, 6]))
+    with pytest.raises(DataError, match=r"offsets\.npy does not fit values\.npy"):
+        check_contents(tmp_path, ["offsets.npy", "values.npy"])
+
+
+@pytest.mark.parametrize(
+    "meta", [{}, {"n": 1, "spare": 1, "skipped": 3}, {"n": -1, "spare": 1, "skipped": {}}, {"n": True, "spare": 1, "skipped": {}},
+             {"n": 1, "spare": 1, "skipped": {"short": "x"}}]
+)  # fmt: skip
+def test_an_entry_without_the_facts_of_its_stage_is_computed_again(meta, tmp_path):
+    recipe = Recipe("examples", 1, {}, {})
+    entry = Store(tmp_path).make(recipe, build_examples)
+    manifest = read_json(entry.path / MANIFEST)
+    write_manifest(entry.path, manifest["recipe"], manifest["key"], meta)
+    with pytest.raises(DataError, match="an entry of stage examples"):
+        read_entry(entry.path)
+    assert Store(tmp_path).make(recipe, build_examples).computed
+
+
+def test_notes_are_texts():
+    check_stage_facts("generate", {"notes": ["a"]})
+    with pytest.raises(DataError, match="notes"):
+        check_stage_facts("generate", {"notes": [3]})
+
+
+def test_generations_are_not_examples(tmp_path):
+    build_examples(tmp_path)
+    (tmp_path / "spare.arrow").rename(tmp_path / "data.arrow")
+    with pytest.raises(DataError, match=r"data\.arrow: expected columns"):
+        check_contents(tmp_path, ["data.arrow"])
+
+
+def entry(root: Path, version: int):
+    def build(folder: Path):
+        (folder / "data.txt").write_text(f"data {version}")
+        return {}
+
+    return Store(root).make(Recipe("stage", version, {}, {}), build)
+
+
+def furnish(root: Path) -> dict[str, Path]:
+    """One of everything."""
+    whole, flipped, bare = entry(root, 1), entry(root, 2), entry(root, 3)
+    (flipped.path / "data.txt").write_text("data 9")
+    (bare.path / MANIFEST).unlink()
+    drawer = whole.path.parent
+    mine = drawer / temporary_files.create_temporary_name("k")
+    places = {
+        "whole": whole.path,
+        "flipped": flipped.path,
+        "bare": bare.path,
+        "aside": drawer / f"{whole.key}.damaged-1",
+        "unfinished": drawer / f"{'0' * 64}.partial",
+        "dead": drawer / mine.name.replace(f"-{os.getpid()}-", "-999999999-"),
+        "mine": mine,
+        "elsewhere": drawer / "k.tmp-00000000-00000000-1-1-0",
+    }
+    for place in places.values():
+        place.mkdir(exist_ok=True)
+        (place / "x").touch()
+    (root / "notes.txt").write_text("somebody's")
+    return places
+
+
+def age(path: Path, days: float) -> None:
+    then = time.time() - 86400 * days
+    for one in (*path.rglob("*"), path):
+        os.utime(one, (then, then))
+
+
+def test_check_names_every_damage_and_changes_nothing(tmp_path):
+    places = furnish(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    found = check_store(tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
+    name = {what: str(path.relative_to(tmp_path)) for what, path in places.items()}
+    assert found.sound == (name["whole"],)
+    assert set(found.damaged) == {name["flipped"], name["bare"]}
+    assert "data.txt" in found.damaged[name["flipped"]]
+    assert found.aside == (name["aside"],)
+    assert found.unfinished == (name["unfinished"],)
+    assert found.litter == (name["dead"],)
+    assert set(found.foreign) == {name["mine"], name["elsewhere"], "notes.txt"}
+    assert found.lines()[-1].startswith("1 sound, 2 damaged, 1 moved aside")
+
+
+def test_gc_says_first_and_takes_only_what_is_old_or_dead(tmp_path):
+    places = furnish(tmp_path)
+    assert collect_garbage(tmp_path).names == (str(places["dead"].relative_to(tmp_path)),)
+    assert places["dead"].exists()
+    for place in places.values():
+        age(place, 8)
+    gone = collect_garbage(tmp_path, delete=True)
+    left = {what for what, path in places.items() if path.exists()}
+    assert left == {"whole", "flipped", "bare", "mine"}, "what is damaged is moved aside by who makes it again"
+    assert len(gone.names) == 4
+    assert (tmp_path / "notes.txt").exists()
+
+
+def test_gc_with_runs_takes_the_entries_that_no_record_names(tmp_path):
+    store, runs = tmp_path / "store", tmp_path / "runs"
+    kept, lost = entry(store, 1), entry(store, 2)
+    (runs / "a").mkdir(parents=True)
+    (runs / "a" / "record.json").write_text(json.dumps({"inputs": {"generate:x": kept.name}}))
+    for one in (kept, lost):
+        age(one.path, 8)
+    assert collect_garbage(store, runs=runs).names == (lost.name,)
+    collect_garbage(store, runs=runs, delete=True)
+    assert check_store(store).sound == (kept.name,)
+    (runs / "a" / "record.json").write_text("{")
+    with pytest.raises(DataError, match="nothing was deleted"):
+        collect_garbage(store, runs=runs, days=0, delete=True)
+    assert kept.path.exists()
