@@ -43,16 +43,6 @@ class Dataset:
         """Where the prompts are."""
         return self.human_rows.path.with_name(PROMPTS)
 
-    def explain_no_ceiling(self, needed: int) -> str:
-        """Say why there is no human ceiling for a system of `needed` texts; empty if there is one.
-
-        A metric of two sides depends on their sizes, so that the ceiling has as many texts as the system.
-        """
-        have = self.human.meta["more"] if self.human is not None else needed
-        if have == needed:
-            return ""
-        return f"no human ceiling: it needs as many more human texts as a system has, {needed}; {have} were to spare"
-
 
 def fetch_task(task: Task, builder: ArtifactBuilder) -> str | None:
     """Download what is missing of a task's data, unless planning; return its digest, None where a plan lacks it."""

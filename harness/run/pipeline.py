@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from openended.harness import core
 from openended.harness.decoders import Decoder, QDecoder
@@ -55,19 +55,16 @@ class RunTexts:
         return self.dataset.human_rows
 
     def explain_no_ceiling(self) -> str:
-        """Say why there is no human ceiling; empty where there is one."""
-        entry = self.model_rows.entry
+        """Say why there is no human ceiling; empty where there is one.
+
+        A metric of two sides depends on their sizes, so that the ceiling has as many texts as the system.
+        """
+        entry, human = self.model_rows.entry, self.dataset.human
         needed = int(entry.meta["n"]) if entry is not None else self.settings.num_model_texts
-        return self.dataset.explain_no_ceiling(needed)
-
-
-class MetricJob(NamedTuple):
-    """One metric of one system."""
-
-    metric: core.Metric
-    system: System
-    human: TextRows
-    model: TextRows
+        have = human.meta["more"] if human is not None else needed
+        if have == needed:
+            return ""
+        return f"no human ceiling: it needs as many more human texts as a system has, {needed}; {have} were to spare"
 
 
 def plan(settings: Settings, session: Session) -> Outcome:
@@ -140,35 +137,31 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
     metrics = [metric for metric in settings.metrics if task.prompted or not metric.needs_prompts]
     others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
     no_ceiling = texts.explain_no_ceiling()
-    jobs = []  # in the order of the record
+    with_ceiling = [m for m in metrics if m.sides == "two" and m.ceiling]  # in place of a human value
+    jobs: list[tuple[core.Metric, System, TextRows]] = []  # in the order of the record
     for metric in metrics:
         if metric.sides == "one" and task.has_human():
-            jobs.append(MetricJob(metric, "human", human, human))
-        if _has_ceiling(metric) and task.has_human() and not no_ceiling:
-            jobs.append(MetricJob(metric, "ceiling", human, texts.dataset.spare_rows))
+            jobs.append((metric, "human", human))
+        if metric in with_ceiling and task.has_human() and not no_ceiling:
+            jobs.append((metric, "ceiling", texts.dataset.spare_rows))
         if metric.sides == "one" or task.has_human():
-            jobs.append(MetricJob(metric, "model", human, model))
+            jobs.append((metric, "model", model))
     requests: list[tuple[TextRows, Sequence[core.Need]]] = []
-    for job in jobs:
-        read = [s for s, unread in ((job.human, "one"), (job.model, "human")) if job.metric.sides != unread]
-        requests += [(source, list_text_needs(job.metric)) for source in read]
+    for metric, _, rows in jobs:
+        read = [source for source, unread in ((human, "one"), (rows, "human")) if metric.sides != unread]
+        requests += [(source, list_text_needs(metric)) for source in read]
     requests += [(source, list_text_needs(m)) for m in metrics if m.reads_grid for source in others]
     texts.featurizer.compute(requests, texts.decoder)
     runner = MetricRunner(settings, texts.featurizer, others)
-    out = [runner.measure(*job) for job in jobs]
+    out = [runner.measure(metric, system, human, rows) for metric, system, rows in jobs]
     if not task.has_human():
         reason = f"task {task.name} has no human side{task.no_human}"
         out += [runner.build_undefined(m, "model", human, model, reason) for m in metrics if m.sides != "one"]
     elif no_ceiling:
-        out += [runner.build_undefined(m, "ceiling", human, model, no_ceiling) for m in metrics if _has_ceiling(m)]
+        out += [runner.build_undefined(m, "ceiling", human, model, no_ceiling) for m in with_ceiling]
     without = [m for m in settings.metrics if m not in metrics]
     out += [runner.build_undefined(m, "model", human, model, NO_PROMPTS) for m in without]
     return [m for m in out if m is not None]
-
-
-def _has_ceiling(metric: core.Metric) -> bool:
-    """Say whether a metric has a human ceiling in place of a human value."""
-    return metric.sides == "two" and metric.ceiling
 
 
 def check_judgments(settings: Settings) -> None:

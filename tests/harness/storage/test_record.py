@@ -1,4 +1,4 @@
-"""The record of a run: written and read by the same classes, told in one line where it is damaged; where numbers come from."""
+"""The record of a run: written and read by the same classes, told in one line where it is damaged; what made it."""
 
 import importlib.metadata
 import json

@@ -1,4 +1,4 @@
-"""The store: keys, verification, interruption, two processes at one entry, what `store check` finds and `gc` deletes."""
+"""The store: keys, verification, interruption, two processes at one entry; `store check` and `gc`."""
 
 import json
 import multiprocessing as mp
