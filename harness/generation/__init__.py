@@ -1,7 +1,4 @@
-"""From a model and a decoder to texts: batches, the key/value cache, search and teacher forcing.
-
-What other packages may use is listed in `__init__.pyi`; each name is imported on first use.
-"""
+"""From a model and a decoder to texts: batches, the key/value cache, search and teacher forcing; public names are in `__init__.pyi`."""
 
 import lazy_loader
 

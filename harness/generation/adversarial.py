@@ -1,8 +1,7 @@
-"""Adversarial texts that have the perplexity of human text and no meaning.
+"""Adversarial texts that have the perplexity of human text and no meaning (Pillutla et al. 2021, section 4).
 
-Pillutla et al. 2021, section 4: the first 15 % of the continuation is drawn uniformly from the vocabulary, then each
-token is the one that brings the running perplexity of the continuation, given the prompt, nearest to the perplexity of
-human text. No public code exists; the end token is never chosen, so that every text has the full length.
+The first 15 % of tokens are uniform draws; each later token brings the running perplexity of the continuation nearest
+to the target. No public code exists; the end token is never chosen, so that every text has the full length.
 """
 
 from __future__ import annotations

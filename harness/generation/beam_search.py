@@ -1,9 +1,7 @@
 """Beam search and beam sampling: many hypotheses a text, no token-level Q.
 
-The rules are those of transformers 5 (`generate` with num_beams): each step keeps the 2 · num_beams best continuations
-of a text; those among the first num_beams that end are finished hypotheses, scored by log-probability over
-length^length_penalty; the best num_beams that do not end go on. Here a finished text frees its slot
-for the next one, only the best tokens of each beam are candidates, and only cache rows whose parent changed are moved.
+The rules are those of transformers 5 (`generate` with num_beams). A finished text frees its slot for the next one, only
+the best tokens of each beam are candidates, and only cache rows whose parent changed are moved.
 """
 
 from __future__ import annotations

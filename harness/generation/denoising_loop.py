@@ -1,7 +1,4 @@
-"""The loop of all samplers of diffusion models: batches of texts whose positions are filled step by step.
-
-A draw is keyed by (seed, example, sample, step, position): texts do not depend on the batch size.
-"""
+"""The loop of all samplers of diffusion models; a draw is keyed by seed, example, sample, step and position."""
 
 from __future__ import annotations
 

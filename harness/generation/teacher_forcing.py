@@ -1,7 +1,6 @@
 """Statistics of Q on human text: one forward pass serves many decoders.
 
-Positions are processed in chunks that fit the processor's cache, so memory never holds tokens × vocabulary. A
-chunk's rows are sorted once for all truncations; an untruncated Q needs no order.
+Positions go in chunks that fit the processor's cache; a chunk's rows are sorted once for all truncations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The generation loop of decoders with one row per text.
-
-Each step runs the model, chooses one token per row, emits finished texts and fills their slots with waiting prompts.
-"""
+"""The generation loop of decoders with one row per text: run the models, choose a token a row, emit, refill."""
 
 from __future__ import annotations
 

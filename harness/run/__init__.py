@@ -1,7 +1,4 @@
-"""One run, stage by stage: examples, generate, featurize, measure, record.
-
-What other packages may use is listed in `__init__.pyi`; each name is imported on first use.
-"""
+"""One run, stage by stage: examples, generate, featurize, measure, record; public names are in `__init__.pyi`."""
 
 import lazy_loader
 

@@ -1,10 +1,7 @@
 """Facts that identify numbers, in their signatures, and systems, by their axes; and notes for the reader of a table.
 
-A number is identified by its signature: the metric's options and the facts of the data that move it. A system is
-identified by its axes: every option of every spec and the digest of every file in which two runs can differ, flat. The
-report folds what shares all axes but the seed, and nothing else.
-
-The bundled models were trained on the prose of the `docs` task. They score only that task, unless selected by name.
+A signature is the metric's options and the facts of the data that move the number. Axes are every option and the digest
+of every file in which two runs can differ, flat; the report folds what shares all of them but the seed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """What a finished run leaves in its folder: `record.json`, written once for each spec and results, and `explain.jsonl`.
 
-A line of `explain.jsonl` names the texts behind a low score: a cell that one side fills more than the other (`kind:
-cell`, with both shares and the texts nearest to its center), the texts that no ball of k-NN precision and recall holds
-(`kind: missed`, all counted, the first of them named), or those that an estimate of density ratios holds for the least
-likely on the other side (`kind: ratio`, nats). A text is named `id#sample`; its content is in the run's rows.
+A line of `explain.jsonl` names the texts (`id#sample`) behind a low score: of a cell that one side fills more (`kind:
+cell`), outside all balls of k-NN precision and recall (`missed`), or least likely on the other side (`ratio`, nats).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The content-addressed store, run records, and the Arrow and array files in them.
-
-The public names are listed in `__init__.pyi`; each is imported on first use.
-"""
+"""The content-addressed store, run records, and the Arrow and array files in them; public names are in `__init__.pyi`."""
 
 import lazy_loader
 

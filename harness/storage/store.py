@@ -1,12 +1,9 @@
 """The content-addressed store: results of stages, looked up by everything they were computed from.
 
 An entry is a folder `<root>/<stage>/<ab>/<key>/` with files and a `manifest.json`, written last. The key is a digest of
-the recipe: key scheme, stage, stage version, full spec with defaults, and the content digests of the inputs. An
-upstream change that yields the same bytes therefore costs nothing downstream.
-
-A manifest holds the recipe, the key, the digest of each file and its own digest. An entry is used only if all of them
-agree with each other and with its path, and its files can be read; otherwise it is moved aside with a warning and
-computed again. Entries that `openended import` unpacked are marked and used only if they were imported with `--trust`.
+the recipe: key scheme, stage, stage version, full spec with defaults, and the content digests of the inputs. An entry
+is used only if manifest, digests, path and files agree; otherwise it is moved aside and computed again. Entries that
+`openended import` unpacked are used only if they were imported with `--trust`.
 """
 
 from __future__ import annotations

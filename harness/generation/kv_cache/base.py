@@ -1,14 +1,9 @@
-"""The interface of stepwise generation: a model on a fixed number of rows, each with its own length.
+"""Stepwise generation: a model on a fixed number of rows, each with its own length, and their keys and values.
 
-On CPU in float32 a row's result does not depend on the other rows, bit for bit, because the kernels are chosen for it.
-Every matrix product sees the tokens of all rows as one tall matrix and runs on 4, 8, … 64 of them at a time: the BLAS
-then treats every row alike, by whichever of its kernels the processor gets (some treat 1 to 3 rows, or the rows beyond
-a multiple of 4, in another way), and what is missing to a multiple of 4 is filled up. Above 64 some split long sums:
-more rows go together only where a trial on this machine gave the same bits (see `RowSplitter`). Attention alone sees
-lengths; it runs on rows of one length at a time, without padding.
-
-On a GPU one call of the attention serves all rows: shorter rows are masked, and a row's last bits may depend on the
-others. The keys and values of a layer are one buffer, allocated once: (rows, heads, positions, size).
+On CPU in float32 a row's result does not depend on the other rows, bit for bit. Matrix products see the tokens of all
+rows as one tall matrix, 4, 8, … 64 of them at a time, filled up to a multiple of 4: the BLAS then treats every row
+alike. More go together only where a trial on this machine gave the same bits (see `RowSplitter`). Attention runs on
+rows of one length, without padding. On a GPU shorter rows are masked, and last bits may depend on the others.
 """
 
 from __future__ import annotations
