@@ -1,4 +1,4 @@
-"""From a model and a decoder to texts: batches, the key/value cache, search and teacher forcing; public names are in `__init__.pyi`."""
+"""From a model and a decoder to texts: batches, key/value cache, search and teacher forcing; names: `__init__.pyi`."""
 
 import lazy_loader
 

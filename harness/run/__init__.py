@@ -1,4 +1,4 @@
-"""One run, stage by stage: examples, generate, featurize, measure, record; public names are in `__init__.pyi`."""
+"""One run, stage by stage: examples, generate, featurize, measure, record; names: `__init__.pyi`."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The content-addressed store, run records, and the Arrow and array files in them; public names are in `__init__.pyi`."""
+"""The content-addressed store, run records, and the Arrow and array files in them; names: `__init__.pyi`."""
 
 import lazy_loader
 
