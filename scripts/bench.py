@@ -143,7 +143,6 @@ def run_child(area: str, name: str, side: str) -> None:
 
 
 def _read_status(field: str) -> int | None:
-    """Read a field of this process's memory status in bytes, where the system has one."""
     status = Path("/proc/self/status")
     match = re.search(rf"{field}:\s+(\d+) kB", status.read_text(encoding="ascii")) if status.exists() else None
     return int(match.group(1)) * 1024 if match else None

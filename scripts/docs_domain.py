@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Measure how well the bundled models separate systems, by embedder, layer, pooling, length, size and clusters.
 
-    python scripts/docs_domain.py WORK [--outputs DIR]      # vectors already in WORK are reused
+    python scripts/docs_domain.py WORK [--outputs DIR]
 
 For every setting and score, prints the difference of two systems divided by the standard deviation of a score
 (docs/docs_domain.md).
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,18 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from openended.harness.backends.transformers import load_backend  # noqa: E402
 from openended.harness.core.io import read_json  # noqa: E402
-from openended.harness.core.types import F64  # noqa: E402
+from openended.harness.core.types import F64, Ragged  # noqa: E402
+from openended.harness.models.backend import EmbeddingRequest  # noqa: E402
+from openended.harness.models.embedder import EmbedderSpec  # noqa: E402
+from openended.harness.models.forward import Pooling  # noqa: E402
+from openended.harness.models.spec import ModelSpec  # noqa: E402
 from openended.harness.storage.rows import RowFile  # noqa: E402
 from openended.metrics.frechet import frechet_distance  # noqa: E402
 from openended.metrics.knn_precision_recall import knn_precision_recall  # noqa: E402
 from openended.metrics.mauve import mauve  # noqa: E402
 
-Model = Any
 N, LENGTH = 1000, 64
 DEFAULT: dict[str, Any] = {
     "embedder": "docs-m", "begin": "whole", "layer": -1, "pooling": "last", "n": 500, "length": LENGTH, "k": 50,
@@ -76,51 +81,24 @@ def find_texts(outputs: Path, *, make: bool) -> dict[str, Path]:
     return paths
 
 
-def embed_texts(work: Path, files: dict[str, Path]) -> Path:
-    """Embed every file by last and mean states of each layer, at two lengths; docs-m also without the prompt."""
-    from openended.harness.models.spec import ModelSpec
-    from openended.harness.models.transformers import load_model
-
-    folder = work / "vectors"
-    folder.mkdir(exist_ok=True, parents=True)
-    for name in ("docs-m", "docs-s"):
-        lm = load_model(ModelSpec(path=f"bundled:{name}"), device="cpu")
-        for system, path in files.items():
-            target = folder / f"{name}-{system}.npz".replace(" ", "_")
-            if not target.exists():
-                rows = RowFile(path)
-                prompts, tails = list(rows.prompt_ids), list(rows.token_ids)
-                arrays = compute_states(lm.model, prompts, tails, whole=True, every=name == "docs-m")
-                if name == "docs-m":
-                    arrays |= compute_states(lm.model, prompts, tails, whole=False, every=False)
-                np.savez(target, **arrays)
-    return folder
+@cache
+def embed_texts(path: Path, embedder: str, begin: str, layer: int, pooling: Pooling, length: int) -> F64:
+    """Embed the texts of a file, shape (n, d); `tail` is the continuation alone."""
+    rows = RowFile(path)
+    prompts = rows.prompt_ids if begin == "whole" else [[]] * len(rows)
+    spec = EmbedderSpec(path=f"bundled:{embedder}", layer=layer, pooling=pooling)
+    request = EmbeddingRequest(
+        prompts=Ragged.from_rows(prompts, np.int64), embedder=spec, batch_size=64,
+        continuations=Ragged.from_rows([ids[:length] for ids in rows.token_ids], np.int64),
+    )  # fmt: skip
+    (embedded,) = load_model_once(embedder).embed(request).values()
+    return embedded.vectors.astype(np.float64)
 
 
-def compute_states(
-    model: Model, prompts: list[Any], tails: list[Any], *, whole: bool, every: bool
-) -> dict[str, np.ndarray]:
-    """Return vectors (n, d) by `begin/layer/pooling/length`. Rows of equal shape share a forward pass."""
-    import torch
-
-    shapes: dict[tuple[int, int], list[int]] = {}
-    for row, (prompt, tail) in enumerate(zip(prompts, tails, strict=True)):
-        shapes.setdefault((len(prompt) if whole else 0, len(tail)), []).append(row)
-    arrays: dict[str, np.ndarray] = {}
-    for (before, after), of_shape in shapes.items():
-        for start in range(0, len(of_shape), 64):
-            rows = of_shape[start : start + 64]
-            ids = [np.concatenate([prompts[r], tails[r]]) if whole else np.asarray(tails[r]) for r in rows]
-            with torch.inference_mode():
-                hidden = model(torch.tensor(np.stack(ids).astype(np.int64)), output_hidden_states=True).hidden_states
-            layers = range(len(hidden)) if every else (len(hidden) - 1,)
-            for layer, length in itertools.product(layers, (32, LENGTH)):
-                states = hidden[layer][:, : before + min(length, after)].numpy()
-                for pooling, value in (("last", states[:, -1]), ("mean", states.mean(1))):
-                    key = f"{'whole' if whole else 'tail'}/{layer}/{pooling}/{length}"
-                    empty = np.zeros((len(prompts), value.shape[1]), dtype=np.float32)
-                    arrays.setdefault(key, empty)[rows] = value
-    return arrays
+@cache
+def load_model_once(name: str) -> Any:  # noqa: ANN401 - a backend
+    """Load a bundled model."""
+    return load_backend(ModelSpec(path=f"bundled:{name}"))
 
 
 def list_settings() -> Iterator[dict[str, Any]]:
@@ -132,15 +110,13 @@ def list_settings() -> Iterator[dict[str, Any]]:
         yield {"pooling": "mean", "layer": layer}
 
 
-def compute_scores(folder: Path, changed: dict[str, Any]) -> dict[str, F64]:
+def compute_scores(files: dict[str, Path], changed: dict[str, Any]) -> dict[str, F64]:
     """Return the values of each score, shape (systems, halves), under one setting."""
     s = DEFAULT | changed
 
     def load(system: str, half: int) -> F64:
-        arrays = np.load(folder / f"{s['embedder']}-{system}.npz".replace(" ", "_"))
-        layer = s["layer"] % (1 + max(int(key.split("/")[1]) for key in arrays.files))
-        begin = half * N // 2
-        return arrays[f"{s['begin']}/{layer}/{s['pooling']}/{s['length']}"][begin : begin + s["n"]].astype(np.float64)
+        vectors = embed_texts(files[system], s["embedder"], s["begin"], s["layer"], s["pooling"], s["length"])
+        return vectors[half * N // 2 :][: s["n"]]
 
     values: dict[str, list[float]] = {}
     human = [load("human", half) for half in (0, 1)]
@@ -148,12 +124,8 @@ def compute_scores(folder: Path, changed: dict[str, Any]) -> dict[str, F64]:
         sides = {"human": human[half], "model": load(system, half)}
         near = knn_precision_recall(**sides, explained_variance=s["pca"])
         score = mauve(**sides, num_buckets=s["k"], explained_variance=s["pca"], restarts=1).mauve
-        for name, value in (
-            ("MAUVE", score),
-            ("precision", near.precision),
-            ("recall", near.recall),
-            ("Fréchet", frechet_distance(**sides)),
-        ):
+        scores = {"MAUVE": score, "precision": near.precision, "recall": near.recall}
+        for name, value in (scores | {"Fréchet": frechet_distance(**sides)}).items():
             values.setdefault(name, []).append(float(value))
     return {name: np.array(row).reshape(len(SYSTEMS), 2) for name, row in values.items()}
 
@@ -175,13 +147,12 @@ def main() -> None:
     outputs = options.outputs or options.work / "outputs"
     outputs.mkdir(parents=True, exist_ok=True)
     start = time.process_time()
-    folder = embed_texts(options.work, find_texts(outputs, make=options.outputs is None))
-    print(f"vectors {time.process_time() - start:.0f} s", flush=True)
+    files = find_texts(outputs, make=options.outputs is None)
     titles = [*SYSTEMS, "sd", *(f"{SYSTEMS[a]} → {SYSTEMS[b]}" for a, b in PAIRS)]
     print(f"| setting | score | {' | '.join(titles)} |\n|{' --- |' * (2 + len(titles))}", flush=True)
     for changed in list_settings():
         changes = ", ".join(f"{k} {v}" for k, v in changed.items())
-        for score, values in compute_scores(folder, changed).items():
+        for score, values in compute_scores(files, changed).items():
             means, sd, apart = summarize_scores(values)
             cells = [*(f"{x:.3f}" for x in means), f"{sd:.3f}", *(f"{x:+.1f}" for x in apart)]
             print(f"| {changes} | {score} | {' | '.join(cells)} |", flush=True)

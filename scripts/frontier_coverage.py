@@ -55,7 +55,6 @@ def _draw_frontier(
 def _draw_point(
     rng: np.random.Generator, temperature: float, topic: F64, ids: Sequence[str], plan: Plan
 ) -> list[tuple[float, Replicates]]:
-    """Return (value, replicates) of the entropy and of the Gen-PPL of one system's texts."""
     logits = _make_logits()
     tokens, nll = np.empty((len(topic), LENGTH), dtype=np.int64), np.empty((len(topic), LENGTH))
     for number in range(TOPICS):

@@ -121,7 +121,6 @@ def compute_output_law(world: MarkovWorld, decoder: denoising.DenoisingDecoder) 
 
 
 def _propose(decoder: denoising.DenoisingDecoder, probs: Tensor) -> Tensor:
-    """Return what the sampler draws from, given the exact conditionals."""
     return denoising.compute_proposal(probs.log(), decoder.temperature, decoder.nucleus_p, decoder.nucleus_rule)
 
 
@@ -188,7 +187,6 @@ def _push(weights: Tensor, law: Tensor) -> Tensor:
 
 
 def _multiply(law: Tensor) -> Tensor:
-    """Return the product of the laws of independent positions, (n, V ** positions)."""
     out = law[:, 0]
     for position in range(1, law.shape[1]):
         out = (out[:, :, None] * law[:, position, None, :]).flatten(1)
@@ -196,7 +194,6 @@ def _multiply(law: Tensor) -> Tensor:
 
 
 def _propagate_uniform(world: MarkovWorld, decoder: denoising.Duo) -> Tensor:
-    """Return the output law of a uniform-state sampler; its states are the texts."""
     ids, size = world.states(masks=False), world.vocab_size
     weights = torch.full((len(ids),), 1 / len(ids), dtype=torch.float64)
     noise = torch.full((size,), 1 / size, dtype=torch.float64)

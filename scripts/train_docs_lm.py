@@ -184,7 +184,6 @@ class TrainingRun:
                     break
 
     def _iterate_batches(self) -> Iterator[Batch]:
-        """Yield the batches of all epochs from the current step on."""
         step = 0
         for epoch in range(10_000):
             rng = np.random.default_rng([self.options.seed, epoch])
@@ -271,7 +270,6 @@ class TrainingRun:
         self._evaluate(None)
 
     def _save(self) -> None:
-        """Write the checkpoint atomically, so an interruption leaves the previous one."""
         state = [optimizer.state_dict() for optimizer in self.optimizers]
         path = self.folder / "checkpoint.pt"
         content = {"progress": asdict(self.progress), "model": self.model.state_dict(), "optimizers": state}
@@ -279,7 +277,6 @@ class TrainingRun:
         path.with_suffix(".tmp").replace(path)
 
     def _resume(self) -> None:
-        """Resume from the checkpoint, if there is one."""
         path = self.folder / "checkpoint.pt"
         if not path.is_file():
             return
@@ -299,7 +296,6 @@ class TrainingRun:
             past.append({"step": self.progress.step, **chosen})
 
     def _export(self) -> None:
-        """Replace the asset folder with the current weights, tokenizer and card."""
         assets = self.options.assets
         assets.mkdir(parents=True, exist_ok=True)
         final = assets / self.options.model

@@ -112,7 +112,6 @@ def package_versions(packages: Sequence[str] = DEFAULT_PACKAGES) -> dict[str, st
 
 
 def _list_sources(package: str) -> list[tuple[str, Path]]:
-    """List the modules of a package and their files in canonical order: by dotted module path."""
     if package == STDLIB:
         root = Path(sysconfig.get_paths()["stdlib"])
     else:
@@ -341,7 +340,6 @@ def _clean(text: str) -> str:
 
 
 def _is_prose(text: str) -> bool:
-    """Return whether a line of text consists of complete sentences of words."""
     words = text.split()
     if len(words) < _MIN_WORDS or not (text[0].isupper() or text[0] == '"'):
         return False

@@ -153,7 +153,6 @@ class Creative(UserFileTask):
 
 
 def _find_texts(reference: Path) -> Path:
-    """Return the file that holds the texts: the reference itself, or the generations of a run folder."""
     if not reference.is_dir():
         return reference
     record = read_record(reference)

@@ -111,7 +111,6 @@ def load_corpus(fingerprint: str) -> list[_docstrings.Passage]:
 
 
 def _read_corpus(path: Path) -> list[_docstrings.Passage] | None:
-    """Return cached passages, or None if there are none or they were changed."""
     try:
         head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
         passages = [_docstrings.Passage(*line) for line in lines]

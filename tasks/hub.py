@@ -97,7 +97,6 @@ class Hub(CutTask):
         return ((row.id, row.text) for row in self._iterate_rows(skipped))
 
     def _iterate_rows(self, skipped: Counter[str]) -> Iterator[_HubRow]:
-        """Yield the rows that have a text, in order."""
         rows = self._load(None if self._is_folder else self._find_commit(ask=False))
         id_column = choose_id_field(dict.fromkeys(rows.column_names, True), self.id_field)
         for field in (self.text_field, self.prompt_field, self.human_field, id_column):

@@ -49,7 +49,6 @@ class Pairs(UserFileTask):
             yield Example(f"pairs/{line}", self.template.replace("{prompt}", prompt), f" {human}")
 
     def _read(self, skipped: Counter[str]) -> Iterator[tuple[str, str, str]]:
-        """Yield the number of the line, context and response."""
         if self.human_path is not None:
             with open_text(Path(self.path)) as contexts, open_text(Path(self.human_path)) as responses:
                 for number, (context, response) in enumerate(zip_longest(contexts, responses), 1):

@@ -211,7 +211,6 @@ def _read_parquet(file: Path) -> framework_outputs.Records:
 
 
 def _read_npz(path: Path) -> framework_outputs.Records:
-    """Yield the token ids of an archive of arrays, one row per text."""
     import numpy as np
 
     try:

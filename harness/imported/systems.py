@@ -92,7 +92,6 @@ class NaiveTexts:
         return self._decode((), [int(i) for i in self._draw(index, example, length)])
 
     def _draw(self, index: int, example: str, length: int) -> Sequence[int] | core.I64:
-        """Return the token ids of a text."""
         rng = make_random_stream(self.seed, "naive", self.system.kind, example)
         match self.system.kind:
             case "memorizer":
@@ -112,14 +111,12 @@ class NaiveTexts:
         return self._draw_tokens(rng, length)
 
     def _draw_tokens(self, rng: np.random.Generator, count: int) -> core.I64:
-        """Draw tokens independently by their frequency."""
         ids, cumulative = self._unigrams
         tokens: core.I64 = ids[np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")]
         return tokens
 
     @cached_property
     def _order(self) -> core.I64:
-        """The training texts in random order."""
         return make_random_stream(self.seed, "naive", "order").permutation(len(self.training))
 
     @cached_property
@@ -133,7 +130,6 @@ class NaiveTexts:
 
     @cached_property
     def _phrases(self) -> list[list[int]]:
-        """The most frequent sequences of five tokens."""
         long = [np.asarray(text, dtype=np.int64) for text in self.training if len(text) >= _PHRASE]
         if not long:
             raise DataError(f"generations=naive:phrases: expected training texts of {_PHRASE} tokens, got shorter ones")
@@ -144,7 +140,6 @@ class NaiveTexts:
 
     @cached_property
     def _sentences(self) -> list[list[int]]:
-        """The sentences of the training texts, each after a space."""
         numbers = {word: i for i, word in enumerate(self.words)}
         sentences = []
         for text in self.training:
@@ -249,7 +244,6 @@ def damage_texts(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
 
 
 def _choose_texts(damage: Damage, seed: int, among: Sequence[int]) -> list[int]:
-    """Return a share of some texts in random order."""
     order = make_random_stream(seed, "damage", damage.kind).permutation(len(among))
     return [among[int(at)] for at in order[: round(damage.strength * len(among))]]
 
@@ -320,7 +314,6 @@ def _split_by_topic(human: HumanTexts, seed: int) -> tuple[list[int], list[int]]
 
 
 def _mix_other_text(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
-    """Replace texts by text of Python's language reference, of as many words."""
     words = split_words(" " + " ".join(_load_language_reference()))
     start, out = 0, list(human.texts)
     for at in _choose_texts(damage, seed, range(len(out))):
@@ -469,7 +462,6 @@ def copy_prompt(words: list[str], strength: float, _rng: np.random.Generator, so
 
 
 def _copy_space(word: str, other: str) -> str:
-    """Return the other word with the white space before this one."""
     return word[: len(word) - len(word.lstrip())] + other.strip()
 
 

@@ -203,7 +203,6 @@ def group_files_by_study(
 
 
 def _read_study_id(path: Path) -> str:
-    """Return the study id in a file; empty if it has none."""
     try:
         if is_database(path):
             with open_database(path) as base:

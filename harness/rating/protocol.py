@@ -135,7 +135,6 @@ class StudyProtocol(core.Spec):
 
 
 def _build_options(cls: type[Any], node: object, where: str) -> Any:  # noqa: ANN401
-    """Build a small dataclass from a YAML node."""
     if not isinstance(node, Mapping):
         raise SpecError(f"{where}: expected options, got {node!r:.60}")
     core.check_options(cls, node, where)

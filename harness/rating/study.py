@@ -283,7 +283,6 @@ def write_study(study: Study, folder: Path) -> list[Path]:
 
 
 def _simulate_abilities(protocol: StudyProtocol, design: StudyDesign) -> StudyForecast:
-    """Simulate Bradley-Terry scores of one question."""
     what = "Bradley-Terry score"
     met = Counter(tuple(sorted(t.sides)) for t in design.tasks if not t.is_control)
     players = sorted({player for pair in met for player in pair}, key=lambda p: (p != HUMAN, p))
@@ -319,7 +318,6 @@ def _simulate_abilities(protocol: StudyProtocol, design: StudyDesign) -> StudyFo
 
 
 def _simulate_typicality(protocol: StudyProtocol, design: StudyDesign) -> StudyForecast:
-    """Simulate HUSE of one system against people."""
     levels = np.array([answer.rating for answer in protocol.choices], dtype=np.float64)
     players = list(dict.fromkeys(p for t in design.tasks for p in t.sides))
     if HUMAN not in players or len(players) < 2:

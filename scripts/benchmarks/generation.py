@@ -65,13 +65,11 @@ def _compare_token_counts(harness: Counts, peer: Counts) -> str:
 
 
 def _sample_rows(count: int, shortest: int, longest: int, *, seed: int = 0, vocabulary: int = 4096) -> list[list[int]]:
-    """Sample token ids of texts of random lengths."""
     rng = np.random.default_rng(seed)
     return [rng.integers(1, vocabulary, rng.integers(shortest, longest + 1)).tolist() for _ in range(count)]
 
 
 def _make_request(size: Size, decoder: Decoder) -> GenerationRequest:
-    """Return what a backend is asked for."""
     rows = _sample_rows(size.prompts, size.shortest, size.longest)
     prompts = [Prompt(f"b/{i:04d}", s, tuple(row)) for i, row in enumerate(rows) for s in range(size.samples)]
     return GenerationRequest(
@@ -138,7 +136,6 @@ def _make_decoding_work(decoder: Decoder, at_least: float, least: int = 0) -> Be
 
 
 def _sample_logits() -> tuple[torch.Tensor, torch.Tensor]:
-    """Sample logits of one text, of entropies of 1 to 6 nats, and its tokens."""
     generator = torch.Generator().manual_seed(0)
     gold = torch.randint(0, VOCAB, (LENGTH,), generator=generator)
     sharpness = 3.0 + 1.5 * torch.rand(LENGTH, 1, generator=generator)
@@ -238,7 +235,6 @@ class NumberTokenizer:
 
 
 def _build_gpt2() -> tuple[Model, torch.Tensor]:
-    """Return GPT-2's 124-million shape and the direction of its end token."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     model = GPT2LMHeadModel(GPT2Config())
@@ -376,7 +372,6 @@ def _write_vllm_model() -> str:
 
 
 def _start_vllm() -> Backend:
-    """Start the engine and run a few prompts."""
     from openended.harness.backends.vllm.backend import VllmBackend
     from openended.harness.backends.vllm.spec import VllmSpec
 
@@ -440,7 +435,6 @@ def _sleep_like_server(_: Backend) -> Counts:
 
 
 def _start_workers(count: int) -> Backend:
-    """Start Ray workers of one thread and load the model in each."""
     from openended.harness.backends.ray.backend import load_ray_backend, make_model_ref
     from openended.harness.backends.ray.cluster import Cluster
 
@@ -452,7 +446,6 @@ def _start_workers(count: int) -> Backend:
 
 
 def _digest_worker_texts(backend: Backend) -> str:
-    """Generate, and return a digest of the texts."""
     generated: list[Any] = []
     backend.generate(_make_request(WORKER_SIZE, NUCLEUS), generated.extend)
     tokens = [list(g.token_ids) for g in sorted(generated, key=lambda g: str(g.example_id))]
@@ -460,7 +453,6 @@ def _digest_worker_texts(backend: Backend) -> str:
 
 
 def _digest_worker_vectors(backend: Backend) -> str:
-    """Embed texts of one length, and return a digest of the vectors."""
     texts = Ragged.from_rows(_sample_rows(1_536, 128, 128), np.int64)
     none = Ragged.from_rows([[]] * len(texts), np.int64)
     spec = EmbedderSpec(path=WORKER_MODEL.path)

@@ -55,7 +55,6 @@ ORDERS = (1, 2, 3, 4)
 
 
 def _draw_texts(n: int, length: int) -> NDArray[np.int32]:
-    """Draw texts, shape (n, length)."""
     rng = np.random.default_rng(0)
     share = 1.0 / np.arange(1, VOCABULARY + 1)
     bounds = np.cumsum(share / share.sum())
@@ -147,7 +146,6 @@ def _fit_zipf_by_counter(texts: Texts) -> Values:
 
 
 def _compute_all(rows: Ragged) -> Values:
-    """Compute all text statistics of one side, orders 1 to 5, from one index."""
     index = index_of(rows)
     five = (1, 2, 3, 4, 5)
     values = _name_orders(self_bleu(index, orders=five), "self_bleu_")
@@ -162,7 +160,6 @@ def _compute_all(rows: Ragged) -> Values:
 
 
 def _compute_large(rows: Ragged) -> Values:
-    """Compute distinct_n (orders 1 to 4), zipf and seq_rep_n (orders 2 to 4) from one index."""
     index = index_of(rows)
     values = _name_orders(distinct_n(index, orders=ORDERS), "distinct_") | _name_orders(seq_rep_n(index), "seq_rep_")
     return values | {"zipf": zipf_coefficient(index)}
@@ -234,7 +231,6 @@ def _sample_embeddings(n: int, dim: int) -> Pair:
 
 
 def _write_mapped_embeddings(n: int) -> Pair:
-    """Write such embeddings to memory-mapped files, block by block."""
     rng = np.random.default_rng(5)
     folder = Path(tempfile.mkdtemp(prefix="openended-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -367,7 +363,6 @@ def _loop_huse(data: dict[str, Any]) -> Values:
 
 
 def _sample_wins() -> NDArray[Any]:
-    """Sample wins of 50 players of known abilities, 100 comparisons per pair."""
     rng = np.random.default_rng(1)
     scores = rng.normal(size=50)
     won = np.triu(rng.binomial(100, 1 / (1 + np.exp(scores[None, :] - scores[:, None]))), 1).astype(float)
@@ -449,7 +444,6 @@ def _compute_replicates(data: tuple[Any, Any, Any]) -> Values:
 
 
 def _format_interval(harness: Values, peer: Values) -> str:
-    """Format the first value with its standard error."""
     name = next(iter(harness))
     return f"{name} {peer[name]:.4g} ± {harness[name]:.2g}"
 

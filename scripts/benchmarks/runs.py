@@ -39,7 +39,6 @@ STAGES = ("generate", "measure", "score", "embed", "teacher")
 
 
 def _write_documents() -> dict[str, Any]:
-    """Write documents of Zipf-distributed words in the GPT-2 output format; return folder and tokenizer."""
     import pyarrow as pa  # noqa: F401 - imports are not timed
 
     from openended.harness.models.spec import ModelSpec
@@ -63,7 +62,6 @@ def _write_documents() -> dict[str, Any]:
 
 
 def _load_with_harness(data: dict[str, Any]) -> dict[str, int]:
-    """Run both loading stages, from the file to the rows on disk."""
     task = WebText(path=str(data["folder"] / "webtext.jsonl"), prompt_length=PROMPT, max_length=LONGEST)
     stages.make_examples(data["folder"] / "examples", task, data["tokenizer"], DOCUMENTS, 0)
     stages.make_human(data["folder"] / "human", data["folder"] / "examples", data["tokenizer"], LONGEST)
@@ -127,7 +125,6 @@ SCROLL = """async () => {
 
 
 def _build_page() -> str:
-    """Build the report of synthetic systems with many texts; return its page."""
     from tests.harness.report.synthetic import result, write_run
 
     folder = Path(tempfile.mkdtemp(prefix="openended-page-"))

@@ -12,13 +12,14 @@ import pytest
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, write_judgments
-from openended.harness.rating.calibration import calibrate, kappa
 from openended.harness.rating.commands import main
 from openended.harness.rating.llm_judge import (
     ServerAsker,
     build_questions,
+    calibrate,
     format_summary,
     judge_study,
+    kappa,
     make_asker,
     read_reply,
     write_judge_files,
