@@ -16,17 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openended.harness import imported
 from openended.harness.core import DataError, SpecError
-from openended.harness.imported import (
-    HUMAN_TEXTS,
-    OUTPUT_TITLES,
-    TEXTS,
-    choose_text_field,
-    read_generations,
-    read_records,
-    recognize_format,
-    split_member,
-)
 from openended.harness.imported.framework_outputs import ReadSummary
 from openended.harness.imported.generations import load_plain_pickle
 from tests.helpers import write_jsonl
@@ -109,7 +100,7 @@ def write(path: Path, content: Any) -> Path:
 
 
 def read(path: Path) -> list[tuple[Any, ...]]:
-    return [(t.identity, t.sample, t.prompt, t.text, t.stop) for t in read_generations(path)]
+    return [(t.identity, t.sample, t.prompt, t.text, t.stop) for t in imported.read_generations(path)]
 
 
 def text(words: str, identity: str | None = None) -> tuple[Any, ...]:
@@ -155,74 +146,74 @@ READ: list[tuple[str, Any, str | None, list[tuple[Any, ...]]]] = [
 @pytest.mark.parametrize(("name", "content", "title", "rows"), READ)
 def test_every_format_is_recognized_and_read(tmp_path, name, content, title, rows):
     path = write(tmp_path / name, content)
-    assert recognize_format(path) == title
+    assert imported.recognize_format(path) == title
     assert read(path) == rows
-    assert len({t.where for t in read_generations(path)}) <= len(rows)
-    assert [t.line for t in read_generations(path)] == list(range(len(rows)))
+    assert len({t.where for t in imported.read_generations(path)}) <= len(rows)
+    assert [t.line for t in imported.read_generations(path)] == list(range(len(rows)))
 
 
 def test_titles_of_frameworks_are_those_of_the_table():
-    assert {title for _, _, title, _ in READ} > OUTPUT_TITLES
+    assert {title for _, _, title, _ in READ} > imported.OUTPUT_TITLES
 
 
 @pytest.mark.parametrize("field", ["text", "generation", "gen_text", "completion"])
 def test_a_text_has_one_of_several_names(tmp_path, field):
     path = write(tmp_path / "texts.jsonl", [{"id": "a/1", "prompt": "p", field: " t", "stop": "stop"}])
-    (found,) = read_generations(path)
+    (found,) = imported.read_generations(path)
     assert (found.identity, found.prompt, found.text, found.stop) == ("a/1", "p", " t", "eos")
     assert found.where == f"{path}:1"
 
 
 def test_blocks_and_lines_are_numbered_by_their_first_line(tmp_path):
     path = write(tmp_path / "a.txt", BLOCKS)
-    assert [r.where for r in read_records(path)] == [f"{path}:2", f"{path}:6"]
+    assert [r.where for r in imported.read_records(path)] == [f"{path}:2", f"{path}:6"]
 
 
 def test_a_folder_is_read_in_the_order_of_names_and_lines_are_counted_on(tmp_path):
     write(tmp_path / "b.jsonl", ROWS)
     write(tmp_path / "a.parquet", ROWS)
     (tmp_path / "notes.md").write_text("no texts")
-    found = list(read_records(tmp_path))
+    found = list(imported.read_records(tmp_path))
     assert [r.line for r in found] == [0, 1, 2, 3]
     assert [r.where for r in found[1:3]] == [f"{tmp_path}/a.parquet:2", f"{tmp_path}/b.jsonl:1"]
-    assert recognize_format(tmp_path) is None
+    assert imported.recognize_format(tmp_path) is None
 
 
 def test_a_text_file_of_a_folder_is_one_text(tmp_path):
     write(tmp_path / "a.txt", "one\n\ntwo\n")
-    assert [r.cells["text"] for r in read_records(tmp_path)] == ["one\n\ntwo\n"]
+    assert [r.cells["text"] for r in imported.read_records(tmp_path)] == ["one\n\ntwo\n"]
     write(tmp_path / "b.csv", ROWS)
     with pytest.raises(DataError, match="beside other files"):
-        list(read_records(tmp_path))
+        list(imported.read_records(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "names", "field"),
     [
-        ("a.jsonl", [{"completion": "x", "story": "y"}], TEXTS, "completion"),
-        ("a.jsonl", [{"id": "1", "story": "x", "score": 3}], TEXTS, "story"),
-        ("a.jsonl", [LM_EVAL], HUMAN_TEXTS, "human"),
-        ("a.json", {"text_samples": ["x"]}, HUMAN_TEXTS, "text_samples"),
+        ("a.jsonl", [{"completion": "x", "story": "y"}], imported.TEXTS, "completion"),
+        ("a.jsonl", [{"id": "1", "story": "x", "score": 3}], imported.TEXTS, "story"),
+        ("a.jsonl", [LM_EVAL], imported.HUMAN_TEXTS, "human"),
+        ("a.json", {"text_samples": ["x"]}, imported.HUMAN_TEXTS, "text_samples"),
     ],
 )
 def test_the_field_is_a_usual_name_or_the_only_text(tmp_path, name, content, names, field):
-    assert choose_text_field(write(tmp_path / name, content), names, None, "--field ") == field
+    assert imported.choose_text_field(write(tmp_path / name, content), names, None, "--field ") == field
 
 
 def test_a_field_that_cannot_be_guessed_is_asked_for(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"one": "x", "two": "y"}])
     with pytest.raises(DataError, match=r"a\.jsonl:1: no field with the text; .*got one, two"):
-        choose_text_field(path, TEXTS, None, "--field ")
+        imported.choose_text_field(path, imported.TEXTS, None, "--field ")
     with pytest.raises(SpecError, match="no field 'tow'; did you mean 'two'"):
-        choose_text_field(path, TEXTS, "tow", "--field ")
+        imported.choose_text_field(path, imported.TEXTS, "tow", "--field ")
 
 
 def test_human_texts_and_own_fields_of_frameworks(tmp_path):
     path = write(tmp_path / "samples_x.jsonl", [LM_EVAL])
-    assert next(read_records(path)).cells["human"] == " upon a time"
-    assert [t.text for t in read_generations(path, "target")] == [" upon a time"] * 2
+    assert next(imported.read_records(path)).cells["human"] == " upon a time"
+    assert [t.text for t in imported.read_generations(path, "target")] == [" upon a time"] * 2
     log = write(tmp_path / "x.eval", ([sample("a"), sample("b")], HEADER))
-    assert [r.cells["human"] for r in read_records(log)] == ["human b", "human a"]
+    assert [r.cells["human"] for r in imported.read_records(log)] == ["human b", "human a"]
 
 
 def test_json_logs_of_inspect_and_their_messages(tmp_path):
@@ -230,15 +221,15 @@ def test_json_logs_of_inspect_and_their_messages(tmp_path):
     both = [*chat, {"role": "user", "content": "again"}]
     samples = [sample("a", input=chat, target=["human a"]), sample("b", input=both, target=["x", "y"])]
     path = write(tmp_path / "x.json", {**HEADER, "samples": samples})
-    assert recognize_format(path) == "Inspect log"
-    first, second = (r.cells for r in read_records(path))
+    assert imported.recognize_format(path) == "Inspect log"
+    first, second = (r.cells for r in imported.read_records(path))
     assert (first["prompt"], first["human"], first["text"]) == ("hello", "human a", "text a1")
     assert not {"prompt", "human"} & set(second)
 
 
 def test_members_of_archives():
-    assert split_member(Path("all.tar.gz#x/p.p")) == (Path("all.tar.gz"), "x/p.p")
-    assert split_member(Path("texts.jsonl")) == (Path("texts.jsonl"), None)
+    assert imported.split_member(Path("all.tar.gz#x/p.p")) == (Path("all.tar.gz"), "x/p.p")
+    assert imported.split_member(Path("texts.jsonl")) == (Path("texts.jsonl"), None)
 
 
 FAILED = batch({"error": {"message": "rate limited"}}, status_code=429)
@@ -308,7 +299,7 @@ LEFT_OUT: list[tuple[str, Any, str]] = [
 def test_one_line_says_what_is_left_out(tmp_path, caplog, name, content, line):
     path = write(tmp_path / name, content)
     summary = ReadSummary()
-    assert len(list(read_generations(path, summary=summary))) == summary.texts
+    assert len(list(imported.read_generations(path, summary=summary))) == summary.texts
     assert summary.line() == line
     assert f"{path}: {line}" in caplog.text
 
@@ -343,7 +334,7 @@ def test_no_surprise_in_a_foreign_log_is_silent(tmp_path, record):
             path.write_text(json.dumps(rows) if path.suffix == ".json" else "\n".join(map(json.dumps, rows)))
             summary = ReadSummary()
             try:
-                texts = list(read_generations(path, summary=summary))
+                texts = list(imported.read_generations(path, summary=summary))
             except (DataError, SpecError) as err:
                 lines = str(err).splitlines()
             else:
@@ -360,14 +351,14 @@ def test_a_small_parquet_file_takes_no_gigabytes(tmp_path):
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", dictionary_pagesize_limit=1 << 30)
     assert (tmp_path / "a.parquet").stat().st_size < 1 << 20
     with pytest.raises(DataError, match="64 rows after row 0 take more than 1 GiB"):
-        list(read_generations(tmp_path / "a.parquet"))
+        list(imported.read_generations(tmp_path / "a.parquet"))
 
 
 @pytest.mark.parametrize(("name", "content", "message"), REFUSED)
 def test_broken_and_failed_records_are_refused_in_one_line(tmp_path, name, content, message):
     path = write(tmp_path / name, content)
     with pytest.raises(DataError, match=message) as caught:
-        list(read_generations(path))
+        list(imported.read_generations(path))
     assert "\n" not in str(caught.value)
 
 
@@ -383,7 +374,7 @@ def test_an_archive_packed_with_zstandard_names_the_package(tmp_path, monkeypatc
     with pytest.raises(
         DataError, match="packed with Zstandard, which Python cannot read alone; pip install zipfile-zstd"
     ):
-        list(read_generations(path))
+        list(imported.read_generations(path))
 
 
 def load(path: Path) -> Any:

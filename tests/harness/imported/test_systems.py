@@ -7,23 +7,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core import DataError, Generation, SpecError
-from openended.harness.imported.systems import (
-    FUNCTION_WORDS,
-    KINDS,
-    TEXT_DAMAGES,
-    Damage,
-    HumanTexts,
-    NaiveSystem,
-    NaiveTexts,
-    Source,
-    damage_texts,
-    digest_source,
-    is_built_in_system,
-    list_damages,
-    parse_damage,
-    parse_naive_system,
-    split_words,
-)
+from openended.harness.imported import systems
 from openended.harness.models import ModelSpec, load_tokenizer
 from openended.harness.storage.rows import Row
 
@@ -42,13 +26,13 @@ def examples(prompt: str = "") -> list[Row]:
 
 
 def make(name: str, *, seed: int = 0, training: list[str] = TRAINING, prompt: str = "") -> list[Generation]:
-    system: Any = parse_naive_system(name)
-    texts = NaiveTexts(system, [TOKENIZER.encode(text) for text in training], seed, TOKENIZER)
+    system: Any = systems.parse_naive_system(name)
+    texts = systems.NaiveTexts(system, [TOKENIZER.encode(text) for text in training], seed, TOKENIZER)
     rows = texts.rows(examples(prompt), LENGTHS)
     return [replace(row.generation, log_prob=0.0) for row in rows]  # NaN is not equal to itself
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "retrieval"])
+@pytest.mark.parametrize("kind", [kind for kind in systems.KINDS if kind != "retrieval"])
 def test_a_text_depends_on_seed_and_example(kind: str) -> None:
     texts = make(f"naive:{kind}")
     assert texts == make(f"naive:{kind}")
@@ -62,7 +46,7 @@ def test_a_text_depends_on_seed_and_example(kind: str) -> None:
 
 
 def test_unigrams_are_the_most_frequent_tokens_by_their_frequency() -> None:
-    system = NaiveTexts(NaiveSystem("unigram", 2), [[5] * 6 + [7] * 3 + [8] * 2], 0, TOKENIZER)
+    system = systems.NaiveTexts(systems.NaiveSystem("unigram", 2), [[5] * 6 + [7] * 3 + [8] * 2], 0, TOKENIZER)
     ids = [i for row in system.rows(examples() * 200, LENGTHS * 200) for i in row.generation.token_ids]
     assert set(ids) == {5, 7}
     # 41 tokens, three distinct examples: the 200 copies of an example are the same text.
@@ -93,25 +77,25 @@ def test_texts_are_mirrored_shuffled_copied_or_made_of_frequent_phrases() -> Non
 
 
 def test_without_a_tokenizer_the_tokens_are_words_and_prompts_are_kept() -> None:
-    texts = NaiveTexts(NaiveSystem("memorizer", None), [[0, 1, 0]], 0, None, ["red", "blue"])
+    texts = systems.NaiveTexts(systems.NaiveSystem("memorizer", None), [[0, 1, 0]], 0, None, ["red", "blue"])
     rows = list(texts.rows(examples(), [3, 2, 1]))
     assert [r.generation.text for r in rows] == ["red blue red", "red blue", "red"]
     assert all(not r.generation.token_ids for r in rows)
 
-    texts = NaiveTexts(NaiveSystem("unigram", 64), [[5, 6]], 0, TOKENIZER)
+    texts = systems.NaiveTexts(systems.NaiveSystem("unigram", 64), [[5, 6]], 0, TOKENIZER)
     assert {row.prompt for row in texts.rows(examples("A prompt"), LENGTHS)} == {"A prompt"}
 
 
 def test_names_of_naive_systems() -> None:
-    assert parse_naive_system("naive:unigram:32") == NaiveSystem("unigram", 32)
-    assert parse_naive_system("naive:shuffled") == NaiveSystem("shuffled", None)
-    assert parse_naive_system("samples.json") is None
+    assert systems.parse_naive_system("naive:unigram:32") == systems.NaiveSystem("unigram", 32)
+    assert systems.parse_naive_system("naive:shuffled") == systems.NaiveSystem("shuffled", None)
+    assert systems.parse_naive_system("samples.json") is None
     with pytest.raises(SpecError, match="no naive system 'unigrams'; did you mean 'unigram'"):
-        parse_naive_system("naive:unigrams")
+        systems.parse_naive_system("naive:unigrams")
     with pytest.raises(SpecError, match="expected a whole number from 1 after naive:periodic, got '0'"):
-        parse_naive_system("naive:periodic:0")
+        systems.parse_naive_system("naive:periodic:0")
     with pytest.raises(SpecError, match="expected no number after naive:shuffled"):
-        parse_naive_system("naive:shuffled:3")
+        systems.parse_naive_system("naive:shuffled:3")
 
 
 TOPICS = [
@@ -128,17 +112,17 @@ def make_texts(n=60):
         + f" {i}"
         for i in range(n)
     ]
-    return HumanTexts([f"t/{i:06d}" for i in range(n)], [f"Prompt {i}" for i in range(n)], texts)
+    return systems.HumanTexts([f"t/{i:06d}" for i in range(n)], [f"Prompt {i}" for i in range(n)], texts)
 
 
 HUMAN = make_texts()
 
 
 def damage(kind, percent=50, human=HUMAN, seed=0):
-    return damage_texts(Damage(kind, percent), human, seed)
+    return systems.damage_texts(systems.Damage(kind, percent), human, seed)
 
 
-@pytest.mark.parametrize("kind", list_damages())
+@pytest.mark.parametrize("kind", systems.list_damages())
 def test_every_damage_is_deterministic_and_keeps_the_number_of_texts(kind):
     texts = damage(kind)
     assert texts == damage(kind)
@@ -168,38 +152,38 @@ def test_a_dropped_topic_is_gone_and_an_invented_one_is_new():
 
 
 def test_names_of_damages():
-    assert parse_damage("damage:truncation:25") == Damage("truncation", 25)
-    assert parse_damage("damage:none") == Damage("none", 0)
-    assert parse_damage("samples.json") is None
-    assert is_built_in_system("naive:shuffled")
-    assert is_built_in_system("damage:negation:5")
-    assert not is_built_in_system("samples.json")
-    assert digest_source(Damage("truncation", 5)) is None
-    assert digest_source(Damage("other_text", 5))
+    assert systems.parse_damage("damage:truncation:25") == systems.Damage("truncation", 25)
+    assert systems.parse_damage("damage:none") == systems.Damage("none", 0)
+    assert systems.parse_damage("samples.json") is None
+    assert systems.is_built_in_system("naive:shuffled")
+    assert systems.is_built_in_system("damage:negation:5")
+    assert not systems.is_built_in_system("samples.json")
+    assert systems.digest_source(systems.Damage("truncation", 5)) is None
+    assert systems.digest_source(systems.Damage("other_text", 5))
     with pytest.raises(SpecError, match="no damage 'truncated'; did you mean 'truncation'"):
-        parse_damage("damage:truncated:5")
+        systems.parse_damage("damage:truncated:5")
     for wrong in ("damage:truncation", "damage:truncation:0", "damage:truncation:200", "damage:truncation:0.5"):
         with pytest.raises(SpecError, match="in percent, 1 to 100"):
-            parse_damage(wrong)
+            systems.parse_damage(wrong)
     with pytest.raises(SpecError, match="no strength"):
-        parse_damage("damage:none:5")
+        systems.parse_damage("damage:none:5")
 
 
 def test_prompts_are_needed_to_copy_them():
     with pytest.raises(SpecError, match="no prompts"):
-        damage("copied_prompt", human=HumanTexts(["a"], [""], ["text"]))
+        damage("copied_prompt", human=systems.HumanTexts(["a"], [""], ["text"]))
 
 
 TEXT = " The ship is in the harbor. It was not late, and nobody on the pier had to wait for it at all."
-SOURCE = Source(" Read this prompt.", " Another text begins here and goes on.", split_words(" x y z"))
+SOURCE = systems.Source(" Read this prompt.", " Another text begins here and goes on.", systems.split_words(" x y z"))
 
 
 def damage_text(kind, strength, text=TEXT):
-    words = TEXT_DAMAGES[kind](split_words(text), strength, np.random.default_rng(0), SOURCE)
+    words = systems.TEXT_DAMAGES[kind](systems.split_words(text), strength, np.random.default_rng(0), SOURCE)
     return "".join(words)
 
 
-@pytest.mark.parametrize("kind", TEXT_DAMAGES)
+@pytest.mark.parametrize("kind", systems.TEXT_DAMAGES)
 def test_pure_and_nothing_at_strength_zero(kind):
     assert damage_text(kind, 0.0) == TEXT
     assert damage_text(kind, 0.5) == damage_text(kind, 0.5)
@@ -226,8 +210,8 @@ def test_by_hand():
 @pytest.mark.parametrize("part", ["begin", "middle", "end"])
 @pytest.mark.parametrize("kind", ["swaps", "random"])
 def test_only_one_third_changes(kind, part):
-    words = split_words(TEXT)
-    changed = split_words(damage_text(f"{kind}_{part}", 1.0))
+    words = systems.split_words(TEXT)
+    changed = systems.split_words(damage_text(f"{kind}_{part}", 1.0))
     assert len(changed) == len(words)
     bounds = [len(words) * i // 3 for i in range(4)]
     at = ["begin", "middle", "end"].index(part)
@@ -243,8 +227,8 @@ def test_only_one_third_changes(kind, part):
 def test_a_stronger_damage_includes_a_weaker_one():
     weak, strong = (damage_text("no_function_words", s).split() for s in (0.3, 0.8))
     assert len(strong) < len(weak)
-    weak, strong = (split_words(damage_text("random_middle", s)) for s in (0.3, 0.8))
-    words = split_words(TEXT)
+    weak, strong = (systems.split_words(damage_text("random_middle", s)) for s in (0.3, 0.8))
+    words = systems.split_words(TEXT)
     changed = [{i for i, w in enumerate(x) if w != words[i]} for x in (weak, strong)]
     assert changed[0] < changed[1]
-    assert "the" in FUNCTION_WORDS
+    assert "the" in systems.FUNCTION_WORDS

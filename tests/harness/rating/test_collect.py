@@ -6,16 +6,7 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.harness.rating.answers import (
-    build_judgment_rows,
-    compute_alphas,
-    find_answer_files,
-    format_quality_sheet,
-    gather_answers,
-    group_files_by_study,
-    measure_rater_quality,
-    read_answers,
-)
+from openended.harness.rating import answers
 from openended.harness.rating.commands import main
 from openended.harness.rating.study import compute_seal, fill_all_sheets
 from openended.metrics.judgments import read_comparisons, read_judgments
@@ -67,8 +58,8 @@ def test_both_protocols_in_one_file_feed_both_metrics(studies, tmp_path, capsys)
 def test_every_answer_comes_out_as_it_was_given(studies):
     folder, made = studies
     key = made["mauve"]
-    gathered = gather_answers([folder / "mauve"], key, leave_out=False)
-    rows = {(r["item"], r["criterion"], r["rater"]): r for r in build_judgment_rows(gathered)}
+    gathered = answers.gather_answers([folder / "mauve"], key, leave_out=False)
+    rows = {(r["item"], r["criterion"], r["rater"]): r for r in answers.build_judgment_rows(gathered)}
     assert len(rows) == sum(len(s.items) for s in gathered.sheets) * 3
     for path in (folder / "mauve" / "simulated").iterdir():
         told = json.loads(path.read_text())
@@ -105,8 +96,8 @@ def test_a_file_that_cannot_be_used_is_told_and_never_dropped_silently(sent, spo
     path = sorted(folder.glob("answers*.json"))[0]
     spoil(path)
     with pytest.raises(DataError, match=said):
-        gather_answers([folder], key, leave_out=False)
-    left = gather_answers([folder], key, leave_out=True)
+        answers.gather_answers([folder], key, leave_out=False)
+    left = answers.gather_answers([folder], key, leave_out=True)
     assert len(left.sheets) == len(key.sheets) - 1
     assert any(remark.startswith("left out:") and path.name in remark for remark in left.remarks)
     assert any("1 of" in remark and "did not come back" in remark for remark in left.remarks)
@@ -120,14 +111,14 @@ def test_the_same_rater_twice(sent):
     sealed = compute_seal(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), half)
     copy = folder / "answers-copy.json"
     copy.write_text(json.dumps({**told, "answers": half, "seal": sealed}))
-    gathered = gather_answers([folder], key, leave_out=False)  # a copy saved on the way: the fuller one counts
+    gathered = answers.gather_answers([folder], key, leave_out=False)  # a copy saved on the way: the fuller one counts
     assert len(gathered.sheets) == len(key.sheets)
     assert any("copy of" in remark and "answers-copy" in remark for remark in gathered.remarks)
     other = [{**row, "answers": {**row["answers"], "sensible": row["answers"]["sensible"] % 5 + 1}} for row in half]
     sealed = compute_seal(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), other)
     copy.write_text(json.dumps({**told, "answers": other, "seal": sealed}))
     with pytest.raises(DataError, match="with different answers"):
-        gather_answers([folder], key, leave_out=False)
+        answers.gather_answers([folder], key, leave_out=False)
 
 
 def test_missing_answers_are_counted(sent):
@@ -137,10 +128,10 @@ def test_missing_answers_are_counted(sent):
     rows = told["answers"][:-2]
     sealed = compute_seal(key.study, told["sheet"], key.nonce(told["sheet"]), tuple(key.protocol.questions), rows)
     changed(path, answers=rows, seal=sealed)
-    gathered = gather_answers([folder], key, leave_out=False)
+    gathered = answers.gather_answers([folder], key, leave_out=False)
     total = 3 * len(key.sheets[told["sheet"]])
     assert f"simulated:{told['sheet']}: 6 of {total} answers are missing" in gathered.remarks
-    assert read_answers(path, key).expected == total // 3
+    assert answers.read_answers(path, key).expected == total // 3
 
 
 def test_quality_sees_haste_ties_sides_and_agreement(studies):
@@ -154,14 +145,14 @@ def test_quality_sees_haste_ties_sides_and_agreement(studies):
     good = folder / "mauve" / "simulated" / f"answers-{lazy}.json"
     path.write_text(json.dumps({**json.loads(good.read_text()), "answers": rows, "seal": sealed, "simulated": False}))
     rest = [p for p in (folder / "mauve" / "simulated").iterdir() if p != good]
-    gathered = gather_answers([path, *rest], key, leave_out=False)
-    rows = {row.rater: row for row in measure_rater_quality(gathered)}
+    gathered = answers.gather_answers([path, *rest], key, leave_out=False)
+    rows = {row.rater: row for row in answers.measure_rater_quality(gathered)}
     own = rows[lazy]
     assert (own.too_fast, own.side_a, own.ties, own.median_seconds) == (1.0, 1.0, 0.0, 3.0)
     assert own.side_p == pytest.approx(2 * 0.5**9)  # nine times heads: both tails of a fair coin
     assert rows["all"].too_fast < 0.3
-    assert all(-1 <= value <= 1 for value in compute_alphas(gathered).values())
-    text = "\n".join(format_quality_sheet(gathered))
+    assert all(-1 <= value <= 1 for value in answers.compute_alphas(gathered).values())
+    text = "\n".join(answers.format_quality_sheet(gathered))
     assert f"| {lazy} | 9 | 3 | 100% | 0% | 100%" in text
     assert [rater for rater, row in rows.items() if row.top_answer == 1.0] == [lazy]
     assert f"- {lazy}: the same answer to all 9 items" in text
@@ -180,19 +171,21 @@ def test_alpha_is_that_of_the_metric_and_full_agreement_is_one(studies, tmp_path
         told = {"form": "openended-rate/1", "study": key.study, "sheet": sheet, "answers": rows}
         told["seal"] = compute_seal(key.study, sheet, key.nonce(sheet), tuple(key.protocol.questions), rows)
         (tmp_path / f"answers-{sheet}.json").write_text(json.dumps(told))
-    gathered = gather_answers([tmp_path], key, leave_out=False)
-    assert set(compute_alphas(gathered).values()) == {1.0}
-    assert all(row.with_rest == 1.0 for row in measure_rater_quality(gathered))
+    gathered = answers.gather_answers([tmp_path], key, leave_out=False)
+    assert set(answers.compute_alphas(gathered).values()) == {1.0}
+    assert all(row.with_rest == 1.0 for row in answers.measure_rater_quality(gathered))
 
 
 def test_words_and_folders(tmp_path, studies):
     with pytest.raises(DataError, match="no files of answers"):
-        find_answer_files([tmp_path])
+        answers.find_answer_files([tmp_path])
     with pytest.raises(DataError, match="no such file"):
-        find_answer_files([tmp_path / "gone"])
+        answers.find_answer_files([tmp_path / "gone"])
     folder, made = studies
-    files = find_answer_files([folder / "mauve", folder / "typicality"])
-    assert {key.study for key, _ in group_files_by_study(files, files, None)} == {key.study for key in made.values()}
+    files = answers.find_answer_files([folder / "mauve", folder / "typicality"])
+    assert {key.study for key, _ in answers.group_files_by_study(files, files, None)} == {
+        key.study for key in made.values()
+    }
 
 
 def test_a_file_named_twice_counts_once_and_another_study_is_refused(studies, tmp_path, capsys, monkeypatch):

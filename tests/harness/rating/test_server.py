@@ -1,9 +1,16 @@
-"""The server: nothing without a token, nothing twice, nothing lost that was acknowledged."""
+"""The server: nothing without a token, nothing twice, nothing lost that was acknowledged; slow clients, tampered files."""
 
+import json
+import os
+import re
+import socket
 import sqlite3
 import stat
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -11,6 +18,7 @@ from openended.harness.core.errors import DataError
 from openended.harness.rating import server
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, is_database, read_database
 from openended.harness.rating.commands import main
+from openended.harness.rating.design import read_key
 from openended.harness.rating.item_pool import LEASE_SECONDS, AnswerRefused, ItemPool
 from openended.harness.rating.server import RateLimit
 from tests.harness.rating.kills import campaign, losses
@@ -241,3 +249,122 @@ def test_a_killed_server_loses_nothing_that_it_acknowledged(tmp_path):
     assert len(tally) > 20
     assert not any(losses(tally, rows, tmp_path).values()), (losses(tally, rows, tmp_path), tally.faults)
     assert not tally.refused
+
+
+pytest.importorskip("starlette")
+
+
+@pytest.fixture
+def served(pool, monkeypatch):
+    """A real server on a free port; yields the port."""
+    uvicorn = pytest.importorskip("uvicorn")
+    from openended.harness.rating.server import TimedProtocol, make_app
+
+    monkeypatch.setattr(TimedProtocol, "request_seconds", 0.5)
+    config = uvicorn.Config(make_app(pool, "127.0.0.1"), port=0, http=TimedProtocol, log_level="warning")
+    server = uvicorn.Server(config)
+    sock = config.bind_socket()
+    sock.listen(16)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
+    thread.start()
+    yield sock.getsockname()[1]
+    server.should_exit = True
+    thread.join(20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", ["", "POST /s/TOKEN/an", "POST", "answer", "answer+drip", "next"])
+def test_half_open_requests_are_closed_without_a_traceback(pool, served, sent, caplog, capfd):
+    token = next(iter(pool.tokens.values()))
+    head = "POST /s/{}/{} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\ncontent-length: 500\r\n\r\n{{"
+    path = sent.partition("+")[0]
+    text = head.format(token, path, served) if path in ("answer", "next") else sent.replace("TOKEN", token)
+    started = time.monotonic()
+    with socket.create_connection(("127.0.0.1", served), timeout=10) as connection:
+        connection.sendall(text.encode())
+        if "drip" in sent:
+            with suppress(OSError):
+                for _ in range(30):
+                    connection.sendall(b" ")
+                    time.sleep(0.1)
+        with suppress(ConnectionError):
+            while connection.recv(4096):
+                pass
+    assert time.monotonic() - started < 5
+    assert "Traceback" not in capfd.readouterr().err + caplog.text
+
+
+@pytest.mark.slow
+def test_a_client_that_disconnects_prints_no_traceback(pool, served, caplog, capfd):
+    token = next(iter(pool.tokens.values()))
+    for path in ("answer", "next"):
+        with socket.create_connection(("127.0.0.1", served), timeout=10) as connection:
+            head = f"POST /s/{token}/{path} HTTP/1.1\r\nhost: 127.0.0.1:{served}\r\ncontent-length: 500\r\n\r\n{{"
+            connection.sendall(head.encode())
+    time.sleep(1)
+    assert "Traceback" not in capfd.readouterr().err + caplog.text
+    assert pool.counts()[0] == 0
+
+
+def test_a_database_that_fails_while_serving_is_one_line(pool, client, caplog):
+    token = next(iter(pool.tokens.values()))
+    with sqlite3.connect(pool.path) as base:
+        base.execute("DROP TABLE answers")
+    assert client.post(f"/s/{token}/next").status_code == 503
+    assert "no such table: answers" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("ms", -5, "ms=-5: expected 0 to"), ("ms", "x", "ms='x': expected 0 to"), ("ms", 10**15, "expected 0 to"),
+        ("rater", "a\x1b[31m\nb", "expected a name of printable characters"), ("rater", "", "expected a name"),
+        ("rater", b"\xff", "expected a name"), ("task", "x", "this study has no item 'x'"),
+        ("choices", "{", "expected JSON with a number from 1 to 5"), ("choices", "[1]", "expected JSON"),
+        ("choices", '{"sensible": 9}', "expected JSON"), ("choices", b"\xff", "expected JSON"),
+        ("choices", "[" * 20_000, "expected JSON"),
+    ],
+)  # fmt: skip
+def test_a_tampered_answer_is_one_line(pool, column, value, said):
+    rater = next(iter(pool.tokens))
+    item = pool.next_item(rater)
+    pool.store(rater, item.task, item.lease, whole(pool), 5)
+    with sqlite3.connect(pool.path) as base:
+        base.execute(f"UPDATE answers SET {column} = ?", (value,))
+    with pytest.raises(DataError, match=re.escape(said)) as caught:
+        gather_answers([pool.path], pool.key, leave_out=False)
+    assert "\n" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a\x1bb", "../../x", "a\nb"])
+def test_a_sheet_has_a_plain_name(tmp_path, name):
+    key = study(tmp_path)
+    content = json.loads((tmp_path / "key.json").read_text())
+    content["sheets"][name] = content["sheets"].pop(next(iter(key.sheets)))
+    (tmp_path / "key.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match="expected printable characters without /"):
+        read_key(tmp_path)
+
+
+def test_a_tampered_database_is_not_served(pool):
+    with sqlite3.connect(pool.path) as base:
+        base.execute("UPDATE tasks SET id = 'x' WHERE place = 0")
+    with pytest.raises(DataError, match="its items are not those of"):
+        ItemPool(pool.path, pool.key)
+    with sqlite3.connect(pool.path) as base:
+        base.execute("ALTER TABLE tasks DROP COLUMN lease")
+    with pytest.raises(DataError, match=r"not a database of answers \(no such column: lease\)"):
+        ItemPool(pool.path, pool.key)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder"])
+def test_a_database_is_a_regular_file(tmp_path, kind):
+    key = study(tmp_path / "study")
+    path = tmp_path / "answers.db"
+    os.mkfifo(path) if kind == "fifo" else path.mkdir()
+    with pytest.raises(DataError, match="expected a regular file"):
+        ItemPool(path, key)
+    with pytest.raises(DataError, match="expected a regular file"):
+        is_database(path)
