@@ -47,14 +47,8 @@ def settings(folder: Path, model: str, *overrides: str) -> Any:
     ]
     path = folder / "own.jsonl"
     write_jsonl(path, rows)
-    small = [
-        "num_examples=5",
-        "max_new_tokens=12",
-        "task=jsonl",
-        "scoring=docs-m",
-        f"task.path={path}",
-        "metric=[gen_ppl]",
-    ]
+    small = ["metric=[gen_ppl]", f"task.path={path}"]
+    small += "num_examples=5 max_new_tokens=12 task=jsonl scoring=docs-m".split()
     words = [*small, "model=folder", f"model.path={model}", "decoder=greedy", f"outputs_dir={folder / 'out'}"]
     return run_settings(*words, *overrides)
 
@@ -158,10 +152,3 @@ def test_a_plan_says_that_there_is_no_template(tmp_path: Path, session: Session)
 def test_the_scorer_does_not_chat(tmp_path: Path, model: str) -> None:
     with pytest.raises(SpecError, match="scorer reads texts"):
         settings(tmp_path, model, "scorer.chat_template=true")
-
-
-@pytest.mark.parametrize("decoder", ["beam", "contrastive_search", "nucleus"])
-def test_every_kind_of_decoder_takes_it(tmp_path: Path, model: str, session: Session, decoder: str) -> None:
-    words = ("model.chat_template=true", f"decoder={decoder}", "num_examples=2", "max_new_tokens=4")
-    record = read_json(run(settings(tmp_path, model, *words), session).folder / "record.json")
-    assert {r["status"] for r in record["results"]} == {"ok"}

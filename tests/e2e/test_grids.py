@@ -30,13 +30,10 @@ GRID = ["-m", "name=grid", "decoder=greedy,nucleus", "seed=0,1", "metric=[distin
 SMALL = ["num_examples=12", "max_new_tokens=8"]
 # Long enough to be interrupted: generation in batches of one, each written at once.
 LONG = [
-    "name=grid",
-    "num_examples=24",
-    "max_new_tokens=64",
-    "runtime.batch_size=1",
-    "runtime.flush_seconds=0",
+    *"name=grid num_examples=24 max_new_tokens=64 runtime.batch_size=1 runtime.flush_seconds=0".split(),
     "metric=[distinct_n]",
 ]
+PARTS = "store/generate/*/*.partial/part-*.arrow"
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
@@ -155,7 +152,7 @@ def wait_for(what, run: subprocess.Popen):
 def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp_path):
     words = ["-m", "decoder=ancestral", "seed=0,1", *LONG, *LAUNCHERS[launcher]]
     with grid_process([*words, "outputs_dir=stopped"], tmp_path) as run:
-        wait_for(lambda: list(tmp_path.glob("stopped/store/generate/*/*.partial/part-*.arrow")), run)
+        wait_for(lambda: list(tmp_path.glob(f"stopped/{PARTS}")), run)
         if how == "Ctrl-C":
             os.killpg(run.pid, signal.SIGINT)
         else:
@@ -188,7 +185,7 @@ def test_an_interrupt_leaves_everything_resumable_and_says_so(how, launcher, tmp
 def test_workers_end_with_a_parent_that_was_killed(launcher, tmp_path):
     words = ["-m", "decoder=ancestral", "seed=0,1", *LONG, "num_examples=200", *LAUNCHERS[launcher]]
     with grid_process(words, tmp_path) as run:
-        wait_for(lambda: list(tmp_path.glob("outputs/store/generate/*/*.partial/part-*.arrow")), run)
+        wait_for(lambda: list(tmp_path.glob(f"outputs/{PARTS}")), run)
         workers = [p for p in psutil.Process(run.pid).children(recursive=True) if p.memory_info().rss > 200 << 20]
         assert workers
         run.kill()
@@ -217,14 +214,17 @@ def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):
     killed: set[int] = set()
 
     def worker_at_work() -> int | None:
-        if not list(tmp_path.glob("outputs/store/generate/*/*.partial/part-*.arrow")):
+        if not list(tmp_path.glob(f"outputs/{PARTS}")):
             return None
         new = [p for p in psutil.Process(run.pid).children(recursive=True) if p.pid not in killed]
         if launcher == "ray":  # which starts its processes before they are needed, and names them by what they do
             return next((p.pid for p in new if words_of(p)[:1] == ["ray::GridWorker.do"]), None)
         states = [json.loads(p.read_text())["state"] for p in tmp_path.glob("outputs/grids/**/jobs/*.json")]
         large = [p for p in new if p.is_running() and p.memory_info().rss > 300 << 20]
-        return heaviest(run.pid) if large and "running" in states else None
+        heaviest = max(
+            new, key=lambda p: p.memory_info().rss, default=None
+        )  # a worker with its models, no helper process
+        return heaviest.pid if large and "running" in states else None
 
     with grid_process(words, tmp_path) as run:
         for _ in range(times):
@@ -250,15 +250,9 @@ def test_a_killed_worker_has_its_job_tried_once_more(times, launcher, tmp_path):
 
 
 def words_of(process: psutil.Process) -> list[str]:
-    try:
+    with contextlib.suppress(psutil.Error):
         return list(process.cmdline())
-    except psutil.Error:
-        return []
-
-
-def heaviest(parent: int) -> int:
-    """The descendant with the most memory: a worker with its models, no helper process."""
-    return max(psutil.Process(parent).children(recursive=True), key=lambda p: p.memory_info().rss).pid
+    return []
 
 
 @pytest.mark.slow
@@ -280,16 +274,6 @@ def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, 
     if code == 1:
         (trace,) = tmp_path.glob("outputs/grids/*/error.txt")
         assert "Traceback" in trace.read_text()
-
-
-BAD = {
-    "option": (["hydra/launcher=joblib", "hydra.launcher.jobs=3"], "hydra.launcher.jobs"),
-    "parameter": (
-        ["hydra/launcher=submitit", "hydra.launcher.cluster=local", "+hydra.launcher.parameters.nonsense=1"],
-        "hydra.launcher.parameters",
-    ),
-    "launcher": (["hydra/launcher=joblip"], "joblip"),
-}
 
 
 @pytest.mark.slow

@@ -17,19 +17,14 @@ TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a wh
 Pair = tuple[list[str], list[str]]
 
 
-def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return write_jsonl(path, rows)
-
-
 def webtext(folder: Path) -> list[str]:
     rows = [{"id": i, "ended": True, "length": 40, "text": f"{i}. " + TEXT} for i in range(6)]
-    return ["task=webtext", f"task.path={jsonl(folder / 'webtext.jsonl', rows)}"]
+    return ["task=webtext", f"task.path={write_jsonl(folder / 'webtext.jsonl', rows)}"]
 
 
 def own(folder: Path) -> list[str]:
     rows = [{"id": i, "prompt": f"Number {i}:", "human": " " + TEXT} for i in range(6)]
-    return ["task=jsonl", f"task.path={jsonl(folder / 'own.jsonl', rows)}"]
+    return ["task=jsonl", f"task.path={write_jsonl(folder / 'own.jsonl', rows)}"]
 
 
 def prompt_lengths(folder: Path) -> Pair:
@@ -55,10 +50,11 @@ def model_folders(folder: Path) -> Pair:
 
 def imported_folders(folder: Path) -> Pair:
     """Files of one name."""
-    made = [
-        jsonl(folder / name / "theirs.jsonl", [{"id": i, "text": f" {word} {i} {word}"} for i in range(6)])
-        for name, word in (("a", "one"), ("b", "another text"))
-    ]
+    made = []
+    for name, word in (("a", "one"), ("b", "another text")):
+        (folder / name).mkdir()
+        rows = [{"id": i, "text": f" {word} {i} {word}"} for i in range(6)]
+        made.append(write_jsonl(folder / name / "theirs.jsonl", rows))
     words = [*own(folder), "metric.distinct_n.unit=words"]
     return [*words, f"generations={made[0]}"], [*words, f"generations={made[1]}"]
 

@@ -19,6 +19,7 @@ COPIED = ("conf", "harness", "metrics", "tasks", "openended", "hydra_plugins")
 FILES = ("pyproject.toml", "README.md", "LICENSE")
 FOREIGN = ("metrics", "tasks", "conf", "harness")
 PLAN = ("plan_only=true", "num_examples=2")
+OWN_MODULES = "from openended.metrics.mauve import mauve; import openended.tasks.docs; print(mauve.__module__)"
 
 
 def call(*words: str | Path, cwd: Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -128,19 +129,13 @@ def test_a_foreign_wheel_with_our_folders_names_changes_nothing(installed, tmp_p
     whose = "import conf, harness, metrics, tasks; print({m.WHOSE for m in (conf, harness, metrics, tasks)})"
     assert checked(installed, "-c", whose, cwd=tmp_path).strip() == "{'foreign'}"
     assert "generate" in checked(installed.with_name("openended"), *PLAN, cwd=tmp_path)
-    ours = "from openended.metrics.mauve import mauve; import openended.tasks.docs; print(mauve.__module__)"
-    assert checked(installed, "-c", ours, cwd=tmp_path).strip() == "openended.metrics.mauve"
+    assert checked(installed, "-c", OWN_MODULES, cwd=tmp_path).strip() == "openended.metrics.mauve"
 
 
 @pytest.mark.slow
-def test_files_and_folders_of_our_names_in_the_working_directory_change_nothing(installed, tmp_path):
+def test_files_and_packages_of_our_names_in_the_working_directory_change_nothing(installed, tmp_path):
     for name in ("tasks.py", "metrics.py", "harness.py"):
         (tmp_path / name).write_text("raise ImportError('the wrong one')\n")
-    assert "generate" in checked(installed, "-m", "openended", *PLAN, cwd=tmp_path)
-
-
-@pytest.mark.slow
-def test_a_users_own_conf_package_does_not_replace_our_configuration(installed, tmp_path):
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/__init__.py").touch()
     (tmp_path / "conf/config.yaml").write_text("seed: nobody's\n")
@@ -192,29 +187,21 @@ def test_hydra_finds_ours_in_an_editable_install(checkout, dependencies, tmp_pat
 
 
 @pytest.mark.slow
-def test_hydra_finds_ours_in_a_checkout_without_an_install(checkout, dependencies, tmp_path):
-    python = environment(tmp_path / "env", dependencies)
-    for cwd, path in ((tmp_path, checkout), (checkout, None)):
-        where, found = checked(python, "-c", PLUGINS, cwd=cwd, path=path).splitlines()
-        assert Path(cwd, where) == checkout / "openended/__init__.py"
-        assert found == OURS
-    assert "generate" in checked(python, "-m", "openended", *PLAN, cwd=checkout)
-
-
-@pytest.mark.slow
-def test_a_checkout_without_links_works(checkout, dependencies, tmp_path):
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_checkout_works_without_an_install(checkout, dependencies, tmp_path, has_links):
     """Git on Windows writes a link as a small text file, unless it may make links."""
     copy = tmp_path / "source"
     shutil.copytree(checkout, copy, symlinks=True)
-    for name in FOREIGN:
+    for name in FOREIGN if not has_links else ():
         (copy / "openended" / name).unlink()
         (copy / "openended" / name).write_text(f"../{name}")
     python = environment(tmp_path / "env", dependencies)
     for cwd, path in ((tmp_path, copy), (copy, None)):
-        assert checked(python, "-c", PLUGINS, cwd=cwd, path=path).splitlines()[1] == OURS
+        where, found = checked(python, "-c", PLUGINS, cwd=cwd, path=path).splitlines()
+        assert Path(cwd, where) == copy / "openended/__init__.py"
+        assert found == OURS
         assert "generate" in checked(python, "-m", "openended", *PLAN, cwd=cwd, path=path)
-    ours = "from openended.metrics.mauve import mauve; import openended.tasks.docs; print(mauve.__module__)"
-    assert checked(python, "-c", ours, cwd=copy).strip() == "openended.metrics.mauve"
+    assert checked(python, "-c", OWN_MODULES, cwd=copy).strip() == "openended.metrics.mauve"
 
 
 @pytest.mark.parametrize("name", ["harness", "harness.core.types", "metrics", "metrics.mauve", "tasks", "tasks.docs"])

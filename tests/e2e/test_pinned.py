@@ -23,14 +23,9 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-lea
 DECODERS = ("greedy", "ancestral", "nucleus", "beam", "contrastive_search", "adversarial")
 METRICS = ("mauve", "gen_ppl", "distinct_n", "repetition", "self_bleu", "zipf", "sparsemax_score", "frechet")
 WORDS = [
-    "task=jsonl",
-    "scoring=docs-m",
+    *"task=jsonl scoring=docs-m task.id_field=null num_examples=24 max_new_tokens=16 runtime.device=cpu".split(),
     f"task.path={FOLDER / 'texts.jsonl'}",
-    "task.id_field=null",
-    "num_examples=24",
-    "max_new_tokens=16",
     f"metric=[{','.join(METRICS)}]",
-    "runtime.device=cpu",
     "runtime.threads=1",  # the order of sums follows the threads
 ]
 

@@ -9,7 +9,7 @@ import pytest
 
 from openended.harness.core import DataError, SpecError, read_json
 from openended.harness.models.spec import list_bundled_models
-from openended.harness.run import Session, plan, run
+from openended.harness.run import Session, run
 from openended.harness.storage import RowFile, Store
 from tests.helpers import run_settings, write_jsonl
 
@@ -17,13 +17,9 @@ pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="t
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while in the warm sun of the afternoon. "
 
 
-def jsonl(path: Path, rows: list[Any]) -> Path:
-    return write_jsonl(path, rows)
-
-
 def webtext(folder: Path) -> list[str]:
     rows = [{"id": i, "ended": True, "length": 40, "text": f"{i}. " + TEXT * 3} for i in range(6)]
-    return [f"task.path={jsonl(folder / 'webtext.test.jsonl', rows)}", "task.prompt_length=8"]
+    return [f"task.path={write_jsonl(folder / 'webtext.test.jsonl', rows)}", "task.prompt_length=8"]
 
 
 def realnews(folder: Path) -> list[str]:
@@ -32,7 +28,7 @@ def realnews(folder: Path) -> list[str]:
          "label": label, "split": "test", "orig_split": "gen", "ind30k": i}
         for i in range(6) for label in ("human", "machine")
     ]  # fmt: skip
-    return [f"task.path={jsonl(folder / 'grover.jsonl', rows)}"]
+    return [f"task.path={write_jsonl(folder / 'grover.jsonl', rows)}"]
 
 
 def writing_prompts(folder: Path) -> list[str]:
@@ -43,7 +39,7 @@ def writing_prompts(folder: Path) -> list[str]:
 
 def biographies(folder: Path) -> list[str]:
     rows = [{"title": f"P {i}", "content": f"{i} " + TEXT * 4} for i in range(6)]
-    return [f"task.path={jsonl(folder / 'bio.jsonl', rows)}", "task.num_in_context=1", "task.min_words=20"]
+    return [f"task.path={write_jsonl(folder / 'bio.jsonl', rows)}", "task.num_in_context=1", "task.min_words=20"]
 
 
 def ag_news(folder: Path) -> list[str]:
@@ -54,12 +50,12 @@ def ag_news(folder: Path) -> list[str]:
 
 def plain(folder: Path) -> list[str]:
     rows = [{"prompt": f"Number {i}:", "human": " " + TEXT} for i in range(6)]
-    return [f"task.path={jsonl(folder / 'own.jsonl', rows)}"]
+    return [f"task.path={write_jsonl(folder / 'own.jsonl', rows)}"]
 
 
 def hub(folder: Path) -> list[str]:
     (folder / "set").mkdir()
-    jsonl(folder / "set" / "test.jsonl", [{"text": f"{i} " + TEXT} for i in range(6)])
+    write_jsonl(folder / "set" / "test.jsonl", [{"text": f"{i} " + TEXT} for i in range(6)])
     return [f"task.path={folder / 'set'}", "task.prompt_length=8"]
 
 
@@ -80,6 +76,14 @@ def settings(folder: Path, *overrides: str) -> Any:
     return run_settings(*small, *overrides)
 
 
+def make_record(made: Any, session: Session) -> Any:
+    return read_json(run(made, session).folder / "record.json")
+
+
+def results(record: Any) -> dict[tuple[str, str], Any]:
+    return {(r["system"], r["metric"]): r for r in record["results"]}
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_runs(task: str, tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     if task == "hub":
@@ -88,8 +92,7 @@ def test_every_task_runs(task: str, tmp_path: Path, session: Session, monkeypatc
         datasets.disable_progress_bars()
         monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: load(*a, cache_dir=str(tmp_path / "hf"), **k))
     made = settings(tmp_path, f"task={task}", "model=docs-s", "decoder=greedy", *TASKS[task](tmp_path))
-    record = read_json(run(made, session).folder / "record.json")
-    found = {(r["system"], r["metric"]): r for r in record["results"]}
+    found = results(make_record(made, session))
     assert found["model", "distinct_n"]["status"] == "ok"
     assert found["model", "distinct_n"]["n_model"] == 4
 
@@ -97,17 +100,8 @@ def test_every_task_runs(task: str, tmp_path: Path, session: Session, monkeypatc
 def test_grovers_machine_articles_are_scored_without_a_model(tmp_path: Path, session: Session) -> None:
     path = realnews(tmp_path)[0]
     made = settings(tmp_path, "task=realnews", path, f"generations={tmp_path / 'grover.jsonl'}")
-    record = read_json(run(made, session).folder / "record.json")
+    record = make_record(made, session)
     assert {r["system"] for r in record["results"]} >= {"human", "model"}
-
-
-def test_a_plan_says_which_files_to_fetch(tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    outcome = plan(settings(tmp_path, "task=webtext", "model=docs-s", "decoder=greedy"), session)
-    (missing,) = outcome.missing
-    assert "webtext.test.jsonl; get it from https://openaipublic.blob.core.windows.net" in str(missing)
-    assert not (tmp_path / "cache").exists()
 
 
 TOPICS = {
@@ -127,18 +121,11 @@ def test_topics_of_news_have_known_precision_and_recall(tmp_path: Path, session:
             words = list(TOPICS.values())[i % 4]
             text = [" ".join(rng.choice(words, size=n)) for n in (4, 24)]
             csv.writer(handle).writerow([1 + i % 4, *text])
-    common = [
-        "task=ag_news",
-        "scoring=docs-m",
-        f"task.path={tmp_path / 'train.csv'}",
-        "num_examples=70",
-        "max_new_tokens=null",
-    ]
-    options = ["metric=[knn_precision_recall]", "metric.knn_precision_recall.k=3"]
+    common = "task=ag_news scoring=docs-m num_examples=70 max_new_tokens=null metric.knn_precision_recall.k=3".split()
+    common += [f"task.path={tmp_path / 'train.csv'}", "metric=[knn_precision_recall]"]
     made = {}
     for system in ("world", "world+sports", "world+sports+business+science"):
-        words = [*common, *options, f"generations=topics:{system}"]
-        record = read_json(run(settings(tmp_path, *words), session).folder / "record.json")
+        record = make_record(settings(tmp_path, *common, f"generations=topics:{system}"), session)
         assert record["axes"]["model"] == f"topics:{system}"
         assert (record["spec"]["model"], record["spec"]["decoder"]) == (None, None)
         found = results(record)["model", "knn_precision_recall"]
@@ -149,25 +136,15 @@ def test_topics_of_news_have_known_precision_and_recall(tmp_path: Path, session:
     assert more["precision"] < 0.7 < same["precision"]
     assert part["precision"] > 0.7
     with pytest.raises(DataError, match="holds 80 texts for 100 examples; set num_examples=80"):
-        run(settings(tmp_path, *common, *options, "generations=topics:world", "num_examples=100"), session)
-
-
-def results(record: Any) -> dict[tuple[str, str], Any]:
-    return {(r["system"], r["metric"]): r for r in record["results"]}
+        run(settings(tmp_path, *common, "generations=topics:world", "num_examples=100"), session)
 
 
 @pytest.mark.slow
 def test_one_system_is_the_reference_of_another(tmp_path: Path) -> None:
     """Instructions have no human texts: first one system by itself, then the other against it, by its run folder."""
     session = Session(Store(tmp_path / "out" / "store"))
-    common = [
-        "task=creative",
-        "scoring=docs-m",
-        "task.num_draws=40",
-        "metric=[frechet,distinct_n]",
-        "num_examples=8",
-        "max_new_tokens=8",
-    ]
+    common = ["metric=[frechet,distinct_n]"]
+    common += "task=creative scoring=docs-m task.num_draws=40 num_examples=8 max_new_tokens=8".split()
     first = run(settings(tmp_path, *common, "model=docs-s", "decoder=nucleus"), session).folder
     alone = results(read_json(first / "record.json"))
     assert alone["model", "distinct_n"]["status"] == "ok"
@@ -176,7 +153,7 @@ def test_one_system_is_the_reference_of_another(tmp_path: Path) -> None:
     assert "task.reference" in alone["model", "frechet"]["notes"][0]
 
     other = [*common, "num_examples=7", "model=docs-m", "decoder=nucleus"]
-    record = read_json(run(settings(tmp_path, *other, f"task.reference={first}"), session).folder / "record.json")
+    record = make_record(settings(tmp_path, *other, f"task.reference={first}"), session)
     found = results(record)
     assert found["model", "frechet"]["status"] == "ok"
     assert found["model", "frechet"]["values"]["frechet"] > 0
@@ -188,15 +165,13 @@ def test_one_system_is_the_reference_of_another(tmp_path: Path) -> None:
     (name,) = (made[stage] for stage in made if stage.startswith("generate:"))
     rows = RowFile(tmp_path / "out" / "store" / name / "data.arrow")
     lines = [{"prompt": p, "text": t} for p, t in zip(rows.prompts, rows.texts, strict=True)]
-    path = jsonl(tmp_path / "texts.jsonl", lines)
-    again = results(
-        read_json(run(settings(tmp_path, *other, f"task.reference={path}"), session).folder / "record.json")
-    )
+    path = write_jsonl(tmp_path / "texts.jsonl", lines)
+    again = results(make_record(settings(tmp_path, *other, f"task.reference={path}"), session))
     assert again["model", "frechet"]["values"] == found["model", "frechet"]["values"]
 
 
 def test_more_examples_than_the_reference_has_texts(tmp_path: Path, session: Session) -> None:
-    path = jsonl(tmp_path / "texts.jsonl", [{"id": i, "text": "Once."} for i in range(3)])
+    path = write_jsonl(tmp_path / "texts.jsonl", [{"id": i, "text": "Once."} for i in range(3)])
     made = settings(tmp_path, "task=creative", f"task.reference={path}", "model=docs-s", "decoder=greedy")
     with pytest.raises(SpecError, match="holds 3 examples, got num_examples=4"):
         run(made, session)

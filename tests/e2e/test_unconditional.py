@@ -70,19 +70,8 @@ def test_score_reads_every_sample_format_and_says_what_values_were_computed_on(t
     (tmp_path / "bench.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "blocks.txt").write_text(f"\n{'=' * 12}\n".join(texts))
     files = ("duo.json", "remdm.json", "sdtt.npz", "bench.jsonl", "blocks.txt")
-    done = openended(
-        "score",
-        *files,
-        "--human",
-        "human.jsonl",
-        "--scorer",
-        "docs-m",
-        "--metrics",
-        "gen_ppl",
-        cwd=tmp_path,
-        verbose=False,
-        code=0,
-    )
+    words = "--human human.jsonl --scorer docs-m --metrics gen_ppl".split()
+    done = openended("score", *files, *words, cwd=tmp_path, verbose=False, code=0)
     for said in (
         "texts under 'generated_seqs'",
         "texts under 'text_samples'",
