@@ -86,7 +86,7 @@ def average_by_system(text_sets: Sequence[TextSetSimilarity], systems: Sequence[
         if index in owner and index != text_set.text_set
     ]
     table = pd.DataFrame(rows, columns=["one", "other", "cosine"]).groupby(["one", "other"])["cosine"].mean().unstack()
-    matrix: F64 = table.reindex(index=systems, columns=systems).to_numpy(dtype=np.float64)
+    matrix: F64 = table.reindex(index=list(systems), columns=list(systems)).to_numpy(dtype=np.float64)
     return matrix
 
 

@@ -346,7 +346,8 @@ def call_with_deadline(work: Callable[[], None], target: str) -> None:
 
     def run() -> None:
         try:
-            future.set_result(work())
+            work()
+            future.set_result(None)
         except BaseException as err:  # raised again below
             future.set_exception(err)
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from openended.harness.core import Features, Side
+from openended.harness.core import Features, Replicates, Side
 from openended.harness.report.figures import curves, panels, trade_offs
 from openended.harness.report.figures.draw import draw_all, draw_or_keep
 from openended.harness.report.figures.drawing import (
@@ -28,13 +29,24 @@ from openended.harness.report.figures.drawing import (
     save,
     space_markers,
 )
-from openended.harness.report.figures.people import huse_parts
+from openended.harness.report.figures.heat_maps import (
+    TextSetSimilarity,
+    agreement_map,
+    average_by_system,
+    metric_agreement,
+    system_similarity,
+)
+from openended.harness.report.figures.people import huse_parts, huse_regions, huse_stability
 from openended.harness.report.figures.trace import trace_figure
-from openended.harness.report.figures.trade_offs import Label, draw_labels
+from openended.harness.report.figures.trade_offs import Label, draw_labels, steps_at_equal_entropy
+from openended.harness.report.tables import frontier_gaps
+from openended.harness.report.tables.frontier_gaps import build_frontier_tables, find_frontiers
 from openended.harness.report.tables.systems import build_value_tables
-from openended.harness.results import Layout, group_systems, read_results
+from openended.harness.results import Layout, filter_results, group_systems, load_layout, read_results
+from openended.metrics.huse import Huse, PairRatings, Rule
 from openended.metrics.mauve import Mauve
 from tests.harness.report.synthetic import quickstart, result, seal, seal_record, stored, write_run
+from tests.helpers import openended
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "report"
 DECODERS = {"decoder": "greedy|ancestral|nucleus"}
@@ -81,15 +93,6 @@ def test_each_figure_is_drawn(name, tmp_path):
     png, pdf = save(figure, tmp_path, name)
     assert png.read_bytes().startswith(b"\x89PNG")
     assert pdf.read_bytes().startswith(b"%PDF")
-
-
-@pytest.mark.slow
-def test_the_same_runs_give_the_same_bytes(tmp_path):
-    results = read_results([FIXTURE])
-    first, second = (save(draw(curves.divergence_curves, results)["divergence"], tmp_path / n, "x") for n in "ab")
-    for a, b in zip(first, second, strict=True):
-        assert a.read_bytes() == b.read_bytes()
-    assert b"CreationDate" not in first[1].read_bytes()
 
 
 def test_no_data_no_figure(tmp_path):
@@ -210,14 +213,6 @@ def test_figures_are_named_by_what_differs(keys, always, names):
     assert list(named.values()) == list(figures.values())
 
 
-def points_of(panel, share):
-    """Points on all lines of a panel, in pixels."""
-    for line in panel.get_lines():
-        ends = line.get_transform().transform(np.asarray(line.get_xydata(), dtype=float))
-        for a, b in itertools.pairwise(ends):
-            yield from a + (b - a) * share[:, None]
-
-
 def test_labels_of_crossing_lines_are_free():
     figure, (panel,) = create_figure(COLUMN, 2.6)
     panel.plot([0, 1, 2], [0, 2, 3], marker="o")
@@ -230,13 +225,12 @@ def test_labels_of_crossing_lines_are_free():
     boxes, inside = [text.get_window_extent() for text in panel.texts], panel.get_window_extent()
     assert [text.get_text() for text in panel.texts] == [text for _, _, text in ends]
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-    for point in points_of(panel, np.linspace(0, 1, 200)):
-        assert not any(box.contains(*point) for box in boxes)
-    for box in boxes:
-        assert inside.x0 <= box.x0
-        assert box.x1 <= inside.x1
-        assert inside.y0 <= box.y0
-        assert box.y1 <= inside.y1
+    share = np.linspace(0, 1, 200)[:, None]
+    for line in panel.get_lines():
+        ends = line.get_transform().transform(np.asarray(line.get_xydata(), dtype=float))
+        points = np.concatenate([a + (b - a) * share for a, b in pairwise(ends)])
+        assert not any(box.contains(*point) for box in boxes for point in points)
+    assert all((box.min >= inside.min).all() and (box.max <= inside.max).all() for box in boxes)
 
 
 def test_a_decoder_that_is_its_parameter_is_named_once(tmp_path):
@@ -247,14 +241,6 @@ def test_a_decoder_that_is_its_parameter_is_named_once(tmp_path):
     (panel,) = draw(trade_offs.quality_diversity, read_results([tmp_path]))["quality_diversity"].axes
     assert [text.get_text() for text in panel.texts] == ["0.6", "1.2"]
     assert [line.get_label() for line in panel.get_lines()] == ["temperature"]
-
-
-def test_the_lines_of_equal_huse_are_named_outside_the_axes():
-    (panel,) = huse_parts({"a": (0.58, 0.95), "b": (0.92, 0.34)}, [choose_style(0), choose_style(1)]).axes
-    panel.figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in panel.texts]
-    assert len(boxes) == 5
-    assert all(box.x0 >= panel.get_window_extent().x1 for box in boxes)
 
 
 def test_figures_are_drawn_again_only_if_their_values_or_files_changed(tmp_path, monkeypatch):
@@ -333,3 +319,159 @@ def test_sizes_are_drawn_for_each_decoder_and_embedder(tmp_path):
     labels = panel.get_legend_handles_labels()[1]
     assert sorted(labels) == ["greedy docs-m", "greedy docs-s", "nucleus docs-m", "nucleus docs-s"]
     assert panels.size_curves(results, SystemStyles(results.values), Layout(metrics=("mauve",))) == {}
+
+
+EXAMPLE = Path(__file__).parents[4] / "tasks/data/example_ratings.csv"
+RULE = Rule()
+NO_STYLES = SystemStyles([])
+
+
+@pytest.fixture
+def rated():
+    metric, features = Huse().from_file(EXAMPLE)
+    return PairRatings.from_arrays(metric.compute(features).arrays)
+
+
+def test_regions_show_every_text_in_a_panel_per_system(rated, tmp_path):
+    figure = huse_regions({"t=1.0": (rated, RULE), "t=0.7": (rated, RULE)})
+    assert [panel.get_title() for panel in figure.axes] == ["t=1.0", "t=0.7"]
+    for panel in figure.axes:
+        assert panel.get_xlabel() == "model log-probability per word, nats"
+        reference, model = panel.get_lines()
+        assert (reference.get_marker(), model.get_marker()) == ("s", "o")
+        assert len(reference.get_xdata()) == len(model.get_xdata()) == 100
+        assert max(reference.get_xdata()) < 0 < min(reference.get_ydata())
+    assert figure.axes[0].get_ylabel() == "human judgment (mean rating)"
+
+
+def test_the_shading_is_the_confidence_of_the_discriminator(rated):
+    """All human texts rated near 5, all model texts near 1: sure at both ends of the rating axis."""
+    near = np.repeat([[5.0], [1.0]], 100, axis=0) + 0.1 * rated.ratings
+    figure = huse_regions({"m": (PairRatings(rated.ids, near, rated.log_probs, rated.lengths), RULE)})
+    shares = np.asarray(figure.axes[0].images[0].get_array())
+    assert np.median(shares[-1]) == 1  # the highest ratings
+    assert np.median(shares[0]) == -1
+
+
+def test_lines_of_equal_huse():
+    """On every dotted line HUSE-Q + HUSE-D − 1 is its value."""
+    figure = huse_parts({"a": (0.58, 0.95), "b $x$": (0.92, 0.34)}, [choose_style(0), choose_style(1)])
+    (panel,) = figure.axes
+    lines = [line for line in panel.get_lines() if line.get_linestyle() == ":"]
+    for line, value in zip(lines, (0.2, 0.4, 0.6, 0.8, 1.0), strict=True):
+        assert (np.asarray(line.get_xdata()) + line.get_ydata() - 1).tolist() == pytest.approx([value] * 2)
+    panel.figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in panel.texts]
+    assert len(boxes) == 5
+    assert all(box.x0 >= panel.get_window_extent().x1 for box in boxes), "they are named outside the axes"
+
+
+@pytest.mark.slow
+def test_stability_and_agreement(rated, tmp_path):
+    figure = huse_stability(rated, RULE, draws=3)
+    assert [a.get_xlabel() for a in figure.axes] == ["ratings a text", "examples"]
+    assert figure.axes[0].get_lines()[0].get_xdata().tolist() == [1, 2, 5]
+    save(figure, tmp_path, "stability")
+    nan = math.nan
+    values = {"a": [1, 2, 3, 4, 5], "b": [5, 4, 3, 2, 1], "four": [1, 2, 3, 4, nan], "none": [nan] * 5}
+    table = agreement_map(values)
+    words = [t.get_text() for t in table.axes[0].texts]
+    # "four" shares four systems with the others and itself: no cell of it is shown.
+    assert words == ["1.00", "-1.00", "–", "–", "-1.00", "1.00", *["–"] * 10]
+    assert table.axes[1].get_ylabel() == "Spearman's ρ over 5 systems"
+    assert "fewer than five" in table.get_supxlabel().replace("\n", " ")
+    save(table, tmp_path, "agreement")
+    long = {f"MAUVE (quantizer={name}, num_buckets=125)": values[name] for name in values}
+    (rows, _) = agreement_map(long).axes
+    assert [t.get_text() for t in rows.get_xticklabels()] == ["1", "2", "3", "4"]
+    assert rows.get_yticklabels()[1].get_text().replace("\n", " ") == "MAUVE (quantizer=b, num_buckets=125)  2"
+
+
+def test_the_agreement_map_needs_five_systems(tmp_path):
+    for n in range(5):
+        assert not n or metric_agreement(read_results([tmp_path]), NO_STYLES) == {}
+        lines = [result("model", name, {name: float(n)}, primary=name) for name in ("a", "b")]
+        write_run(tmp_path, "nucleus", None, results=lines, options={"p": n}, title=f"p={n}")
+    assert set(metric_agreement(read_results([tmp_path]), NO_STYLES)) == {"metric-agreement"}
+
+
+def test_seeds_of_a_system_are_averaged_and_the_diagonal_is_between_them():
+    # Sets 0 and 1 are seeds of one system, 2 is another, 3 shares no prompt with them.
+    rows = [[1.0, 0.8, 0.4, np.nan], [0.8, 1.0, 0.6, np.nan], [0.4, 0.6, 1.0, np.nan]]
+    sets = [TextSetSimilarity(int(own == 2), own, np.array(row)) for own, row in enumerate(rows)]
+    np.testing.assert_allclose(average_by_system(sets, [0, 1]), [[0.8, 0.5], [0.5, np.nan]])
+
+
+@pytest.mark.slow
+def test_a_grid_with_samples_ends_with_the_matrix_and_the_sameness_of_each_prompt(tmp_path):
+    words = ["-m", "name=same", "decoder=ancestral,nucleus", "decoder.temperature=0.5", "samples=2"]
+    metrics = "metric=[diversity,system_similarity]"
+    openended(*words, metrics, "num_examples=4", "max_new_tokens=8", cwd=tmp_path, code=0)
+    results = read_results([tmp_path / "outputs/runs/same"])
+    items = results.values
+    panel = system_similarity(results, NO_STYLES)["similarity"].axes[0]
+    assert len(panel.get_yticklabels()) == 2
+    (one, other) = (text.get_text() for text in panel.texts)  # one seed each: nothing on the diagonal
+    assert one == other
+    found = {(i.metric, i.system) for i in items if np.isfinite(i.mean)}
+    assert {m for m, s in found if s == "model"} == {
+        "chamfer", "distinct_k", "ngram_diversity", "prompt_similarity", "remote_clique", "rouge_l", "system_similarity",
+    }  # fmt: skip
+    assert not any(s == "human" for _, s in found), "people wrote one text per prompt"
+    similar = {i.metric: i.mean for i in items if i.system == "model" and i.key == i.metric}
+    assert similar["remote_clique"] == pytest.approx(1 - similar["prompt_similarity"])
+
+
+HUMAN_ENTROPY, TEMPERATURES, STEPS = 4.0, (0.8, 1.0, 1.2), (8, 32, 128)
+
+
+def gen_ppl(steps: int | None, entropy: float) -> float:
+    return float(np.exp(entropy + (4.0 / steps if steps else 0.0)))
+
+
+def write_system(folder, model, decoder, temperature, steps=None):
+    entropy = HUMAN_ENTROPY - 1 + temperature
+    values = {"entropy": entropy, "gen_ppl": gen_ppl(steps, entropy)}
+    human = {"entropy": HUMAN_ENTROPY, "gen_ppl": 40.0}
+    lines = [result("model", "gen_ppl", values), result("human", "gen_ppl", human)]
+    options = {"temperature": temperature} | ({"steps": steps} if steps else {})
+    write_run(folder, decoder, 0, model=model, options=options, results=lines)
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    def load(results, item):
+        noise = np.random.default_rng(0).normal(size=(1, 20))
+        return Replicates(item.mean * (1 + 0.01 * noise))
+
+    monkeypatch.setattr(frontier_gaps, "load_replicates", load)
+    for temperature in TEMPERATURES:
+        write_system(tmp_path, "ar", "temperature", temperature)
+        for steps in STEPS:
+            write_system(tmp_path, "masked", "mdlm", temperature, steps)
+    return read_results([tmp_path])
+
+
+def test_one_frontier_for_each_number_of_steps(results):
+    frontiers = find_frontiers(results, results.values)
+    assert [(entry.steps, len(entry.points)) for entry in frontiers] == [(None, 3), (8, 3), (32, 3), (128, 3)]
+    assert [entry.sampler for entry in frontiers] == ["ar temperature", *["masked mdlm"] * 3]
+    _, table = build_frontier_tables(results, load_layout("frontier"), "frontier")
+    assert [row.label.rpartition("steps=")[2] for row in table.rows[1:4]] == ["8", "32", "128"]
+    printed = [row.cells[3].value for row in table.rows[:4]]
+    assert printed == pytest.approx([gen_ppl(steps, HUMAN_ENTROPY) for steps in (None, *STEPS)], rel=1e-6)
+
+
+def test_points_are_at_the_human_entropy_and_steps_alone_stay_points(results):
+    with apply_style():
+        (axes,) = steps_at_equal_entropy(results, SystemStyles([]))["steps"].axes
+    curve = axes.containers[0].lines[0]
+    assert curve.get_xdata().tolist() == list(STEPS)
+    assert curve.get_ydata() == pytest.approx([gen_ppl(steps, HUMAN_ENTROPY) for steps in STEPS], rel=1e-6)
+    levels = [line.get_ydata()[0] for line in axes.lines if len(set(line.get_ydata())) == 1]
+    assert levels == pytest.approx([gen_ppl(None, HUMAN_ENTROPY), 40.0], rel=1e-6)
+
+    masked = filter_results(results, {"model": "masked", "decoder.temperature": "1.0|1"})
+    (entry,) = find_frontiers(masked, masked.values)
+    assert (entry.steps, len(entry.points)) == (None, 3)
+    assert steps_at_equal_entropy(masked, SystemStyles([])) == {}

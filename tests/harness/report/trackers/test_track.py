@@ -1,14 +1,29 @@
-"""Finished runs go to a tracker once; a tracker that fails is one warning and costs no run."""
+"""Finished runs go to a tracker once; one that fails is one warning; real packages read back what was logged."""
 
+import base64
 import math
 import threading
 
+import pandas as pd
 import pytest
 
 from openended.harness.app import cli
 from openended.harness.core.errors import SpecError
 from openended.harness.report.trackers import track
-from openended.harness.report.trackers.track import build_tracker_options, require_tracker, track_report, track_runs
+from openended.harness.report.trackers.track import (
+    JOB_TAG,
+    MlflowTracker,
+    TensorboardTracker,
+    TrackedJob,
+    TrackerOptions,
+    TrackioTracker,
+    WandbTracker,
+    build_tracker_options,
+    log_job,
+    require_tracker,
+    track_report,
+    track_runs,
+)
 from tests.harness.report.synthetic import result, write_run
 from tests.helpers import exit_code
 
@@ -155,3 +170,83 @@ def test_a_command_logs_its_run_and_an_absent_package_is_told_before_it(fake, tm
     monkeypatch.setattr(fake, "package", "no_such_package")
     assert exit_code(cli.main, *small) == 2
     assert "no_such_package is not installed" in capsys.readouterr().err
+
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+REAL = TrackerOptions(project="texts")
+REASON = "needs the real package in an environment of its own: pip install 'openended[{}]'"
+
+
+@pytest.fixture
+def job(tmp_path):
+    (tmp_path / "curve.png").write_bytes(PNG)
+    table = pd.DataFrame({"system": ["greedy", "human"], "value": [0.5, float("nan")]})
+    values = {"mauve/mauve": 0.5, "mauve/mauve.low": 0.4, "human/gen_ppl/gen_ppl": 32.0, "mauve/type_1@0.5": 0.3}
+    config = {"decoder": "greedy", "seed": 0, "decoder.p": 0.9, "unused": None}
+    return TrackedJob(
+        "grid/run-1", "a run", "grid", config, values, {"values": table}, {"curve": tmp_path / "curve.png"}
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # about its own dependencies
+def test_mlflow_has_one_run_with_params_metrics_and_artifacts(job, tmp_path):
+    mlflow = pytest.importorskip("mlflow", reason=REASON.format("mlflow"))
+    for _ in range(2):  # the second attempt replaces what the first left
+        log_job(MlflowTracker(REAL, tmp_path), job)
+    client = mlflow.MlflowClient((tmp_path / "mlflow").as_uri())
+    (run,) = client.search_runs([client.get_experiment_by_name("texts").experiment_id])
+    assert run.info.status == "FINISHED"
+    assert run.data.tags[JOB_TAG] == job.id
+    assert run.data.params["decoder"] == "greedy"
+    assert run.data.metrics == {name.replace("@", "_"): value for name, value in job.values.items()}
+    names = {item.path for folder in ("tables", "figures") for item in client.list_artifacts(run.info.run_id, folder)}
+    assert names == {"tables/values.csv", "figures/curve.png"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # about its own dependencies
+def test_tensorboard_has_scalars_an_image_and_a_table(job, tmp_path):
+    pytest.importorskip("tensorboard", reason=REASON.format("tensorboard"))
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for _ in range(2):
+        log_job(TensorboardTracker(REAL, tmp_path), job)
+    events = EventAccumulator(str(tmp_path / "tensorboard" / job.id)).Reload()
+    for name, value in job.values.items():
+        (scalar,) = events.Scalars(name)
+        assert scalar.value == pytest.approx(value)
+    assert events.Images("figures/curve")[0].encoded_image_string == PNG
+    (text,) = events.Tensors("tables/values/text_summary")
+    assert text.tensor_proto.string_val[0].decode().splitlines()[2] == "| greedy | 0.5 |"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # about its own dependencies
+def test_wandb_writes_an_offline_run(job, tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason=REASON.format("wandb"))
+    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "cache"))
+    log_job(WandbTracker(REAL, tmp_path), job)
+    (data,) = tmp_path.glob("wandb/**/offline-run-*/*.wandb")
+    assert data.stat().st_size > 0
+    assert list(data.parent.glob("files/media/images/**/*.png"))
+    assert list(data.parent.glob("files/media/table/**/*.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # about its own dependencies
+def test_trackio_has_one_run_with_its_values(job, tmp_path, monkeypatch):
+    pytest.importorskip("trackio", reason=REASON.format("trackio"))
+    import trackio.sqlite_storage as storage
+    import trackio.utils
+
+    for module in (trackio, trackio.utils, storage):
+        if hasattr(module, "TRACKIO_DIR"):
+            monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path)
+    log_job(TrackioTracker(REAL, tmp_path), job)
+    logs = storage.SQLiteStorage.get_logs("texts", job.id)
+    logged = {name: value for row in logs for name, value in row.items()}
+    assert {name: logged[name] for name in job.values} == job.values
+    assert "tables/values" in logged
