@@ -8,16 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from openended.harness.core import (
-    Spec,
-    SpecError,
-    construct,
-    list_bundled_choices,
-    read_full_yaml,
-    read_options,
-    shorten_error,
-    suggest,
-)  # fmt: skip
+from openended.harness import core
+from openended.harness.core import Spec, SpecError, list_bundled_choices
 
 TARGET = "openended.harness.results.layout.Layout"
 
@@ -104,10 +96,12 @@ def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: A
             raise SpecError(f"no such layout file: {name}")
         text, where = Path(name).read_text(encoding="utf-8"), name
     elif name in list_bundled_choices("report"):
-        text, where = read_full_yaml("report", name), f"layout {name}"
+        text, where = core.read_full_yaml("report", name), f"layout {name}"
     else:
-        raise SpecError(f"no layout {name!r}{suggest(name, list_bundled_choices('report'))}, or the path of a .yaml")
-    node = dict(read_options(text, where, shorten_error))
+        raise SpecError(
+            f"no layout {name!r}{core.suggest(name, list_bundled_choices('report'))}, or the path of a .yaml"
+        )
+    node = dict(core.read_options(text, where, core.shorten_error))
     node.pop("defaults", None)  # present in copies of built-in layouts; the dataclass has the defaults of `_base`
     return build_layout(node, where, changes)
 
@@ -116,4 +110,4 @@ def build_layout(node: Mapping[str, Any], where: str, changes: Mapping[str, Any]
     """Build a layout from a YAML node."""
     if node.get("_target_", TARGET) != TARGET:
         raise SpecError(f"{where}: expected _target_ {TARGET}, got {node['_target_']!r}")
-    return construct(Layout, {**node, **(changes or {})}, where)
+    return core.construct(Layout, {**node, **(changes or {})}, where)

@@ -1,4 +1,4 @@
-"""Paired significance tests between two systems, and between all pairs of systems.
+"""Paired significance tests between two systems, and between all pairs of systems, with the best data available.
 
     for test in pair_tests(results, "mauve", "mauve"):      # every pair of systems on one column
         test.first, test.second                             # labels, as in the tables
@@ -6,23 +6,15 @@
         test.p_value, test.corrected                        # two-sided; after Holm's correction over the pairs given
         test.over, test.n                                   # `examples`, `draws` or `seeds`, and how many
 
-The test uses the best data available:
-
 - `examples`: the value is a mean over examples. Both systems' values on the same prompts (samples of one prompt, and
   the seeds of a system, are one observation), signs flipped at random.
-- `draws`: any other statistic that has bootstrap or subsampling replicates (MAUVE, Fréchet distance, precision and
-  recall, corpus statistics). Both systems, and the human text, were resampled on the same prompts, so that replicates
-  of the difference are differences of the replicates; their standard error gives a t test. One seed is enough.
-- `seeds`: neither is available. A sign-flip test of paired differences; its smallest p-value with n seeds is 2 / 2ⁿ.
+- `draws`: any other statistic with bootstrap or subsampling replicates, which share their prompts; the standard error
+  of the replicates' differences gives a t test. One seed is enough.
+- `seeds`: sign flips of differences paired by seed; the smallest p-value with n seeds is 2 / 2ⁿ.
 
-If the human value is the target, the test is whether the two *values* differ: equal values are equally far
-from it. Whether their *distances* differ is another question. The distances of a and b to h are equal where a = b and
-where (a + b) / 2 = h, two lines that cross where both systems are like people. `nearer` is the p-value of both
-together, the larger of the two: a test at its level everywhere, with little power at the crossing, as every
-reasonable test has (a test with exact level there must reject whenever both p-values are equal, however large: Miles
-and Chambaz 2021).
-
-Source: Good 2005, "Permutation, parametric and bootstrap tests"; Holm 1979; Berger 1982 (intersection-union tests).
+If the human value h is the target, the test is whether the two *values* differ. Their *distances* to h are equal where
+a = b and where (a + b) / 2 = h; `nearer` is the larger of the two p-values, a test at its level everywhere (Berger 1982;
+Miles and Chambaz 2021). Further sources: Good 2005, "Permutation, parametric and bootstrap tests"; Holm 1979.
 """
 
 from __future__ import annotations
@@ -37,16 +29,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from openended.harness import results as measured
 from openended.harness.core import F64, I64, WILSON, Replicates, combine_replicates, make_random_stream
-from openended.harness.results import (
-    Results,
-    System,
-    SystemValue,
-    find_human_value,
-    find_interval,
-    group_systems,
-    load_replicates,
-)
+from openended.harness.results import Results, System, SystemValue
 
 K = TypeVar("K")
 DRAWS = 10_000
@@ -78,7 +63,7 @@ def pair_tests(
     """Test all pairs of systems on one value with Holm correction; pairs without two values are skipped."""
     tests = [
         dataclasses.replace(test, first=a.name, second=b.name)
-        for a, b in itertools.combinations(group_systems(results.values) if systems is None else systems, 2)
+        for a, b in itertools.combinations(measured.group_systems(results.values) if systems is None else systems, 2)
         if (test := compare_systems(results, results.values, a, b, (metric, key))) is not None
     ]
     corrected = correct_by_holm({at: test.p_value for at, test in enumerate(tests)})
@@ -135,7 +120,7 @@ def compare_values(
     """Compare one value of two systems; None if one has no value or a required human value is missing."""
     if not math.isfinite(a.mean) or not math.isfinite(b.mean):
         return None
-    human = find_human_value(items, a) if a.direction == "match_human" else None
+    human = measured.find_human_value(items, a) if a.direction == "match_human" else None
     if a.direction == "match_human" and (human is None or not math.isfinite(human.mean)):
         return None
     test = _test_over_examples(results, a, b) or _test_over_replicates(results, a, b) or _test_over_seeds(a, b)
@@ -171,7 +156,7 @@ def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> Sys
 
 
 def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
-    both = _combine((1.0, -1.0), (load_replicates(results, a), load_replicates(results, b)))
+    both = _combine((1.0, -1.0), (measured.load_replicates(results, a), measured.load_replicates(results, b)))
     if both is None or not both.varies:
         return None
     apart = a.mean - b.mean
@@ -201,7 +186,7 @@ def _test_distances(
     results: Results, a: SystemValue, b: SystemValue, test: SystemComparison, human: SystemValue | None, center: float
 ) -> float:
     """Return the p-value of equal distances to a center: the human value, or a constant."""
-    parts = [load_replicates(results, item) if item is not None else None for item in (a, b, human)]
+    parts = [measured.load_replicates(results, item) if item is not None else None for item in (a, b, human)]
     both = _combine((1.0, 1.0, -2.0), parts) or _combine((1.0, 1.0), parts[:2])
     if both is not None:
         return float(np.maximum(test.p_value, both.p_value(a.mean + b.mean - 2 * center)))  # NaN if one is
@@ -229,7 +214,7 @@ def per_example(results: Results, item: SystemValue) -> F64 | None:
     if len({len(r) for r in rows}) > 1 or any(np.isnan(r).any() for r in rows):
         return None
     # Metrics with halves or subsamples compare texts with each other, so their per-example values are dependent.
-    interval = find_interval(results, item)
+    interval = measured.find_interval(results, item)
     if interval is not None and interval.method not in ("bootstrap", WILSON):
         return None
     mean: F64 = np.mean(rows, axis=0)

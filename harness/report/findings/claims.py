@@ -12,17 +12,9 @@ import numpy as np
 
 from openended.harness.core import parse_signature, show_progress
 from openended.harness.report.analysis.paired import compute_margin_p_value, correct_by_holm
-from openended.harness.report.findings import checks
+from openended.harness.report.findings import checks, uncertainty
 from openended.harness.report.findings.checks import format_number, join_components, select_main_setting
-from openended.harness.report.findings.uncertainty import (
-    LEVEL,
-    Check,
-    Errors,
-    Outcome,
-    Sample,
-    check_with_uncertainty,
-    combine_tasks,
-)  # fmt: skip
+from openended.harness.report.findings.uncertainty import LEVEL, Check, Errors, Outcome, Sample
 from openended.harness.report.tables.selection import INVENTED, select_pairs
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 from openended.harness.results import Layout, Results, SystemValue, group_by_data, group_systems
@@ -81,12 +73,12 @@ def build_findings_tables(results: Results, layout: Layout, name: str) -> list[T
 
 
 def _build_row(claim: Claim, parts: Mapping[str, Sequence[SystemValue]], errors: Errors) -> TableRow:
-    by_task = {task: check_with_uncertainty(claim.check, part, errors) for task, part in parts.items()}
+    by_task = {task: uncertainty.check_with_uncertainty(claim.check, part, errors) for task, part in parts.items()}
     verdicts = {task: verdict for task, verdict in by_task.items() if verdict is not None}
     if not verdicts:
         measured, words = Cell(note=f"Needs {claim.needs}."), "not measured"
     else:
-        (verdict,) = verdicts.values() if len(parts) == 1 else [combine_tasks(verdicts)]
+        (verdict,) = verdicts.values() if len(parts) == 1 else [uncertainty.combine_tasks(verdicts)]
         measured, words = Cell(words=verdict.measured_text), verdict.words
     return TableRow(claim.claim, "claim", (Cell(words=claim.source), measured, Cell(words=words)))
 
@@ -132,7 +124,7 @@ def _compare_best(values: Sequence[SystemValue], part: Sequence[SystemValue], er
         numbers = [moved.orient(value) for value in values]
         return join_components("", [numbers[best] > numbers[at] for at in others])
 
-    verdict = check_with_uncertainty(check, items, errors)
+    verdict = uncertainty.check_with_uncertainty(check, items, errors)
     sampled = [errors.get(value) for value in values]
     system_names = {tuple(system.items[0].axes.items()): system.name for system in group_systems(part)}
     names = [system_names[tuple(value.axes.items())] for value in values]

@@ -1,15 +1,10 @@
-"""Decide whether a verdict is sure by checking its claim again on values with simulated errors.
+"""Decide whether a verdict is sure by checking its claim again on values with simulated errors, all moved together.
 
-All values are moved together. The errors of values with replicates are jointly normal with the covariance of the
-replicates, because systems share their prompts (see `harness.core.resampling`); values without replicates get
-independent errors from the standard deviation over seeds. Both are scaled to Student's t.
-
-A claim often has several components (models, lines, pairs), and it holds if all of them do. The doubt of a component is
-the share of draws in which it comes out differently, (1 + count) / (1 + draws). With equal systems a doubt is uniform
-on both sides, so one comparison is called sure in 5 % of cases if it must be at most 2.5 %. *Holds* needs that for
-every component, *does not hold* for one failing component after Bonferroni's correction.
-
-Errors shrink as 1 / √n, which gives the number of texts that would decide an undecided claim.
+Errors are jointly normal with the covariance of the replicates (systems share their prompts), else independent with the
+standard deviation over seeds; both are scaled to Student's t. The doubt of a component of a claim (model, line, pair)
+is the share of draws in which it comes out differently. One comparison of two equal systems is called sure in 5 % of
+cases: *holds* needs a doubt of at most 2.5 % for every component, *does not hold* for one failing component after
+Bonferroni's correction. Errors shrink as 1 / √n, which gives the number of texts that would decide a claim.
 """
 
 from __future__ import annotations
@@ -23,16 +18,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from openended.harness import results as measured
 from openended.harness.core import F64, Replicates, make_random_stream, parse_signature
-from openended.harness.results import (
-    Pair,
-    Results,
-    SystemValue,
-    find_human_value,
-    load_replicates,
-    orient,
-    select_values,
-)
+from openended.harness.results import Pair, Results, SystemValue, find_human_value, orient, select_values
 
 DRAWS = 199
 LEVEL = 0.05  # share of sure verdicts about two equal systems
@@ -85,7 +73,7 @@ class Errors:
         return self._draws[id(item)]
 
     def _draw(self, item: SystemValue) -> F64 | None:
-        replicates = load_replicates(self._results, item) if self._results is not None else None
+        replicates = measured.load_replicates(self._results, item) if self._results is not None else None
         if replicates is not None:
             return draw_replicate_errors(replicates)
         if not (item.seeds > 1 and item.sd > 0):

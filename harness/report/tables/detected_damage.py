@@ -125,13 +125,6 @@ def _read_value(results: Results, item: SystemValue, percent: int) -> DamagedVal
     return DamagedValue(percent, item.mean, error, ends, None)
 
 
-def _name_embedder(item: SystemValue) -> str:
-    """Return name and pooling of the embedder that a value was computed with; empty if with none."""
-    if "embedder" not in parse_signature(item.signature):
-        return ""
-    return "/".join(filter(None, (item.axes.get("embedder", ""), item.axes.get("embedder.pooling", ""))))
-
-
 def build_stress_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build a table of damages by metrics for every value of the axes in `split`."""
     tables = []

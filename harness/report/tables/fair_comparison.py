@@ -21,12 +21,8 @@ import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import F64, DataError
-from openended.harness.report.analysis.paired import (
-    LEVEL,
-    compare_systems,
-    compute_student_quantile,
-    correct_by_holm,
-)  # fmt: skip
+from openended.harness.report.analysis import paired
+from openended.harness.report.analysis.paired import LEVEL
 from openended.harness.report.tables import selection
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.selection import TablePart, make_slug
@@ -196,7 +192,7 @@ def compute_curve(
             errors.append([math.sqrt(square / len(scoring)) for square in squares])
         fresh = np.mean(best_scores, axis=0)
         # The mean of estimates is at most as uncertain as each of them, so the interval is conservative.
-        half = compute_student_quantile(degrees) * noise * np.mean(errors, axis=0)
+        half = paired.compute_student_quantile(degrees) * noise * np.mean(errors, axis=0)
     sign = 1.0 if direction == "higher" else -1.0
     printed = [tuple(sign * float(v) for v in row) for row in (seen, fresh)]
     return BestOfN(name, len(values), printed[0], printed[1], tuple(map(float, half)))
@@ -311,7 +307,7 @@ def _build_win_table(results: Results, part: TablePart, pairs: Sequence[Pair]) -
     sweeps = group_sweeps(part.items)
     names = [sweep.name for sweep in sweeps]
     tests = {pair: _test_pairs(results, part.items, sweeps, pair) for pair in pairs}
-    corrected = correct_by_holm({(pair, key): p for pair in pairs for key, (_, p) in tests[pair].items()})
+    corrected = paired.correct_by_holm({(pair, key): p for pair in pairs for key, (_, p) in tests[pair].items()})
     columns = []
     for pair in (pair for pair in pairs if tests[pair]):
         tally = tally_wins(names, tests[pair], {key: p for (tested, key), p in corrected.items() if tested == pair})
@@ -336,7 +332,7 @@ def _test_pairs(results: Results, items: Sequence[SystemValue], sweeps: Sequence
         left, right = (_restrict_to_seeds(s, scoring) for s in (a, b))
         value = left.value(*pair)
         target = find_target(value, items) if value is not None else None
-        test = compare_systems(results, items, left, right, pair)
+        test = paired.compare_systems(results, items, left, right, pair)
         if test is not None and value is not None and is_ranked(value, target):
             p_value = test.p_value if target is None else test.nearer
             fresh = scoring or not selected  # the texts that selected a setting cannot test it

@@ -1,14 +1,9 @@
 """Generative frontier: log Gen-PPL of a system as a function of the entropy of its texts, and `--layout frontier`.
 
-The operating points of a system (temperatures, p, numbers of steps) give pairs (entropy H, log Gen-PPL g). g is made
-monotone in H by isotonic regression and interpolated by a monotone cubic, so that systems can be compared at equal
-entropy, in particular at that of human text. Outside the entropies that were measured there is no value.
-
-Every quantity has replicates from the bootstrap of the metric's values: a replicate draws prompts, the same for all
-operating points of all systems, and interpolates anew.
-
-Source: Pynadath, Shi and Zhang 2026 (arXiv 2604.02718) for frontiers; Barlow et al. 1972 for isotonic regression;
-Fritsch and Carlson 1980 for the interpolation.
+The operating points of a system (temperatures, p, numbers of steps) are made monotone by isotonic regression (Barlow et
+al. 1972) and interpolated by a monotone cubic (Fritsch and Carlson 1980), so that systems can be compared at equal
+entropy (Pynadath, Shi and Zhang 2026, arXiv 2604.02718), never outside the entropies that were measured. Replicates
+draw prompts, the same for all operating points of all systems, and interpolate anew.
 """
 
 from __future__ import annotations
@@ -19,21 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from openended.harness import results as measured
 from openended.harness.core import F64, DataError, Interval, Replicates, UndefinedMetric
 from openended.harness.report.tables.fair_comparison import MIN_SETTINGS, DecoderSweep, group_sweeps
 from openended.harness.report.tables.selection import TablePart, check_signatures, split_results
 from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow
-from openended.harness.results import (
-    Layout,
-    Results,
-    SystemValue,
-    find_human_value,
-    find_interval,
-    group_by,
-    load_replicates,
-    select_values,
-)  # fmt: skip
+from openended.harness.results import Layout, Results, SystemValue, load_replicates
 
 GEN_PPL, ENTROPY, KL = ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"), ("kl_to_scorer", "kl_per_token")
 STEPS = "decoder.steps"
@@ -119,7 +106,7 @@ def _separate_steps(sweeps: Sequence[DecoderSweep]) -> Iterator[tuple[DecoderSwe
     for sweep in sorted(sweeps, key=lambda sweep: bool(sweep.systems[0].items[0].axes.get(STEPS))):
         model = sweep.systems[0].items[0].titles[0]
         name = f"{model} {sweep.name}" if several_models and "model=" not in sweep.name else sweep.name
-        by_steps = group_by(sweep.systems, lambda system: system.items[0].axes.get(STEPS, ""))
+        by_steps = measured.group_by(sweep.systems, lambda system: system.items[0].axes.get(STEPS, ""))
         if "" in by_steps or len(by_steps) == 1 or min(map(len, by_steps.values())) < MIN_SETTINGS:
             yield DecoderSweep(name, sweep.systems), name, None
             continue
@@ -139,7 +126,7 @@ def _load_values(results: Results, item: SystemValue) -> F64:
 
 def load_human_entropy(results: Results, items: Sequence[SystemValue], like: SystemValue) -> F64 | None:
     """Return the entropy of the human texts and its replicates, shape (1 + replicates,); None if not measured."""
-    human = find_human_value(items, like)
+    human = measured.find_human_value(items, like)
     if human is None or not math.isfinite(human.mean):
         return None
     return _load_values(results, human)
@@ -211,7 +198,7 @@ def build_frontier_tables(results: Results, layout: Layout, name: str) -> list[T
     values = build_value_tables(results, everything, f"{name}-values")
     tables = []
     for part in split_results(results, layout, name):
-        check_signatures("gen_ppl", select_values(part.items, *GEN_PPL), part.stem, layout.allow)
+        check_signatures("gen_ppl", measured.select_values(part.items, *GEN_PPL), part.stem, layout.allow)
         if frontiers := find_frontiers(results, part.items):
             tables.append(_build_table(results, part, frontiers, layout))
     if not tables:
@@ -223,7 +210,7 @@ def build_frontier_tables(results: Results, layout: Layout, name: str) -> list[T
 
 def _build_table(results: Results, part: TablePart, frontiers: list[SystemFrontier], layout: Layout) -> Table:
     first, (entropy, gen_ppl) = frontiers[0], frontiers[0].points[0]
-    human, human_ppl = load_human_entropy(results, part.items, entropy), find_human_value(part.items, gen_ppl)
+    human, human_ppl = load_human_entropy(results, part.items, entropy), measured.find_human_value(part.items, gen_ppl)
     has_kl = any(system.value(*KL) for f in frontiers for system in f.sweep.systems)
     columns = [
         Column("", "points", "points", "none", 0),
@@ -267,5 +254,5 @@ def _find_lowest_kl(results: Results, entry: SystemFrontier) -> Cell:
     if not values:
         return Cell(note="the texts have no log Q, or it was not measured (metric=kl_to_scorer)")
     lowest = min(values, key=lambda v: v.mean)
-    interval = find_interval(results, lowest)
+    interval = measured.find_interval(results, lowest)
     return Cell(lowest.mean, interval=(interval.low, interval.high) if interval else None)

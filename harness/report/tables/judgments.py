@@ -7,20 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from openended.harness import results as measured
 from openended.harness.core import HUMAN, parse_signature
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.selection import RATED, split_results
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow
-from openended.harness.results import (
-    ROW_FILES,
-    Layout,
-    Results,
-    System,
-    SystemValue,
-    group_by,
-    group_systems,
-    locate_verified_file,
-)  # fmt: skip
+from openended.harness.results import ROW_FILES, Layout, Results, System, SystemValue
 from openended.harness.storage import RowFile
 
 METRIC = "bradley_terry"
@@ -43,7 +35,7 @@ def build_ability_tables(results: Results) -> list[Table]:
     # Only runs on judgments alone have the scores of all players.
     rated = (i for i in results.values if i.system == "model" and i.axes.get("decoder") == RATED)
     scores = (i for i in rated if i.metric == METRIC and i.key != METRIC)
-    sets = group_by(scores, lambda item: (item.signature, tuple(sorted(item.axes.items()))))
+    sets = measured.group_by(scores, lambda item: (item.signature, tuple(sorted(item.axes.items()))))
     many = len(sets) > 1
     return [
         _build_ability_table(items, f"abilities-{i}" if many else "abilities")
@@ -96,7 +88,7 @@ def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
 
 def build_huse_example_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build a table of examples for every system that has HUSE."""
-    systems = [s for part in split_results(results, layout, name) for s in group_systems(part.items)]
+    systems = [s for part in split_results(results, layout, name) for s in measured.group_systems(part.items)]
     remarks = [f"{kind}: {what}.".capitalize() for kind, what in KINDS.items()]
     remarks.append("Of each kind the clearest: the largest difference in ratings, in log-probability, or the smallest.")
     columns = (Column("huse", "log_prob", "log p a word", decimals=2), Column("huse", "rating", "rating", decimals=2))
@@ -148,7 +140,7 @@ def _read_texts(results: Results, at: int, stored: Any, count: int) -> list[tupl
     sides: dict[str, RowFile] = {}
     for name, artifact in run.inputs.items():
         stage = name.partition(":")[0]
-        path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
+        path = measured.locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
         if path is not None:
             sides.setdefault("human" if stage == "human" else "model", RowFile(path))
     errors = stored.get("per_example/error_model")

@@ -11,23 +11,10 @@ from dataclasses import replace
 from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, compare_signatures, load_members, parse_signature
 from openended.harness.report.analysis.paired import compute_equality_p_value
+from openended.harness.report.tables import selection, table as tables
 from openended.harness.report.tables.best_cells import mark_best_cells
-from openended.harness.report.tables.selection import (
-    TablePart,
-    check_signatures,
-    select_minority,
-    select_pairs,
-    split_results,
-)  # fmt: skip
-from openended.harness.report.tables.table import (
-    RULE,
-    Cell,
-    Column,
-    Table,
-    TableRow,
-    choose_column_decimals,
-    format_fixed,
-)  # fmt: skip
+from openended.harness.report.tables.selection import TablePart
+from openended.harness.report.tables.table import RULE, Cell, Column, Table, TableRow
 from openended.harness.results import Layout, Pair, Results, SystemValue, find_human_value, find_interval, group_by
 
 NO_HUMAN = "No human value was measured."
@@ -50,7 +37,7 @@ Label = Callable[[SystemValue], str]
 
 def build_value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of a layout of kind `values`, one per value of the axes in `split`."""
-    return [_Pivot(results, layout, part).build() for part in split_results(results, layout, name)]
+    return [_Pivot(results, layout, part).build() for part in selection.split_results(results, layout, name)]
 
 
 class _Pivot:
@@ -58,7 +45,7 @@ class _Pivot:
 
     def __init__(self, results: Results, layout: Layout, part: TablePart) -> None:
         self.results, self.layout, self.part = results, layout, part
-        self.pairs = select_pairs(part.items, layout)
+        self.pairs = selection.select_pairs(part.items, layout)
         metrics = {item.metric for item in part.items}
         if layout.needs and not metrics & set(layout.needs):
             raise DataError(
@@ -161,11 +148,11 @@ class _Pivot:
         layout, items = self.layout, self.part.items
         here = [i for i in candidates if i.system != "model" or all(i.axes.get(a, "") == v for a, v in where.items())]
         models, references = [i for i in here if i.system == "model"], [i for i in here if i.system != "model"]
-        minority = select_minority(models) if layout.differing == "mark" and models else []
+        minority = selection.select_minority(models) if layout.differing == "mark" and models else []
         signatures = {i.signature for i in minority}
         column_items = [i for i in models if i.signature not in signatures]
         if layout.differing != "mark":
-            check_signatures(pair[0], column_items, self.part.stem, layout.allow)
+            selection.check_signatures(pair[0], column_items, self.part.stem, layout.allow)
         ranked = [i for i in column_items if i.direction != "none"]
         first = (ranked or column_items or here or candidates)[0]
         gap = layout.gaps and first.direction == "match_human"
@@ -182,10 +169,9 @@ class _Pivot:
         humans = [Cell(i.mean) for i in references if i.system == "human" and not gap]
         labels = [v if a in layout.columns else measured.format_option(a, v) for a, v in where.items()]
         title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*labels, options) if v)])
-        column = Column(
-            *pair, title, "lower" if gap else first.direction, choose_column_decimals([*cells.values(), *humans]),
-            first.signature, gap, first.target, interval=any(cell.interval for cell in cells.values()),
-        )  # fmt: skip
+        digits, direction = tables.choose_column_decimals([*cells.values(), *humans]), "lower" if gap else first.direction
+        interval = any(cell.interval for cell in cells.values())
+        column = Column(*pair, title, direction, digits, first.signature, gap, first.target, interval=interval)
 
         def compute_p_value(cell: Cell, best: Cell) -> float:
             if cell.source is None or best.source is None:
@@ -255,7 +241,7 @@ def build_ceiling_cell(item: SystemValue, column: Column) -> Cell:
     """Build the cell of the human ceiling; its value moves to the note if its number of texts differs."""
     n, of = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
     if n != of and column.signature:
-        value = format_fixed(item.mean, column.decimals)
+        value = tables.format_fixed(item.mean, column.decimals)
         return Cell(note=f"No human ceiling with as many texts as the systems (n {of}). {CEILING}: {value} at n {n}.")
     task = load_members("task").get(item.axes.get("task", ""))
     prompts = f" {UNSHARED}" if getattr(task, "prompted", True) else ""
