@@ -13,8 +13,8 @@
 - `seeds`: sign flips of differences paired by seed; the smallest p-value with n seeds is 2 / 2ⁿ.
 
 If the human value h is the target, the test is whether the two *values* differ. Their *distances* to h are equal where
-a = b and where (a + b) / 2 = h; `nearer` is the larger of the two p-values, a test at its level everywhere (Berger 1982;
-Miles and Chambaz 2021). Further sources: Good 2005, "Permutation, parametric and bootstrap tests"; Holm 1979.
+a = b and where (a + b) / 2 = h; `nearer` is the larger of the two p-values, a test at its level everywhere (Berger
+1982; Miles and Chambaz 2021). Further sources: Good 2005, "Permutation, parametric and bootstrap tests"; Holm 1979.
 """
 
 from __future__ import annotations

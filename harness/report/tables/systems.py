@@ -14,7 +14,7 @@ from openended.harness.report.analysis.paired import compute_equality_p_value
 from openended.harness.report.tables import selection, table as tables
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.selection import TablePart
-from openended.harness.report.tables.table import RULE, Cell, Column, Table, TableRow
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals, format_fixed
 from openended.harness.results import Layout, Pair, Results, SystemValue, find_human_value, find_interval, group_by
 
 NO_HUMAN = "No human value was measured."
@@ -110,7 +110,7 @@ class _Pivot:
                 *list_run_notes(models, self.results, label),
             ),
             warnings=list_warnings(models, part.items, label, intervals=layout.intervals),
-            rules=(*([f"Mean over {counts} seeds, as the column says."] if counts else []), RULE),
+            rules=(*([f"Mean over {counts} seeds, as the column says."] if counts else []), tables.RULE),
         )  # fmt: skip
 
     def label_rows(self) -> tuple[dict[RowKey, str], list[str]]:
@@ -169,7 +169,7 @@ class _Pivot:
         humans = [Cell(i.mean) for i in references if i.system == "human" and not gap]
         labels = [v if a in layout.columns else measured.format_option(a, v) for a, v in where.items()]
         title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*labels, options) if v)])
-        digits, direction = tables.choose_column_decimals([*cells.values(), *humans]), "lower" if gap else first.direction
+        digits, direction = choose_column_decimals([*cells.values(), *humans]), "lower" if gap else first.direction
         interval = any(cell.interval for cell in cells.values())
         column = Column(*pair, title, direction, digits, first.signature, gap, first.target, interval=interval)
 
@@ -241,7 +241,7 @@ def build_ceiling_cell(item: SystemValue, column: Column) -> Cell:
     """Build the cell of the human ceiling; its value moves to the note if its number of texts differs."""
     n, of = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
     if n != of and column.signature:
-        value = tables.format_fixed(item.mean, column.decimals)
+        value = format_fixed(item.mean, column.decimals)
         return Cell(note=f"No human ceiling with as many texts as the systems (n {of}). {CEILING}: {value} at n {n}.")
     task = load_members("task").get(item.axes.get("task", ""))
     prompts = f" {UNSHARED}" if getattr(task, "prompted", True) else ""

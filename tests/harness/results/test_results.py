@@ -74,15 +74,8 @@ def test_the_newest_run_of_a_system_and_of_a_human_side_counts(tmp_path, runs, r
 )
 def test_an_imported_run_never_supersedes_one_of_this_machine(tmp_path, seed, trusted, rows):
     write(tmp_path, value=1.0)
-    other = write(
-        tmp_path,
-        seed=seed,
-        value=9.0,
-        human=7.0,
-        created="2099-01-01T00:00:00+00:00",
-        inputs={"measure:m": "measure/ab/c"},
-    )
-    record = other / "record.json"
+    later = {"created": "2099-01-01T00:00:00+00:00", "inputs": {"measure:m": "measure/ab/c"}}
+    record = write(tmp_path, seed=seed, value=9.0, human=7.0, **later) / "record.json"
     mark = {"archive": "a.zip", "trusted": trusted}
     write_json(record, mark_record(json.loads(record.read_text()), mark, "record"))
     frame = read_results([tmp_path]).frame
@@ -101,11 +94,7 @@ def test_a_run_under_two_experiments_and_a_human_side_count_once(tmp_path):
 
 
 def test_one_type_per_column():
-    rows = [
-        {"n_human": 3, "value": 1, "x": True},
-        {"n_human": None, "value": 0.5, "x": None},
-        {"value": None, "x": None},
-    ]
+    rows = [{"n_human": 3, "value": 1, "x": True}, {"n_human": None, "value": 0.5, "x": None}, {"value": None}]
     frame = build_frame(rows, ["x"])
     assert list(frame.columns) == [*FIXED, "x", INTERNAL]
     assert (frame["n_human"].dtype, frame["x"].dtype) == ("Int64", "boolean")

@@ -1,12 +1,9 @@
 """Simulated grids of equal systems: how often verdicts, Holm's correction and counts call them different."""
 
-import itertools
-
 import numpy as np
 import pytest
 
 from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.report.analysis.paired import compute_sign_flip_p, correct_by_holm
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.uncertainty import (
     Errors,
@@ -15,7 +12,6 @@ from openended.harness.report.findings.uncertainty import (
     combine_tasks,
     draw_replicate_errors,
 )
-from openended.harness.report.tables.fair_comparison import find_front, tally_wins
 from openended.harness.results import SystemValue
 
 PROMPTS = [f"p/{i:03d}" for i in range(60)]
@@ -100,30 +96,3 @@ def test_verdicts_of_a_large_difference_of_several_tasks_and_without_variation()
     rng = np.random.default_rng(4)
     verdict = verdict_of([np.zeros(60), rng.normal(size=60) + 3], "bootstrap")
     assert verdict.words == "no variation seen"
-
-
-@pytest.mark.long
-def test_holm_keeps_the_family_wise_error_of_a_grid_of_equal_systems():
-    wrong, counted, worlds = 0, 0, 300
-    names = "abcde"
-    for seed in range(worlds):
-        rng = np.random.default_rng([5, seed])
-        prompt = rng.normal(size=12)
-        rows = {name: prompt + rng.normal(size=12) for name in names}
-        pairs = list(itertools.combinations(names, 2))
-        p_values = [compute_sign_flip_p(rows[a] - rows[b]) for a, b in pairs]
-        corrected = correct_by_holm(dict(zip(pairs, p_values, strict=True)))
-        wrong += min(corrected.values()) < 0.05
-        tests = {(a, b): (float((rows[a] - rows[b]).mean()), p) for (a, b), p in zip(pairs, p_values, strict=True)}
-        tally = tally_wins(names, tests, corrected)
-        counted += any(row["+"] or row["-"] for row in tally.values())
-    assert wrong == counted, "a win is counted exactly where a corrected p-value is below 0.05"
-    assert wrong / worlds <= 0.08
-
-
-def test_a_pareto_front_of_equal_systems_names_some_dominated_by_chance():
-    """The front compares means without a test, as docs/statistics.md says."""
-    rng = np.random.default_rng(6)
-    sizes = [len(find_front(rng.normal(size=(5, 2)).tolist())) for _ in range(300)]
-    # the expected size of the front of n independent points is 1 + 1/2 + … + 1/n
-    assert abs(np.mean(sizes) - sum(1 / i for i in range(1, 6))) < 0.2

@@ -1,6 +1,7 @@
-"""Test which cells of a column are marked as best."""
+"""Which cells of a column are best, by tests, intervals or numbers; intervals that a metric states, and Student's."""
 
 import math
+import statistics
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,37 @@ from scipy import stats
 from openended.harness.core.spec import OUT_OF_DOMAIN
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.formats.latex import to_latex
+from openended.harness.report.tables.search_trials import format_interval
+from openended.harness.report.tables.systems import find_metric_interval
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from tests.harness.report.tables.test_intervals import folded
+from openended.harness.results import SystemValue
+
+
+def folded(key, mean, seeds=1, decoder="greedy"):
+    return SystemValue(
+        system="model", metric="huse", key=key, mean=mean, sd=math.nan, seeds=seeds, signature="huse|v:1",
+        direction="higher", title=key, reason="", note="", primary=key == "huse", family="human",
+        axes={"decoder": decoder}, titles=("m", decoder), values={"0": mean}, sources=((0, None),),
+    )  # fmt: skip
+
+
+def test_the_interval_is_that_of_the_value_the_signature_and_the_system():
+    value = folded("huse", 0.5)
+    ends = [folded("huse_low", 0.4), folded("huse_high", 0.7), folded("huse_low", 0.1, decoder="beam")]
+    assert find_metric_interval(value, [value, *ends]) == (0.4, 0.7)
+    assert find_metric_interval(value, [value, ends[0]]) is None
+    assert find_metric_interval(replace(value, key="huse_q"), ends) is None
+    assert find_metric_interval(replace(value, seeds=2), ends) is None
+
+
+def test_the_interval_over_seeds_is_students():
+    values = [0.1, 0.4, 0.35, 0.8]
+    from scipy import stats
+
+    low, high = stats.t.interval(0.95, 3, loc=0.4125, scale=stats.sem(values))
+    cell = Cell(0.4125, statistics.stdev(values), len(values))
+    assert format_interval(cell, 4).words == f"{low:.4f} to {high:.4f}"
+    assert format_interval(Cell(1.0), 4).blank
 
 
 def find_best(values, direction, human=math.nan, **options):

@@ -17,19 +17,7 @@ from openended.harness.report.tables.compare import (
 from openended.harness.results.frame import read_results
 from tests.harness.report.synthetic import result, write_run
 
-COLUMNS = [
-    "paper",
-    "table",
-    "domain",
-    "model",
-    "decoder",
-    "decoder_params",
-    "metric",
-    "value",
-    "sd",
-    "direction",
-    "note",
-]
+COLUMNS = "paper table domain model decoder decoder_params metric value sd direction note".split()
 
 
 def mauve(folder, decoder, value, **run):

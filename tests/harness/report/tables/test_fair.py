@@ -23,6 +23,7 @@ from openended.harness.report.tables.fair_comparison import (
     halves,
     is_gap,
     pool_std,
+    tally_wins,
 )
 from openended.harness.results import Layout, find_target, read_results
 from tests.harness.report.synthetic import result, write_run
@@ -116,15 +117,8 @@ def write_sweep(folder):
                     result("model", "gen_ppl", {"gen_ppl": 30 + 10 * value, "entropy": 5 - value}),
                     result("human", "gen_ppl", {"gen_ppl": 38.0, "entropy": 4.0}),
                 ]
-                title = f"{decoder} p={place}" if decoder != "greedy" else decoder
-                write_run(
-                    folder,
-                    decoder,
-                    seed,
-                    results=lines,
-                    options={"p": place} if decoder != "greedy" else {},
-                    title=title,
-                )
+                options, title = ({"p": place}, f"{decoder} p={place}") if decoder != "greedy" else ({}, decoder)
+                write_run(folder, decoder, seed, results=lines, options=options, title=title)
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +168,13 @@ def test_wins_and_losses_are_counted_after_correction(report):
     assert wins == losses
     assert wins + ties + losses + unknown == 3 * 2
     assert "four seeds" not in " ".join(table.remarks)
+
+
+def test_wins_ties_losses_and_comparisons_without_a_test_are_counted_on_both_sides():
+    tests = {("a", "b"): (-1.0, 0.01), ("a", "c"): (1.0, math.nan), ("b", "c"): (0.5, 0.5), ("c", "d"): (0.0, 0.01)}
+    corrected = {("a", "b"): 0.04, ("b", "c"): 0.5, ("c", "d"): 0.04}
+    tally = {name: dict(counts) for name, counts in tally_wins("abcd", tests, corrected).items()}
+    assert tally == {"a": {"+": 1, "?": 1}, "b": {"-": 1, "=": 1}, "c": {"?": 1, "=": 2}, "d": {"=": 1}}
 
 
 def test_the_setting_is_chosen_on_one_half_of_the_seeds(report):

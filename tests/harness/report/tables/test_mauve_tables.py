@@ -24,13 +24,8 @@ def write_systems(folder, models=SIZES, decoders=DECODERS, task="webtext"):
     titles = {"gen_ppl": "Gen. PPL", "zipf": "Zipf coef.", "loop_rate": "Rep.", "distinct_4": "Distinct-4", "self_bleu_4": "Self-BLEU-4",
               "mauve": "MAUVE", "sparsemax_score": "SP", "jensen_shannon": "JS", "eps_ppl": "ε-PPL", "bradley_terry": "Bradley-Terry",
               "accuracy": "Disc. acc.", "eps_ppl_1e-06": "ε-PPL (1e-06)", "eps_ppl_0.1": "ε-PPL (0.1)"}  # fmt: skip
-    statistics = {
-        "gen_ppl": "gen_ppl",
-        "zipf": "zipf",
-        "repetition": "loop_rate",
-        "distinct_n": "distinct_4",
-        "self_bleu": "self_bleu_4",
-    }
+    statistics = {"gen_ppl": "gen_ppl", "zipf": "zipf", "repetition": "loop_rate", "distinct_n": "distinct_4",
+                  "self_bleu": "self_bleu_4"}  # fmt: skip
     scores = {"mauve": ("mauve", "higher"), "sparsemax_score": ("sparsemax_score", "higher"),
               "jensen_shannon": ("jensen_shannon", "lower"), "discriminator_accuracy": ("accuracy", "lower")}  # fmt: skip
     for rank, model in enumerate(models):
@@ -39,26 +34,14 @@ def write_systems(folder, models=SIZES, decoders=DECODERS, task="webtext"):
             lines = [result("model", m, {k: 1 + value}, titles=titles) for m, k in statistics.items()]
             lines += [result("human", m, {k: 1.0}, titles=titles) for m, k in statistics.items()]
             lines += [result("model", m, {k: value}, direction=d, titles=titles) for m, (k, d) in scores.items()]
-            lines.append(
-                result(
-                    "model",
-                    "eps_ppl",
-                    {"eps_ppl": value, "eps_ppl_0.1": value, "eps_ppl_1e-06": value},
-                    direction="lower",
-                    titles=titles,
-                )
-            )
+            eps = dict.fromkeys(("eps_ppl", "eps_ppl_0.1", "eps_ppl_1e-06"), value)
+            lines.append(result("model", "eps_ppl", eps, direction="lower", titles=titles))
             if decoder != "greedy":
                 people = {"bradley_terry": value, **{name: value * (n + 1) for n, name in enumerate(CRITERIA)}}
-                options_of_metric = f"|system:{model} {decoder}"
-                lines.append(
-                    result(
-                        "model", "bradley_terry", people, direction="higher", options=options_of_metric, titles=titles
-                    )
-                )
-            write_run(
-                folder, decoder, 0, results=lines, model=model, options=options, title=decoder, axes={"task": task}
-            )
+                more = {"direction": "higher", "options": f"|system:{model} {decoder}", "titles": titles}
+                lines.append(result("model", "bradley_terry", people, **more))
+            setting = {"model": model, "options": options, "title": decoder, "axes": {"task": task}}
+            write_run(folder, decoder, 0, results=lines, **setting)
     return read_results([folder])
 
 
@@ -82,16 +65,7 @@ def test_tables_3_and_4_have_metrics_as_rows_and_only_the_systems_as_columns(
 ):
     table = make_table(write_systems(tmp_path, models, decoders), experiment)
     assert describe(table) == (
-        [
-            "|Δ Gen. PPL| ↓",
-            "|Δ Zipf coef.| ↓",
-            "|Δ Self-BLEU-4| ↓",
-            "SP ↑",
-            "JS ↓",
-            "ε-PPL ↓",
-            "MAUVE ↑",
-            "Bradley-Terry ↑",
-        ],
+        "|Δ Gen. PPL| ↓,|Δ Zipf coef.| ↓,|Δ Self-BLEU-4| ↓,SP ↑,JS ↓,ε-PPL ↓,MAUVE ↑,Bradley-Terry ↑".split(","),
         columns,
     )
     assert not table.show_seeds

@@ -1,4 +1,4 @@
-"""What stands in a table of values: numbers, best ones, dashes, notes, the human side, and what is refused."""
+"""What stands in a table of values: numbers, best ones, dashes, notes, the human side, the runs behind it, and what is refused."""
 
 import json
 import math
@@ -9,6 +9,7 @@ import pytest
 from openended.harness.core import OUT_OF_DOMAIN, DataError, SpecError, describe_out_of_domain
 from openended.harness.report import build_report
 from openended.harness.report.tables.formats.latex import to_latex
+from openended.harness.report.tables.selection import summarize_sources
 from openended.harness.report.tables.systems import (
     NOT_COMPARABLE,
     build_ceiling_cell,
@@ -170,12 +171,6 @@ def test_rows_of_several_models_and_columns_of_several_embedders(tmp_path):
     assert len(made.rows) == 2
     with pytest.raises(SpecError, match="into one cell"):
         table(tmp_path, rows=("decoder",), columns=("embedder",), human=False)
-
-
-def test_notes_of_values_are_said_under_the_table(tmp_path):
-    write(tmp_path, "greedy", {"m": 1.0}, notes=["few texts"])
-    write(tmp_path, "nucleus", {"m": 1.0})
-    assert table(tmp_path).warnings == ("m: few texts (greedy)",)
 
 
 def test_a_layout_whose_metrics_nobody_measured_is_an_error(tmp_path):
@@ -370,3 +365,75 @@ def test_the_most_frequent_signature_has_the_column_and_others_say_so(tmp_path):
     item = next(i for i in read_results([tmp_path / "a"]).values if "|k:4" in i.signature)
     cell = mark_incomparable(item, replace(item, signature=item.signature.replace("|k:4", "")))
     assert "k (4, the column has None)" in cell.note, "a field that one signature lacks is named"
+
+
+def by(folder, *words):
+    """Say in a run's record which command made it."""
+    path = folder / "record.json"
+    record = json.loads(path.read_text())
+    seal_record(folder, {k: v for k, v in record.items() if k != "digest"} | {"command": list(words)})
+
+
+def group_into_lines(folder):
+    results = read_results([folder])
+    return summarize_sources(results.values, results.runs)
+
+
+def test_task_number_length_date_and_command_are_said(tmp_path):
+    for seed, day in ((0, "01"), (1, "03")):
+        folder = write_run(tmp_path, "nucleus", seed, created=f"2026-02-{day}T10:20:30+00:00")
+        by(folder, "/opt/env/bin/openended", "-m", "seed=0,1", "task.path=my file.jsonl")
+    assert group_into_lines(tmp_path) == (
+        "Task docs; 500 examples; at most 96 new tokens; seeds 0, 1.",
+        "Newest run: 2026-02-03 10:20 UTC.",
+        "Command: openended -m seed=0,1 'task.path=my file.jsonl'",
+    )
+
+
+def test_imported_artifacts_are_noted_under_the_tables_of_their_runs(tmp_path):
+    for length, provenance in ((32, {}), (64, {"generate:x": {"imported": True}, "measure:mauve": {"imported": True}})):
+        folder = write_run(tmp_path, "nucleus", 0, length=length)
+        record = json.loads((folder / "record.json").read_text())
+        seal_record(folder, {k: v for k, v in record.items() if k != "digest"} | {"provenance": provenance})
+    own, imported = build_value_tables(read_results([tmp_path]), Layout(split=("auto",)), "t")
+    assert not any("Imported" in line for line in own.about)
+    assert "Imported, not computed here: generate, measure (in 1 of 1 runs)." in imported.about
+
+
+def test_many_values_and_commands_are_counted(tmp_path):
+    for n in range(100, 800, 100):
+        folder = write_run(tmp_path, "nucleus", 0, n=n, created=f"2026-02-01T10:20:{n // 100:02d}+00:00")
+        by(folder, "/opt/openended/__main__.py", f"num_examples={n}")
+    told = group_into_lines(tmp_path)
+    assert told[0] == "Task docs; 100 to 700 (7 values) examples; at most 96 new tokens; seed 0."
+    assert told[2] == "Command: python -m openended num_examples=700"
+    assert told[5:] == ("4 more commands: see the runs' records.",)
+
+
+def test_every_written_table_says_it_and_rebuilding_changes_no_byte(tmp_path):
+    for n, decoder in enumerate(("greedy", "nucleus", "top_k", "beam")):
+        by(
+            write_run(tmp_path, decoder, 0, created=f"2026-02-0{n + 1}T10:20:30+00:00"),
+            "openended",
+            f"decoder={decoder}",
+        )
+    for name in "ab":
+        report = build_report(
+            [tmp_path / "runs"], tmp_path / name, layout=["full", "findings"], baseline="greedy", figures=False
+        )
+    assert len(report.tables) > 2
+    for path in (tmp_path / "a").rglob("*"):
+        if path.suffix in (".md", ".tex", ".html"):
+            text = path.read_text()
+            assert "Newest run: 2026-02-04 10:20 UTC." in text, path
+            assert "decoder=beam" in text.replace(r"\allowbreak{}", ""), path
+        assert path.is_dir() or path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+
+
+def test_a_job_that_a_launcher_started_says_what_the_user_set(tmp_path):
+    folder = write_run(tmp_path, "nucleus", 0)
+    by(folder, "/opt/site-packages/submitit/core/_submit.py", "/tmp/grids")
+    record = json.loads((folder / "record.json").read_text())
+    told = {k: v for k, v in record.items() if k != "digest"}
+    seal_record(folder, told | {"overrides": ["decoder=nucleus", "seed=0"]})
+    assert group_into_lines(tmp_path)[-1] == "Command: openended decoder=nucleus seed=0"

@@ -1,14 +1,67 @@
-"""The papers' claims on made-up runs: yes, no, and not measured."""
+"""The papers' claims on made-up runs (yes, no, and not measured), their kinds of check, and the sentence on the best."""
 
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 
 from openended.harness.report.build import make_tables
-from openended.harness.report.findings.claims import build_findings_tables
+from openended.harness.report.findings.checks import MAUVE, check_decoders, compare, iterate_by_decoder, parse_size
+from openended.harness.report.findings.claims import _join_names, build_findings_tables, load_claims, write_headline
+from openended.harness.report.findings.uncertainty import Errors, Sample
 from openended.harness.results import load_layout, read_results
 from tests.harness.report.synthetic import result, write_run
+
+
+def items(folder, decoders, **more):
+    for decoder, mauve, ppl in decoders:
+        lines = [result("model", "mauve", {"mauve": mauve}, direction="higher")]
+        lines += [result("model", "gen_ppl", {"gen_ppl": ppl}), result("human", "gen_ppl", {"gen_ppl": 30.0})]
+        write_run(folder, decoder, 0, results=lines, **more)
+    return Sample(read_results([folder]).values, Errors(None))
+
+
+def test_gaps_are_distances_to_the_human_value(tmp_path):
+    found = items(tmp_path, [("greedy", 0.1, 8.0), ("nucleus", 0.9, 31.0)])
+    text, holds = check_decoders(found, [("gen_ppl", "gen_ppl")], ("nucleus", "greedy"), "nucleus < greedy", gaps=True)
+    assert text == "|gap| nucleus p=0.95 1.000, greedy 22.0"
+    assert holds.all()
+
+
+@pytest.mark.parametrize(
+    ("relation", "holds"),
+    [("greedy << ancestral < nucleus", True), ("greedy > ancestral", False), ("greedy << greedy", False),
+     ("ancestral ~ nucleus > greedy", True), ("greedy ~ ancestral", False)],
+)  # fmt: skip
+def test_relations_compare_neighbors(relation, holds):
+    numbers = {"greedy": np.array([0.1]), "ancestral": np.array([0.8]), "nucleus": np.array([0.9])}
+    assert compare(numbers, relation).tolist() == [holds]
+
+
+def test_claims_are_told_apart_and_say_what_they_need():
+    claims = load_claims()
+    assert len({claim.claim for claim in claims}) == len(claims)
+    assert all(claim.source and claim.needs for claim in claims)
+    assert all(claim.check(Sample([], Errors(None))) is None for claim in claims), "no runs, no verdict"
+
+
+def mauve(value, **more):
+    return [result("model", "mauve", {"mauve": value}, direction="higher", **more)]
+
+
+def test_a_decoder_stands_with_its_best_parameters(tmp_path):
+    write_run(tmp_path, "greedy", 0, results=mauve(0.1))
+    for p, value in ((0.5, 0.3), (0.9, 0.8)):
+        write_run(tmp_path, "nucleus", 0, results=mauve(value), axes={"decoder.p": p})
+    sample = Sample(read_results([tmp_path]).values, Errors(None))
+    (found,) = iterate_by_decoder(sample, MAUVE, ("greedy", "nucleus"))
+    assert [items[at[0]].mean for items, at in found] == [0.1, 0.8]
+
+
+@pytest.mark.parametrize(("model", "place"), [("docs-s", 1), ("gpt2_large", 7), ("gpt2", None)])
+def test_size_is_the_last_word_of_a_models_name(model, place):
+    assert parse_size(model) == place
 
 
 def run(folder, decoder, mauve=None, ppl=None, seed=0, options="", model="docs-s", **more):
@@ -182,3 +235,45 @@ def test_correlations_of_one_task_do_not_fall_with_another_that_nobody_rated(tmp
         assert row.cells[-1].value == 1.0, "a ≈ metric is compared although there are fewer human texts"
     (alone,) = make_tables(results, dataclasses.replace(layout, targets=("bradley_terry",)), "c")
     assert alone.name == "c-docs"
+
+
+def write_scores(folder, **values):
+    """Write runs with these MAUVE values: system → one value per seed."""
+    for decoder, scores in values.items():
+        for seed, score in enumerate(scores):
+            line = result("model", "mauve", {"mauve": score}, family="two_sample", direction="higher")
+            write_run(folder, decoder, seed, results=[line], title=decoder)
+    return read_results([folder])
+
+
+def test_a_clear_lead_and_a_tie_are_told_apart(tmp_path):
+    results = write_scores(
+        tmp_path, greedy=[0.20, 0.21, 0.19, 0.2], nucleus=[0.90, 0.92, 0.91, 0.91], ancestral=[0.93, 0.88, 0.90, 0.91]
+    )
+    sentence = write_headline(results)
+    assert sentence.startswith("nucleus has the highest MAUVE, 0.910: ahead of greedy by 0.710 ± 0.0")
+    assert "not told apart from ancestral (difference 0.005 ± 0." in sentence
+    assert sentence.endswith(" would tell nucleus from every other system.")
+
+
+def test_systems_without_known_error_are_not_called_worse(tmp_path):
+    sentence = write_headline(write_scores(tmp_path, greedy=[0.2], nucleus=[0.9]))
+    assert sentence == (
+        "nucleus has the highest MAUVE, 0.900: not tested against greedy (intervals=200 would test it)."
+    )
+
+
+def test_one_system_has_no_finding(tmp_path):
+    assert write_headline(write_scores(tmp_path, greedy=[0.2, 0.3])) == ""
+
+
+def test_of_many_systems_the_nearest_are_named(tmp_path):
+    scores = {name: [0.1 + at / 10, 0.101 + at / 10, 0.1 + at / 10] for at, name in enumerate("abcdef")}
+    sentence = write_headline(write_scores(tmp_path, **scores))
+    assert sentence.startswith("f has the highest MAUVE, 0.600: ahead of e by 0.100 ± 0.00")
+    assert sentence.endswith("and 2 more.")
+
+
+@pytest.mark.parametrize(("names", "text"), [("a", "a"), ("ab", "a and b"), ("abcd", "a, b, c and 1 more")])
+def test_names_are_joined(names, text):
+    assert _join_names([(at, name) for at, name in enumerate(names)]) == text
