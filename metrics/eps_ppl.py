@@ -26,10 +26,7 @@ def eps_ppl(gold_prob: ArrayLike, *, vocab_size: int, eps: float) -> float:
     Args:
         gold_prob: Q of the true tokens, shape (n,).
         vocab_size: V, size of the logits.
-        eps: The floor, >= 0.
-
-    Raises:
-        UndefinedMetric: If there is no token, or eps is 0 and Q is zero on a true token.
+        eps: The floor, >= 0; if it is 0 and Q is zero on a true token, it raises `UndefinedMetric`.
     """
     with np.errstate(over="ignore"):
         return float(np.exp(_compute_nll(gold_prob, vocab_size, eps).mean()))

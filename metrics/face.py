@@ -55,12 +55,10 @@ def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> 
     """Compare the mean spectra of token losses (Yang et al. 2023).
 
     Args:
-        human_nll: One row per human text: -log p of each scored token.
+        human_nll: One row per human text: -log p of each scored token; without two in a text it raises
+            `UndefinedMetric`.
         model_nll: The same of model texts.
         standardize: Whether each text is shifted and scaled to mean 0 and standard deviation 1 first.
-
-    Raises:
-        UndefinedMetric: If a side has no text with two scored tokens.
     """
     sides = [_compute_spectra(rows, standardize=standardize)[0] for rows in (human_nll, model_nll)]
     return _compare(*(_average_spectra(spectra) for spectra in sides))
@@ -96,7 +94,9 @@ def _compare(human: F64, model: F64) -> FaceResult:
     from scipy.stats import rankdata
 
     largest = float(np.maximum(human, model).sum())
-    p, q = (_normalize(spectrum) for spectrum in (human, model))
+    totals = float(human.sum()), float(model.sum())
+    even = np.full(FREQUENCIES, 1 / FREQUENCIES)
+    p, q = (s / total if total > 0 else even for s, total in zip((human, model), totals, strict=True))
     middle = (p + q) / 2
     return FaceResult(
         so=float(np.minimum(human, model).sum()) / largest if largest > 0 else 1.0,
@@ -106,12 +106,6 @@ def _compare(human: F64, model: F64) -> FaceResult:
         kl=_compute_divergence(p, q),
         js=(_compute_divergence(p, middle) + _compute_divergence(q, middle)) / 2,
     )
-
-
-def _normalize(spectrum: F64) -> F64:
-    total = float(spectrum.sum())
-    shares: F64 = spectrum / total if total > 0 else np.full(len(spectrum), 1 / len(spectrum))
-    return shares
 
 
 def _compute_divergence(p: F64, q: F64) -> float:

@@ -105,12 +105,11 @@ def mauve(
         got = f"{scaling_factor}, {curve_points}, {neighbors}"
         raise ValueError(f"expected scaling_factor > 0, curve_points >= 1 and neighbors >= 1, got {got}")
     human, model = check_sides(human=human, model=model)
+    options: dict[str, Any] = {"scaling_factor": scaling_factor, "curve": curve, "curve_points": curve_points}
     if estimator != "cells":
         settings = RatioSettings(neighbors, self, explained_variance, seed, groups)
-        ratios = log_ratios(human=human, model=model, estimator=estimator, settings=settings)
-        return mauve_of_ratios(
-            human=ratios[0], model=ratios[1], scaling_factor=scaling_factor, curve=curve, curve_points=curve_points
-        )
+        human, model = log_ratios(human=human, model=model, estimator=estimator, settings=settings)
+        return mauve_of_ratios(human=human, model=model, **options)
     cluster, buckets = fit_quantizer(
         [model, human],
         quantizer=quantizer,
@@ -125,11 +124,9 @@ def mauve(
         human=human_cells,
         model=model_cells,
         num_buckets=buckets,
-        scaling_factor=scaling_factor,
-        curve=curve,
-        curve_points=curve_points,
         smoothing=smoothing,
         seen_only=counts_seen_cells(quantizer),
+        **options,
     )
 
 
@@ -264,11 +261,8 @@ class Mauve(Quantized):
 
     def select_cells_of_halves(self, cells: CellCounts) -> CellCounts:
         """Leave out empty cells where the quantizer has far more cells than texts."""
-        return (
-            CellCounts(*mauve_scores.renumber_cells(cells.human, cells.model))
-            if counts_seen_cells(self.quantizer)
-            else cells
-        )
+        is_sparse = counts_seen_cells(self.quantizer)
+        return CellCounts(*mauve_scores.renumber_cells(cells.human, cells.model)) if is_sparse else cells
 
     @property
     def _curve_options(self) -> dict[str, Any]:
@@ -332,7 +326,8 @@ def find_distinguishing_cells(
     rows = np.full((2, len(order), TEXTS), -1, dtype=np.int64)
     for rank, cell in enumerate(order):
         members = [np.flatnonzero(cells == cell) for cells in (human_cells, model_cells)]
-        units = [_normalize_rows(side[inside]) for side, inside in zip((human, model), members, strict=True)]
+        parts = [blocks(side[inside], "l2") for side, inside in zip((human, model), members, strict=True)]
+        units = [np.vstack([np.zeros((0, human.shape[1])), *(block for _, block in part)]) for part in parts]
         center = np.vstack(units).mean(axis=0)
         for number, (inside, unit) in enumerate(zip(members, units, strict=True)):
             near = np.argsort(np.sum((unit - center) ** 2, axis=1), kind="stable")[:TEXTS]
@@ -354,7 +349,3 @@ def find_distinguishing_texts(human: F64, model: F64) -> Mapping[str, NDArray[An
         "ratio_model_rows": model_rows.astype(np.int64),
         "ratio_model": np.clip(model[model_rows], -700, 700),
     }
-
-
-def _normalize_rows(rows: Floats) -> F64:
-    return np.vstack([np.zeros((0, rows.shape[1])), *(block for _, block in blocks(rows, "l2"))])

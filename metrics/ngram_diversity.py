@@ -31,10 +31,8 @@ def ngram_diversity(
         orders: The n-gram lengths n.
 
     Returns:
-        The mean over prompts with at least two texts, above 0 and at most the number of orders.
-
-    Raises:
-        UndefinedMetric: If no prompt has two texts, or the texts of one are all empty.
+        The mean over prompts with at least two texts, above 0 and at most the number of orders; without such a prompt,
+        or if the texts of one are all empty, it raises `UndefinedMetric`.
     """
     return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids), orders).mean())
 

@@ -21,12 +21,11 @@ holder of the largest give the clipping count without any one text at once.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, Plan, UndefinedMetric, ranged
 from openended.metrics._common import Mask, ReplicatesByName
-from openended.metrics._ngrams.index import NgramIndex, RunLengths, Sequences, index_of
+from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.statistics import count_subset_matches
 from openended.metrics.families import TextMetric, declare_orders
 
@@ -102,25 +101,18 @@ def _count_matches(index: NgramIndex, order: int, is_reference: Mask) -> I64:
     """Count n-grams of each text found in the other references, clipped, shape (n,)."""
     out = np.zeros(len(index), dtype=np.int64)
     for runs in index.run_blocks(order):
-        if len(runs.text):
-            limit = np.minimum(runs.count, _find_limits(runs, is_reference))
-            out += np.bincount(runs.text, weights=limit, minlength=len(index)).astype(np.int64)
+        if not len(runs.text):
+            continue
+        count = np.where(is_reference[runs.text], runs.count, 0)
+        limit = np.maximum.reduceat(count, runs.first)[runs.group]
+        # the first text with the largest count holds it; without that text the limit is the second largest
+        position = np.where(count == limit, np.arange(len(count)), len(count))
+        holder = np.minimum.reduceat(position, runs.first)
+        count[holder] = 0
+        limit[holder] = np.maximum.reduceat(count, runs.first)
+        clipped = np.minimum(runs.count, limit)
+        out += np.bincount(runs.text, weights=clipped, minlength=len(index)).astype(np.int64)
     return out
-
-
-def _find_limits(runs: RunLengths, is_reference: Mask) -> NDArray[np.int32]:
-    """Return the largest count of each run's n-gram in a reference other than the run's text, shape (runs,)."""
-    count = np.where(is_reference[runs.text], runs.count, 0)
-    largest = np.maximum.reduceat(count, runs.first)
-    at_top = count == largest[runs.group]
-    # the first text with the largest count holds it; without that text the limit is the second largest
-    position = np.arange(len(count))
-    holder = np.minimum.reduceat(np.where(at_top, position, len(count)), runs.first)
-    count[holder] = 0
-    second = np.maximum.reduceat(count, runs.first)
-    limit: NDArray[np.int32] = largest[runs.group]
-    limit[holder] = second
-    return limit
 
 
 def _compute_brevity(lengths: I64, is_reference: Mask) -> F64:

@@ -363,21 +363,14 @@ class Quantized(TwoSample):
             # Sorted, so that nothing depends on how the systems are listed.
             systems = sorted((s for s in features.others if s.system != core.HUMAN), key=lambda side: side.system)
             if not systems:
-                raise core.UndefinedMetric(
-                    "cluster_fit=joint needs all systems of a grid (openended -m …); this run has one"
-                )
+                why = "cluster_fit=joint needs all systems of a grid (openended -m …); this run has one"
+                raise core.UndefinedMetric(why)
         return features.human.derive(_fit_grid, self, *systems)
 
     def fit(self, sides: Sequence[Floats]) -> Clusterer:
-        return quantizers.fit_quantizer(
-            sides,
-            quantizer=self.quantizer,
-            num_buckets=self.num_buckets,
-            explained_variance=self.explained_variance,
-            restarts=self.restarts,
-            max_iter=self.max_iter,
-            unit_norm=self.unit_norm,
-        )
+        names = ("quantizer", "num_buckets", "explained_variance", "restarts", "max_iter", "unit_norm")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return quantizers.fit_quantizer(sides, **options)
 
 
 def _fit_grid(human: Side, metric: Quantized, *systems: Side) -> Clusterer:
