@@ -54,10 +54,8 @@ class _Search:
         self.lm, self.alpha, self.k = lm, spec.alpha, min(spec.k, lm.vocab_size)
         self.request, self.emit, self.advance = request, emit, advance
         self.slots = BatchSlots([lm], request, width=self.k)
-        self.hidden: Tensor | None = None
-        """State from which each text goes on, (count, d)."""
-        self.seen: Tensor | None = None
-        """States of all its tokens at length 1, (count, room, d)."""
+        self.states: list[Tensor] = []
+        """State from which each text goes on, (count, d), and those of all its tokens at length 1, (count, room, d)."""
 
     def run(self) -> None:
         """Search until every text is done."""
@@ -67,50 +65,50 @@ class _Search:
         while True:
             self._refill_slots()
             n = len(slots)
-            if not n or self.hidden is None or self.seen is None:
+            if not n:
                 return
-            logits = run.logits(self.hidden[:n])
+            hidden, seen = self.states
+            logits = run.logits(hidden[:n])
             if early := slots.may_not_end():
                 logits = forbid_end(logits, self.lm.eos_ids, early)
             p, tokens = torch.softmax(logits, dim=-1).topk(self.k, dim=-1)
             states = run.extend(tokens.reshape(-1), slots.rows(range(n))).view(n, self.k, -1)
             new = torch.nn.functional.normalize(states.float(), dim=-1)
             lengths = slots.lengths
-            choice = ((1 - self.alpha) * p - self.alpha * self._measure_closeness(new, lengths)).argmax(-1)
+            choice = ((1 - self.alpha) * p - self.alpha * _measure_closeness(new, seen, lengths)).argmax(-1)
             rows = torch.arange(n, device=choice.device)
-            self.hidden[:n] = states[rows, choice]
-            self.seen[rows, torch.from_numpy(lengths).to(rows.device)] = new[rows, choice]
+            hidden[:n] = states[rows, choice]
+            seen[rows, torch.from_numpy(lengths).to(rows.device)] = new[rows, choice]
             add_tokens(self.lm, self.request, slots, tokens[rows, choice], self.emit)
             self.advance(n)
             source = (rows * self.k + choice).repeat_interleave(self.k).tolist()
             run.copy(source, slots.rows(range(n)), since=int(lengths.min()))
 
-    def _measure_closeness(self, new: Tensor, lengths: I64) -> Tensor:
-        """Return each candidate's largest cosine with the text so far, (n, k); texts of equal length go together."""
-        import torch
-
-        assert self.seen is not None  # noqa: S101 - a text was started
-        close = new.new_empty(new.shape[:2])
-        for length in np.unique(lengths).tolist():
-            at = np.flatnonzero(lengths == length).tolist()
-            close[at] = torch.einsum("nkd,ntd->nkt", new[at], self.seen[at, :length]).amax(-1)
-        return close
-
     def _refill_slots(self) -> None:
-        """Fill free slots with waiting prompts, and move the state of texts that changed their slots."""
+        """Fill free slots with waiting prompts, and move the states of texts that changed their slots."""
         import torch
 
-        moved = () if self.hidden is None or self.seen is None else (self.hidden, self.seen)
-        changes = self.slots.refill(*moved)
-        if not changes.fresh:
-            return
-        for slot, states in zip(changes.fresh, self.slots.run_prompts(every=True)[0], strict=True):
-            if self.hidden is None or self.seen is None:
-                self.hidden = states.new_zeros((self.slots.count, states.shape[1]))
-                shape = (self.slots.count, self.slots.room, states.shape[1])
-                self.seen = states.new_zeros(shape, dtype=torch.float32)
-            self.hidden[slot] = states[-1]
-            self.seen[slot, : len(states)] = torch.nn.functional.normalize(states.float(), dim=-1)
+        changes = self.slots.refill(*self.states)
+        prompts = self.slots.run_prompts(every=True)[0] if changes.fresh else []
+        for slot, states in zip(changes.fresh, prompts, strict=True):
+            if not self.states:
+                count, room, width = self.slots.count, self.slots.room, states.shape[1]
+                all_states = states.new_zeros((count, room, width), dtype=torch.float32)
+                self.states = [states.new_zeros((count, width)), all_states]
+            hidden, seen = self.states
+            hidden[slot] = states[-1]
+            seen[slot, : len(states)] = torch.nn.functional.normalize(states.float(), dim=-1)
+
+
+def _measure_closeness(new: Tensor, seen: Tensor, lengths: I64) -> Tensor:
+    """Return each candidate's largest cosine with the text so far, (n, k); texts of equal length go together."""
+    import torch
+
+    close = new.new_empty(new.shape[:2])
+    for length in np.unique(lengths).tolist():
+        at = np.flatnonzero(lengths == length).tolist()
+        close[at] = torch.einsum("nkd,ntd->nkt", new[at], seen[at, :length]).amax(-1)
+    return close
 
 
 @decoder
