@@ -109,8 +109,6 @@ def test_rows_are_grouped_by_length_filled_and_sliced():
     assert (len(now.ids), now.size, now.steps) == (12, 9, False)
     assert [(g.rows, g.fed, g.length) for g in now.groups] == [((0, 1), 3, 3), ((2,), 2, 2), ((5,), 1, 1)]
     assert now.rows == [0, 1, 2, 5]
-
-    now = plan_prompt_pass([0, 1, 2, 5], PROMPTS, round_up_to_tiles(9, 4), torch.device("cpu"))
     assert now.ids[now.last(4)].tolist() == [3, 6, 8, 9]
     assert len(now.last(8)) == 8
 
