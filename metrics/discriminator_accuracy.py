@@ -102,7 +102,7 @@ def _classify(
         most = max(len(human), len(model))
         parts = [_split(len(side), most, test_share, folds, seed) for side in (human, model)]
     else:
-        parts = _split_by_group(ids, test_share, folds, seed)
+        parts = split_by_prompt(ids, test_share, folds, seed)
     (train_h, fold_h, test_h), (train_m, fold_m, test_m) = parts
     rows = np.vstack([human[train_h], model[train_m]]).astype(np.float64)
     center, scale = rows.mean(axis=0), rows.std(axis=0)
@@ -134,7 +134,7 @@ def _split(n: int, of: int, test_share: float, folds: int, seed: int) -> tuple[I
     return order[test_size:], np.arange(n - test_size) % folds, order[:test_size]
 
 
-def _split_by_group(
+def split_by_prompt(
     groups: Sequence[NDArray[Any]], test_share: float, folds: int, seed: int
 ) -> list[tuple[I64, I64, I64]]:
     """Do the same for rows of which some share a prompt: prompts are drawn, once for all sides."""

@@ -15,7 +15,7 @@ from openended.metrics._embeddings import neighbors
 from openended.metrics._surface import NAMES, surface_features
 from openended.metrics.clipped_density_coverage import clipped_density_coverage, compute_expected_shares
 from openended.metrics.copying import Copying, auth_pct, copying_z
-from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy, _split_by_group, discriminator_accuracy
+from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy, discriminator_accuracy, split_by_prompt
 from openended.metrics.energy_distance import EnergyDistance, energy_distance
 from openended.metrics.families.two_sample import standardize
 from openended.metrics.frechet import Frechet, frechet_distance, frechet_infinity
@@ -348,7 +348,7 @@ def test_samples_of_a_prompt_stay_together():
     """A prompt whose texts are on both sides of the split would be known by heart."""
     given_ = sampled(4)
     names = [np.array(side.ids) for side in (given_.human, given_.model)]
-    parts = _split_by_group(names, 0.25, 5, 25)
+    parts = split_by_prompt(names, 0.25, 5, 25)
     held = [set(side[test]) for side, (_, _, test) in zip(names, parts, strict=True)]
     assert held[0] == held[1]
     assert len(held[0]) == 15
