@@ -106,6 +106,8 @@ def _load_classifier(path: str) -> tuple[Any, Any]:
         raise DataError(
             f"finetuned_discriminator: classifier {path} cannot be read: {str(err).splitlines()[0]}"
         ) from err
+    finally:
+        logging.set_verbosity(verbosity)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "right"
