@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, suggest
+from openended.harness.imported import check_text, is_valid_text
 from openended.tasks.download import Remote, fetch, refuse_missing, verify
 
 T = TypeVar("T")
@@ -106,12 +107,7 @@ def read_text_field(
         texts = [name for name, value in row.items() if isinstance(value, str) and name not in others]
         advice = f"; set {option}={texts[0] if len(texts) == 1 else 'NAME'}" if option else ""
         raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}{advice}")
-    value = row[field]
-    if not isinstance(value, str):
-        got = "null" if value is None else type(value).__name__
-        raise DataError(f"{where}: field {field!r}: expected text, got {got}")
-    _require_clean(value, field, where)
-    return value
+    return check_text(row[field], field, where)
 
 
 def read_usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Counter[str]) -> str | None:
@@ -120,7 +116,7 @@ def read_usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Co
     if value is None:
         skipped[f"{field} is null"] += 1
         return None
-    if isinstance(value, str) and not _is_clean(value):
+    if isinstance(value, str) and not is_valid_text(value):
         skipped[f"{field} is not valid Unicode"] += 1
         return None
     text = read_text_field(row, field, where)
@@ -141,21 +137,4 @@ def read_id(row: Mapping[str, Any], field: str, where: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
         got = "nothing" if field not in row else "null" if value is None else repr(value)
         raise DataError(f"{where}: field {field!r}: expected an id (text or a whole number), got {got}")
-    _require_clean(str(value), field, where)
-    return str(value)
-
-
-def _is_clean(text: str) -> bool:
-    """Return true if a text can be written as UTF-8 (JSON can hold halves of surrogate pairs)."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _require_clean(text: str, field: str, where: str) -> None:
-    if not _is_clean(text):
-        raise DataError(f"{where}: field {field!r} holds half of a surrogate pair; it is not valid text")
+    return check_text(str(value), field, where)

@@ -1,11 +1,13 @@
 from .files import (
     HUMAN_TEXTS as HUMAN_TEXTS,
     TEXTS as TEXTS,
+    check_text as check_text,
     choose_text_field as choose_text_field,
     detect_kind as detect_kind,
     digest_files as digest_files,
     download_if_on_hub as download_if_on_hub,
     find_text_field as find_text_field,
+    is_valid_text as is_valid_text,
     read_records as read_records,
 )
 from .framework_outputs import OUTPUT_TITLES as OUTPUT_TITLES

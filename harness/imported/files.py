@@ -96,6 +96,25 @@ def _log_once(line: str) -> None:
     log.warning("%s", line)
 
 
+def is_valid_text(text: str) -> bool:
+    """Return true if a text can be written as UTF-8 (JSON can hold halves of surrogate pairs)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_text(value: Any, field: str, where: str) -> str:  # noqa: ANN401 - whatever a record holds
+    """Return a value that must be a text that can be written as UTF-8."""
+    if not isinstance(value, str):
+        got = "null" if value is None else type(value).__name__
+        raise DataError(f"{where}: field {field!r}: expected text, got {got}")
+    if not is_valid_text(value):
+        raise DataError(f"{where}: field {field!r} holds half of a surrogate pair; it is not valid text")
+    return value
+
+
 def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, option: str) -> str:
     """Return the field that holds the text: the first of `names`, else the only one that can be a text.
 

@@ -140,7 +140,7 @@ def compute_fingerprint(path: Path) -> str:
 def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: int) -> Iterator[ImportedText]:
     if field is None and "article" in row and "label" in row:
         if row["label"] == "machine":
-            text = _read_text(row["article"], "article", where)
+            text = files.check_text(row["article"], "article", where)
             yield ImportedText(where, line, text, identity=_read_id(row.get("ind30k"), where))
         return
     if field is None and "gens_article" in row:
@@ -149,7 +149,7 @@ def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: in
             raise DataError(f"{where}: field 'gens_article': expected a list of texts")
         identity = _read_id(row.get("inst_index"), where) or str(line)
         for sample, text in enumerate(texts):
-            text = _read_text(text, "gens_article", where)
+            text = files.check_text(text, "gens_article", where)
             yield ImportedText(where, line, text, identity=identity, sample=sample)
         return
     if field is None or field not in row:
@@ -164,25 +164,14 @@ def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: in
     yield ImportedText(
         where,
         line,
-        _read_text(row[field], field, where),
+        files.check_text(row[field], field, where),
         identity=_read_id(row[key], where) if key else None,
-        prompt=_read_text(row["prompt"], "prompt", where) if row.get("prompt") is not None else None,
+        prompt=files.check_text(row["prompt"], "prompt", where) if row.get("prompt") is not None else None,
         sample=_read_sample(row.get("sample"), where),
         stop=_read_stop(row, where),
         token_ids=_read_token_ids(row, where),
         paired=not unpaired,
     )
-
-
-def _read_text(value: Any, field: str, where: str) -> str:  # noqa: ANN401
-    if not isinstance(value, str):
-        got = "null" if value is None else type(value).__name__
-        raise DataError(f"{where}: field {field!r}: expected text, got {got}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as err:
-        raise DataError(f"{where}: field {field!r} holds half of a surrogate pair; it is not valid text") from err
-    return value
 
 
 def _read_id(value: Any, where: str) -> str | None:  # noqa: ANN401

@@ -78,7 +78,7 @@ def _pair_and_import(
     elif any(text.text is None for text in texts):
         raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
     notes += filter(None, [left_out])
-    return ImportedRows(partial(iter, _sort_pairs(pairs)), tokenizer, max_new_tokens, notes, file_format)
+    return ImportedRows(partial(list, _sort_pairs(pairs)), tokenizer, max_new_tokens, notes, file_format)
 
 
 def import_unpaired(
@@ -127,9 +127,9 @@ def import_unpaired(
             example = Row("", (), Generation(name(i), 0, "", (), "length", float("nan")))
             yield example, replace(text, text=(text.text or "")[start:], sample=None)
 
-    # Ids of equal length sort in file order.
-    is_sorted = len(name(count_read - 1)) == len(name(0))
-    open_pairs = make_pairs if is_sorted else partial(_sort_pairs, list(make_pairs()))
+    open_pairs: Callable[[], Iterable[Pair]] = make_pairs
+    if len(name(count_read - 1)) != len(name(0)):  # ids of equal length sort in file order
+        open_pairs = partial(_sort_pairs, list(make_pairs()))
     notes = [_PROMPTS_REMOVED] * prompted + list(filter(None, [summary.line()]))
     return ImportedRows(open_pairs, tokenizer, max_new_tokens, notes, recognize_format(path))
 

@@ -8,17 +8,6 @@ import pytest
 
 from openended.harness.core.errors import DataError
 from openended.tasks import _docstrings, docs
-from openended.tasks._docstrings import (
-    DEFAULT_PACKAGES,
-    TEST_SHARE,
-    VALID_SHARE,
-    Passage,
-    fingerprint,
-    load_passages,
-    package_versions,
-    prose_paragraphs,
-    split_of,
-)
 from openended.tasks.docs import Docs
 from tests.tasks.reading import read, read_counted
 
@@ -133,7 +122,7 @@ def tree(tmp_path, monkeypatch):
 
 @pytest.fixture
 def passages(tree):
-    return {p.id: p for p in load_passages(packages=("hues",))}
+    return {p.id: p for p in _docstrings.load_passages(packages=("hues",))}
 
 
 def test_prose_is_kept_under_the_name_of_its_definition(passages):
@@ -163,7 +152,7 @@ def test_a_paragraph_is_kept_once_and_the_first_module_wins(passages):
 def test_no_sentence_is_in_two_splits(passages):
     sentences = {"train": set(), "valid": set(), "test": set()}
     for passage in passages.values():
-        assert passage.split == split_of(passage.package, passage.module)
+        assert passage.split == _docstrings.split_of(passage.package, passage.module)
         sentences[passage.split].add(passage.text.split(". ")[0])
     assert all(sentences[split] for split in ("train", "test"))
     for one, other in combinations(sentences.values(), 2):
@@ -171,29 +160,29 @@ def test_no_sentence_is_in_two_splits(passages):
 
 
 def test_split_is_stable_and_has_its_shares():
-    splits = [split_of("package", f"package.module{number}") for number in range(4000)]
+    splits = [_docstrings.split_of("package", f"package.module{number}") for number in range(4000)]
     # Three standard deviations of a share near a quarter over 4,000 draws: 0.02.
-    assert splits.count("test") / 4000 == pytest.approx(TEST_SHARE, abs=0.022)
-    assert splits.count("valid") / 4000 == pytest.approx(VALID_SHARE, abs=0.011)
+    assert splits.count("test") / 4000 == pytest.approx(_docstrings.TEST_SHARE, abs=0.022)
+    assert splits.count("valid") / 4000 == pytest.approx(_docstrings.VALID_SHARE, abs=0.011)
     # Frozen: the bundled models were trained on the split that this hash gives.
-    assert [split_of("scipy", f"scipy.{name}") for name in "abcd"] == ["test", "train", "test", "train"]
+    assert [_docstrings.split_of("scipy", f"scipy.{name}") for name in "abcd"] == ["test", "train", "test", "train"]
 
 
 def test_the_fingerprint_is_that_of_the_content_and_workers_change_nothing(tree):
-    before = load_passages(packages=("hues",))
-    assert load_passages(packages=("hues",), workers=2) == before
+    before = _docstrings.load_passages(packages=("hues",))
+    assert _docstrings.load_passages(packages=("hues",), workers=2) == before
     assert len({p.id for p in before}) == len(before)
-    assert fingerprint(before) == fingerprint(before[::-1])
+    assert _docstrings.fingerprint(before) == _docstrings.fingerprint(before[::-1])
     moved = [dataclasses.replace(before[0], split="valid"), *before[1:]]
-    assert fingerprint(moved) != fingerprint(before)
+    assert _docstrings.fingerprint(moved) != _docstrings.fingerprint(before)
     (tree / "drying.py").write_text('"""Wait until the paint is very dry."""\n')
-    assert fingerprint(load_passages(packages=("hues",))) != fingerprint(before)
+    assert _docstrings.fingerprint(_docstrings.load_passages(packages=("hues",))) != _docstrings.fingerprint(before)
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
-        load_passages(packages=("no_such_package",))
+        _docstrings.load_passages(packages=("no_such_package",))
     with pytest.raises(ValueError, match="at least 1, got 0"):
-        load_passages(workers=0)
-    assert set(package_versions(("python", "numpy"))) == {"python", "numpy"}
-    assert "python" in DEFAULT_PACKAGES
+        _docstrings.load_passages(workers=0)
+    assert set(_docstrings.package_versions(("python", "numpy"))) == {"python", "numpy"}
+    assert "python" in _docstrings.DEFAULT_PACKAGES
 
 
 def test_attached_docstrings_are_read(tree):
@@ -202,7 +191,7 @@ def test_attached_docstrings_are_read(tree):
         'add_newdoc("hues.core", "wet", """Wets the paint of a wall.""")\n'
         'print("""Prints are no documentation at all.""")\n'
     )
-    attached = {p.id: p.text for p in load_passages(packages=("hues",)) if p.module == "hues.drying"}
+    attached = {p.id: p.text for p in _docstrings.load_passages(packages=("hues",)) if p.module == "hues.drying"}
     assert attached == {
         "docs/hues.drying/hues.dry/0": "Dries the paint of a wall.",
         "docs/hues.drying/wet/0": "Wets the paint of a wall.",
@@ -231,7 +220,7 @@ def test_attached_docstrings_are_read(tree):
     ],
 )  # fmt: skip
 def test_prose_of_one_docstring(docstring, expected):
-    assert prose_paragraphs(docstring) == expected
+    assert _docstrings.prose_paragraphs(docstring) == expected
 
 
 # A small package whose passages are written out, so that a change of the extraction shows.
@@ -284,10 +273,10 @@ def test_the_extraction_of_this_version_gives_these_passages(tmp_path, monkeypat
     package.mkdir()
     (package / "__init__.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
-    extracted = load_passages(packages=("made_up",))
+    extracted = _docstrings.load_passages(packages=("made_up",))
     assert [(p.id, p.text) for p in extracted] == PASSAGES
     assert {p.split for p in extracted} == {"test"}
-    assert fingerprint(extracted)[:16] == "7fd026503a77a120"
+    assert _docstrings.fingerprint(extracted)[:16] == "7fd026503a77a120"
 
 
 # the task
@@ -301,7 +290,7 @@ def corpus(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path))
     texts = {f"f{i}": f"P{i} {LONG}" for i in range(9)} | {"short": "Too short.", "train": LONG}
     made_up = [
-        Passage(f"docs/m/{name}/0", "numpy", "numpy.linalg", text, "train" if name == "train" else "test")
+        _docstrings.Passage(f"docs/m/{name}/0", "numpy", "numpy.linalg", text, "train" if name == "train" else "test")
         for name, text in texts.items()
     ]
     calls = []
