@@ -281,46 +281,37 @@ COMMANDS = {
         "one HTML file per rater from finished runs",
         "`openended rate make RUNS… --protocol mauve|huse|typicality|MY.yaml`: one HTML file for each rater, a key for "
         "you.",
-        make,
-        "no key was written, so the sheets that exist cannot be used",
-        "",
+        make, "no key was written, so the sheets that exist cannot be used", "",
     ),
     "collect": Command(
         "judgments.csv and a quality sheet from what raters sent back",
         "`openended rate collect FILES… -o judgments.csv`: answers checked against the key, and a quality sheet.",
-        collect,
-        "files are replaced as a whole; none is half-written",
+        collect, "files are replaced as a whole; none is half-written",
         "openended rate collect study answers/*.json -o judgments.csv",
     ),
     "simulate": Command(
         "fill a study's sheets with simulated raters, for a complete trial run",
         "`openended rate simulate STUDY`: fill all sheets with simulated raters; every file is marked as simulated.",
-        simulate,
-        "the files written so far are complete",
-        "openended rate simulate study",
+        simulate, "the files written so far are complete", "openended rate simulate study",
     ),
     "judge": Command(
         "let an LLM behind a server rate in place of people",
         "`openended rate judge STUDY --base-url … --path …`: an LLM rates in place of people.",
-        judge,
-        "every reply is in the log; the same command resumes from it",
+        judge, "every reply is in the log; the same command resumes from it",
         "openended rate judge study --base-url http://localhost:8000 --path my-judge",
     ),
     "frequency": Command(
         "correlation of typicality with the frequency of a sentence in a corpus",
         "`openended rate frequency RATINGS --corpus FILE`: whether typicality stands for frequency (HUSE, Fig. 2).",
-        frequency,
-        "files are replaced as a whole; none is half-written",
+        frequency, "files are replaced as a whole; none is half-written",
         "openended rate frequency ratings.csv --corpus sentences.txt",
     ),
     "serve": Command(
         "serve a study on a local network: a link per rater, answers stored at once",
         "`openended rate serve STUDY`: each rater opens a personal link; every answer is stored at once.",
-        serve,
-        "every acknowledged answer is in answers.db",
-        "openended rate serve study",
+        serve, "every acknowledged answer is in answers.db", "openended rate serve study",
     ),
-}
+}  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

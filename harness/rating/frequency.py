@@ -91,6 +91,6 @@ def write_frequency_files(ratings: Path, corpus: Path, out: Path) -> list[str]:
     picture = out.with_suffix(".png")
     with open_for_replacement(picture, "wb") as handle:
         cast("Any", FigureCanvasAgg(figure)).print_png(handle, metadata={"Software": None})
-    said = f"r = {r:.2f} [{low:.2f}, {high:.2f}] between log-frequency and typicality; {len(sentences)} sentences"
+    message = f"r = {r:.2f} [{low:.2f}, {high:.2f}] between log-frequency and typicality; {len(sentences)} sentences"
     left_out = [f"{absent} rated sentences are not in the corpus and were left out"] if absent else []
-    return [said, "interval: 90 %, percentile bootstrap over sentences", *left_out, f"{out}, {picture}"]
+    return [message, "interval: 90 %, percentile bootstrap over sentences", *left_out, f"{out}, {picture}"]

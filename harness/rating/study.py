@@ -245,8 +245,8 @@ class Study:
         if math.isnan(width):
             yield f"{what}: no interval: {assumed}"
             return
-        held = "" if math.isnan(coverage) else f"; {coverage:.0%} of {_STUDIES} simulated studies held the truth"
-        yield f"{what}: 95 % interval of width {width:.2f} (±{width / 2:.2f}){held}; assumed: {assumed}"
+        truth = "" if math.isnan(coverage) else f"; {coverage:.0%} of {_STUDIES} simulated studies held the truth"
+        yield f"{what}: 95 % interval of width {width:.2f} (±{width / 2:.2f}){truth}; assumed: {assumed}"
 
 
 def make_study(

@@ -29,19 +29,13 @@ _ITEMS, _SHEET, _RATERS = 60, 30, {"pairs": 2, "ratings": 5}
 
 
 def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, Path], folder: Path) -> Path:
-    """Make a study of a grid's texts, fill its sheets by simulated raters, and collect them.
+    """Make a study of a grid's texts, fill its sheets by simulated raters, and return the file of judgments.
 
     Args:
         protocol_names: Names of protocols, joined by `+`.
         human: Rows of the human side.
         systems: Name of a system → its rows.
         folder: Parent folder of studies; an existing study of the same texts is reused.
-
-    Returns:
-        The file of judgments.
-
-    Raises:
-        SpecError: If a protocol is unknown.
     """
     # Few raters and short sheets; prompts are counted when the texts are known.
     protocols = [
