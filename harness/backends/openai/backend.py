@@ -280,7 +280,8 @@ class ServerBackend:
     async def _generate_text(
         self, server: ServerSession, sampling: Sampling, prompt: Prompt, request: GenerationRequest
     ) -> Generation:
-        ids, text = (), prompt.text
+        ids: tuple[int, ...] = ()
+        text = prompt.text
         if self.tokenizer is not None:
             ids, text = self._read_ids(prompt.token_ids), text or self.tokenizer.decode(prompt.token_ids)
         name = f"{prompt.example_id}/{prompt.sample}"

@@ -117,7 +117,7 @@ class _AttemptError(Exception):
 
 def compute_pause(attempt: int, left: float | None = None) -> float:
     """Return the seconds before a retry: doubled each time, and no more than `left`."""
-    return min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE, LONGEST_PAUSE if left is None else left)
+    return min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE, LONGEST_PAUSE if left is None else left)
 
 
 @dataclass

@@ -33,23 +33,20 @@ def folder(tmp_path: Path, template: str | None = PLAIN, *, in_config: bool = Fa
 
 
 @pytest.mark.parametrize(
-    ("prompt", "turns"),
+    ("prompt", "meta", "turns"),
     [
-        ("Alice went to the", ("Alice went to", "the")),
-        ("Two lines\n\nBiography of", ("Two lines\n\nBiography", "of")),
-        ("ends in space \n", ("ends in", "space \n")),
-        ("one", ("", "one")),
-        ("", ("", "")),
-        (" \n", ("", "")),
+        ("Alice went to the", {}, ("Alice went to", "the")),
+        ("Two lines\n\nBiography of", {}, ("Two lines\n\nBiography", "of")),
+        ("ends in space \n", {}, ("ends in", "space \n")),
+        ("one", {}, ("", "one")),
+        ("", {}, ("", "")),
+        (" \n", {}, ("", "")),
+        ("a b c", {"user": "A", "assistant": ""}, ("A", "")),
+        ("a b c", {"user": "A"}, ("a b", "c")),
     ],
 )
-def test_the_last_word_opens_the_assistants_turn(prompt: str, turns: tuple[str, str]) -> None:
-    assert split_into_turns(prompt, {}) == Turns(*turns)
-
-
-def test_a_task_may_part_its_prompts_itself() -> None:
-    assert split_into_turns("a b c", {"user": "A", "assistant": ""}) == Turns("A", "")
-    assert split_into_turns("a b c", {"user": "A"}) == Turns("a b", "c")
+def test_the_last_word_opens_the_assistants_turn_unless_the_task_says(prompt, meta, turns) -> None:
+    assert split_into_turns(prompt, meta) == Turns(*turns)
 
 
 @pytest.mark.parametrize("in_config", [True, False])
@@ -109,11 +106,6 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path) -> None:
         load_template(spec).render_all([Turns("a", "b")])[0]
     with pytest.raises(DataError, match="its tokenizer has no configuration"):
         load_template(ModelSpec(path=str(tmp_path / "none" / "at" / "all"), chat_template=True))
-
-
-def test_the_title_says_so() -> None:
-    assert ModelSpec(path="bundled:docs-s", chat_template=True).title == "docs-s (chat)"
-    assert ModelSpec(path="bundled:docs-s", chat_template=True, label="x").title == "x (chat)"
 
 
 BOMBS = {

@@ -8,8 +8,6 @@ import pytest
 
 from openended.harness.backends.denoiser import DenoiserSpec, load_denoiser
 from openended.harness.core import DataError
-from openended.harness.decoders import GenerationRequest, Prompt
-from openended.harness.generation import Mdlm
 from openended.harness.models import EmbedderSpec, ModelSpec, list_bundled_models, load_tokenizer
 from openended.harness.models.transformers import load_embedder, load_model
 from tests.helpers import embed_one, ragged
@@ -59,17 +57,6 @@ def test_embeddings_separate_subjects():
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     cosine = unit @ unit.T
     assert min(cosine[0, 1], cosine[2, 3]) > max(cosine[0, 2], cosine[0, 3], cosine[1, 2], cosine[1, 3])
-
-
-def test_it_writes_around_what_is_given(lm):
-    written = []
-    prompt = Prompt(example_id="0", sample=0, token_ids=tuple(lm.tokenizer.encode("Return the")), text="Return the")
-    request = GenerationRequest(
-        prompts=[prompt], decoder=Mdlm(steps=4), seed=0, max_new_tokens=12, continue_after_end=True, batch_size=1
-    )
-    lm.generate(request, written.extend)
-    assert len(written[0].token_ids) == 12
-    assert lm.mask_id not in written[0].token_ids
 
 
 def test_it_is_bidirectional_and_its_card_states_the_bound():

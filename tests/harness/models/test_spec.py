@@ -26,6 +26,7 @@ def test_title_and_context(folder):
     assert ModelSpec(path=str(folder)).title == "tiny"
     assert ModelSpec(path="openai-community/gpt2-large").title == "gpt2-large"
     assert ModelSpec(path="x/y", label="mine").title == "mine"
+    assert ModelSpec(path="x/y", label="mine", chat_template=True).title == "mine (chat)"
     assert ModelSpec(path=str(folder)).context_length() == 64
 
 

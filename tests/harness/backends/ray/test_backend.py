@@ -9,19 +9,16 @@ import pytest
 from openended.harness.backends.ray.backend import (
     RayBackend,
     cut_chunks,
-    gather_statistics,
     load_ray_backend,
     make_model_ref,
-    renumber_rows,
-    select_rows,
     sort_for_batching,
 )
 from openended.harness.backends.ray.cluster import Worker
 from openended.harness.backends.transformers import TransformersBackend
-from openended.harness.core import DataError, NextToken, Ragged, Runtime
+from openended.harness.core import DataError, Ragged, Runtime
 from openended.harness.decoders import Nucleus, Prompt
 from openended.harness.generation.contrastive import ContrastiveDecoding
-from openended.harness.models import EmbedderSpec, ForwardRow, ModelSpec, list_bundled_models
+from openended.harness.models import EmbedderSpec, ModelSpec, list_bundled_models
 from openended.harness.models.transformers import load_embedder
 from tests.harness.backends.ray.here import Here
 from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
@@ -195,45 +192,6 @@ def test_prompts_wait_longest_first_and_samples_of_a_text_side_by_side():
     assert [p.example_id for p in sort_for_batching(prompts)] == ["b", "d", "c", "a"]
 
 
-def test_a_part_of_a_pass_is_a_pass_of_its_own():
-    """Row 7 has two windows, of which the first gives its vector; row 2 scores one token, row 4 none."""
-    ids = np.arange(6)
-    jobs = [
-        ForwardRow(7, ids[:4], 1, 10),
-        ForwardRow(-1, ids[1:5], 3, 13),
-        ForwardRow(2, ids[:2], 1, 5),
-        ForwardRow(4, ids[:1], 1, 6),
-    ]
-    made, rows, places = renumber_rows(jobs)
-    assert [(job.row, job.first, job.out) for job in made] == [(0, 1, 0), (-1, 3, 3), (1, 1, 4), (2, 1, 5)]
-    assert rows.tolist() == [7, 2, 4]
-    assert places.tolist() == [10, 11, 12, 13, 5]
-
-
-def test_statistics_come_back_to_their_rows():
-    continuations = ragged([[5, 6], [], [7], [8, 9, 10]])
-    prompts = ragged([[1], [2], [3], [4]])
-
-    def stats(rows: list[int]) -> NextToken:
-        part = select_rows(continuations, rows)
-        value = part.values * 0.01
-        return NextToken(
-            part.offsets, value, 2 * value, part.values, part.values, part.values, select_rows(prompts, rows), 99
-        )
-
-    whole = gather_statistics([(rows, stats(rows)) for rows in ([3, 2], [0])], prompts, continuations)
-    assert whole.gold.tolist() == [5, 6, 7, 8, 9, 10]
-    assert whole.sum_sq == pytest.approx(0.02 * np.array([5, 6, 7, 8, 9, 10]))
-    assert (whole.offsets.tolist(), whole.vocab_size) == ([0, 2, 2, 3, 6], 99)
-    assert [row.tolist() for row in whole.context] == [[1], [2], [3], [4]]
-
-
-def test_no_row_at_all():
-    nothing = Ragged.from_rows([], np.int64)
-    empty = NextToken(nothing.offsets, *(np.zeros(0) for _ in range(5)), nothing, 3)
-    assert len(gather_statistics([([], empty)], nothing, nothing).gold) == 0
-
-
 @pytest.fixture
 def worker() -> Worker:
     return Worker(Runtime(device="cpu"))
@@ -265,9 +223,3 @@ def test_what_a_worker_says_comes_back(worker, monkeypatch):
     )
     assert worker.do("describe_model", (None,)).remarks == ("half as many",)
     assert not logging.getLogger("openended").handlers, "nobody listens any more"
-
-
-def test_a_mistake_in_the_code_is_raised(worker, monkeypatch):
-    with pytest.raises(TypeError):
-        worker.do("describe_model", ())
-    assert worker.ready() > 0

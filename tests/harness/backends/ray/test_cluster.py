@@ -19,7 +19,6 @@ from openended.harness.core import DataError, ExtraNotInstalled, Runtime, SpecEr
 from openended.harness.decoders import Nucleus, Prompt
 from openended.harness.models import EmbedderSpec, list_bundled_models
 from openended.harness.run import Session, run
-from openended.harness.run.generate import PartFiles
 from openended.harness.storage.store import Store
 from tests.harness.run.small import ONE_MODEL, settings
 from tests.helpers import ROOT, embedding, generation, q_request, ragged
@@ -125,27 +124,6 @@ def test_any_number_of_workers_and_one_killed_in_the_middle(session, caplog):
         with caplog.at_level(logging.WARNING):
             assert tasks[name](there, kill_one) == want[name]
         assert [r.message for r in caplog.records if f"worker {killed[0]} died while it did {name}" in r.message]
-
-
-@pytest.mark.long
-def test_a_driver_that_is_interrupted_goes_on_from_its_parts(local, session, tmp_path, monkeypatch, caplog):
-    chosen = settings(
-        tmp_path, *WORDS, "runtime.workers=3", "runtime.flush_seconds=0", f"task.path={local / 'own.jsonl'}"
-    )
-    session.store, add = Store(chosen.outputs_dir / "store"), PartFiles.add
-
-    def add_and_end(parts: PartFiles, rows: list) -> None:
-        add(parts, rows)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(PartFiles, "add", add_and_end)
-    with pytest.raises(KeyboardInterrupt):
-        run(chosen, session)
-    monkeypatch.undo()
-    with caplog.at_level(logging.INFO):
-        run(chosen, session)
-    assert "resuming after" in caplog.text
-    assert stored(tmp_path) == stored(local)
 
 
 def test_what_a_worker_refuses_is_told_as_if_it_were_here(session):

@@ -131,6 +131,7 @@ class LLMEngine:
         for path in args.logits_processors:
             module, _, name = path.partition(":")
             self.processor = getattr(importlib.import_module(module), name)(None, torch.device("cpu"), False)
+            assert not self.processor.is_argmax_invariant(), "vLLM would skip it for greedy requests"
         module, _, name = args.worker_extension_cls.rpartition(".")
         backend = SimpleNamespace(get_name=lambda: "FAKE_ATTN")
         self.worker = getattr(importlib.import_module(module), name)()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 
 from openended.harness.backends.vllm.rows import (
     FIRST_SLOTS,
-    KEY,
     BatchRows,
     TeacherForcer,
     TextGroup,
@@ -25,7 +23,7 @@ from openended.harness.core import Generation, Ragged, build, load_members
 from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, Typical, Xtc
 from openended.harness.generation import compute_q_statistics, generate_texts
-from tests.harness.backends.vllm.fake import BatchUpdate, MoveDirectionality, SamplingParams, compute_logits, fake_vllm
+from tests.harness.backends.vllm.fake import compute_logits
 from tests.harness.generation.models import gpt2
 from tests.helpers import generation, q_request
 from tests.lazy import torch
@@ -196,41 +194,6 @@ PROMPT = Prompt("t/0", 0, (1, 2, 3))
 def order(decoder: QDecoder | None = None) -> TextOrder:
     request = generation([PROMPT], decoder or Greedy(), seed=0, max_new_tokens=4, batch_size=1)
     return make_order(make_group(request, (0,)), PROMPT)
-
-
-@pytest.fixture(scope="module")
-def adapter() -> Any:
-    with fake_vllm(gpt2()):
-        from openended.harness.backends.vllm import _adapter
-
-        return _adapter
-
-
-def test_the_processor_follows_removed_then_added_then_moved(adapter):
-    processor = adapter.V1Processor(None, torch.device("cpu"), False)
-    assert not processor.is_argmax_invariant()
-    mine, others = SamplingParams(extra_args={KEY: order()}), SamplingParams()
-    processor.update_state(BatchUpdate(2, [], [(0, mine, [1, 2, 3], []), (1, others, [4], [])], []))
-    processor.update_state(None)
-    logits = torch.tensor([[1.0, 3.0, 2.0], [3.0, 2.0, 1.0]])
-    assert processor.apply(logits.clone())[0].tolist() == [float("-inf"), 0.0, float("-inf")]
-    processor.update_state(BatchUpdate(2, [], [], [(0, 1, MoveDirectionality.SWAP)]))
-    assert torch.equal(processor.apply(logits.clone())[0], logits[0])
-    processor.update_state(BatchUpdate(1, [0], [], [(1, 0, MoveDirectionality.UNIDIRECTIONAL)]))
-    assert processor.apply(logits[:1].clone())[0].tolist() == [float("-inf"), 0.0, float("-inf")]
-
-
-def test_workers_hand_over_results(adapter):
-    processor = adapter.V1Processor(None, torch.device("cpu"), False)
-    processor.rows.add(0, order(), [])
-    processor.rows.choose_tokens(torch.tensor([[1.0, 3.0, 2.0]]))
-    worker = adapter.WorkerExtension()
-    processors = SimpleNamespace(all=[SimpleNamespace(), processor])
-    worker.model_runner = SimpleNamespace(input_batch=SimpleNamespace(logitsprocs=processors))
-    assert worker.take_openended_results(order()["group"]["id"], [("t/0", 0, 1)]) == [[0.0]]
-    assert worker.describe_openended_worker() == {"attention": "", "runner": "SimpleNamespace"}
-    worker.forget_openended_texts()
-    assert len(processor.rows) == 0
 
 
 def test_slots_of_forced_texts_are_used_again():
