@@ -98,12 +98,8 @@ def rescale_logits(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
 
 def choose_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper]) -> Kind:
     """Return the first kind of runner whose steps agree with the model's full pass; the answer is cached."""
-    if lm.model not in RUNNER_KINDS:
-        RUNNER_KINDS[lm.model] = _find_agreeing_kind(lm, make_runner)
-    return RUNNER_KINDS[lm.model]
-
-
-def _find_agreeing_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper]) -> Kind:
+    if lm.model in RUNNER_KINDS:
+        return RUNNER_KINDS[lm.model]
     family = str(lm.model.config.model_type)
     ids, full_logits = _run_full_pass(lm)
     reasons = []
@@ -125,6 +121,7 @@ def _find_agreeing_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper])
                     "model %s: the family %s keeps its past in its own way; each step reads the whole text again",
                     lm.spec.title, family,
                 )  # fmt: skip
+            RUNNER_KINDS[lm.model] = kind
             return kind
         reasons.append(f"logits of single steps differ from those of one pass by {difference:.2g} of their norm")
     raise DataError(f"model {lm.spec.title}: the family {family} cannot be run from left to right: {reasons[-1]}")

@@ -66,7 +66,12 @@ def _run_child(make: Callable[[], Iterator[str]], writer: int, limit: int) -> No
     """Run the child process to its end; never returns."""
     report = ["error", "it failed"]
     try:
-        _set_limits(limit)
+        import resource
+
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+        _set_memory_limit(MEMORY)
         with os.fdopen(writer, "wb", closefd=False) as handle:
             for text in make():
                 handle.write(json.dumps(["text", text]).encode() + b"\n")
@@ -80,15 +85,6 @@ def _run_child(make: Callable[[], Iterator[str]], writer: int, limit: int) -> No
     finally:
         os.write(writer, json.dumps(report).encode() + b"\n")
         os._exit(0)
-
-
-def _set_limits(seconds: int) -> None:
-    import resource
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    _set_memory_limit(MEMORY)
 
 
 def _set_memory_limit(size: int) -> None:

@@ -118,36 +118,37 @@ class CertifiedQ:
 
     def add_text(self, start: int, ids: Sequence[int], first: int, read: PromptLogProbs) -> None:
         """Add the positions of a text from `first` on; `start` is the first one's index in the table."""
+        table = self.table
         for step, position in enumerate(range(first, len(ids))):
-            self._add(start + step, step, ids[position], float(read.log_probs[position]), read.tops[position])
-
-    def _add(self, at: int, step: int, gold: int, log_prob: float, top: Listing | None) -> None:
-        banned = self.end_ids if step < self.least else frozenset[int]()
-        statistics = self._compute(gold, log_prob, top, banned) if top is not None else None
-        if statistics is None:
-            self.missing += 1
-            return
-        self.table.gold_prob[at], self.table.sum_sq[at], self.table.support[at], self.table.argmax[at] = statistics
+            top, at = read.tops[position], start + step
+            banned = self.end_ids if step < self.least else frozenset[int]()
+            best = next((int(t) for t in top.tokens if t not in banned), None) if top is not None else None
+            if top is None or best is None:
+                self.missing += 1
+                continue
+            row = self._compute(ids[position], float(read.log_probs[position]), top, banned)
+            if row is None:
+                self.missing += 1
+                continue
+            table.gold_prob[at], table.sum_sq[at], table.support[at] = row
+            table.argmax[at] = best
 
     def _compute(
         self, gold: int, log_prob: float, top: Listing, banned: frozenset[int]
-    ) -> tuple[float, float, int, int] | None:
+    ) -> tuple[float, float, int] | None:
+        """Return the true token's probability, the sum of squares and the support; None if the list decides none."""
         decoder = self.decoder
-        best = next((int(t) for t in top.tokens if t not in banned), None)
-        if best is None:
-            return None
         if decoder.untruncated and not decoder.one_hot:
-            all_listed = banned <= set(top.tokens)
-            if decoder.temperature_and_order()[0] != 1 or not all_listed:
+            if decoder.temperature_and_order()[0] != 1 or not banned <= set(top.tokens):
                 return None
             banned_mass = sum(float(np.exp(p)) for t, p in zip(top.tokens, top.log_probs, strict=True) if t in banned)
             gold_prob = 0.0 if gold in banned else float(np.exp(log_prob)) / (1.0 - banned_mass)
-            return gold_prob, np.nan, self.vocab_size - len(banned), best  # the squares of the tail are not listed
+            return gold_prob, np.nan, self.vocab_size - len(banned)  # the squares of the tail are not listed
         head = compute_listed_q(decoder, top, self.vocab_size, banned)
         if not head.decided:
             return None
         inside = {token: float(q) for token, q in zip(head.tokens, head.q, strict=True)}
-        return inside.get(gold, 0.0), float(head.q @ head.q), len(head.tokens), best
+        return inside.get(gold, 0.0), float(head.q @ head.q), len(head.tokens)
 
     def finish(self) -> QTable:
         total = len(self.table.gold_prob)

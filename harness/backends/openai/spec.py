@@ -79,7 +79,14 @@ class ServerSpec(BackendSpec):
 
     def check(self) -> None:
         for address in self.addresses:
-            self._check_address(address)
+            parts = urlsplit(address)
+            if "@" in parts.netloc or parts.query or parts.fragment:
+                raise SpecError(
+                    f"{self.error_name}: an address of {parts.hostname} holds a password or a query; put the key into "
+                    "an environment variable and its name into api_key_env"
+                )
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise SpecError(f"{self.error_name}: expected an address as http://host:8000, got {address!r:.80}")
         twice = len(set(self.roots)) < len(self.roots)
         self.require(not twice, "endpoints", "each address once")
         if self.api_key_env is not None and not _VARIABLE.fullmatch(self.api_key_env):
@@ -88,16 +95,6 @@ class ServerSpec(BackendSpec):
         self.require(self.instruction is None or self.chat, "instruction", "null where chat is false")
         self.require(not self.chat or self.dialect != "tgi", "chat", "false for the dialect tgi")
         self.tokenizer_spec()
-
-    def _check_address(self, address: str) -> None:
-        parts = urlsplit(address)
-        if "@" in parts.netloc or parts.query or parts.fragment:
-            raise SpecError(
-                f"{self.error_name}: an address of {parts.hostname} holds a password or a query; put the key into an "
-                "environment variable and its name into api_key_env"
-            )
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SpecError(f"{self.error_name}: expected an address as http://host:8000, got {address!r:.80}")
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
 """A model in many workers gives the same bytes as one here, whatever the chunks: texts, scores, vectors, statistics of Q."""
 
 import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +22,28 @@ from openended.harness.decoders import Nucleus, Prompt
 from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.models import EmbedderSpec, ModelSpec, list_bundled_models
 from openended.harness.models.transformers import load_embedder
-from tests.harness.backends.ray.here import Here
 from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
 
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 SPEC = ModelSpec(path="bundled:docs-s")
 RNG = np.random.default_rng(0)
+
+
+class Here:
+    """Workers without Ray: one in this process, who takes the chunks last first."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.worker = Worker(Runtime(device="cpu"))
+        self.asked: list[int] = []
+        """Number of chunks of each call."""
+
+    def map(self, task: str, chunks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Any]]:
+        self.asked.append(len(chunks))
+        for number in reversed(range(len(chunks))):
+            answer = self.worker.do(task, chunks[number])
+            assert answer.error is None, answer.error
+            yield number, answer.value
 
 
 def rows(count: int, least: int, most: int) -> Ragged:

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from openended.harness.backends.transformers import load_backend
 from openended.harness.backends.vllm import backend as backend_module, spec as spec_module
 from openended.harness.backends.vllm.backend import PoolingEngine, VllmBackend, build_engine_options, load_vllm
 from openended.harness.backends.vllm.spec import VllmSpec
@@ -19,6 +20,17 @@ from tests.helpers import embedding, generation, q_request, ragged, scoring
 PATH = "bundled:docs-s"
 ROWS = ((314, 159, 265, 358, 97), (271, 82, 81, 8, 284), (161, 80, 339, 88, 74), ())
 PROMPTS = [Prompt(f"t/{i}", sample, row) for i, row in enumerate(ROWS) for sample in range(2)]
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return load_backend(ModelSpec(path="bundled:docs-s"))
+
+
+@pytest.fixture
+def engine(reference):
+    with fake_vllm(reference) as fake:
+        yield fake
 
 
 def make(**options):
