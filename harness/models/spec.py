@@ -83,13 +83,10 @@ class BackendSpec(Spec):
     runs_in_process: ClassVar[bool] = False
     """True: weights of transformers are loaded, by this process or by the workers of `runtime.engine=ray`."""
 
-    denoises: ClassVar[bool] = False
-    """True: a denoiser, which proposes tokens for positions in any order."""
+    denoises: ClassVar[bool] = False  # true: a denoiser, which proposes tokens for positions in any order
 
-    path: str
-    """Hub id or folder of the model, or the id by which a server knows it."""
-    revision: str | None
-    """Commit on the hub; null: the newest."""
+    path: str  # hub id or folder of the model, or the id by which a server knows it
+    revision: str | None  # commit on the hub; null: the newest
 
     @property
     def chat_template(self) -> bool | Literal["vicuna"]:

@@ -124,29 +124,20 @@ def compute_pause(attempt: int, left: float | None = None) -> float:
 class Client:
     """Client for the endpoints of one served model; an asynchronous context manager."""
 
-    endpoints: Sequence[str]
-    """Roots of the servers, without `/v1`."""
-    key_name: str | None = None
-    """Environment variable with the key; None: no key is sent."""
-    timeout: float = 600.0
-    """Seconds that a request may take, from connecting to the last byte of the reply."""
-    retries: int = 8
-    """Number of retries per request."""
-    concurrency: int = 64
-    """Number of concurrent requests per endpoint."""
-    patience: float = 60.0
-    """Seconds for which refused connections are retried, in all jobs of the process together."""
-    transport: httpx.AsyncBaseTransport | None = None
-    """Replaces the network in tests."""
-    key_required: bool = True
-    """Refuse to open without the key; false for plans."""
+    endpoints: Sequence[str]  # roots of the servers, without `/v1`
+    key_name: str | None = None  # environment variable with the key; None: no key is sent
+    timeout: float = 600.0  # seconds that a request may take, from connecting to the last byte of the reply
+    retries: int = 8  # number of retries per request
+    concurrency: int = 64  # number of concurrent requests per endpoint
+    patience: float = 60.0  # seconds for which refused connections are retried, in all jobs of the process together
+    transport: httpx.AsyncBaseTransport | None = None  # replaces the network in tests
+    key_required: bool = True  # refuse to open without the key; false for plans
     check_identity: Callable[[int], Awaitable[None]] | None = None
     """Called with an endpoint that was set aside before it is used again; raises if it is another server now."""
     _key: str | None = None
     _unavailable_until: dict[int, float] = field(default_factory=dict)
     _http: httpx.AsyncClient | None = None
-    _waited: set[int] = field(default_factory=set)
-    """Endpoints of which a line said that they are waited for."""
+    _waited: set[int] = field(default_factory=set)  # endpoints of which a line said that they are waited for
 
     async def __aenter__(self) -> Client:
         import httpx

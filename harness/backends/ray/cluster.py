@@ -9,12 +9,13 @@ import logging
 import os
 import platform
 import signal
+import sys
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from logging.handlers import BufferingHandler
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,12 +132,18 @@ class Worker:
 
     def do(self, task: str, arguments: Sequence[Any]) -> WorkerAnswer:
         """Run one of the tasks below."""
-        with _collect_warnings() as remarks:
-            try:
-                value = getattr(self, task)(*arguments)
-            except HarnessError as err:
-                return WorkerAnswer(None, tuple(remarks), (type(err).__name__, str(err)))
-        return WorkerAnswer(value, tuple(remarks))
+        warnings, logger = BufferingHandler(sys.maxsize), logging.getLogger("openended")
+        warnings.setLevel(logging.WARNING)
+        logger.addHandler(warnings)  # a worker's own terminal would hide them
+        value: Any = None
+        error: tuple[str, str] | None = None
+        try:
+            value = getattr(self, task)(*arguments)
+        except HarnessError as err:
+            error = type(err).__name__, str(err)
+        finally:
+            logger.removeHandler(warnings)
+        return WorkerAnswer(value, tuple(record.getMessage() for record in warnings.buffer), error)
 
     def describe_model(self, model: RemoteModelRef) -> RemoteModelInfo:
         lm = self._load(model)
@@ -188,28 +195,6 @@ class Worker:
         if isinstance(spec, EmbedderSpec):
             return self._models.embedder(spec, self._runtime)
         return self._models.model(spec, self._runtime)
-
-
-class _WarningCollector(logging.Handler):
-    """Keeps the warnings of this package."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.remarks: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.remarks.append(record.getMessage())
-
-
-@contextmanager
-def _collect_warnings() -> Iterator[list[str]]:
-    """Collect the warnings of this package, which a worker's own terminal would hide."""
-    ear, logger = _WarningCollector(), logging.getLogger("openended")
-    logger.addHandler(ear)
-    try:
-        yield ear.remarks
-    finally:
-        logger.removeHandler(ear)
 
 
 class WorkerDeath(NamedTuple):

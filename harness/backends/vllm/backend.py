@@ -158,19 +158,15 @@ class Engine:
     def _read_results(self, outputs: list[tuple[EngineRequest, Any]]) -> list[EngineResult]:
         """Read finished sequences, together with the logits processor's results for them."""
         completions = [output.outputs[0] for _, output in outputs]
-        groups: dict[str, list[int]] = {}
+        groups: dict[str, list[tuple[int, TextOrder]]] = {}
         for i, (request, _) in enumerate(outputs):
             if request.order is not None:
-                groups.setdefault(request.order["group"]["id"], []).append(i)
+                groups.setdefault(request.order["group"]["id"], []).append((i, request.order))
         noted: dict[int, Any] = {}
-        for group, members in groups.items():
-            orders = [order for order in (outputs[i][0].order for i in members) if order is not None]
-            texts = [
-                (order["example_id"], order["sample"], len(completions[i].token_ids))
-                for i, order in zip(members, orders, strict=True)
-            ]
+        for group, orders in groups.items():
+            texts = [(order["example_id"], order["sample"], len(completions[i].token_ids)) for i, order in orders]
             answers = self.inner.collective_rpc("take_openended_results", args=(group, texts))
-            noted |= dict(zip(members, answers[0], strict=True))
+            noted |= {i: answer for (i, _), answer in zip(orders, answers[0], strict=True)}
         results = []
         for i, (request, output) in enumerate(outputs):
             ended = completions[i].finish_reason == "stop"
