@@ -6,7 +6,6 @@ A server may be started anew with other flags at any time, so nothing is remembe
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -33,6 +32,7 @@ from openended.harness.core import (
     digest,
 )
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
+from openended.harness.generation import build_next_token
 from openended.harness.models import (
     EmbeddingRequest,
     QStatisticsRequest,
@@ -294,7 +294,7 @@ class ServerBackend:
             return replies.read_completion(reply, self.served, completion_request, self.tokenizer, text)
 
         try:
-            completion = await server.send(completion_request, _order_endpoints(server, name), read)
+            completion = await server.send(completion_request, server.order_endpoints(name), read)
         except DataError as err:
             raise DataError(f"model {self.spec.title}: text {name}: {err}") from err
         self._encoded += completion.encoded
@@ -318,17 +318,17 @@ class ServerBackend:
                     advance(1)
 
             rows = [tuple(job.ids.tolist()) for job in jobs]
-            await server.read_rows(rows, partial(_order_endpoints, server), record_row)
+            await server.read_rows(rows, record_row)
             results.append(out)
 
         self._run_with_server(None, work)
         return results[0]
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
-        prompts, continuations, least = request.prompts, request.continuations, request.min_new_tokens
+        continuations, least = request.continuations, request.min_new_tokens
         for decoder in request.decoders:
             self.spec.demand("q_statistics", decoder)
-        heads = [self._read_ids(row) for row in prompts]
+        heads = [self._read_ids(row) for row in request.prompts]
         rows = [(*head, *tail.tolist()) for head, tail in zip(heads, continuations, strict=True)]
         size = len(continuations.values)
         tables = [CertifiedQ(d, size, self.vocab_size, self.served.end_ids, least) for d in request.decoders]
@@ -342,17 +342,10 @@ class ServerBackend:
                 if advance is not None:
                     advance(1)
 
-            await server.read_rows(rows, partial(_order_endpoints, server), record_row, listed)
+            await server.read_rows(rows, record_row, listed)
 
         self._run_with_server(None, work)
-        gold = np.asarray(continuations.values, dtype=np.int64)
-        return [
-            NextToken(
-                continuations.offsets, t.gold_prob, t.sum_sq, t.support, t.argmax, gold, prompts,
-                vocab_size=self.vocab_size,
-            )
-            for t in (table.finish() for table in tables)
-        ]  # fmt: skip
+        return [build_next_token(table.finish(), request, self.vocab_size) for table in tables]
 
     def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> NoReturn:  # noqa: ARG002
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
@@ -378,11 +371,6 @@ class ServerBackend:
             s.roots, key_name=s.api_key_env, timeout=s.timeout, retries=s.retries, concurrency=s.concurrency,
             patience=s.patience, transport=self._transport,
         )  # fmt: skip
-
-
-def _order_endpoints(server: ServerSession, name: str) -> list[int]:
-    """Order the endpoints for a text by a hash of both, so that the order of the texts does not matter."""
-    return sorted(server.endpoints, key=lambda endpoint: hashlib.sha256(f"{endpoint}\x1f{name}".encode()).digest())
 
 
 def load_server(spec: ServerSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> ServerBackend:

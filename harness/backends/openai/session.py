@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -131,6 +132,10 @@ class ServerSession:
     def workers(self) -> int:
         return 1 if self.dialect.serial else self.client.concurrency * len(self.endpoints)
 
+    def order_endpoints(self, name: str) -> list[int]:
+        """Order the endpoints for a text by a hash of both, so that the order of the texts does not matter."""
+        return sorted(self.endpoints, key=lambda i: hashlib.sha256(f"{i}\x1f{name}".encode()).digest())
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the token ids of a text with the prefix that the model expects; empty without a tokenizer."""
         if self.tokenizer is None:
@@ -207,13 +212,9 @@ class ServerSession:
         return reply.choices[0].ids or (reply.choices[0].text,)
 
     async def read_rows(
-        self,
-        rows: Sequence[tuple[int, ...]],
-        endpoints: Callable[[str], Sequence[int]],
-        record: Callable[[int, PromptLogProbs], None],
-        listed: int = 0,
+        self, rows: Sequence[tuple[int, ...]], record: Callable[[int, PromptLogProbs], None], listed: int = 0
     ) -> None:
-        """Ask for the log-probabilities of every token of each row; `endpoints` gives those of a row, its own first."""
+        """Ask for the log-probabilities of every token of each row; `record` gets the number of each and these."""
 
         async def read_row(number: int) -> None:
             ids = rows[number]
@@ -222,7 +223,7 @@ class ServerSession:
             request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
             read = partial(read_prompt_log_probs, self.dialect, self.served, request)
             try:
-                record(number, await self.send(request, endpoints(f"score {number}"), read))
+                record(number, await self.send(request, self.order_endpoints(f"score {number}"), read))
             except DataError as err:
                 raise DataError(f"text {number} of {len(rows)}: {err}") from err
 
