@@ -1,5 +1,6 @@
 """Embeddings, token losses and gradients: hand values, an oracle that runs one text at a time, and the edges."""
 
+import copy
 import math
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,8 @@ from openended.harness.models.backend import GradientRequest, ScoringRequest
 from openended.harness.models.failures import check_finite, check_logits, describe_broken_weights, run_in_batches
 from openended.harness.models.score import plan_scoring, sketch_gradients, split_columns
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.transformers import load_embedder
+from openended.harness.models.tokenizer import TextTokenizer
+from openended.harness.models.transformers import LanguageModel, load_embedder
 from tests.harness.generation.models import gpt2
 from tests.helpers import embed_one, embedding, ragged, scoring, tiny_model
 from tests.lazy import torch
@@ -30,10 +32,6 @@ def spec(**options: Any) -> f.EmbedderSpec:
 
 
 def _wrap(model: Any, context: int | None = CONTEXT) -> Any:
-    from openended.harness.models.spec import ModelSpec
-    from openended.harness.models.tokenizer import TextTokenizer
-    from openended.harness.models.transformers import LanguageModel
-
     return LanguageModel(
         model=model.eval().requires_grad_(False),
         tokenizer=TextTokenizer(None, (), byte_level=True),
@@ -72,6 +70,10 @@ def masked() -> Any:
     return made
 
 
+def nll_of(lm: Any, prompts: Ragged, texts: Ragged, **options: Any) -> Ragged:
+    return score.compute_token_nll(lm, scoring(prompts, texts, **options))
+
+
 def rows(seed: int, n: int, low: int, high: int) -> Ragged:
     rng = np.random.default_rng(seed)
     return ragged([rng.integers(0, VOCAB, rng.integers(low, high + 1)).tolist() for _ in range(n)])
@@ -97,8 +99,6 @@ def test_word_ids_are_dense_and_shared_between_texts() -> None:
 def test_token_ids_in_a_batch_are_those_of_one_text_at_a_time() -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    from openended.harness.models.tokenizer import TextTokenizer
-
     inner = Tokenizer(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = TextTokenizer(inner, (), byte_level=False)
@@ -115,11 +115,9 @@ def test_token_ids_in_a_batch_are_those_of_one_text_at_a_time() -> None:
 
 def test_uniform_model_costs_log_vocabulary(lm: Any) -> None:
     # An output layer of zeros gives every token the probability 1/97: each token costs ln 97 nats.
-    import copy
-
     model = copy.deepcopy(lm.model)
     model.lm_head.weight = torch.nn.Parameter(torch.zeros_like(model.lm_head.weight), requires_grad=False)
-    got = score.compute_token_nll(_wrap(model), scoring(ragged([[1, 2]]), ragged([[3, 4, 5]]), batch_size=2))
+    got = nll_of(_wrap(model), ragged([[1, 2]]), ragged([[3, 4, 5]]), batch_size=2)
     assert got.lengths.tolist() == [3]
     assert got.values == pytest.approx([math.log(97)] * 3, abs=1e-6)
     assert got.values.dtype == np.float64
@@ -129,9 +127,7 @@ def test_uniform_model_costs_log_vocabulary(lm: Any) -> None:
 @settings(max_examples=12, deadline=None)
 def test_nll_is_the_oracles(lm: Any, seed: int, include_prompt: bool, bos: bool, batch_size: int) -> None:
     prompts, texts = rows(seed, 4, 0, 6), rows(seed + 1, 4, 0, 8)
-    got = score.compute_token_nll(
-        lm, scoring(prompts, texts, include_prompt=include_prompt, bos=bos, batch_size=batch_size)
-    )
+    got = nll_of(lm, prompts, texts, include_prompt=include_prompt, bos=bos, batch_size=batch_size)
     for i in range(4):
         ids = [96] * bos + prompts[i].tolist() + texts[i].tolist()
         first = max(1, bos + (0 if include_prompt else len(prompts[i])))
@@ -142,7 +138,7 @@ def test_nll_is_the_oracles(lm: Any, seed: int, include_prompt: bool, bos: bool,
 
 def test_nll_of_long_rows_and_of_nothing(lm: Any) -> None:
     prompts, texts = rows(3, 2, 5, 5), rows(4, 2, 80, 90)
-    got = score.compute_token_nll(lm, scoring(prompts, texts, batch_size=3))
+    got = nll_of(lm, prompts, texts, batch_size=3)
     assert got.lengths.tolist() == texts.lengths.tolist()
     ids = np.concatenate([prompts[0], texts[0]]).tolist()
     # Tokens 5…31 see all before them; token 32 opens the second window, which begins at 16.
@@ -150,20 +146,18 @@ def test_nll_of_long_rows_and_of_nothing(lm: Any) -> None:
     assert got[0][27] == pytest.approx(oracle_nll(lm, ids[16:33], 16)[0], abs=1e-4)
     assert np.isfinite(got.values).all()
 
-    got = score.compute_token_nll(lm, scoring(rows(5, 1, 50, 50), rows(6, 1, 4, 4), batch_size=1))
+    got = nll_of(lm, rows(5, 1, 50, 50), rows(6, 1, 4, 4), batch_size=1)
     assert got.lengths.tolist() == [4]
     assert np.isfinite(got.values).all()
 
     empty = ragged([EMPTY, EMPTY])
-    assert score.compute_token_nll(lm, scoring(empty, empty, batch_size=2)).lengths.tolist() == [0, 0]
-    assert score.compute_token_nll(lm, scoring(empty, ragged([EMPTY, [3]]), batch_size=2)).lengths.tolist() == [0, 0]
-    assert score.compute_token_nll(
-        lm, scoring(empty, ragged([EMPTY, [3]]), bos=True, batch_size=2)
-    ).lengths.tolist() == [0, 1]
-    assert len(score.compute_token_nll(lm, scoring(ragged([]), ragged([]), batch_size=2))) == 0
+    assert nll_of(lm, empty, empty, batch_size=2).lengths.tolist() == [0, 0]
+    assert nll_of(lm, empty, ragged([EMPTY, [3]]), batch_size=2).lengths.tolist() == [0, 0]
+    assert nll_of(lm, empty, ragged([EMPTY, [3]]), bos=True, batch_size=2).lengths.tolist() == [0, 1]
+    assert len(nll_of(lm, ragged([]), ragged([]), batch_size=2)) == 0
 
     with pytest.raises(ValueError, match="2 prompts, 1 continuations"):
-        score.compute_token_nll(lm, scoring(ragged([[1], [2]]), ragged([[1]]), batch_size=1))
+        nll_of(lm, ragged([[1], [2]]), ragged([[1]]), batch_size=1)
 
 
 @pytest.mark.parametrize("pooling", ["last", "first", "mean"])
@@ -216,9 +210,7 @@ def test_one_pass_for_both_gives_the_same(lm: Any) -> None:
     alone = embed_one(lm, spec(max_length=20), prompts, texts, batch_size=3)
     np.testing.assert_allclose(embedded.vectors, alone.vectors, atol=1e-5)
     assert embedded.truncated == alone.truncated
-    np.testing.assert_allclose(
-        nll.values, score.compute_token_nll(lm, scoring(prompts, texts, batch_size=3)).values, atol=1e-5
-    )
+    np.testing.assert_allclose(nll.values, nll_of(lm, prompts, texts, batch_size=3).values, atol=1e-5)
     with pytest.raises(SpecError, match="causal"):
         score.embed_and_score(lm, embedding(prompts, texts, spec(kind="masked"), batch_size=3))
 
@@ -243,7 +235,7 @@ def test_batches_change_float_noise_alone_and_count_every_text(lm: Any) -> None:
 def test_scaled_logits_are_the_models_own(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some models scale or cap their logits after the output layer; then the whole model runs."""
     prompts, texts = rows(16, 3, 1, 3), rows(17, 3, 1, 9)
-    plain = score.compute_token_nll(lm, scoring(prompts, texts, batch_size=2))
+    plain = nll_of(lm, prompts, texts, batch_size=2)
     forward = lm.model.forward
 
     def halved(*args: Any, **kwargs: Any) -> Any:
@@ -252,15 +244,13 @@ def test_scaled_logits_are_the_models_own(lm: Any, monkeypatch: pytest.MonkeyPat
         return out
 
     monkeypatch.setattr(lm.model, "forward", halved)
-    got = score.compute_token_nll(lm, scoring(prompts, texts, batch_size=2))
+    got = nll_of(lm, prompts, texts, batch_size=2)
     assert not np.allclose(got.values, plain.values)
     ids = np.concatenate([prompts[0], texts[0]]).tolist()
     assert got[0] == pytest.approx(oracle_nll(lm, ids, len(prompts[0])), abs=1e-4)
 
 
 def test_a_model_of_nan_is_an_error(lm: Any) -> None:
-    import copy
-
     model = copy.deepcopy(lm.model)
     model.transformer.ln_f.weight = torch.nn.Parameter(torch.full((16,), math.nan), requires_grad=False)
     with pytest.raises(DataError, match="3 of 3 are not finite"):

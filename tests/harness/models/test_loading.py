@@ -168,25 +168,14 @@ def test_a_folder_that_is_no_sentence_model_is_refused(original):
 
 
 TOKENIZER = {"tokenizer.json", "merges.txt", "tokenizer_config.json"}
-
-
 CONFIGS = {"config.json", "generation_config.json"}
-
-
 UNREAD = {"README.md", "pytorch_model.bin", "training_args.json"}
 
 
 @pytest.fixture
 def listed_folder(tmp_path: Path) -> Path:
-    for name in (
-        *TOKENIZER,
-        *CONFIGS,
-        *UNREAD,
-        "chat_template.jinja",
-        "a.safetensors",
-        "b.safetensors",
-        "c.safetensors",
-    ):
+    weights = [f"{letter}.safetensors" for letter in "abc"]
+    for name in (*TOKENIZER, *CONFIGS, *UNREAD, *weights, "chat_template.jinja"):
         (tmp_path / name).write_text(name)
     return tmp_path
 
@@ -210,11 +199,8 @@ def test_the_template_counts_where_it_is_read(listed_folder: Path) -> None:
 
 def test_the_shards_are_those_of_the_index_and_the_one_file_comes_first(listed_folder: Path) -> None:
     index(listed_folder, x="b.safetensors", y="a.safetensors", z="b.safetensors")
-    assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | {
-        INDEX,
-        "a.safetensors",
-        "b.safetensors",
-    }
+    shards = {INDEX, "a.safetensors", "b.safetensors"}
+    assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | shards
     (listed_folder / "model.safetensors").write_text("w")
     assert names(list_model_files(listed_folder, chat=False)) == TOKENIZER | CONFIGS | {"model.safetensors"}
 

@@ -158,6 +158,10 @@ def test_no_begin_token_is_an_error(spec, tmp_path):
 ROWS: tuple[Ragged, Ragged] = ragged([[5, 9], [7], []]), ragged([[13, 24, 18], [12, 16], [17, 18]])
 
 
+def nll_of(backend: Any, *rows: Ragged, **options: Any) -> Ragged:
+    return compute_token_nll(backend, scoring(*rows, batch_size=2, **options))
+
+
 def led(rows: Ragged) -> Ragged:
     return Ragged.from_rows([[BOS, *row] for row in rows], np.int64)
 
@@ -171,12 +175,10 @@ def plain(backend: TransformersBackend) -> Any:
 
 def test_the_model_reads_the_begin_token_first_everywhere(backend):
     bare = plain(backend)
-    want = compute_token_nll(bare, scoring(led(ROWS[0]), ROWS[1], batch_size=2))
-    assert compute_token_nll(backend, scoring(*ROWS, batch_size=2)).values == pytest.approx(want.values)
-    assert compute_token_nll(backend, scoring(led(ROWS[0]), ROWS[1], batch_size=2)).values == pytest.approx(
-        want.values
-    )  # once
-    whole = compute_token_nll(backend, scoring(*ROWS, include_prompt=True, batch_size=2))
+    want = nll_of(bare, led(ROWS[0]), ROWS[1])
+    assert nll_of(backend, *ROWS).values == pytest.approx(want.values)
+    assert nll_of(backend, led(ROWS[0]), ROWS[1]).values == pytest.approx(want.values)  # once
+    whole = nll_of(backend, *ROWS, include_prompt=True)
     assert whole.lengths.tolist() == [5, 3, 2]  # the first token has a prediction now
     stats = compute_q_statistics(backend, q_request(*ROWS, [Ancestral()], batch_size=2))[0]
     assert -np.log(stats.gold_prob) == pytest.approx(want.values, abs=1e-5)

@@ -208,31 +208,19 @@ def test_a_driver_that_is_killed_goes_on_from_its_parts(tmp_path, local):
     words = ["decoder=ancestral", "num_examples=60", "max_new_tokens=100", "metric=[distinct_n]", "runtime.threads=1"]
     many = ["runtime.engine=ray", "runtime.workers=2", "runtime.batch_size=1", "runtime.flush_seconds=0"]
     command = [sys.executable, "-m", "openended", "-v", *words]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    first = subprocess.Popen(
-        [*command, *many, "outputs_dir=there"],
-        cwd=tmp_path,
-        env=env,
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
+    options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    first = subprocess.Popen([*command, *many, "outputs_dir=there"], **options, **quiet)
     until = time.monotonic() + 120
     while not list(tmp_path.glob("there/store/generate/*/*/part-*")) and time.monotonic() < until:
         time.sleep(0.2)
     first.send_signal(signal.SIGKILL)
     first.wait(timeout=240)
     assert list(tmp_path.glob("there/store/generate/*/*/part-*"))
-    again = subprocess.run(
-        [*command, *many, "outputs_dir=there"],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=240,
-    )
+    options |= {"capture_output": True, "timeout": 240}
+    again = subprocess.run([*command, *many, "outputs_dir=there"], text=True, check=True, **options)
     assert "resuming after" in again.stderr
-    subprocess.run([*command, "outputs_dir=here"], cwd=tmp_path, env=env, capture_output=True, check=True, timeout=240)
+    subprocess.run([*command, "outputs_dir=here"], check=True, **options)
     (there,), (here,) = (list(tmp_path.glob(f"{name}/store/generate/*/*/data.arrow")) for name in ("there", "here"))
     assert there.read_bytes() == here.read_bytes()
 
