@@ -155,11 +155,11 @@ class EndpointTrust:
                 for reply in gone:
                     log.warning("%s; its texts go to the other endpoints", reply)
                 return infos
-            if attempt == self.spec.retries or all(reply.wait == 0 for reply in gone):
+            if attempt == self.spec.retries or all(reply.left == 0 for reply in gone):
                 raise gone[0]
             if not attempt:
                 log.warning("%s; waiting for it", gone[0])
-            await asyncio.sleep(max(compute_pause(attempt, reply.wait) for reply in gone))
+            await asyncio.sleep(max(compute_pause(attempt, reply.left) for reply in gone))
             attempt += 1
 
     async def _check_return(self, client: Client, endpoint: int) -> None:

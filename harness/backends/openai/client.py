@@ -94,17 +94,10 @@ def find_error_line(content: bytes, key: str | None) -> str:
 
 
 class UnreachableError(DataError):
-    """An endpoint does not answer; `wait`: seconds for which it may be tried again, None where nothing limits them."""
-
-    def __init__(self, message: str, wait: float | None = None) -> None:
-        super().__init__(message)
-        self.wait = wait
-
-
-class _AttemptError(Exception):
     """A failed attempt that a retry may fix.
 
-    `wait`: the server's Retry-After; `gone`: no answer; `broken`: status 500; `left`: seconds of patience left.
+    `wait`: the server's Retry-After; `gone`: no answer; `broken`: status 500; `left`: seconds for which it may be tried
+    again, None where nothing limits them.
     """
 
     def __init__(
@@ -162,10 +155,11 @@ class Client:
         """Return the JSON at a path; None if the server does not serve it."""
         try:
             return await self._send_once(endpoint, path, None, MAX_REPLY)
-        except _AttemptError as err:
+        except UnreachableError as err:
             if err.broken:
                 return None
-            raise UnreachableError(f"server {self.endpoints[endpoint]}: {err}", err.left) from err
+            err.gone, err.wait = True, None  # whoever cannot say who it is counts as gone
+            raise
         except DataError:
             return None
 
@@ -189,14 +183,14 @@ class Client:
         while True:
             endpoint = self._choose(left)
             try:
-                await self._recheck(endpoint)
+                if self.check_identity is not None and endpoint in self._unavailable_until:
+                    await self.check_identity(endpoint)  # another server may run there now
                 reply = await self._send_once(endpoint, path, body, limit or MAX_REPLY)
-            except _AttemptError as err:
-                where = f"server {self.endpoints[endpoint]}: {err}"
+            except UnreachableError as err:
                 if err.wait is not None and err.wait > MAX_RETRY_AFTER:
-                    raise DataError(f"{where} (wait {err.wait:.0f} s); {RESUME_HINT}") from err
+                    raise DataError(f"{err} (wait {err.wait:.0f} s); {RESUME_HINT}") from err
                 if err.gone:
-                    self._set_aside(endpoint, str(err))
+                    self._set_aside(endpoint, err)
                     if self._choose(left) != endpoint:
                         continue
                 tries += 1
@@ -204,13 +198,13 @@ class Client:
                     left.remove(endpoint)
                     if not left:
                         others = f"; none of its {len(endpoints)} endpoints answers" if len(endpoints) > 1 else ""
-                        raise DataError(f"{where}{others}; {RESUME_HINT}") from err
-                    self._set_aside(endpoint, str(err))
+                        raise DataError(f"{err}{others}; {RESUME_HINT}") from err
+                    self._set_aside(endpoint, err)
                     tries = 0
                     continue
                 if err.left is not None and endpoint not in self._waited:
                     self._waited.add(endpoint)
-                    log.warning("%s; waiting up to %.0f s for it", where.partition(" (")[0], err.left)
+                    log.warning("%s; waiting up to %.0f s for it", str(err).partition(" (")[0], err.left)
                 await asyncio.sleep(compute_pause(tries - 1, err.left) if err.wait is None else err.wait)
             else:
                 self._unavailable_until.pop(endpoint, None)
@@ -219,23 +213,14 @@ class Client:
                 except DataError as err:
                     raise DataError(f"server {self.endpoints[endpoint]}: {err}") from err
 
-    async def _recheck(self, endpoint: int) -> None:
-        """Check the identity of an endpoint that was set aside: another server may run there now."""
-        if self.check_identity is not None and endpoint in self._unavailable_until:
-            try:
-                await self.check_identity(endpoint)
-            except UnreachableError as err:
-                message = str(err).removeprefix(f"server {self.endpoints[endpoint]}: ")
-                raise _AttemptError(message, gone=True, left=err.wait) from err
-
     def _choose(self, endpoints: Sequence[int]) -> int:
         """Return the first endpoint that is available, else the one that becomes available first."""
         now = time.monotonic()
         return min(endpoints, key=lambda endpoint: max(self._unavailable_until.get(endpoint, 0.0), now))
 
-    def _set_aside(self, endpoint: int, why: str) -> None:
+    def _set_aside(self, endpoint: int, why: UnreachableError) -> None:
         if endpoint not in self._unavailable_until and len(self.endpoints) > 1:
-            log.warning("server %s: %s; its texts go to the other endpoints", self.endpoints[endpoint], why)
+            log.warning("%s; its texts go to the other endpoints", why)
         self._unavailable_until[endpoint] = time.monotonic() + UNAVAILABLE_SECONDS
 
     async def _send_once(self, endpoint: int, path: str, body: dict[str, Any] | None, limit: int) -> Any:  # noqa: ANN401
@@ -244,6 +229,7 @@ class Client:
         if self._http is None:
             raise TypeError("the client is not open")
         root = self.endpoints[endpoint]
+        where = f"server {root}"
         request = self._http.build_request("GET" if body is None else "POST", root + path, json=body)
         if body is None:  # a server may close the connection after an error: the next request must not be sent on it
             request.headers["Connection"] = "close"
@@ -258,20 +244,22 @@ class Client:
             if 200 <= reply.status_code < 300:
                 return decode_json(content, self._key)
         except (httpx.TimeoutException, TimeoutError) as err:
-            raise _AttemptError(f"no answer in {self.timeout:g} s ({type(err).__name__})", gone=True) from err
+            reason = f"no answer in {self.timeout:g} s ({type(err).__name__})"
+            raise UnreachableError(f"{where}: {reason}", gone=True) from err
         except httpx.HTTPError as err:
+            left: float | None = None
             reason = f"{type(err).__name__}: {clean_line(str(err), self._key)}"
-            if not isinstance(err, httpx.ConnectError):
-                raise _AttemptError(f"does not answer ({reason})", gone=True) from err
-            left, since = note_refusal(root, self.patience)
-            raise _AttemptError(f"does not answer ({reason}; {since})", gone=True, left=left) from err
+            if isinstance(err, httpx.ConnectError):
+                left, since = note_refusal(root, self.patience)
+                reason += f"; {since}"
+            raise UnreachableError(f"{where}: does not answer ({reason})", gone=True, left=left) from err
         except DataError as err:
-            raise DataError(f"server {root}: {path}: {err}") from err
+            raise DataError(f"{where}: {path}: {err}") from err
         status, line = reply.status_code, find_error_line(content, self._key)
         if status in _TRANSIENT:
             wait = _parse_retry_after(reply.headers.get("retry-after"))
-            raise _AttemptError(f"answers {status}: {line}", wait=wait, broken=status == 500)
-        raise DataError(f"server {root}: {status} for {path}: {line}")
+            raise UnreachableError(f"{where}: answers {status}: {line}", wait=wait, broken=status == 500)
+        raise DataError(f"{where}: {status} for {path}: {line}")
 
 
 def read_key(name: str | None, *, required: bool = True) -> str | None:
