@@ -255,8 +255,7 @@ class ModelSpec(BackendSpec):
         return self
 
     def config(self) -> dict[str, Any]:
-        folder = self.folder
-        path = folder / "config.json" if folder is not None else self.hub_file("config.json")
+        path = self.find_file("config.json")
         if path is None:
             raise UnavailableModelError(
                 f"model {self.path}: config.json is not in the local cache; {_format_download_advice(self)}"
@@ -265,20 +264,15 @@ class ModelSpec(BackendSpec):
             raise DataError(f"model {self.path}: no such folder")
         if not path.is_file():
             raise DataError(f"model {self.path}: no config.json in {path.parent}")
-        config = _read_json_object(path)
-        check_config(config, path)
-        return config
+        return _read_config(path)
 
     def tokenizer_config(self) -> dict[str, Any]:
         """Read tokenizer_config.json; empty if there is none."""
         return self._read_optional("tokenizer_config.json")
 
     def _read_optional(self, name: str) -> dict[str, Any]:
-        folder = self.folder
-        path = folder / name if folder is not None else self.hub_file(name, optional=True)
-        config = _read_json_object(path) if path is not None and path.is_file() else {}
-        check_config(config, path or Path(name))
-        return config
+        path = self.find_file(name, optional=True)
+        return _read_config(path) if path is not None and path.is_file() else {}
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
         return find_refusal(self.config()) or super().cannot(ability, decoder)
@@ -286,8 +280,12 @@ class ModelSpec(BackendSpec):
     def check_ready(self) -> None:
         folder = self.folder
         if folder is None:
-            if is_offline() and (self.hub_file("config.json") is None or not self._has_hub_weights()):
-                raise UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
+            if is_offline():
+                from huggingface_hub import try_to_load_from_cache
+
+                cached = [try_to_load_from_cache(self.path, name, revision=self.revision) for name in WEIGHTS]
+                if self.hub_file("config.json") is None or not any(isinstance(path, str) for path in cached):
+                    raise UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
             if index := self.hub_file(INDEX, optional=True):
                 list_shards(index)
             return
@@ -320,6 +318,15 @@ class ModelSpec(BackendSpec):
         except Exception as err:
             raise DataError(f"model {self.path}: the hub does not answer for it ({shorten_error(err)})") from err
 
+    @property
+    def source(self) -> tuple[str, str | None]:
+        """Folder or hub id, and the revision on the hub, as transformers takes them."""
+        return (self.path, self.revision) if self.folder is None else (str(self.folder), None)
+
+    def find_file(self, name: str, *, optional: bool = False) -> Path | None:
+        """Return the path of a file in the folder, which may lack it, or of the hub model."""
+        return self.folder / name if self.folder is not None else self.hub_file(name, optional=optional)
+
     def hub_file(self, name: str, *, optional: bool = False) -> Path | None:
         """Return the path of a file of the hub model in the local cache, fetched if allowed; None if there is none."""
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
@@ -339,11 +346,6 @@ class ModelSpec(BackendSpec):
             raise kind(
                 f"model {self.path}: cannot fetch {name} ({shorten_error(err)}); {_format_download_advice(self)}"
             ) from err
-
-    def _has_hub_weights(self) -> bool:
-        from huggingface_hub import try_to_load_from_cache
-
-        return any(isinstance(try_to_load_from_cache(self.path, w, revision=self.revision), str) for w in WEIGHTS)
 
 
 def check_config(config: Mapping[str, Any], path: Path) -> None:
@@ -391,11 +393,12 @@ def find_assets_folder() -> Path:
     return Path(str(files("openended.harness"))) / "assets"
 
 
-def _read_json_object(path: Path) -> dict[str, Any]:
-    value = read_json(path)
-    if not isinstance(value, dict):
+def _read_config(path: Path) -> dict[str, Any]:
+    config = read_json(path)
+    if not isinstance(config, dict):
         raise DataError(f"{path}: expected a JSON object")
-    return value
+    check_config(config, path)
+    return config
 
 
 def _format_download_advice(spec: ModelSpec) -> str:

@@ -112,8 +112,7 @@ class TextTokenizer:
 def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
     """Load only the tokenizer; without torch if there is a tokenizer.json."""
     require_package("tokenizers", "local")
-    folder = spec.folder
-    path = folder / "tokenizer.json" if folder is not None else spec.hub_file("tokenizer.json")
+    path = spec.find_file("tokenizer.json")
     try:
         if path is not None and path.is_file():
             from tokenizers import Tokenizer as Fast
@@ -140,7 +139,7 @@ def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
     """Load the tokenizer of transformers."""
     from transformers import AutoTokenizer
 
-    where, revision = str(spec.folder or spec.path), None if spec.folder else spec.revision
+    where, revision = spec.source
     if spec.folder is not None and not any((spec.folder / name).is_file() for name in _CONFIGS):
         raise DataError(
             f"model {spec.path}: its tokenizer has no configuration (expected tokenizer.json, tokenizer_config.json or "

@@ -62,14 +62,14 @@ def read_weights(
     import torch
     from transformers.utils import logging
 
+    source, revision = spec.source
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.CRITICAL)  # hides the report about weights that do not fit, which are refused below
     logging.disable_progress_bar()
     try:
         model, info = loader.from_pretrained(
-            str(spec.folder or spec.path), dtype=getattr(torch, spec.dtype), use_safetensors=True,
-            ignore_mismatched_sizes=True, output_loading_info=True,
-            **{"revision": None if spec.folder else spec.revision, "trust_remote_code": False} | options,
+            source, revision=revision, dtype=getattr(torch, spec.dtype), use_safetensors=True,
+            ignore_mismatched_sizes=True, output_loading_info=True, **{"trust_remote_code": False} | options,
         )  # fmt: skip
     except Exception as err:
         raise DataError(f"{who} {spec.path}: cannot be loaded{what} ({shorten_error(err)})") from err
@@ -185,9 +185,9 @@ def _read_causal_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any: 
     """Read the weights with the selected attention."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    source, revision = spec.source
     try:
-        revision = None if spec.folder else spec.revision
-        config = AutoConfig.from_pretrained(str(spec.folder or spec.path), revision=revision, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
     except Exception as err:
         kind = str(spec.config().get("model_type"))
         if "model type" in str(err) and kind in str(err):
@@ -246,10 +246,9 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     spec.check_ready()
     # Heads, which are not read, and the pooler, which masked models do not train.
     model = read_weights(AutoModel, spec, "embedder", unused=lambda name: name.startswith(_HEADS) or "pooler." in name)
+    source, revision = spec.source
     try:
-        slow = AutoTokenizer.from_pretrained(
-            str(spec.folder or spec.path), revision=None if spec.folder else spec.revision, trust_remote_code=False
-        )
+        slow = AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
     except Exception as err:
         raise DataError(f"embedder {spec.path}: cannot be loaded ({shorten_error(err)})") from err
     # RoBERTa's config counts two positions that no text can use.

@@ -229,7 +229,7 @@ def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
         if name not in names:
             raise SpecError(f"model.engine: vLLM has no option {name!r}{suggest(name, names)}")
     options: dict[str, Any] = {
-        "model": str(spec.folder or spec.path), "revision": None if spec.folder else spec.revision,
+        "model": spec.source[0], "revision": spec.source[1],
         "skip_tokenizer_init": True, "dtype": spec.dtype, "quantization": spec.quantization,
         "tensor_parallel_size": spec.tensor_parallel_size, "gpu_memory_utilization": spec.gpu_memory_utilization,
         "enforce_eager": spec.enforce_eager, "generation_config": "vllm", "trust_remote_code": False,
