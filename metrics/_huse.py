@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, HUMAN, I64, DataError, Features, Need, Side, UndefinedMetric, make_random_stream
+from openended.harness.core import F64, HUMAN, I64, DataError, Features, Need, UndefinedMetric, make_random_stream
 from openended.metrics.judgments import Judgments
 
 Ties = Literal["include", "exclude"]
@@ -254,7 +254,10 @@ def join_ratings(
     name = judged.model_system(system)
     rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(name)}
     sides = {HUMAN: features.human, "model": features.model}
-    runs = {key: _index_rows(side) for key, side in sides.items()}
+    runs = {key: {example: row for row, example in enumerate(side.ids)} for key, side in sides.items()}
+    for key, side in sides.items():
+        if len(runs[key]) != len(side.ids):
+            raise DataError(f"{side.system}: several texts an example; ratings are of one text each, so sample once")
     ids, notes = _match_ids(rated, runs, judged.source)
     rows = np.array([rated[key][i] for key in sides for i in ids])
     if log_probs == "column":
@@ -278,14 +281,6 @@ def join_ratings(
             "depends on that floor and is never bold"
         )
     return PairRatings(tuple(ids), judged.ratings[rows], logp, lengths, tuple(notes))
-
-
-def _index_rows(side: Side) -> dict[str, int]:
-    """Return example id → row; HUSE rates one text per example and side."""
-    row_of = {example: row for row, example in enumerate(side.ids)}
-    if len(row_of) != len(side.ids):
-        raise DataError(f"{side.system}: several texts an example; ratings are of one text each, so sample once")
-    return row_of
 
 
 def _match_ids(

@@ -15,7 +15,7 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core import Features, MetricResult, Need, Plan, Replicates, UndefinedMetric
 from openended.metrics._common import ReplicatesByName
-from openended.metrics._ngrams.sequences import pack_rows
+from openended.metrics._ngrams.index import pack_rows
 from openended.metrics.families import COUNTED_BY
 
 

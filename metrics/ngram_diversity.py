@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from openended.harness.core import F64, MetricResult, Ragged, UndefinedMetric, metric
-from openended.metrics._ngrams.sequences import pack_rows
+from openended.metrics._ngrams.index import pack_rows
 from openended.metrics.families import PromptGroups, SamplesTextMetric, declare_orders, prompts_of
 
 

@@ -20,8 +20,7 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, Need, Plan, Ragged, UndefinedMetric
 from openended.metrics._common import Mask, ReplicatesByName
-from openended.metrics._ngrams.index import NgramIndex
-from openended.metrics._ngrams.sequences import pack_rows
+from openended.metrics._ngrams.index import NgramIndex, pack_rows
 from openended.metrics._ngrams.statistics import count_subset_copies
 from openended.metrics.families import ComparisonMetric, declare_orders, divide_known, require_defined, sort_order
 

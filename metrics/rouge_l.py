@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from openended.harness.core import F64, Ragged, metric
-from openended.metrics._ngrams.sequences import pack_rows
+from openended.metrics._ngrams.index import pack_rows
 from openended.metrics.families import PromptGroups, SamplesTextMetric, prompts_of
 
 

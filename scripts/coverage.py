@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from openended.harness.core.errors import UndefinedMetric
-from openended.harness.core.metric_spec import Features, Metric
+from openended.harness.core.interfaces import Features, Metric
 from openended.harness.core.registry import load_members
 from openended.harness.core.resampling import Interval, Plan, Replicates, combine_replicates, estimate_interval
 

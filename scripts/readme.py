@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from openended.harness.app.commands.list import describe_state, read_papers  # noqa: E402
 from openended.harness.app.stress_reference import StressRow, find_smallest, load_stress_rows  # noqa: E402
-from openended.harness.core.metric_spec import Metric  # noqa: E402
+from openended.harness.core.interfaces import Metric  # noqa: E402
 from openended.harness.core.registry import load_members  # noqa: E402
 from openended.harness.decoders.base import SamplingDecoder  # noqa: E402
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from openended.harness.core.interfaces import Features, Metric, Need, Side
 from openended.harness.core.io import read_jsonl
-from openended.harness.core.metric_spec import Features, Metric, Need, Side
 from openended.harness.core.types import F64, I64, NextToken, Ragged
 
 VOCABULARY, TOPICS, DIMENSIONS = 3000, 12, 12

@@ -13,7 +13,21 @@ from .errors import (
     shorten_error as shorten_error,
     suggest as suggest,
 )
-from .interfaces import CausalModel as CausalModel, ModelInfo as ModelInfo, Task as Task, Tokenizer as Tokenizer
+from .interfaces import (
+    CausalModel as CausalModel,
+    Direction as Direction,
+    Family as Family,
+    Features as Features,
+    Metric as Metric,
+    ModelInfo as ModelInfo,
+    Need as Need,
+    Resampling as Resampling,
+    Scope as Scope,
+    Side as Side,
+    Task as Task,
+    Tokenizer as Tokenizer,
+    Unit as Unit,
+)
 from .io import (
     MAX_JSON as MAX_JSON,
     MAX_LINE as MAX_LINE,
@@ -31,17 +45,6 @@ from .io import (
     to_json as to_json,
     write_json as write_json,
     write_text as write_text,
-)
-from .metric_spec import (
-    Direction as Direction,
-    Family as Family,
-    Features as Features,
-    Metric as Metric,
-    Need as Need,
-    Resampling as Resampling,
-    Scope as Scope,
-    Side as Side,
-    Unit as Unit,
 )
 from .registry import (
     GROUPS as GROUPS,

@@ -1,18 +1,242 @@
-"""The interfaces of tasks, of tokenizers and of loaded language models."""
+"""The interfaces of metrics (features, two sides, result), of tasks, of tokenizers and of loaded language models."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
-from openended.harness.core.spec import Spec
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness.core.errors import DataError
+from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.spec import Spec, build_signature
 from openended.harness.core.terminal import Advance
-from openended.harness.core.types import F64, Example, Json, SourceFile
+from openended.harness.core.types import F64, I64, Example, Json, MetricResult, NextToken, Ragged, SourceFile
 
 if TYPE_CHECKING:
     import torch
-    from numpy.typing import NDArray
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Direction = Literal["higher", "lower", "match_human"]
+Best = Literal[Direction, "target", "none"]
+Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
+Resampling = Literal["bootstrap", "subsample", "none"]
+NeedKind = Literal[
+    "texts", "tokens", "end_tokens", "stops", "embeddings", "token_nll", "token_rank", "gradients", "log_prob",
+    "next_token", "judgments", "corpus",
+]  # fmt: skip
+Scope = Literal["continuation", "prompt_and_continuation"]
+Unit = Literal["tokens", "words", "chars"]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One kind of feature that a metric asks for.
+
+    `tokens` → `Ragged` of integers (ids of tokens or of words); `end_tokens` → ids that end a text, integers; `texts` →
+    list of str; `stops` → bool array, true where the length limit was hit; `embeddings` → float32 (n, d); `token_nll` →
+    `Ragged` float64, nats; `token_rank` → `Ragged` int64, 1 for the most probable token; `gradients` → float32 (n, d),
+    sketches of the gradient of each text's loss; `log_prob` → float64 (n,), log Q of the texts as they were drawn,
+    nats; `next_token` → `NextToken`; `judgments` → `openended.metrics.judgments.Judgments`; `corpus` → list of str, the
+    texts of a file that the option `file` names.
+    """
+
+    kind: NeedKind
+    by: str = ""
+    """What computes it: a role of the config (`scorer`, `embedder`, `decoder`, `model`), `words` (whitespace), `chars`
+    (characters) or `rows` (the token ids that are stored with the texts, whatever tokenizer they are of)."""
+    scope: Scope = "continuation"
+    options: tuple[tuple[str, str | int | float | bool | None], ...] = ()
+    """Further options of the feature (for example `(("bos", False),)`), sorted by name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One system's features; rows sorted by (example id, sample), the same order in every feature."""
+
+    system: str
+    ids: Sequence[str]
+    data: Mapping[Need, Any]
+    _derived: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False)
+    """The values of `derive`; another side, also one made by `replace`, has its own."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def tokens(self, need: Need) -> Ragged:
+        return self._get(need, Ragged)
+
+    def token_nll(self, need: Need) -> Ragged:
+        return self._get(need, Ragged)
+
+    def texts(self, need: Need) -> list[str]:
+        return self._get(need, list)
+
+    def embeddings(self, need: Need) -> NDArray[np.float32]:
+        return self._get(need, np.ndarray)
+
+    def end_tokens(self, need: Need) -> I64:
+        return self._get(need, np.ndarray)
+
+    def token_rank(self, need: Need) -> Ragged:
+        return self._get(need, Ragged)
+
+    def gradients(self, need: Need) -> NDArray[np.float32]:
+        return self._get(need, np.ndarray)
+
+    def log_prob(self, need: Need) -> F64:
+        return self._get(need, np.ndarray)
+
+    def stops(self, need: Need) -> NDArray[np.bool_]:
+        return self._get(need, np.ndarray)
+
+    def next_token(self, need: Need) -> NextToken:
+        return self._get(need, NextToken)
+
+    def derive(self, function: Callable[Concatenate[Side, P], T], *options: P.args, **named: P.kwargs) -> T:
+        """Return `function(self, *options)` of a pure function, computed once: a feature derived from the others.
+
+        All metrics and runs of a session share it (an n-gram index, a clustering of the human texts). Use
+        `Metric.prepare` for values that only `compute` and `replicates` of one metric share.
+        """
+        key = (function, options, tuple(sorted(named.items())))
+        if key not in self._derived:
+            self._derived[key] = function(self, *options, **named)
+        value: T = self._derived[key]
+        return value
+
+    def drop_derived(self) -> None:
+        """Free the memory of all derived features; they are computed again when they are needed."""
+        self._derived.clear()
+
+    def _get(self, need: Need, kind: type[T]) -> T:
+        if need not in self.data:
+            raise DataError(f"system {self.system}: feature {need} was not computed; available: {list(self.data)}")
+        value = self.data[need]
+        if not isinstance(value, kind):
+            raise TypeError(f"{need}: expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """The input of a metric: both sides and the facts for its signature; in a human row both sides are human."""
+
+    human: Side
+    model: Side
+    facts: Mapping[str, str] = field(default_factory=dict)
+    others: Sequence[Side] = ()
+    """All systems of a grid, for metrics that fit something on all of them; empty outside a grid."""
+
+
+class Metric(Spec):
+    """A frozen dataclass of options with a pure `compute`; the mathematics is in functions of its module.
+
+    `sides`: `one` reads `features.model` alone (and so has a human row of its own); `two` compares the sides (its human
+    row is the human ceiling where `ceiling` is true); `human` reads statistics of Q on human text.
+    """
+
+    group: ClassVar[str] = "metric"
+    family: ClassVar[Family]
+    direction: ClassVar[Direction]
+    bounds: ClassVar[tuple[float, float]]
+    """Least and greatest number that a value can be, where `ranges` does not say otherwise."""
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    """The same of the values that differ."""
+    resampling: ClassVar[Resampling]
+    sides: ClassVar[Literal["one", "two", "human"]]
+    ceiling: ClassVar[bool] = False
+    least_samples: ClassVar[int] = 1
+    """Least number of texts per prompt."""
+    titles: ClassVar[Mapping[str, str]] = {}
+    """Display names of the values, where they differ from the key."""
+    directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}
+    """Directions of the values that differ from the metric's own."""
+    coverage: ClassVar[Mapping[str, int]] = {}
+    """Measured coverage of a value's 95 % interval on real text, percent, where it is outside 90 to 98."""
+    targets: ClassVar[Mapping[str, float]] = {}
+    """Expected value for two sets of texts from one source, for values that can lie on either side of it."""
+
+    def best_of(self, key: str) -> Best:
+        """Return which value is best; `target` means nearest to the number in `targets`."""
+        return "target" if key in self.targets else self.directions.get(key, self.direction)
+
+    def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:  # noqa: ARG002 - some depend on n
+        """Return the least and the greatest number that a value can be: no interval leaves them."""
+        return self.ranges.get(key, (0.0, 1.0) if key == "p_value" else self.bounds)
+
+    @property
+    def needs_prompts(self) -> bool:
+        """Return true if the metric compares texts of one prompt: it is not defined where all prompts are empty."""
+        return self.least_samples > 1
+
+    @property
+    def reads_grid(self) -> bool:
+        """Return true if the metric reads `Features.others`: it is then computed once the whole grid is generated."""
+        return False
+
+    def describe_libraries(self) -> Mapping[str, str]:
+        """Return signature fields for libraries that replace the usual ones and change the number."""
+        return {}
+
+    def explain_too_few(self, num_human: int, num_model: int) -> str:  # noqa: ARG002 - most need only a text
+        """Return which option asks for more texts than there are, and what to type; empty if none does."""
+        return ""
+
+    def needs(self) -> tuple[Need, ...]:
+        """Return the features that `compute` reads."""
+        raise TypeError(f"{type(self).__name__} does not define needs()")
+
+    def prepare(self, features: Features) -> Any:  # noqa: ANN401, ARG002 - each metric has its own
+        """Return intermediate results that `compute` and `replicates` share, or None; raises as `compute`.
+
+        A metric that returns something takes it as a last argument `prepared` of both, and calls `prepare` itself where
+        none is given.
+        """
+        return None
+
+    def compute(self, features: Features) -> MetricResult:  # noqa: ARG002 - the signature is the contract
+        """Compute the metric; pure and deterministic. `UndefinedMetric`: it has no value here, "–" in tables."""
+        raise TypeError(f"{type(self).__name__} does not define compute()")
+
+    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
+        """Return bootstrap or subsampling replicates of some of the values.
+
+        By default, if a bootstrap is valid, of every value that is a mean over examples.
+        """
+        if self.resampling != "bootstrap":
+            return {}
+        ids = (features.human if self.sides == "human" else features.model).ids
+        return plan.means(ids, result.per_example, result.values)
+
+    def result(
+        self,
+        features: Features,
+        primary: str,
+        values: Mapping[str, float],
+        *,
+        notes: Sequence[str] = (),
+        per_example: Mapping[str, F64] | None = None,
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+        sd: Mapping[str, float] | None = None,
+        unranked: Sequence[str] = (),
+    ) -> MetricResult:
+        """Build a `MetricResult`; its array `prompts` marks rows that share a prompt."""
+        ids = features.model.ids
+        if per_example and self.sides != "human" and len(set(ids)) < len(ids):
+            _, prompts = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
+            arrays = {**(arrays or {}), "prompts": prompts.astype(np.int64)}
+        return MetricResult(
+            metric=self.name, signature=build_signature(self, features.facts), primary=primary,
+            values={k: float(v) for k, v in values.items()}, n_human=len(features.human), n_model=len(features.model),
+            notes=tuple(notes), per_example=per_example or {}, arrays=arrays or {},
+            sd={k: float(v) for k, v in (sd or {}).items()}, unranked=tuple(unranked),
+        )  # fmt: skip
 
 
 class Tokenizer(Protocol):

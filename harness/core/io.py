@@ -248,10 +248,11 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
             rows = []
             for cells in reader:
                 line = reader.line_num
-                if len(cells) != len(columns) and _has_content(cells):
+                if not any(cell.strip() for cell in cells):
+                    continue
+                if len(cells) != len(columns):
                     raise DataError(f"{path}:{line}: expected {len(columns)} cells as in the header, got {len(cells)}")
-                if _has_content(cells):
-                    rows.append((line, dict(zip(columns, cells, strict=True))))
+                rows.append((line, dict(zip(columns, cells, strict=True))))
             return columns, rows
         except csv.Error as err:
             raise DataError(f"{path}:{line + 1}: not CSV ({err})") from err
@@ -259,10 +260,6 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
             raise DataError(f"{path}:{line + 1}: not UTF-8 ({err.reason}); {suggest_encoding(err.object)}") from err
         except (EOFError, zlib.error, OSError) as err:
             raise DataError(f"{path}:{line + 1}: cannot be read to its end ({err})") from err
-
-
-def _has_content(cells: list[str]) -> bool:
-    return any(cell.strip() for cell in cells)
 
 
 def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:

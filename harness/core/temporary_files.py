@@ -14,6 +14,7 @@ import re
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -50,8 +51,9 @@ def is_abandoned(path: Path) -> bool:
 def is_in_use(path: Path) -> bool:
     """Return whether a temporary file belongs to a running process of this machine."""
     match = _TAG.search(path.name)
-    here = match is not None and (match[1], match[2]) == (_identify_machine(), _identify_boot())
-    return here and match is not None and is_running(int(match[3]), int(match[4]))
+    if match is None or (match[1], match[2]) != (_identify_machine(), _identify_boot()):
+        return False
+    return is_running(int(match[3]), int(match[4]))
 
 
 def is_running(pid: int, start: int) -> bool:
@@ -82,10 +84,8 @@ def delete_path(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
         return
-    try:
+    with suppress(OSError):
         path.unlink(missing_ok=True)
-    except OSError:
-        return
 
 
 def compute_age_in_days(path: Path) -> float:
@@ -99,11 +99,9 @@ def compute_age_in_days(path: Path) -> float:
 @cache
 def _identify_machine() -> str:
     """Return an eight-digit id of this machine and PID namespace."""
-    facts = [platform.node(), _read("/etc/machine-id")]
-    try:
-        facts.append(os.readlink("/proc/self/ns/pid"))
-    except OSError:
-        facts.append("")
+    facts = [platform.node(), _read("/etc/machine-id"), ""]
+    with suppress(OSError):
+        facts[2] = os.readlink("/proc/self/ns/pid")
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:8]
 
 

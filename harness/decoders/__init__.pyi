@@ -9,17 +9,15 @@ from .base import (
 )
 from .descending_logits import build_descending_logits as build_descending_logits
 from .q import (
-    apply_penalties as apply_penalties,
-    compute_dense_q as compute_dense_q,
-    draw_tokens as draw_tokens,
-    forbid_end as forbid_end,
-    truncate_and_renormalize as truncate_and_renormalize,
-)
-from .q_statistics import (
     LogitChunk as LogitChunk,
     QStatistics as QStatistics,
     QTable as QTable,
     TextPosition as TextPosition,
+    apply_penalties as apply_penalties,
+    compute_dense_q as compute_dense_q,
+    draw_tokens as draw_tokens,
+    forbid_end as forbid_end,
     read_q as read_q,
+    truncate_and_renormalize as truncate_and_renormalize,
 )
 from .sampling import Nucleus as Nucleus, TopK as TopK

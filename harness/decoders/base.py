@@ -105,10 +105,7 @@ class Decoder(Spec):
         raise SpecError(f"decoder.{self.name} takes nothing from the human side, got perplexity {human_ppl}")
 
     def companions(self) -> Mapping[str, ModelInfo]:
-        """Return the models that the decoder needs beside the one under test, by its names for them.
-
-        They are loaded before generation and handed over as `GenerationRequest.companions`; their facts enter the key.
-        """
+        """Return the models beside the one under test, by name: `GenerationRequest.companions`; they enter the key."""
         return {}
 
     def inputs(self) -> Mapping[str, str]:
@@ -124,12 +121,9 @@ class Decoder(Spec):
         del model
 
     def check_context_length(self, context_length: int | None, max_new_tokens: int, longest_prompt: int) -> None:
-        """Refuse, before a model loads, lengths that the model cannot hold.
+        """Refuse, before a model loads, lengths that the model cannot hold (None: it has no limit).
 
-        Args:
-            context_length: Positions of the model, None where it has no limit.
-            max_new_tokens: Tokens to make.
-            longest_prompt: Tokens of the longest prompt, 0 where it is not known yet.
+        `longest_prompt` is a number of tokens, 0 where it is not known yet.
         """
         if max_new_tokens < 1:
             raise SpecError(f"max_new_tokens: expected at least 1, got {max_new_tokens}")

@@ -1,11 +1,8 @@
 """The truncation rules: each maps rows in descending order to the part `[lo, hi)` that Q keeps, or to weights.
 
-Boundary rules. nucleus keeps a token iff the mass strictly before it is below p (in exact arithmetic the rule of
-transformers: drop ascending cumulative mass <= 1 - p). Thresholds on a probability (min_p, epsilon, eta, top_n_sigma,
-typical, p_less) and on a logit (top_k: the k-th; min_k: its last kept one) keep tokens equal to the threshold, so ties
-are kept together; nucleus, top_h and mirostat cut by position, so of equal logits the lower ids stay, as those go that
-xtc leaves out.
-At least the most probable token stays (typical: the one nearest to the entropy).
+Thresholds on a probability or on a logit keep tokens equal to the threshold, so ties are kept together; nucleus (mass
+strictly before below p), top_h and mirostat cut by position, so of equal logits the lower ids stay, as those go that
+xtc leaves out. At least the most probable token stays (typical: the one nearest to the entropy).
 """
 
 from __future__ import annotations
@@ -51,18 +48,13 @@ def min_p(ranked: DescendingLogits, p: float) -> Truncation:
 
 def epsilon(ranked: DescendingLogits, eps: float) -> Truncation:
     """Keep tokens with probability at least eps (Hewitt et al. 2022)."""
-    import torch
-
-    best = ranked.surprisal[:, :1]
-    return Truncation(None, ranked.count_within(torch.clamp(best, min=-math.log(eps))))
+    return Truncation(None, ranked.count_within(ranked.surprisal[:, :1].clamp(min=-math.log(eps))))
 
 
 def eta(ranked: DescendingLogits, eps: float) -> Truncation:
     """Keep tokens with probability at least min(eps, sqrt(eps) exp(-entropy)) (Hewitt et al. 2022)."""
-    import torch
-
-    limit = torch.clamp(ranked.entropy - 0.5 * math.log(eps), min=-math.log(eps))
-    return Truncation(None, ranked.count_within(torch.maximum(limit, ranked.surprisal[:, :1])))
+    limit = (ranked.entropy - 0.5 * math.log(eps)).clamp(min=-math.log(eps))
+    return Truncation(None, ranked.count_within(limit.maximum(ranked.surprisal[:, :1])))
 
 
 def top_n_sigma(ranked: DescendingLogits, n: float) -> Truncation:
@@ -75,13 +67,9 @@ def top_h(ranked: DescendingLogits, h: float, candidates: int) -> Truncation:
 
     Both are of the softmax over the `candidates` best tokens alone (Potraghloo et al. 2025, as in transformers).
     """
-    import torch
-
-    log_p = torch.log_softmax(ranked.z[:, :candidates], dim=-1)
-    terms = torch.nan_to_num(-log_p.exp() * log_p)
-    used = terms.cumsum(-1)
-    count = (used <= used[:, -1:] * h).sum(-1)
-    return Truncation(None, count.clamp_min_(1))
+    log_p = ranked.z[:, :candidates].log_softmax(-1)
+    used = (-log_p.exp() * log_p).nan_to_num().cumsum(-1)
+    return Truncation(None, (used <= used[:, -1:] * h).sum(-1).clamp_min_(1))
 
 
 def p_less(ranked: DescendingLogits, *, norm: bool) -> Truncation:
@@ -89,12 +77,10 @@ def p_less(ranked: DescendingLogits, *, norm: bool) -> Truncation:
 
     The best token always is, but for rounding; of a uniform row everything stays (Tan et al. 2025).
     """
-    import torch
-
     chance = ranked.collision
     if norm:
         chance = ((ranked.vocab_size * chance - 1) / (ranked.vocab_size - 1)).clamp_min_(0.0)
-    return Truncation(None, ranked.count_within(torch.maximum(-chance.log(), ranked.surprisal[:, :1])))
+    return Truncation(None, ranked.count_within((-chance.log()).maximum(ranked.surprisal[:, :1])))
 
 
 def min_k(ranked: DescendingLogits, tau: float) -> Truncation:
@@ -185,12 +171,8 @@ def mirostat_top_k(ranked: DescendingLogits, candidates: int) -> Truncation:
 
 def mirostat_threshold(ranked: DescendingLogits) -> Truncation:
     """Keep tokens with surprise at most the limit (the second form of mirostat). State: the limit mu in bits."""
-    import torch
-
     assert ranked.state is not None  # noqa: S101
-    return Truncation(
-        None, ranked.count_within(torch.maximum(ranked.state[:, :1] * math.log(2), ranked.surprisal[:, :1]))
-    )
+    return Truncation(None, ranked.count_within((ranked.state[:, :1] * math.log(2)).maximum(ranked.surprisal[:, :1])))
 
 
 def entmax(ranked: DescendingLogits, alpha: float) -> Truncation:

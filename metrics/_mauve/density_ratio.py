@@ -1,11 +1,4 @@
-"""Estimate log p / q at the texts of both sides, for MAUVE without cells.
-
-| estimator | how | cannot see |
-| --- | --- | --- |
-| `knn` | texts of each side among the nearest neighbors | a shift along one of many directions |
-| `kde` | Gaussian kernels of one width, the own prompt's texts left out | what the leading 50 components do not hold |
-| `classifier` | log-odds of a linear classifier on held-out texts | sides of one mean and different spread |
-| `gaussian` | two Gaussians, fitted to the other half of the texts | all beyond 10 components and two moments |
+"""Estimate log p / q at the texts of both sides, for MAUVE without cells; `docs/mauve.md` says what each cannot see.
 
 Rows are not scaled to one length, so distances are those of the embedder. Sides may differ in size: log(n_model /
 n_human) is subtracted from the odds. The authors did not publish their widths, ridges and numbers of neighbors.

@@ -6,17 +6,11 @@ log-probabilities. For a row x with memberships h_s in the earlier layers it com
     a_k = -(|x - μ_k|² / σ² + d ln σ²) / 2,    b_k = Σ_s Σ_c h_sc C_s,k,c,    s_k = a_k + ln w_k + b_k
 
 and takes k* = argmax a_k + ρ b_k, with ρ = 0 in the first half of the training and 1 in the second. The next layer gets
-x - μ_k* and h_s / exp(C_s,k*), and this layer's memberships as an additional stream (softmax of s; values below 5 %
-of the largest become 0). A layer's loss is -mean s_k* - α mean_k max_i a_k(x_i), α = .01, whose second term keeps every
-component near some row; layers are trained independently.
+x - μ_k* and h_s / exp(C_s,k*), and this layer's memberships (softmax of s, small ones 0). A layer's loss is
+-mean s_k* - α mean_k max_i a_k(x_i). Given k*, the best parameters have a closed form, so both are updated in turn over
+all rows (the paper takes gradient steps), from starts far from each other; the best of several starts is kept.
 
-The training differs from the paper's, which uses many small gradient steps. Given k*, the optimal parameters have a
-closed form, so k* and the parameters are updated in turn over all rows until k* no longer changes. The centers start at
-rows far from each other, and the best of several starts is kept. Rows are not projected, only centered and divided by
-one scalar.
-
-Source: Hämäläinen et al. 2020, "Deep residual mixture models" (model and loss); Pillutla et al. 2021, section 4.2 and
-appendix (three layers of ten).
+Source: Hämäläinen et al. 2020, "Deep residual mixture models" (model and loss); Pillutla et al. 2021, section 4.2.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """k-means by faiss, as mauve-text calls it, and residual k-means; without faiss scikit-learn clusters.
 
-faiss has the same starts, the same empty clusters and the same choice among the restarts as in mauve-text. It trains on
-at most 256 rows per centroid, drawn with the seed. From 1.15 on a restart stops when its objective no longer falls;
-older ones always run all iterations. The starts and cells of scikit-learn differ, and a field of the signature says so.
-
-Residual k-means: each level clusters what the one before left over; a cell is one code per level. With three levels of
-ten codes a row has one of 1,000 cells, at the price of 30 centroids. A deep residual mixture model
-(`openended.metrics._mauve.drmm`) gives nearly the same cells where distances outweigh its other terms.
+faiss has the same starts, the same empty clusters and the same choice among the restarts as in mauve-text, and trains
+on at most 256 rows per centroid. The starts and cells of scikit-learn differ, and a field of the signature says so. In
+residual k-means each level clusters what the one before left over; a cell is one code per level.
 
 Source: Juang and Gray 1982, "Multiple stage vector quantization for speech coding"; Arthur and Vassilvitskii 2007,
 "k-means++: the advantages of careful seeding" (starts, with several candidates per step).

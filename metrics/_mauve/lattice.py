@@ -1,17 +1,13 @@
 """The lattice quantizer: a small network spreads rows over the sphere in four dimensions, a fixed lattice cuts it up.
 
-Cells are the 744 points of squared norm 50 in Z⁴ (signs and orders of 6321: 384, 5430: 192, 4433: 96, 7100: 48, 5500:
-24); a row's cell is the point with the largest inner product with its image. The loss of a batch is
+Cells are the 744 points of squared norm 50 in Z⁴; a row's cell is the point with the largest inner product with its
+image. The loss of a batch of m rows is
 
     mean max(0, |f(x) - f(x⁺)| - |f(x) - f(x⁻)|) - λ mean ln(m min_j |f(x_i) - f(x_j)|)
 
-with x⁺ one of the 10 nearest rows in the features, x⁻ the 50th nearest image, found again every epoch, and m rows per
-batch. The second term (KoLeo) pushes images apart until they fill the sphere.
-
-Published: λ = 1, three layers with batch normalization, SGD with momentum .9 and steps of .1, .1, .05 and .01. Ours, so
-that it takes seconds and not hours: 256 hidden units (768), batches of 128 (64), 20 epochs (160), and features after
-the PCA of k-means. Of some thousand texts longer training tears neighbors apart: the scores of systems then agree less
-with those of k-means (docs/mauve.md). Training runs in one thread: the order of sums would move the cells.
+with x⁺ one of the 10 nearest rows in the features and x⁻ the 50th nearest image, found again every epoch. The second
+term (KoLeo) pushes images apart until they fill the sphere. `docs/mauve.md` compares network and training with the
+published ones. Training runs in one thread: the order of sums would move the cells.
 
 Source: Sablayrolles et al. 2019, "Spreading vectors for similarity search", section 3; Pillutla et al. 2021, section
 4.2 and appendix.

@@ -16,8 +16,7 @@ With the density ratio r = p / q and a mixture R = λ P + (1 - λ) Q, both diver
     KL(P || R) = E_P ln(r / (λ r + 1 - λ))  in [0, -ln λ]
     KL(Q || R) = E_Q ln(1 / (λ r + 1 - λ))  in [0, -ln(1 - λ)]
 
-so an estimate of r that is wrong at a few texts spoils none of them. A mean outside its range is set to the nearer end
-and counted: below 0 the two sides look alike to the estimator, or it cannot see how they differ.
+so an estimate of r that is wrong at a few texts spoils none of them; a mean outside its range is set to the nearer end.
 
 The frontier integral is 2 ∫ λ KL(P || R) + (1 - λ) KL(Q || R) dλ, in [0, 1]; 0 where both are equal, 1 where they share
 no cell. Over cells it is the sum of (p + q) / 2 - p q (ln p - ln q) / (p - q), over texts E_P g(r) + E_Q g(1 / r) with

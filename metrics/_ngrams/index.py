@@ -1,16 +1,14 @@
 """N-grams of a corpus: built exactly once, linear in the number of tokens, shared by every n-gram metric.
 
-All tokens lie in one array with a separator before, between and after the texts, so that an n-gram that would leave its
-text meets a separator. Order n is made from order n - 1: positions that share an (n - 1)-gram stand together, and a
-sort by the next token inside each such group puts positions that share an n-gram together. Nothing is hashed, so no two
-n-grams can be confused. An n-gram seen once can only be extended to n-grams seen once: such positions are counted and
-left out of all higher orders, which is most of the work on real text. Groups are sorted in blocks that fit the cache,
-as packed integers (group, next token, position); the cost of a block does not depend on the size of the corpus.
+All tokens lie in one array with a separator around the texts. Order n is made from order n - 1: positions that share an
+(n - 1)-gram stand together, and a sort by the next token inside each such group puts positions that share an n-gram
+together. An n-gram seen once can only be extended to n-grams seen once: such positions are counted and left out of all
+higher orders. Groups are sorted in blocks that fit the cache, as packed integers (group, next token, position).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -19,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import I64, Ragged
-from openended.metrics._ngrams.sequences import CHUNK, blocks, pack_rows
 
+CHUNK = 1 << 22  # elements of a temporary array: keeps the peak far below the size of the corpus
 _KEY_BITS = 62
 
 Positions: TypeAlias = NDArray[np.signedinteger[Any]]
@@ -235,3 +233,78 @@ def _refine(index: NgramIndex, below: Level, order: int) -> Level:
     types += total - followed
     starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
     return Level(np.concatenate(positions), starts, total, types)
+
+
+# Texts as rows of integer ids: packed, cut, selected and joined without a copy per text.
+
+
+def pack_rows(sequences: Ragged | Iterable[Any]) -> Ragged:
+    """Pack texts into one array of integer ids; equal tokens get equal ids, different tokens different ones."""
+    if isinstance(sequences, Ragged):
+        if len(sequences.values) and sequences.values.dtype.kind not in "iu":
+            raise TypeError(f"expected integer token ids, got {sequences.values.dtype}")
+        return sequences
+    if isinstance(sequences, str):
+        raise TypeError("expected a list of texts, got one string")
+    texts = [text.split() if isinstance(text, str) else text for text in sequences]
+    if (packed := _pack_integer_rows(texts)) is not None:
+        return packed
+    ids: dict[Hashable, int] = {}
+    rows = []
+    for number, text in enumerate(texts):
+        try:
+            rows.append([ids.setdefault(token, len(ids)) for token in text])
+        except TypeError as err:
+            raise TypeError(f"text {number}: expected a sequence of integers or hashable tokens ({err})") from err
+    return Ragged.from_rows(rows, np.int64)
+
+
+def _pack_integer_rows(texts: Sequence[Any]) -> Ragged | None:
+    """Pack rows of integers, or return None if any token is something else."""
+    rows = []
+    for text in texts:
+        if not isinstance(text, np.ndarray) and len(text) and not isinstance(text[0], (int, np.integer)):
+            return None
+        row = np.asarray(text)
+        is_large = row.dtype == np.uint64 and row.size and row.max() > np.iinfo(np.int64).max
+        if row.size and (row.dtype.kind not in "iu" or row.ndim != 1 or is_large):
+            return None
+        rows.append(row)
+    return Ragged.from_rows(rows, np.int64)
+
+
+def trim_rows(rows: Ragged, lengths: I64) -> Ragged:
+    """Keep the first `lengths[i]` values of row i."""
+    if np.array_equal(lengths, rows.lengths):
+        return rows
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    values = np.empty(offsets[-1], dtype=rows.values.dtype)
+    shift = rows.offsets[:-1] - offsets[:-1]
+    for low, high in blocks(offsets, CHUNK):
+        first, last = offsets[low], offsets[high]
+        source = np.arange(first, last) + np.repeat(shift[low:high], lengths[low:high])
+        values[first:last] = rows.values[source]
+    return Ragged(values, offsets)
+
+
+def select_rows(rows: Ragged, keep: NDArray[np.bool_]) -> Ragged:
+    """Keep the rows where `keep` is true."""
+    if keep.all():
+        return rows
+    emptied = trim_rows(rows, np.where(keep, rows.lengths, 0))
+    return Ragged(emptied.values, np.concatenate([[0], emptied.offsets[1:][keep]]))
+
+
+def join_rows(rows: Ragged) -> Ragged:
+    """Concatenate all rows into one, so that n-grams may cross text borders."""
+    return Ragged(rows.values, np.array([rows.offsets[0], rows.offsets[-1]]))
+
+
+def blocks(starts: I64, size: int) -> Iterable[tuple[int, int]]:
+    """Yield ranges of groups that hold at most `size` elements together, or one group."""
+    group, groups = 0, len(starts) - 1
+    while group < groups:
+        after = int(np.searchsorted(starts, starts[group] + size, side="right")) - 1
+        after = max(after, group + 1)
+        yield group, after
+        group = after

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Need, Plan, Ragged, Scope, Side, UndefinedMetric, Unit
 from openended.metrics._common import SUBSET_SHARE, Mask, ReplicatesByName
-from openended.metrics._ngrams.index import NgramIndex
-from openended.metrics._ngrams.sequences import join_rows, pack_rows, select_rows, trim_rows
+from openended.metrics._ngrams.index import NgramIndex, join_rows, pack_rows, select_rows, trim_rows
 
 K = TypeVar("K", int, str)
 COUNTED_BY: Mapping[Unit, str] = {"tokens": "scorer", "words": "words", "chars": "chars"}

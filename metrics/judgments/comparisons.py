@@ -24,16 +24,7 @@ import numpy as np
 
 from openended.harness.core import F64, I64, DataError, make_random_stream
 from openended.metrics._common import check_choice
-from openended.metrics.judgments.base import (
-    Empty,
-    FileRow,
-    as_number,
-    choose_column,
-    format_source,
-    read_calibration,
-    read_rows,
-    select_kind,
-)
+from openended.metrics.judgments import base
 
 Outcome = Literal["a", "b", "tie"]
 TieRule = Literal["half", "random", "drop"]
@@ -137,13 +128,13 @@ class Wins:
         return int(self.item_of.max(initial=-1)) + 1
 
 
-def accepts_comparisons(columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+def accepts_comparisons(columns: Sequence[str], rows: Sequence[base.FileRow]) -> bool:
     """Return whether a file holds comparisons, counts or a matrix of wins."""
     return _detect_layout(_map_columns(columns)) is not None or _is_matrix(columns, rows)
 
 
 def read_comparisons(
-    path: str | Path, *, renamed: Mapping[str, str] | None = None, empty: Empty = "refuse"
+    path: str | Path, *, renamed: Mapping[str, str] | None = None, empty: base.Empty = "refuse"
 ) -> ComparisonFile:
     """Read comparisons, counts or a matrix of wins from a CSV or JSON-lines file.
 
@@ -156,16 +147,16 @@ def read_comparisons(
         DataError: Names file and line where a system meets itself, an outcome is unknown or missing, a row is there
             twice (same item, pair, criterion and rater), a cell is no number, or a column is missing.
     """
-    check_choice("empty", empty, Empty)
+    check_choice("empty", empty, base.Empty)
     path = Path(path)
-    columns, rows = read_rows(path, renamed)
-    rows = select_kind(columns, rows, "system_a", "system")
+    columns, rows = base.read_rows(path, renamed)
+    rows = base.select_kind(columns, rows, "system_a", "system")
     if _is_matrix(columns, rows):
         return _read_matrix(path, columns, rows)
     column_of = _map_columns(columns)
     if _detect_layout(column_of) is None:
         for name in ("system_a", "system_b", "outcome"):
-            choose_column(columns, _ALIASES[name], path)
+            base.choose_column(columns, _ALIASES[name], path)
     comparisons: list[Comparison] = []
     first_lines: dict[tuple[str, ...], str] = {}
     skipped = 0
@@ -188,29 +179,29 @@ def read_comparisons(
         key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds), c.count)
     )
     return ComparisonFile(
-        format_source(path),
+        base.format_source(path),
         tuple(comparisons),
         tuple(sorted({name for c in comparisons for name in (c.system_a, c.system_b)})),
         has_seconds="seconds" in column_of,
         empty=skipped,
-        calibration=read_calibration(rows),
+        calibration=base.read_calibration(rows),
     )
 
 
-def _is_matrix(columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
+def _is_matrix(columns: Sequence[str], rows: Sequence[base.FileRow]) -> bool:
     """Return whether a file is a matrix of wins: its first column repeats the names of the other columns."""
     return len(columns) > 1 and [str(row.cells[columns[0]]).strip() for row in rows] == list(columns[1:])
 
 
-def _read_matrix(path: Path, columns: Sequence[str], rows: Sequence[FileRow]) -> ComparisonFile:
+def _read_matrix(path: Path, columns: Sequence[str], rows: Sequence[base.FileRow]) -> ComparisonFile:
     wins = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
         for j, name in enumerate(columns[1:]):
-            wins[i, j] = as_number(row.cells[name], f"{row.where}: column {name!r}")
+            wins[i, j] = base.as_number(row.cells[name], f"{row.where}: column {name!r}")
             if i != j and not wins[i, j] >= 0:
                 raise DataError(f"{row.where}: column {name!r}: expected a count of wins, got {row.cells[name]!r}")
     np.fill_diagonal(wins, 0.0)  # a player does not meet itself: the cell is empty or zero
-    return ComparisonFile(format_source(path), (), tuple(columns[1:]), matrix=wins)
+    return ComparisonFile(base.format_source(path), (), tuple(columns[1:]), matrix=wins)
 
 
 def _map_columns(columns: Sequence[str]) -> dict[str, str]:
@@ -232,7 +223,7 @@ def _detect_layout(column_of: Mapping[str, str]) -> Literal["comparisons", "mark
     return "comparisons" if "outcome" in column_of else None
 
 
-def _parse_row(row: FileRow, column_of: Mapping[str, str], number: int) -> list[Comparison]:
+def _parse_row(row: base.FileRow, column_of: Mapping[str, str], number: int) -> list[Comparison]:
     """Parse a row; empty if it has no outcome, or only counts of zero."""
     layout = _detect_layout(column_of)
     sides = ("outcome", "loser") if layout == "victories" else ("system_a", "system_b")
@@ -261,7 +252,7 @@ def _parse_row(row: FileRow, column_of: Mapping[str, str], number: int) -> list[
     return [Comparison(item, a, b, outcome, read("criterion"), read("rater"), seconds)]
 
 
-def _parse_outcome(row: FileRow, column: str, a: str, b: str) -> Outcome | None:
+def _parse_outcome(row: base.FileRow, column: str, a: str, b: str) -> Outcome | None:
     """Return who won a row; None where the cell is empty.
 
     `winner` names a system before it names a side (two systems may be called `a` and `b`); other columns the other way.
@@ -278,7 +269,7 @@ def _parse_outcome(row: FileRow, column: str, a: str, b: str) -> Outcome | None:
     return outcome
 
 
-def _parse_marks(row: FileRow, column_of: Mapping[str, str]) -> Outcome | None:
+def _parse_marks(row: base.FileRow, column_of: Mapping[str, str]) -> Outcome | None:
     """Return which of three marks a row has; None where it has none."""
     columns = {side: column_of[name] for side, name in _MARKS.items() if name in column_of}
     marked = [side for side, column in columns.items() if row.cells.get(column) not in (None, "") and row.flag(column)]

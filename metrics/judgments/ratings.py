@@ -17,16 +17,7 @@ import numpy as np
 
 from openended.harness.core import F64, HUMAN, DataError
 from openended.metrics._common import check_choice
-from openended.metrics.judgments.base import (
-    Empty,
-    FileRow,
-    as_number,
-    choose_column,
-    format_source,
-    read_calibration,
-    read_rows,
-    select_kind,
-)
+from openended.metrics.judgments import base
 
 # Accepted column names: the standard name first, then names in released files.
 _ID, LOG_PROB = ("example_id", "id"), ("log_prob", "logp", "logp_model")
@@ -93,7 +84,7 @@ def read_judgments(
     *,
     scale: Sequence[float] | None = None,
     renamed: Mapping[str, str] | None = None,
-    empty: Empty = "refuse",
+    empty: base.Empty = "refuse",
 ) -> Judgments:
     """Read ratings from a CSV or JSON-lines file, long or wide.
 
@@ -107,15 +98,15 @@ def read_judgments(
         DataError: Names file and line where a rating is outside the scale or no number, a text has no rating, a row is
             there twice, or a column is missing.
     """
-    check_choice("empty", empty, Empty)
-    columns, rows = read_rows(path := Path(path), renamed)
-    rows = select_kind(columns, rows, "system", "system_a")
-    id_column = choose_column(columns, _ID, path)
-    side_column = choose_column(columns, ("is_model", "system"), path)
+    check_choice("empty", empty, base.Empty)
+    columns, rows = base.read_rows(path := Path(path), renamed)
+    rows = base.select_kind(columns, rows, "system", "system_a")
+    id_column = base.choose_column(columns, _ID, path)
+    side_column = base.choose_column(columns, ("is_model", "system"), path)
     wide = sorted((c for c in columns if _WIDE.fullmatch(c)), key=lambda c: (len(c), c))
     is_long = not wide and "ratings" not in columns
     if is_long:
-        choose_column(columns, ("rating", "rating_1"), path)
+        base.choose_column(columns, ("rating", "rating_1"), path)
     log_prob, length = (next((n for n in names if n in columns), None) for names in (LOG_PROB, _LENGTH))
     has_raters = bool(wide) or "rater" in columns
 
@@ -166,7 +157,7 @@ def read_judgments(
         for rater, value in pairs:
             table[i, number_of[rater]] = value
     return Judgments(
-        source=format_source(path),
+        source=base.format_source(path),
         example_ids=tuple(key[0] for key in keys),
         systems=tuple(key[1] for key in keys),
         ratings=table,
@@ -174,11 +165,11 @@ def read_judgments(
         log_probs=np.array([extras_of[key][log_prob] for key in keys]) if log_prob else None,
         lengths=np.array([extras_of[key][length] for key in keys]) if length else None,
         empty=skipped,
-        calibration=read_calibration(rows),
+        calibration=base.read_calibration(rows),
     )
 
 
-def _name_system(row: FileRow, columns: Sequence[str], side: str) -> str:
+def _name_system(row: base.FileRow, columns: Sequence[str], side: str) -> str:
     """Name the system of a row; with both columns, `is_model` decides and `system` names."""
     if side == "system":
         return row.text("system")
@@ -190,14 +181,14 @@ def _name_system(row: FileRow, columns: Sequence[str], side: str) -> str:
     return name
 
 
-def _parse_rating_list(row: FileRow) -> list[tuple[str, float]]:
+def _parse_rating_list(row: base.FileRow) -> list[tuple[str, float]]:
     values = row.cells.get("ratings")
     if not isinstance(values, list):
         raise DataError(f"{row.where}: 'ratings': expected a list of numbers, got {values!r}")
-    return [(f"{i:06d}", as_number(v, f"{row.where}: ratings[{i}]")) for i, v in enumerate(values)]
+    return [(f"{i:06d}", base.as_number(v, f"{row.where}: ratings[{i}]")) for i, v in enumerate(values)]
 
 
-def _read_extras(row: FileRow, columns: Sequence[str]) -> dict[str, float]:
+def _read_extras(row: base.FileRow, columns: Sequence[str]) -> dict[str, float]:
     extras = {name: row.number(name, infinite=name in LOG_PROB) for name in columns}
     for name, number in extras.items():
         if name in LOG_PROB and number > 0:
@@ -205,7 +196,7 @@ def _read_extras(row: FileRow, columns: Sequence[str]) -> dict[str, float]:
     return extras
 
 
-def _refuse_duplicate(row: FileRow, key: tuple[str, ...], first_lines: dict[tuple[str, ...], str]) -> None:
+def _refuse_duplicate(row: base.FileRow, key: tuple[str, ...], first_lines: dict[tuple[str, ...], str]) -> None:
     if key in first_lines:
         raise DataError(f"{row.where}: {_format_name(key)} is there twice; first at {first_lines[key]}")
     first_lines[key] = row.where

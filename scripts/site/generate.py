@@ -9,7 +9,7 @@ from pathlib import Path
 
 import mkdocs_gen_files
 
-from openended.harness.core.metric_spec import Metric
+from openended.harness.core.interfaces import Metric
 from openended.harness.core.registry import list_bundled_choices, list_choices, load_members, read_full_yaml
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from openended.harness.core import NextToken, Plan, Ragged, UndefinedMetric, build, load_members
-from openended.harness.core.metric_spec import Features, Metric, Side
+from openended.harness.core.interfaces import Features, Metric, Side
 from openended.harness.core.spec import canonicalize
 from openended.harness.run.measure import add_intervals
 from scripts.worlds import Writer, draw

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from openended.harness.core.types import Ragged
-from openended.metrics._ngrams import index as ngram_index, sequences
-from openended.metrics._ngrams.index import NgramIndex, index_of
-from openended.metrics._ngrams.sequences import join_rows, pack_rows, select_rows, trim_rows
+from openended.metrics._ngrams import index as ngram_index
+from openended.metrics._ngrams.index import NgramIndex, index_of, join_rows, pack_rows, select_rows, trim_rows
 from tests.helpers import ragged
 from tests.oracles import text_statistics as slow
 
@@ -43,7 +42,6 @@ def test_block_borders_do_not_matter(texts):
     # one group a block and three places a chunk: every border case of the blocked sorts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ngram_index, "CHUNK", 4)
-        patch.setattr(sequences, "CHUNK", 4)
         patch.setattr(ngram_index, "_KEY_BITS", 8)
         check(texts)
 

@@ -8,7 +8,7 @@ import pytest
 from openended.harness.core import SHARE, Features, Plan, Ragged, Side, combine_replicates, load_members
 from openended.harness.run.measure import add_intervals
 from openended.metrics._mauve.scores import count_half_histograms, histogram_values, mauve_of_cells, resample_mauve
-from openended.metrics._ngrams.sequences import select_rows
+from openended.metrics._ngrams.index import select_rows
 from openended.metrics.frechet import _fit_gaussian, _frechet_influence
 from openended.metrics.mauve import Mauve
 from openended.metrics.vendi import vendi, vendi_influence

@@ -11,8 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from openended.harness.core import Features, Need, Plan, Side, UndefinedMetric, make_random_stream
 from openended.harness.run.measure import add_intervals
-from openended.metrics._ngrams.index import index_of
-from openended.metrics._ngrams.sequences import pack_rows
+from openended.metrics._ngrams.index import index_of, pack_rows
 from openended.metrics.compression_ratio import CompressionRatio, compression_ratio
 from openended.metrics.distinct_n import DistinctN, distinct_n
 from openended.metrics.entropy import Entropy, ngram_entropy

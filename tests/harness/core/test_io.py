@@ -104,20 +104,6 @@ def test_write_is_atomic(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [target]
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b'{"a": 1}\n{"a": \n', r"x.jsonl:2: not JSON"),
-        (b'{"a": 1}\n[1]\n', r"x.jsonl:2: expected a JSON object, got list"),
-        (b'{"a": "\xff"}\n', r"x.jsonl:1: not UTF-8"),
-    ],
-)
-def test_jsonl_errors_name_file_and_line(tmp_path, data, message):
-    (tmp_path / "x.jsonl").write_bytes(data)
-    with pytest.raises(DataError, match=message):
-        list(read_jsonl(tmp_path / "x.jsonl"))
-
-
 def test_jsonl_reads_gzip_bom_crlf_and_blank_lines(tmp_path):
     with gzip.open(tmp_path / "x.jsonl.gz", "wb") as handle:
         handle.write(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\r\n')
