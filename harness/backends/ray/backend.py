@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.backends.ray.cluster import AnyModel, Cluster, RemoteModelInfo, RemoteModelRef
+from openended.harness.backends.ray.cluster import AnyModel, Cluster, RemoteModelRef
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core import F64, I64, Advance, NextToken, Ragged, digest
 from openended.harness.decoders import Emit, GenerationRequest, Prompt
@@ -43,12 +42,7 @@ class RayBackend(TransformersBackend):
     """A `Backend` whose weights are in worker processes."""
 
     workers: Cluster
-    info: RemoteModelInfo
     source: RemoteModelRef  # what workers load
-
-    @property
-    def start_id(self) -> int:
-        return self.info.start_id
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; a worker makes a chunk of them, which is emitted whole."""
@@ -145,17 +139,10 @@ def make_model_ref(source: AnyModel) -> RemoteModelRef:
 
 def load_ray_backend(workers: Cluster, source: AnyModel) -> RayBackend:
     """Load a model on a worker, and return the backend that sends rows to all workers."""
-    import torch
-
     model = make_model_ref(source)
-    ((_, info),) = workers.map("describe_model", [(model,)])
+    ((_, facts),) = workers.map("describe_model", [(model,)])
     spec = source.model_spec() if isinstance(source, EmbedderSpec) else source
-    special = SimpleNamespace(openended_before=list(info.before), openended_after=list(info.after))
-    return RayBackend(
-        model=special, tokenizer=load_tokenizer(spec), device=torch.device(info.device),
-        dtype=getattr(torch, info.dtype), eos_ids=info.eos_ids, vocab_size=info.vocab_size,
-        context_length=info.context_length, spec=spec, workers=workers, info=info, source=model,
-    )  # fmt: skip
+    return RayBackend(**facts, tokenizer=load_tokenizer(spec), spec=spec, workers=workers, source=model)
 
 
 def cut_chunks(count: int, *, unit: int, workers: int, most: int) -> list[slice]:

@@ -14,8 +14,9 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from logging.handlers import BufferingHandler
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,20 +98,6 @@ class RemoteModelRef(NamedTuple):
     identity: str  # digest of what makes two models the same one: every machine must have the same files
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteModelInfo:
-    """Properties of a model in a worker that are needed to split rows into chunks."""
-
-    device: str
-    dtype: str
-    eos_ids: tuple[int, ...]
-    vocab_size: int
-    context_length: int | None
-    start_id: int
-    before: tuple[int, ...] = ()  # special tokens before a text, of a masked model
-    after: tuple[int, ...] = ()
-
-
 class WorkerAnswer(NamedTuple):
     """A worker's result, warnings and error."""
 
@@ -145,13 +132,13 @@ class Worker:
             logger.removeHandler(warnings)
         return WorkerAnswer(value, tuple(record.getMessage() for record in warnings.buffer), error)
 
-    def describe_model(self, model: RemoteModelRef) -> RemoteModelInfo:
+    def describe_model(self, model: RemoteModelRef) -> dict[str, Any]:
+        """Return the fields of a `LanguageModel` that are known without its weights."""
         lm = self._load(model)
-        before, after = (tuple(getattr(lm.model, f"openended_{side}", ())) for side in ("before", "after"))
-        dtype = str(lm.dtype).removeprefix("torch.")
-        return RemoteModelInfo(
-            str(lm.device), dtype, lm.eos_ids, lm.vocab_size, lm.context_length, lm.start_id, before, after
-        )
+        special = {name: list(getattr(lm.model, name, ())) for name in ("openended_before", "openended_after")}
+        stand_in = SimpleNamespace(config=SimpleNamespace(bos_token_id=lm.start_id), **special)
+        names = ("device", "dtype", "eos_ids", "vocab_size", "context_length")
+        return {"model": stand_in, **{name: getattr(lm, name) for name in names}}
 
     def generate(
         self, model: RemoteModelRef, companions: Mapping[str, RemoteModelRef], request: GenerationRequest

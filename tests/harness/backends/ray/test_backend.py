@@ -222,7 +222,7 @@ def test_other_files_than_the_drivers_are_refused(worker, tmp_path):
     assert other.error is not None
     assert other.error[0] == "DataError"
     assert "has other files than the run's own machine" in other.error[1]
-    assert worker.do("describe_model", (make_model_ref(spec),)).value.context_length == 64
+    assert worker.do("describe_model", (make_model_ref(spec),)).value["context_length"] == 64
 
 
 def test_an_embedder_of_the_same_model_is_the_same_weights(worker, tmp_path):
