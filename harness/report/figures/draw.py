@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import HarnessError, digest_bytes, digest_file, parse_json, write_text
+from openended.harness.core import HarnessError, SpecError, digest_bytes, digest_file, parse_json, write_text
 from openended.harness.report.figures import curves, heat_maps, panels, people, trade_offs
 from openended.harness.report.figures.drawing import DEFAULT, SystemStyles, apply_style, save
 from openended.harness.report.figures.trace import trace_figure
@@ -16,6 +17,8 @@ from openended.harness.results import Layout, Results
 
 if TYPE_CHECKING:
     from openended.harness.report.figures.drawing import Draw
+
+log = logging.getLogger(__name__)
 
 FIGURES: list[Draw] = [
     curves.divergence_curves, panels.metric_panels, panels.sweeps, panels.size_curves, trade_offs.precision_recall,
@@ -67,13 +70,19 @@ def draw_all(
     """
     by_kind = {layout.kind: layout for layout in reversed(layouts)}
     chosen: list[tuple[Draw, Layout]] = [(curves.best_of_n, by_kind["fair"])] if "fair" in by_kind else []
-    chosen += [(draw, layouts[0]) for draw in FIGURES]
+    if layouts[0].kind != "findings":  # of many experiments, whose own reports have the figures
+        chosen += [(draw, layouts[0]) for draw in FIGURES]
     chosen += [(draw, by_kind[kind]) for kind in FIGURES_OF_KIND if kind in by_kind for draw in FIGURES_OF_KIND[kind]]
     styles = SystemStyles(results.values)
     paths: list[Path] = []
     with apply_style():
         for draw, layout in chosen:
-            for name, figure in draw(results, styles, layout).items():
+            try:
+                figures = draw(results, styles, layout)
+            except SpecError as err:  # runs of several experiments in one report: the tables say the rest
+                log.warning("no figure %s: %s", draw.__name__, err)
+                continue
+            for name, figure in figures.items():
                 paths += save(figure, folder, name)
                 if traces is not None and draw != curves.best_of_n and (trace := trace_figure(figure)) is not None:
                     traces[name] = trace

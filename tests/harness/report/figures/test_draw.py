@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from openended.harness.core import Features, Replicates, Side
-from openended.harness.report.figures import curves, panels, trade_offs
+from openended.harness.core import Features, Replicates, Side, SpecError
+from openended.harness.report.figures import curves, draw as draw_module, panels, trade_offs
 from openended.harness.report.figures.draw import draw_all, draw_or_keep
 from openended.harness.report.figures.drawing import (
     COLORS,
@@ -241,6 +241,17 @@ def test_a_decoder_that_is_its_parameter_is_named_once(tmp_path):
     (panel,) = draw(trade_offs.quality_diversity, read_results([tmp_path]))["quality_diversity"].axes
     assert [text.get_text() for text in panel.texts] == ["0.6", "1.2"]
     assert [line.get_label() for line in panel.get_lines()] == ["temperature"]
+
+
+def test_a_figure_that_several_experiments_cannot_share_is_left_out_with_a_reason(tmp_path, monkeypatch, caplog):
+    def refuse(*_):
+        raise SpecError("greedy has several values of mauve")
+
+    results = read_results([FIXTURE])
+    monkeypatch.setattr(draw_module, "FIGURES", [refuse, trade_offs.precision_recall])
+    assert draw_all(results, tmp_path)
+    assert "no figure refuse: greedy has several values of mauve" in caplog.text
+    assert not draw_all(results, tmp_path, [Layout(kind="findings")])
 
 
 def test_figures_are_drawn_again_only_if_their_values_or_files_changed(tmp_path, monkeypatch):
