@@ -109,10 +109,7 @@ def _compute_margins(
     queries: F64 | None = None,
     copies: I64 | None = None,
 ) -> I64:
-    """Return votes for `model` less votes for `human` of the k nearest points (times the number tied, for `exclude`).
-
-    Queried are other points, shape (q, d), or each of the points, itself and its copies left out.
-    """
+    """Return votes for `model` less votes for `human` of the k nearest points (`exclude`: times the number tied)."""
     n = len(points)
     if queries is not None:
         own_copies = np.zeros(len(queries), dtype=np.int64)

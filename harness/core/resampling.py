@@ -307,10 +307,7 @@ def _mask_smallest(numbers: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:
 
 
 def _derive_numbers(hashes: NDArray[np.uint64], draw: int) -> NDArray[np.uint64]:
-    """Return a pseudo-random number for each hash, a function of the hash and the draw.
-
-    Source: splitmix64 (Steele, Lea and Flood 2014).
-    """
+    """Return a pseudo-random number for each hash and draw: splitmix64 (Steele, Lea and Flood 2014)."""
     state = hashes + np.uint64((draw + 1) * 0x9E3779B97F4A7C15 % (1 << 64))
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

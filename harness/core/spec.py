@@ -213,10 +213,7 @@ def canonicalize(value: Any) -> Json:  # noqa: ANN401
 
 
 def list_identifying_options(spec: Any) -> list[str]:  # noqa: ANN401
-    """Return the options that identify a spec: all but its `later_options` that have their default.
-
-    Options that were added later would otherwise change the keys and signatures of everything that was stored before.
-    """
+    """Return the options that identify a spec: all but its `later_options` that have their default."""
     later = getattr(type(spec), "later_options", ())
     return [f.name for f in dataclasses.fields(spec) if f.name not in later or getattr(spec, f.name) != f.default]
 

@@ -111,10 +111,7 @@ def _identify_boot() -> str:
 
 
 def _read_start_time(pid: int) -> int | None:
-    """Return a process's start in clock ticks since boot; None if it is not running, 0 if the start is unknown.
-
-    Process ids are reused, so the id alone does not identify a process.
-    """
+    """Return a process's start in clock ticks since boot; None if it is not running, 0 if the start is unknown."""
     text = _read(f"/proc/{pid}/stat")
     if text:
         fields = text.rpartition(")")[2].split()  # the process name before it can contain anything

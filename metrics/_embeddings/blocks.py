@@ -105,10 +105,7 @@ def compute_squared_distances(a: F64, b: F64) -> F64:
 
 
 def find_equal_rows(sides: Sequence[Floats]) -> I64:
-    """Return for each row of all sides the first row equal to it, shape (sum of n,).
-
-    Matrix products may give equal rows different last bits; taking the first one's result keeps them equal.
-    """
+    """Return for each row of all sides the first equal one: products may give equal rows different last bits."""
     first: dict[bytes, int] = {}
     out = np.empty(n_rows(sides), dtype=np.int64)
     at = 0
@@ -204,11 +201,7 @@ def moments(sides: Sequence[Floats], rows: Rows) -> tuple[F64, F64]:
 
 
 def _compute_eigenvectors(lower: F64) -> tuple[F64, Callable[[int], F64]]:
-    """Return the ascending eigenvalues and a function for the eigenvectors of the last ones.
-
-    The steps of LAPACK's divide and conquer (dsyevd) one by one: reduction to tridiagonal form, eigenvectors of that,
-    and the way back, which is taken only for the vectors that are asked for.
-    """
+    """Return the ascending eigenvalues and a function for the last eigenvectors: LAPACK's dsyevd, step by step."""
     from scipy.linalg import eigh_tridiagonal, lapack
 
     dim = len(lower)

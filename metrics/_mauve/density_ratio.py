@@ -145,10 +145,7 @@ def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
 
 
 def _compute_kernel_odds(squares: F64, both: SidePair, others: F64, width: float) -> F64:
-    """Log of the mean kernel of human texts over that of model texts at some rows, from their squared distances to all.
-
-    `others` is the log of the number of texts of other prompts on each side, shape (2, rows).
-    """
+    """Log of the mean human kernel over the mean model one; `others`: log number of other prompts' texts, (2, rows)."""
     logs = []
     for side, count in zip(both.sides, others, strict=True):
         exponents = squares[:, side] * (-0.5 / width**2)

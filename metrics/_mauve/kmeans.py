@@ -37,10 +37,7 @@ def describe_library() -> Mapping[str, str]:
 def kmeans(
     points: F32, k: int, *, restarts: int = 5, max_iter: int = 500, seed: int = 0, start: F32 | None = None
 ) -> F32:
-    """Cluster rows, shape (n, d), into k <= n cells; return the centroids of the best restart, shape (k, d).
-
-    `start` are centroids to start from in place of rows drawn at random with `seed`; all rows are then read.
-    """
+    """Return the centroids of the best restart, shape (k, d); with `start` centroids, all rows are read."""
     points = np.ascontiguousarray(points, dtype=np.float32)
     if not has_faiss():
         return _cluster_by_sklearn(points, k, restarts, max_iter, seed, start)

@@ -144,10 +144,7 @@ def train_spreading_net(
 
 
 def loss_and_slope(images: F32, spread: float) -> tuple[float, F32]:
-    """Return the loss of a batch and its gradient by the images.
-
-    `images` are those of the rows, of their positives and of their negatives, one below the other, shape (3 m, 4).
-    """
+    """Return the loss and its gradient by the images: rows, positives and negatives one below the other, (3 m, 4)."""
     x, positive, negative = np.split(images, 3)
     m = len(x)
     to_positive, to_negative = x - positive, x - negative

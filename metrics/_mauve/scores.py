@@ -212,10 +212,7 @@ def mauve_of_cells(
     seen_only: bool = False,
     **curve: Any,  # noqa: ANN401 - options of `mauve_of_histograms`
 ) -> MauveResult:
-    """Compute MAUVE from the cell of each text, shape (n_human,) and (n_model,).
-
-    `seen_only` leaves out the cells that hold no text of either side, for codes of which most are never used.
-    """
+    """Compute MAUVE from the cell of each text; `seen_only` leaves out the cells that hold no text of either side."""
     p, q = histogram(human, num_buckets), histogram(model, num_buckets)
     if seen_only:
         seen = (p > 0) | (q > 0)
@@ -310,10 +307,7 @@ def resample_mauve(
     smoothing: Smoothing = "none",
     **curve: Any,  # noqa: ANN401 - options of `mauve_of_histograms`
 ) -> dict[str, F64]:
-    """Return every value of `mauve_of_histograms` and `histogram_values` for each pair of rows of histograms.
-
-    A row of p, shape (rows, cells), is a half of the n_human texts.
-    """
+    """Return every value of the two functions above for each pair of rows of histograms, each of half of the texts."""
     scores = mauve_of_histograms(p, q, n_human, n_model, smoothing=smoothing, part=0.5, **curve)
     names = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star", "mid_point")
     others = histogram_values(scores, n_human, n_model, lambdas, smoothing, part=0.5, num_angles=HALF_ANGLES)
