@@ -157,21 +157,16 @@ def check_probe(probe: Probe) -> dict[str, bool]:
 def format_table(n: int, dimension: int) -> str:
     """Return the table as Markdown: values by checks."""
     lines: list[str] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for probe in list_probes(n, dimension):
-            checks = check_probe(probe)
-            if not checks:
-                continue
-            if not lines:
-                lines += [
-                    f"| value | {' | '.join(checks)} | passed |",
-                    "| --- |" + " :---: |" * len(checks) + " ---: |",
-                ]
-            name = probe.metric.name if probe.key == probe.metric.name else f"{probe.metric.name}.{probe.key}"
-            passed = f"{sum(checks.values())} of {len(checks)}"
-            lines.append(f"| `{name}` | {' | '.join('✓' if ok else '–' for ok in checks.values())} | {passed} |")
-            sys.stderr.write(f"{name}: {passed}\n")
+    for probe in list_probes(n, dimension):
+        checks = check_probe(probe)
+        if not checks:
+            continue
+        if not lines:
+            lines += [f"| value | {' | '.join(checks)} | passed |", f"| --- |{' :---: |' * len(checks)} ---: |"]
+        name = probe.metric.name if probe.key == probe.metric.name else f"{probe.metric.name}.{probe.key}"
+        passed = f"{sum(checks.values())} of {len(checks)}"
+        lines.append(f"| `{name}` | {' | '.join('✓' if ok else '–' for ok in checks.values())} | {passed} |")
+        sys.stderr.write(f"{name}: {passed}\n")
     return "\n".join(lines)
 
 
@@ -182,11 +177,11 @@ def main() -> int:
     parser.add_argument("--dimension", type=int, default=16)
     parser.add_argument("--write", action="store_true", help="put the table into docs/stress.md")
     options = parser.parse_args()
+    warnings.simplefilter("ignore")
     table = format_table(options.n, options.dimension)
+    page = ROOT / "docs/stress.md"
     if options.write:
-        page = ROOT / "docs/stress.md"
-        text = page.read_text(encoding="utf-8")
-        page.write_text(rewrite(str(page), text, {"FEATURES": table}), encoding="utf-8")
+        page.write_text(rewrite(str(page), page.read_text(encoding="utf-8"), {"FEATURES": table}), encoding="utf-8")
     else:
         sys.stdout.write(table + "\n")
     return 0

@@ -55,7 +55,8 @@ def _draw_frontier(
 def _draw_point(
     rng: np.random.Generator, temperature: float, topic: F64, ids: Sequence[str], plan: Plan
 ) -> list[tuple[float, Replicates]]:
-    logits = _make_logits()
+    fixed = np.random.default_rng(7).standard_normal((TOPICS, VOCABULARY))
+    logits = -1.1 * np.log(np.arange(1, VOCABULARY + 1)) + 0.7 * fixed  # of words for each topic
     tokens, nll = np.empty((len(topic), LENGTH), dtype=np.int64), np.empty((len(topic), LENGTH))
     for number in range(TOPICS):
         rows = np.flatnonzero(topic == number)
@@ -66,12 +67,6 @@ def _draw_point(
     entropy, losses = entropy_by_text(NgramIndex(texts), 1), Ragged(nll.ravel(), texts.offsets)
     by_text = plan.mean(ids, nll.mean(axis=1)).map(np.exp)
     return [(float(entropy.mean()), plan.mean(ids, entropy)), (gen_ppl(losses), by_text)]
-
-
-def _make_logits() -> F64:
-    """Return the unnormalized log-probabilities of words for each topic, shape (topics, words)."""
-    fixed = np.random.default_rng(7)
-    return -1.1 * np.log(np.arange(1, VOCABULARY + 1)) + 0.7 * fixed.standard_normal((TOPICS, VOCABULARY))
 
 
 def main(words: Sequence[str] | None = None) -> None:

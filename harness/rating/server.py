@@ -92,6 +92,7 @@ class TimedProtocol(H11Protocol):
 
 _LARGEST = 64 * 1024  # bytes of a request
 _UNKNOWN = "This link is not known. Ask the person who sent it to you."
+_BUSY = "Too many requests."
 _FRONT_PAGE = "Raters use their personal link, http://…/s/…/. Ask the person who runs this study for yours.\n"
 Handler = Callable[[Request], Awaitable[Response]]
 RaterHandler = Callable[[Request, str], Awaitable[Response]]
@@ -101,8 +102,8 @@ def make_app(pool: ItemPool, host: str) -> Starlette:
     """Return the application."""
     guard = _RequestGuard(pool)
     routes = [
-        Route("/", _send_front_page, methods=["GET"]),
-        Route("/s/{token}", _redirect_to_slash, methods=["GET"]),
+        Route("/", lambda _: PlainTextResponse(_FRONT_PAGE)),
+        Route("/s/{token}", lambda request: RedirectResponse(f"{request.url.path}/", status_code=308)),
         Route("/s/{token}/", guard.require_rater(_send_page), methods=["GET"]),
         Route("/s/{token}/next", guard.require_rater(_send_next_item), methods=["POST"]),
         Route("/s/{token}/answer", guard.require_rater(_store_answer), methods=["POST"]),
@@ -111,9 +112,8 @@ def make_app(pool: ItemPool, host: str) -> Starlette:
         Middleware(TrustedHostMiddleware, allowed_hosts=[host, "127.0.0.1", "localhost"], www_redirect=False),
         Middleware(BaseHTTPMiddleware, dispatch=_guard_request),
     ]
-    app = Starlette(
-        routes=routes, middleware=middleware, exception_handlers={404: _reply_not_found, 405: _reply_not_found}
-    )
+    unknown = dict.fromkeys((404, 405), lambda *_: _make_error(404, _UNKNOWN))
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers=unknown)
     app.state.pool = pool
     return app
 
@@ -150,12 +150,9 @@ def _refuse(request: Request) -> Response | None:
     return None
 
 
-def _make_error(status: int, why: str) -> JSONResponse:
-    return JSONResponse({"error": why}, status_code=status)
-
-
-async def _reply_not_found(request: Request, error: Exception) -> Response:  # noqa: ARG001 - the form that Starlette calls
-    return _make_error(404, _UNKNOWN)
+def _make_error(status: int, why: str, wait: float = 0.0) -> JSONResponse:
+    headers = {"retry-after": f"{wait:.0f}"} if wait else None
+    return JSONResponse({"error": why}, status_code=status, headers=headers)
 
 
 class _RequestGuard:
@@ -178,25 +175,11 @@ class _RequestGuard:
             rater = await run_in_threadpool(self.pool.find_rater, request.path_params["token"])
             if rater is None:
                 wait = self.strangers.wait(request.client.host if request.client else "")
-                return _make_busy_error(wait) if wait else _make_error(404, _UNKNOWN)
+                return _make_error(429, _BUSY, wait) if wait else _make_error(404, _UNKNOWN)
             wait = self.raters.wait(rater)
-            return _make_busy_error(wait) if wait else await answer(request, rater)
+            return _make_error(429, _BUSY, wait) if wait else await answer(request, rater)
 
         return handle
-
-
-def _make_busy_error(seconds: float) -> JSONResponse:
-    reply = _make_error(429, "Too many requests.")
-    reply.headers["retry-after"] = f"{seconds:.0f}"
-    return reply
-
-
-async def _send_front_page(request: Request) -> Response:  # noqa: ARG001 - the form that Starlette calls
-    return PlainTextResponse(_FRONT_PAGE)
-
-
-async def _redirect_to_slash(request: Request) -> Response:
-    return RedirectResponse(f"{request.url.path}/", status_code=308)
 
 
 async def _send_page(request: Request, rater: str) -> Response:
