@@ -92,7 +92,6 @@ class ClassifierPredictions:
 def _classify(
     human: Floats, model: Floats, test_share: float, folds: int, seed: int, groups: Sequence[ArrayLike | None]
 ) -> ClassifierPredictions:
-    """Return the classifier's predictions on the held-out texts."""
     if not 0 < test_share < 1 or folds < 2:
         raise ValueError(f"expected 0 < test_share < 1 and folds >= 2, got {test_share} and {folds}")
     human, model = check_sides(human=human, model=model, least=2 * folds)

@@ -90,7 +90,7 @@ class DistinctN(families.TextMetric):
         index = self.variant_index(features, reshape) if reshape else corpus.index
         values = {f"distinct_{order}": _compute_share(index, order, self.variant) for order in self.orders}
         families.require_defined(values, "all texts are shorter than the smallest order")
-        by_text, primary = {}, f"distinct_{2 if 2 in self.orders else self.orders[0]}"
+        primary, by_text = f"distinct_{2 if 2 in self.orders else self.orders[0]}", dict[str, F64]()
         if self.variant == "per_doc":
             by_text = {f"distinct_{n}": statistics.distinct_share_by_text(index, n) for n in self.orders}
         if self.variant == "ngd":

@@ -164,7 +164,6 @@ class Face(ComparisonMetric):
     def resample(
         self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[SideSpectra, SideSpectra]
     ) -> ReplicatesByName:
-        """Compare the mean spectra of halves of the texts."""
         means = []
         for spectra, ids in prepared:
             first = plan.halves(ids)

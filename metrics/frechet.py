@@ -103,7 +103,6 @@ def _choose_least_share(n: int, dim: int) -> float:
 def _extrapolate(
     human: Floats, model: Floats, distance: float, sizes: int, draws: int, shrinkage: Shrinkage, seed: int
 ) -> Extrapolated:
-    """Extrapolate the distance of prepared sides."""
     rng = np.random.default_rng(seed)
     shares = np.linspace(_choose_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
 
@@ -132,7 +131,6 @@ def _prepare_sides(
 
 
 def _compute_distance(human: Floats, model: Floats, shrinkage: Shrinkage) -> float:
-    """Return the distance of prepared sides."""
     a, b = _fit_gaussian(human, shrinkage), _fit_gaussian(model, shrinkage)
     gap = a.mean - b.mean
     spread = a.trace + b.trace - 2 * cross_root_trace(a, b)

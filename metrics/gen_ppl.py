@@ -170,7 +170,6 @@ class GenPPL(core.Metric):
         return Need(kind, by="scorer", scope=self._scope, options=tuple(set_options))
 
     def _select_counted_nll(self, features: Features) -> Ragged:
-        """Return the NLLs of the tokens that count."""
         nll = features.model.token_nll(self.needs()[0])
         if not self._masks_tokens:
             return nll

@@ -140,7 +140,6 @@ class Huse(files.JudgmentMetric):
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Lowest and highest rating that is allowed."""
         low = -np.inf if self.scale_min is None else self.scale_min
         high = np.inf if self.scale_max is None else self.scale_max
         return low, high
@@ -171,11 +170,9 @@ class Huse(files.JudgmentMetric):
 
     @property
     def rule(self) -> Rule:
-        """How the discriminator decides."""
         return Rule(k=self.k, ties=self.ties, vote_tie=self.vote_tie, log_prob_floor=self.log_prob_floor)
 
     def prepare(self, features: Features) -> PairRatings:
-        """Join ratings to the run's examples."""
         judged = files.get_judgments(features.model, _huse.RATINGS, Judgments)
         judged.check_scale(self.scale)
         return _huse.join_ratings(
@@ -183,7 +180,6 @@ class Huse(files.JudgmentMetric):
         )
 
     def compute(self, features: Features, prepared: PairRatings | None = None) -> MetricResult:
-        """Score the rated pairs."""
         judged, rated = (
             files.get_judgments(features.model, _huse.RATINGS, Judgments),
             prepared or self.prepare(features),

@@ -84,7 +84,6 @@ class KLToScorer(Metric):
         return nll, features.model.log_prob(q_need)
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        """Draw texts: a ratio of sums."""
         nll, log_prob = self._read_columns(features)
         total, count = _compute_divergences(nll, log_prob), nll.lengths.astype(np.float64)
         return {"kl_per_token": plan.mean(features.model.ids, divide_known(total, count), count)}

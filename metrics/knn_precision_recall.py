@@ -72,7 +72,6 @@ def knn_precision_recall(
 
 
 def _project(*, human: Floats, model: Floats, k: int, explained_variance: float | None, rows: RowScale) -> Points:
-    """Check, scale and project both sides."""
     check_choice("rows", rows, RowScale)
     if k < 1:
         raise ValueError(f"k: expected at least 1, got {k}")
@@ -121,7 +120,6 @@ class KnnPrecisionRecall(TwoSample):
     scope: Scope = "prompt_and_continuation"  # as MAUVE
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
-        """Return why the texts are too few for a number of neighbors that was set."""
         least = min(num_human, num_model)
         if self.k == type(self).k or self.k < least:
             return ""

@@ -108,8 +108,8 @@ def mauve(
     options: dict[str, Any] = {"scaling_factor": scaling_factor, "curve": curve, "curve_points": curve_points}
     if estimator != "cells":
         settings = RatioSettings(neighbors, self, explained_variance, seed, groups)
-        human, model = log_ratios(human=human, model=model, estimator=estimator, settings=settings)
-        return mauve_of_ratios(human=human, model=model, **options)
+        ratios = log_ratios(human=human, model=model, estimator=estimator, settings=settings)
+        return mauve_of_ratios(human=ratios[0], model=ratios[1], **options)
     cluster, buckets = fit_quantizer(
         [model, human],
         quantizer=quantizer,
@@ -269,7 +269,6 @@ class Mauve(Quantized):
         return {"scaling_factor": self.scaling_factor, "curve": self.curve, "curve_points": self.curve_points}
 
     def _score_ratios(self, human: F64, model: F64) -> tuple[MauveResult, dict[str, float]]:
-        """Return the scores and the values of density ratios."""
         scores = mauve_of_ratios(human=human, model=model, **self._curve_options)
         others = mauve_scores.ratio_values(scores, human, model, self.lambdas)
         return scores, self._select_values(scores, "mauve", "frontier_integral") | others

@@ -58,7 +58,6 @@ def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int 
 
 
 def _normalize_histogram(hist: F64, name: str) -> F64:
-    """Return the histogram divided by its sum."""
     array = np.asarray(hist, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all() or (array < 0).any() or array.sum() <= 0:
         raise ValueError(

@@ -127,7 +127,6 @@ def _compute_rep(index: NgramIndex, order: int, average: str) -> float:
 
 
 def _ends_in_loop(index: NgramIndex, max_phrase: int, loop: Loop = "released") -> Mask:
-    """Return true for each text that ends in a loop, shape (n,)."""
     repeats, phrase = final_repeats(index, max_phrase)
     return (repeats > 1) & ((phrase >= _LONG_PHRASE) | (repeats > _FEW_REPEATS) | (loop == "two_copies"))
 

@@ -47,7 +47,6 @@ def _compute_distances(human: F64, model: F64) -> tuple[F64, F64]:
 
 
 def _compute_p(human: F64, model: F64) -> F64:
-    """Return p of each model row."""
     return _compute_tail_probabilities(*_compute_distances(human, model))
 
 

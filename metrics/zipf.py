@@ -91,7 +91,6 @@ class Zipf(TextMetric):
         return self.report(features, "zipf", {"zipf": _fit_slope(x, y)}, arrays={"log_rank": x, "log_frequency": y})
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        """Fit the line to the frequencies of subsets."""
         corpus = self.corpus(features)
 
         def fit(frequencies: Frequencies) -> float:

@@ -69,7 +69,6 @@ def surface_features(texts: Iterable[str]) -> F64:
 
 
 def _split_segments(text: str) -> list[list[str]]:
-    """Return the words of each segment."""
     segments = [words for part in _BREAK.split(text) if (words := _WORD.findall(part))]
     if len(segments) == 1:
         segments = _split_pieces(segments[0])
@@ -140,7 +139,6 @@ def _compute_jaccard(a: set[str], b: set[str]) -> float:
 
 
 def _measure_reference(segments: Sequence[Sequence[str]], lower: Sequence[Sequence[str]], n: int) -> list[float]:
-    """Return rates of capitalized words and pronouns."""
     capitalized = Counter(word for segment in segments for word in segment if word[0].isupper())
     pronouns = sum(word in PRONOUNS for segment in lower for word in segment)
     content = {word for segment in lower for word in segment if _is_content(word)}

@@ -284,7 +284,6 @@ class Quantized(TwoSample):
         return kmeans.describe_library()
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
-        """Return why the texts are too few for a number of cells that was set."""
         fitted = {"pair": num_human + num_model, "reference": num_human}.get(self.cluster_fit)
         if fitted is None or self.num_buckets == "auto":
             return ""
