@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openended.harness.core import DeviceMap
-from openended.harness.generation import choose_runner_kind, compute_q_statistics, generate_texts
+from openended.harness.generation import compute_q_statistics, generate_texts
 from openended.harness.models import (
     LanguageModel,
     ModelSpec,
@@ -34,6 +34,8 @@ class TransformersBackend(LanguageModel):
 
 def load_backend(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> TransformersBackend:
     """Load weights and tokenizer, and check that stepwise decoding agrees with one full pass."""
+    from openended.harness.generation import choose_runner_kind
+
     lm = load_model(spec, device=device, device_map=device_map)
     choose_runner_kind(lm)
     return TransformersBackend(**{f.name: getattr(lm, f.name) for f in dataclasses.fields(lm)})

@@ -95,8 +95,8 @@ def test_specs_import_no_torch():
         "import sys\n"
         "import openended.harness.models.transformers\n"
         "from openended.harness.core.registry import load_members\n"
-        "[cls().title for cls in load_members('decoder').values()]\n"
-        "print([m for m in ('torch', 'transformers', 'tokenizers') if m in sys.modules])"
+        "[cls().title for cls in load_members('decoder').values()], load_members('model')\n"
+        "print([m for m in ('torch', 'transformers', 'tokenizers', 'httpx', 'ray') if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=240
