@@ -36,8 +36,14 @@ def describe_option(word: str) -> str:
         raise SpecError(f"{word!r} is in {' and '.join(groups)}: type {' or '.join(f'{g}/{name}' for g in groups)}")
     group = groups[0]
     text = _read_yaml(group, name)
+    docstrings = []
+    if group in _KINDS and (target := _TARGET.search(text)) is not None:
+        module, _, class_name = target[1].rpartition(".")
+        home = importlib.import_module(module)
+        described = [*([home] if group in ("metric", "task") else []), getattr(home, class_name)]
+        docstrings = [docstring for part in described if (docstring := inspect.getdoc(part))]
     chosen = f"{group}=[{name}]" if group == "metric" else f"{group}={name}"
-    parts = [f"{chosen}: {core.list_choices(group)[name]}", *_read_docstrings(group, text)]
+    parts = [f"{chosen}: {core.list_choices(group)[name]}", *docstrings]
     if group == "metric" and (stress := describe_stress_results(name)):
         parts.append(stress)
     lines = [line for line in text.splitlines() if not line.startswith("#") and "_target_" not in line]
@@ -56,18 +62,6 @@ def _read_yaml(group: str, name: str) -> str:
     if broken := core.find_broken_plugin(group, name):
         raise SpecError(f"{group} {name!r} is a plug-in that cannot be imported: {broken}")
     return yaml.safe_dump(core.defaults(core.load_plugins(group)[name][1]), sort_keys=False)
-
-
-def _read_docstrings(group: str, text: str) -> list[str]:
-    """Return the docstrings of an option's module (formula and sources) and class."""
-    target = _TARGET.search(text)
-    if group not in _KINDS or target is None:
-        return []
-    module, _, name = target[1].rpartition(".")
-    home = importlib.import_module(module)
-    docstrings = [inspect.getdoc(home) or ""] if group in ("metric", "task") else []
-    docstrings.append(inspect.getdoc(getattr(home, name)) or "")
-    return [text for text in docstrings if text]
 
 
 def _print_description(args: argparse.Namespace) -> None:

@@ -72,11 +72,16 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
         elif flag in (*_FLAG_VALUES, *_FOLDER_FLAGS, *_ROOT_FLAGS):
             if not sign and position + 1 < len(words):
                 value = next(rest)[1]
-            _check_flag_value(flag, value)
+            if flag in _ROOT_FLAGS:
+                raise SpecError(f"{flag}: openended has its own root configuration; {_OWN_CONFIGURATIONS}")
             if flag in _FOLDER_FLAGS:
+                if not os.path.isdir(value):
+                    raise SpecError(f"{flag}: no such folder: {value!r}; {_OWN_CONFIGURATIONS}")
                 config_dir = value
-            else:
-                print_flags += [flag, value]
+                continue
+            if value not in (accepted := _FLAG_VALUES[flag]):
+                raise SpecError(f"{flag}: expected one of {', '.join(accepted)}, got {value!r}")
+            print_flags += [flag, value]
         elif word.startswith("-"):
             if word not in (TRUST, "-r", "--run"):
                 raise SpecError(_explain_unknown_flag(word, words[position + 1 :]))
@@ -92,16 +97,6 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
     return CommandLine(
         (*options, *own_options), multirun, config_dir, TRUST in words, tuple(print_flags), search_option
     )
-
-
-def _check_flag_value(flag: str, value: str) -> None:
-    if flag in _ROOT_FLAGS:
-        raise SpecError(f"{flag}: openended has its own root configuration; {_OWN_CONFIGURATIONS}")
-    if flag in _FOLDER_FLAGS and not os.path.isdir(value):
-        raise SpecError(f"{flag}: no such folder: {value!r}; {_OWN_CONFIGURATIONS}")
-    accepted = _FLAG_VALUES.get(flag)
-    if accepted and value not in accepted:
-        raise SpecError(f"{flag}: expected one of {', '.join(accepted)}, got {value!r}")
 
 
 def _refuse_list(word: str) -> None:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf import Container, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from openended.harness import core
@@ -62,25 +62,21 @@ def _explain_unknown_option(err: BaseException) -> str | None:
         parent = getattr(cause, "parent_node", None)
         unknown = isinstance(cause, (ConfigAttributeError, ConfigKeyError)) and getattr(cause, "full_key", None)
         if unknown and parent is not None and hasattr(parent, "keys"):
-            if matches := find_matching_options(str(cause.full_key), parent._get_root(), str(err)):
-                return f"no option {cause.full_key!r}; did you mean {matches}?"
+            key = str(cause.full_key)
+            config = cast("dict[str, Any]", OmegaConf.to_container(parent._get_root(), resolve=False))
+            typed = _TYPED.search(str(err))
+            name, sign, value = (typed[1] if typed else key).partition("=")
+            is_misspelt = bool(get_close_matches(name, config, n=1, cutoff=0.85))
+            is_elsewhere = name.split(".")[0] not in core.GROUPS and not name.startswith("_") and not is_misspelt
+            matches = " or ".join(f"{path}{sign}{value}" for path in _find_paths(name, config))
+            if is_elsewhere and matches:
+                return f"no option {key!r}; did you mean {matches}?"
             # The key may contain dots; only its last part is unknown.
             names = [str(key) for key in parent if key != "hydra"]
-            owners = _find_owners(str(cause.full_key), parent._get_root(), has_metric=str(parent._key()) != "metric")
-            return f"no option {cause.full_key!r}{owners}{core.suggest(str(cause.key), names)}"
+            owners = _find_owners(key, config, has_metric=str(parent._key()) != "metric")
+            return f"no option {key!r}{owners}{core.suggest(str(cause.key), names)}"
         cause = cause.__cause__
     return None
-
-
-def find_matching_options(key: str, root: Container, message: str) -> str:
-    """Return the full names of options whose last part matches an unknown option; empty if there are none."""
-    typed = _TYPED.search(message)
-    name, sign, value = (typed[1] if typed else key).partition("=")
-    config = cast("dict[str, Any]", OmegaConf.to_container(root, resolve=False))
-    is_misspelt = bool(get_close_matches(name, config, n=1, cutoff=0.85))
-    if name.split(".")[0] in core.GROUPS or name.startswith("_") or is_misspelt:
-        return ""
-    return " or ".join(f"{path}{sign}{value}" for path in _find_paths(name, config))
 
 
 def _find_paths(name: str, config: Mapping[str, Any]) -> list[str]:
@@ -97,7 +93,7 @@ def _iterate_options(path: str, node: object) -> Iterator[str]:
             yield from _iterate_options(f"{path}.{name}", value)
 
 
-def _find_owners(key: str, root: Container, *, has_metric: bool) -> str:
+def _find_owners(key: str, config: Mapping[str, Any], *, has_metric: bool) -> str:
     """Name the choices that have an option which the selected one lacks: `; it is an option of decoder=nucleus`."""
     group, _, option = key.partition(".")
     if group == "metric":
@@ -108,7 +104,7 @@ def _find_owners(key: str, root: Container, *, has_metric: bool) -> str:
     owners = [name for name in choices if line.search(core.read_full_yaml(group, name))]
     names = ", ".join(f"{group}={name}" for name in owners[:3]) + (", …" if len(owners) > 3 else "")
     if not owners and option:
-        others = _find_paths(option, cast("dict[str, Any]", OmegaConf.to_container(root, resolve=False)))
+        others = _find_paths(option, config)
         return f"; there is {' and '.join(others)}" if others else ""
     return f"; it is an option of {names}" if owners else ""
 

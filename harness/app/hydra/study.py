@@ -131,23 +131,23 @@ class StudyRunner:
 
         Batches begin at multiples of `count`: one that was interrupted is filled up to what it was.
         """
-        number = len(self.study.get_trials(deepcopy=False))
-        return [self._get_next_trial() for _ in range(len(self._left) + -number % count or count)]
-
-    def _get_next_trial(self) -> tuple[Trial, dict[str, str]]:
         from optuna.trial import Trial
 
-        if self._left:
-            frozen = self._left.pop(0)
-            self.study.sampler = self.plan.make_sampler(frozen.number)
-            trial = Trial(self.study, frozen._trial_id)
-        else:
-            self.study.sampler = self.plan.make_sampler(len(self.study.get_trials(deepcopy=False)))
-            trial = self.study.ask()
-        trial.set_user_attr(OWNER, self._me)
-        chosen = self.plan.space.suggest(trial)
-        trial.set_user_attr(CHOSEN, chosen)
-        return trial, chosen
+        num_trials = len(self.study.get_trials(deepcopy=False))
+        batch = []
+        for _ in range(len(self._left) + -num_trials % count or count):
+            if self._left:
+                frozen = self._left.pop(0)
+                self.study.sampler = self.plan.make_sampler(frozen.number)
+                trial = Trial(self.study, frozen._trial_id)
+            else:
+                self.study.sampler = self.plan.make_sampler(len(self.study.get_trials(deepcopy=False)))
+                trial = self.study.ask()
+            trial.set_user_attr(OWNER, self._me)
+            chosen = self.plan.space.suggest(trial)
+            trial.set_user_attr(CHOSEN, chosen)
+            batch.append((trial, chosen))
+        return batch
 
     def fail(self, trial: Trial, error: str) -> None:
         """Note that a trial has no value."""
