@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness import core
+from openended.harness import core, report, results, run, storage
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
 from openended.harness.run import Session, build_settings, load_result_arrays, read_preset
 from openended.harness.storage import RunRecord, read_record
@@ -32,8 +32,6 @@ from openended.tasks.texts import Texts
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from openended.harness.report import Report
 
 TextsOf = str | Path | Sequence[str]
 """The texts themselves, or the path of a file or folder of them."""
@@ -92,32 +90,25 @@ class Evaluation:
         """Return the tables as text."""
         from rich.console import Console
 
-        from openended.harness.report import WIDTH, make_tables, print_table
-        from openended.harness.results import load_layout, read_results
-
         out = io.StringIO()
-        console = Console(file=out, width=WIDTH)
-        loaded = load_layout("default", **{**TOGETHER, **layout})
-        for table in make_tables(read_results(self.folders), loaded, "results"):
-            print_table(table, console)
+        console = Console(file=out, width=report.WIDTH)
+        loaded = results.load_layout("default", **{**TOGETHER, **layout})
+        for table in report.make_tables(results.read_results(self.folders), loaded, "results"):
+            report.print_table(table, console)
             console.print()
         return out.getvalue()
 
     def to_pandas(self, *, all: bool = False) -> pd.DataFrame:  # noqa: A002 - what a reader tries first
         """Return one row per value: system, metric, key, value and its 95 % interval (low, high)."""
-        from openended.harness.results import INTERNAL, read_results
-
-        frame = read_results(self.folders).frame.drop(columns=INTERNAL)
+        frame = results.read_results(self.folders).frame.drop(columns=results.INTERNAL)
         if all:
             return frame
         names = frame["model_title"].where(frame["system"] == "model", frame["system"])
         return frame.assign(system=names)[["system", "metric", "key", "value", "low", "high"]]
 
-    def report(self, path: str | Path, **options: Any) -> Report:  # noqa: ANN401 - of `build_report`
+    def report(self, path: str | Path, **options: Any) -> report.Report:  # noqa: ANN401 - of `build_report`
         """Write tables, figures, the frame and a page into a folder."""
-        from openended.harness.report import build_report
-
-        return build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
+        return report.build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
 
 
 def evaluate(
@@ -141,11 +132,8 @@ def evaluate(
     compat: str | None = None,
 ) -> Evaluation:
     """Score systems against human texts; nothing is generated, nothing is paired."""
-    from openended.harness.run import run
-    from openended.harness.storage import check_writable
-
     outputs = Path(outputs_dir)
-    check_writable(outputs)
+    storage.check_writable(outputs)
     preset, typed = read_preset(compat), metric_options or {}
     usual = preset.get("metric", {})
     options = {name: {**usual.get(name, {}), **typed.get(name, {})} for name in usual.keys() | typed.keys()}
@@ -173,7 +161,7 @@ def evaluate(
         files = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
         path = str(_write_texts(texts, outputs))
         settings = build_settings({**config, "system": name, "generations": path, "features": files})
-        outcomes.append(run(settings, _get_session(outputs.resolve())))
+        outcomes.append(run.run(settings, _get_session(outputs.resolve())))
     failed = dict.fromkeys(reason for outcome in outcomes for reason in outcome.failed)
     return Evaluation(tuple(outcome.folder for outcome in outcomes), tuple(systems), tuple(failed))
 
@@ -282,6 +270,4 @@ def _write_vectors(vectors: VectorsOf, outputs: Path) -> Path:
 @lru_cache(maxsize=1)
 def _get_session(outputs: Path) -> Session:
     """Return the last session of this folder, which keeps its models loaded."""
-    from openended.harness.storage import Store
-
-    return Session(Store(outputs / "store"))
+    return Session(storage.Store(outputs / "store"))

@@ -9,6 +9,7 @@ import pkgutil
 import sys
 from importlib import resources
 
+from openended.harness import core
 from openended.harness.core import BAD_INPUT, INTERRUPTED, print_error
 
 _COMMANDS = "openended.harness.app.commands"
@@ -60,9 +61,7 @@ def _run(words: list[str]) -> None:
 
 def _refuse_misspelt(word: str) -> None:
     """Refuse a word that is close to a command and no option or choice."""
-    from openended.harness.core import GROUPS, list_choices
-
-    if "=" in word or word.startswith("~") or any(word in list_choices(group) for group in GROUPS):
+    if "=" in word or word.startswith("~") or any(word in core.list_choices(group) for group in core.GROUPS):
         return
     hint = f"type {_NO_COMMANDS[word]}" if word in _NO_COMMANDS else ""
     if not hint and (close := difflib.get_close_matches(word, list_commands(), n=2, cutoff=0.7)):
@@ -83,8 +82,6 @@ def list_commands() -> dict[str, str]:
 
 def format_help() -> str:
     """Return what `openended --help` prints: commands, options, and the choices of every group."""
-    from openended.harness.core import GROUPS, list_choices, list_options
-
     out = ["openended: a benchmark harness for open-ended text generation", "", *_EXAMPLES, "", "Commands:"]
     # The source is read, not imported, so that help is fast.
     harness = resources.files("openended.harness")
@@ -98,11 +95,15 @@ def format_help() -> str:
         "       --trust-config (a configuration may name classes that are not ours)",
         "",
     ]
-    out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in list_options())]
-    for group in GROUPS:
-        wide = max(map(len, list_choices(group)), default=0)
+    out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in core.list_options())]
+    for group in core.GROUPS:
+        wide = max(map(len, core.list_choices(group)), default=0)
         listed = "metric=[a,b]" if group == "metric" else f"{group}=…"
-        out += ["", f"{listed}", *(f"  {name:{wide}}  {line}".rstrip() for name, line in list_choices(group).items())]
+        out += [
+            "",
+            f"{listed}",
+            *(f"  {name:{wide}}  {line}".rstrip() for name, line in core.list_choices(group).items()),
+        ]
     return "\n".join([*out, ""])
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 
+from openended.harness import rating
 from openended.harness.app.commands import make_main
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -38,7 +39,6 @@ _ARGUMENTS = {"shell": {"choices": ("bash", "zsh"), "help": 'for this shell: eva
 def write_script(shell: str) -> str:
     """Return the completion script of a shell, with the flags that each command's `--help` lists."""
     from openended.harness.app.cli import list_commands
-    from openended.harness.rating import COMMANDS
 
     cases = []
     for name, module in list_commands().items():
@@ -49,8 +49,8 @@ def write_script(shell: str) -> str:
             continue
         run = importlib.import_module(module).main
         if name == "rate":
-            cases += [f'    "rate {sub}"*) words="{_list_flags(run, sub)}" ;;' for sub in COMMANDS]
-        more = " ".join(COMMANDS) if name == "rate" else "bash zsh" if name == "completion" else ""
+            cases += [f'    "rate {sub}"*) words="{_list_flags(run, sub)}" ;;' for sub in rating.COMMANDS]
+        more = " ".join(rating.COMMANDS) if name == "rate" else "bash zsh" if name == "completion" else ""
         cases.append(f'    "{name} "*) words="{f"{more} {_list_flags(run)}".strip()}" ;;')
     setup = _ZSH if shell == "zsh" else ""
     return _SCRIPT.format(shell=shell, setup=setup, cases="\n".join(cases), commands=" ".join(list_commands()))

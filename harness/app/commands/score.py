@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from openended.harness import imported, run
 from openended.harness.app.commands import Arguments, make_parser
 from openended.harness.core import FAILED, OK, HarnessError, SpecError, print_error, run_command
 
@@ -94,7 +95,6 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
     from openended.harness.app.api import evaluate
-    from openended.harness.imported import HUMAN_TEXTS, TEXTS, download_if_on_hub, is_built_in_system
 
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
@@ -103,21 +103,23 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
     logger.propagate = False
     logger.setLevel(logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.WARNING)
     systems = {
-        name: path if is_built_in_system(path) else download_if_on_hub(path)
+        name: path if imported.is_built_in_system(path) else imported.download_if_on_hub(path)
         for name, path in parse_systems(args.systems).items()
     }
     if args.num_examples != "all" and not args.num_examples.isdecimal():
         raise SpecError(f"--num-examples: expected 1 or more, or all, got {args.num_examples!r}")
     count: int | Literal["all"] = "all" if args.num_examples == "all" else int(args.num_examples)
-    if count == "all" and (naive := next((path for path in systems.values() if is_built_in_system(path)), None)):
+    if count == "all" and (
+        naive := next((path for path in systems.values() if imported.is_built_in_system(path)), None)
+    ):
         raise SpecError(
             f"{naive} learns from human texts that are not compared: add --num-examples N, below their number"
         )
-    args.human = download_if_on_hub(args.human)
+    args.human = imported.download_if_on_hub(args.human)
     if not args.quiet:
-        _print_text_field("human", args.human, HUMAN_TEXTS, args.human_field, "--human-field ")
+        _print_text_field("human", args.human, imported.HUMAN_TEXTS, args.human_field, "--human-field ")
         for name, path in systems.items():
-            _print_text_field(name, path, TEXTS, args.field, "--field ")
+            _print_text_field(name, path, imported.TEXTS, args.field, "--field ")
     result = evaluate(
         human=args.human, systems=systems, metrics=args.metrics.split(",") if args.metrics else None,
         metric_options=metric_options, scoring=args.scoring, scorer=args.scorer, embedder=args.embedder,
@@ -164,8 +166,6 @@ def convert_preset(words: Sequence[str]) -> list[str]:
 
 def parse_systems(words: Sequence[str]) -> dict[str, str]:
     """Return name → file of `FILE` and `NAME=FILE`; equal file names get their folders as prefixes."""
-    from openended.harness.run import derive_system_name
-
     paths: list[str] = []
     names: list[str] = []
     for word in words:
@@ -173,7 +173,7 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
         has_name = bool(sign) and not Path(word).exists()
         paths.append(path if has_name else word)
         names.append(name if has_name else "")
-    short = [name or derive_system_name(Path(path)) for name, path in zip(names, paths, strict=True)]
+    short = [name or run.derive_system_name(Path(path)) for name, path in zip(names, paths, strict=True)]
     for rank, (name, path) in enumerate(zip(names, paths, strict=True)):
         is_clear = name or short.count(short[rank]) == 1
         names[rank] = short[rank] if is_clear else f"{Path(path).resolve().parent.name}/{short[rank]}"
@@ -198,8 +198,6 @@ def _pair_features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, 
 
 def _print_text_field(name: str, path: str, names: Sequence[str], field: str | None, option: str) -> None:
     """Say which field of a file holds its texts."""
-    from openended.harness import imported
-
     file = Path(path)
     is_archive = imported.split_member(file)[1] is not None or file.suffix in (".p", ".pkl", ".pickle")
     if imported.is_built_in_system(path) or is_archive:

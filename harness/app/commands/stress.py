@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from openended.harness import imported
 from openended.harness.core import BAD_INPUT, OK, HarnessError, SpecError, print_error, suggest
 
 if TYPE_CHECKING:
@@ -40,9 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command: a grid over the damages, with its report."""
     arguments = list(sys.argv[1:] if words is None else words)
     if {"--help", "-h"} & set(arguments):
-        from openended.harness.imported import list_damages
-
-        sys.stdout.write(HELP.format(damages=" ".join(list_damages())))
+        sys.stdout.write(HELP.format(damages=" ".join(imported.list_damages())))
         return OK
     try:
         grid = make_grid(arguments)
@@ -66,15 +65,13 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def make_grid(words: Sequence[str]) -> list[str]:
     """Return the command line of the grid that measures every damage."""
-    from openended.harness.imported import list_damages
-
     options = {word.partition("=")[0]: word.partition("=")[2] for word in words}
     if "generations" in options:
         raise SpecError(f"generations={options['generations']}: the damaged texts are the generations; leave it out")
-    kinds = _split(options.get("damage")) or list(list_damages())
+    kinds = _split(options.get("damage")) or list(imported.list_damages())
     for kind in kinds:
-        if kind not in list_damages():
-            raise SpecError(f"damage={kind}: no such damage{suggest(kind, list_damages())}")
+        if kind not in imported.list_damages():
+            raise SpecError(f"damage={kind}: no such damage{suggest(kind, imported.list_damages())}")
     strengths = _split(options.get("strength")) or [str(strength) for strength in STRENGTHS]
     for strength in strengths:
         if not (strength.isdecimal() and 1 <= int(strength) <= 100):

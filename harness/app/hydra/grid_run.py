@@ -15,7 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from openended.harness import core
+from openended.harness import core, run
 from openended.harness.app.hydra.compose import Composer, Experiment, Job, choose_name, to_plain
 from openended.harness.app.hydra.grid import Jobs, compose_series, find_axes, find_member, format_title, list_jobs
 from openended.harness.app.hydra.grid_state import is_report_complete, mark_interrupted, read_jobs
@@ -130,7 +130,7 @@ class GridRun:
         folders = {Path(row["folder"]) for row in rows if row.get("folder")}
         search = read_search(self.folder)
         if search is not None:  # a resumed search also has runs of its earlier jobs
-            folders |= {Path(run) for trial in search.trials for run in trial.runs if Path(run).is_dir()}
+            folders |= {Path(path) for trial in search.trials for path in trial.runs if Path(path).is_dir()}
         waiting = {row["number"] for row in rows if row.get("waits")}
         folders |= measure_grid([job for job in self.jobs if job.number in waiting])
         outputs = Path(str(self.config.outputs_dir))
@@ -164,10 +164,8 @@ def run_grid(composer: Composer, config: DictConfig) -> None:
 
 def measure_grid(jobs: Sequence[Job]) -> set[Path]:
     """Run the jobs whose metrics read all systems of the grid after all texts exist; return their folders."""
-    from openended.harness.run import compute_texts, run
-
     runner = JobRunner()
-    texts = [compute_texts(job.settings, runner.get_session(job.settings)) for job in jobs]
+    texts = [run.compute_texts(job.settings, runner.get_session(job.settings)) for job in jobs]
     # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
     pool = {system.model_rows.digest: system.model_rows for system in texts}
     judged = simulate_judgments(texts)
@@ -175,7 +173,7 @@ def measure_grid(jobs: Sequence[Job]) -> set[Path]:
     for job in jobs:
         source = job.settings.judgments
         settings = replace(job.settings, judgments=judged.get(str(source), source))
-        folders.add(run(settings, runner.get_session(settings), job.overrides, tuple(pool.values())).folder)
+        folders.add(run.run(settings, runner.get_session(settings), job.overrides, tuple(pool.values())).folder)
     return folders
 
 

@@ -10,18 +10,15 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
+from openended.harness import rating, report, run, storage
 from openended.harness.app.hydra import grid_state
 from openended.harness.app.hydra.compose import Job, to_plain
 from openended.harness.core import HarnessError, SpecError, format_error, shorten_error, show_progress
-from openended.harness.report import track_runs
 from openended.metrics.judgments import SIMULATED
-
-if TYPE_CHECKING:
-    from openended.harness.run import Outcome, RunTexts, Session, Settings
 
 log = logging.getLogger(__name__)
 
@@ -61,27 +58,23 @@ class JobRunner:
     """Runs the jobs of a process; keeps a session for each store, so that models stay loaded between jobs."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, run.Session] = {}
 
-    def get_session(self, settings: Settings) -> Session:
-        from openended.harness.run import Session
-        from openended.harness.storage import Store
-
+    def get_session(self, settings: run.Settings) -> run.Session:
         key = str(settings.outputs_dir)
         if key not in self._sessions:
-            self._sessions[key] = Session(Store(settings.outputs_dir / "store", locking=settings.runtime.locking))
+            self._sessions[key] = run.Session(
+                storage.Store(settings.outputs_dir / "store", locking=settings.runtime.locking)
+            )
         return self._sessions[key]
 
-    def execute(self, settings: Settings, overrides: Sequence[str]) -> tuple[Outcome, str]:
+    def execute(self, settings: run.Settings, overrides: Sequence[str]) -> tuple[run.Outcome, str]:
         """Execute a run; return its outcome and a summary."""
-        from openended.harness.run import run, run_judgments, select_metrics_for_file
-        from openended.harness.storage import check_writable
-
-        check_writable(settings.outputs_dir)
+        storage.check_writable(settings.outputs_dir)
         session = self.get_session(settings)
         started = time.monotonic()
-        settings = select_metrics_for_file(settings, overrides)
-        execute = run_judgments if settings.is_judgments_only(overrides) else run
+        settings = run.select_metrics_for_file(settings, overrides)
+        execute = run.run_judgments if settings.is_judgments_only(overrides) else run.run
         outcome = execute(settings, session, overrides)
         cached, seconds = len(outcome.plan) - outcome.num_computed, time.monotonic() - started
         return outcome, f"{outcome.num_computed} computed, {cached} cached in {seconds:.1f} s"
@@ -117,13 +110,11 @@ class JobRunner:
     def _run_and_write_state(self, job: Job, state: grid_state.JobState) -> str:
         settings, name = job.settings, job.settings.experiment
         if any(metric.reads_grid for metric in settings.metrics) or needs_whole_grid(settings.judgments):
-            from openended.harness.run import compute_texts
-
-            compute_texts(settings, self.get_session(settings))
+            run.compute_texts(settings, self.get_session(settings))
             state.write("done", waits=True, name=name)
             return "texts ready; its metrics wait for all jobs"
         outcome, message = self.execute(settings, job.overrides)
-        track_runs([outcome.folder], job.tracker, settings.outputs_dir)
+        report.track_runs([outcome.folder], job.tracker, settings.outputs_dir)
         facts: dict[str, Any] = {"folder": str(outcome.folder), "made": outcome.num_computed, "name": name}
         if outcome.failed:  # the run's other metrics are valid and go into the report
             facts = {"error": "; ".join(outcome.failed), **facts}
@@ -133,10 +124,8 @@ class JobRunner:
 
 def write_experiment_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
     """Build the report of one experiment of a series, and print its path or the error."""
-    from openended.harness.report import build_report
-
     try:
-        build_report(folders, target, **options)
+        report.build_report(folders, target, **options)
     except HarnessError as err:
         log.error("report     %s: %s", target.name, format_error(err))
     else:
@@ -145,13 +134,11 @@ def write_experiment_report(folders: list[Path], target: Path, options: Mapping[
 
 def show_report(folders: list[Path], target: Path, options: Mapping[str, Any], detail: LogOptions) -> None:
     """Build the report of some runs and print its tables and where its files are."""
-    from openended.harness.report import build_report
-
-    report = build_report(folders, target, **options)
+    written = report.build_report(folders, target, **options)
     if detail.quiet:
-        sys.stdout.write(f"{report.folder}\n")
+        sys.stdout.write(f"{written.folder}\n")
     else:
-        report.show(verbose=detail.verbose)
+        written.show(verbose=detail.verbose)
 
 
 def needs_whole_grid(judgments: str | None) -> bool:
@@ -165,11 +152,9 @@ def refuse_single_run(judgments: str | None) -> None:
         raise SpecError(f"judgments={judgments} rates the texts of a whole grid: add -m, as in openended -m …")
 
 
-def simulate_judgments(jobs: Sequence[RunTexts]) -> dict[str, str]:
+def simulate_judgments(jobs: Sequence[run.RunTexts]) -> dict[str, str]:
     """Simulate judgments of all jobs with `judgments=simulated:…`; return option value → file of judgments."""
-    from openended.harness.rating import run_simulated_study
-
-    groups: dict[str, list[RunTexts]] = {}
+    groups: dict[str, list[run.RunTexts]] = {}
     for texts in jobs:
         if needs_whole_grid(texts.settings.judgments):
             groups.setdefault(str(texts.settings.judgments), []).append(texts)
@@ -189,5 +174,5 @@ def simulate_judgments(jobs: Sequence[RunTexts]) -> dict[str, str]:
                 raise SpecError(f"judgments={source}: two systems are called {name!r}; sweep over one seed")
         settings, human = group[0].settings, group[0].human_rows.path
         folder = settings.outputs_dir / "studies" / settings.experiment
-        files[source] = str(run_simulated_study(source.removeprefix(SIMULATED), human, systems, folder))
+        files[source] = str(rating.run_simulated_study(source.removeprefix(SIMULATED), human, systems, folder))
     return files

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
+from openended.harness import backends
 from openended.harness.app.hydra.compose import Job, to_plain
 from openended.harness.app.hydra.grid_state import format_progress
 from openended.harness.app.hydra.jobs import JobRunner, LogOptions
@@ -303,8 +304,6 @@ class Ray(Launcher):
         self.resources = {str(name): float(amount) for name, amount in resources.items()}
 
     def run(self, jobs: Jobs, options: LogOptions) -> None:
-        from openended.harness.backends import WorkerDeath
-
         def report_death(who: int, number: int, error: str) -> None:
             title = jobs[number].title
             log.warning("%s: its worker %d died (out of memory?); trying it once more: %s", title, who, error)
@@ -312,15 +311,13 @@ class Ray(Launcher):
         line = ""
         actors = self._create_actors(jobs[0].grid)
         for number, answer in actors.map([(job, options) for job in jobs], report_death):
-            if isinstance(answer, WorkerDeath):
+            if isinstance(answer, backends.WorkerDeath):
                 mark_lost([jobs[number]], f"its process was killed twice (out of memory?): {answer.reason}")
             line = print_progress(jobs[0].grid, line)
 
     def _create_actors(self, grid: Path) -> Any:  # noqa: ANN401 - `backends.ActorPool`
-        from openended.harness.backends import ActorPool, connect_to_ray, list_nodes, warn_if_full
-
-        ray = connect_to_ray(self.address, "hydra.launcher.address", cpus=self.processes * self.cpus)
-        nodes = list_nodes(ray)
+        ray = backends.connect_to_ray(self.address, "hydra.launcher.address", cpus=self.processes * self.cpus)
+        nodes = backends.list_nodes(ray)
         gpus = self.gpus
         if gpus is None:
             gpus = 1.0 if any(node.get("GPU") for node in nodes) else 0.0
@@ -340,8 +337,8 @@ class Ray(Launcher):
             for who in range(self.processes)
         ]
         log.info("workers    %d of %d CPUs and %g GPUs; logs in %s", self.processes, self.cpus, gpus, folder)
-        warn_if_full(nodes, self.processes, needs)
-        return ActorPool(ray, actors, deaths=RAY_TRIES, option="hydra/launcher=ray")
+        backends.warn_if_full(nodes, self.processes, needs)
+        return backends.ActorPool(ray, actors, deaths=RAY_TRIES, option="hydra/launcher=ray")
 
 
 class GridWorker:

@@ -8,21 +8,18 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from openended.harness import core
+from openended.harness import core, run, storage
 from openended.harness.app.hydra.compose import Composer, Job, to_plain
 from openended.harness.app.hydra.errors import explain
 from openended.harness.app.hydra.grid import find_member
 from openended.harness.app.hydra.jobs import refuse_single_run
 from openended.harness.report import build_tracker_options
-
-if TYPE_CHECKING:
-    from openended.harness.run import Forecast, Outcome, Rates, Session, Settings
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +60,11 @@ def describe_time(composer: Composer, config: DictConfig, jobs: Jobs) -> str:
 
 def _forecast(
     composer: Composer, config: DictConfig, jobs: Jobs, *, single: bool = False
-) -> tuple[list[tuple[Settings, Outcome]], Forecast, Rates, dict[str, core.HarnessError]]:
+) -> tuple[list[tuple[run.Settings, run.Outcome]], run.Forecast, run.Rates, dict[str, core.HarnessError]]:
     """Plan jobs; return the plans, their sum, the rates of the store, and the experiments that cannot run."""
-    from openended.harness.run import forecast_plans, read_rates
-
     session = _open_session(config)
 
-    def plan_all(own_jobs: Jobs) -> list[tuple[Settings, Outcome]]:
+    def plan_all(own_jobs: Jobs) -> list[tuple[run.Settings, run.Outcome]]:
         plans = []
         for words in own_jobs:
             job = composer.compose_job(words)
@@ -79,7 +74,7 @@ def _forecast(
         return plans
 
     plans, left_out = _try_experiments(config, jobs, plan_all)
-    return plans, forecast_plans(plans), read_rates(Path(str(config.outputs_dir)) / "store"), left_out
+    return plans, run.forecast_plans(plans), run.read_rates(Path(str(config.outputs_dir)) / "store"), left_out
 
 
 def check_series(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]:
@@ -120,24 +115,17 @@ def _format_left_out(left_out: Mapping[str, core.HarnessError]) -> list[str]:
     return [f"left out   {member}: {core.format_error(err)}" for member, err in left_out.items()]
 
 
-def _open_session(config: DictConfig) -> Session:
-    from openended.harness.run import Session
-    from openended.harness.storage import Store
-
-    return Session(Store(Path(str(config.outputs_dir)) / "store"))
+def _open_session(config: DictConfig) -> run.Session:
+    return run.Session(storage.Store(Path(str(config.outputs_dir)) / "store"))
 
 
-def _plan_job(job: Job, session: Session) -> tuple[Settings, Outcome]:
-    from openended.harness.run import plan, run_judgments, select_metrics_for_file
-
-    settings = select_metrics_for_file(replace(job.settings, plan_only=True), job.overrides)
-    planner = run_judgments if settings.is_judgments_only(job.overrides) else plan
+def _plan_job(job: Job, session: run.Session) -> tuple[run.Settings, run.Outcome]:
+    settings = run.select_metrics_for_file(replace(job.settings, plan_only=True), job.overrides)
+    planner = run.run_judgments if settings.is_judgments_only(job.overrides) else run.plan
     return settings, planner(settings, session)
 
 
 def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]:
-    from openended.harness.run import Forecast
-
     composed: list[Job] = []
     errors: list[core.HarnessError] = []
     for words in jobs:
@@ -147,7 +135,7 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]
             errors.append(core.SpecError(explain(err)))
         except core.HarnessError as err:
             errors.append(err)
-    total, session = Forecast(), _open_session(config)
+    total, session = run.Forecast(), _open_session(config)
     if errors:
         _refuse(errors, len(jobs), total)
     if config.hydra.runtime.choices.get("hydra/launcher") in _ELSEWHERE:
@@ -167,7 +155,7 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]
 
 
 def _find_missing(
-    job: Job, session: Session, total: Forecast, fetched: dict[str, core.DataError | None]
+    job: Job, session: run.Session, total: run.Forecast, fetched: dict[str, core.DataError | None]
 ) -> core.HarnessError | None:
     """Fetch the files of a job's task, once per task, and plan the job; return why it cannot run."""
     task = job.settings.task
@@ -187,7 +175,7 @@ def _find_missing(
     return error
 
 
-def _refuse(errors: Sequence[core.HarnessError], num_jobs: int, total: Forecast) -> NoReturn:
+def _refuse(errors: Sequence[core.HarnessError], num_jobs: int, total: run.Forecast) -> NoReturn:
     """Raise one error for all jobs."""
     reasons = list(dict.fromkeys(core.format_error(err) for err in errors))
     reason = reasons[0] if len(reasons) == 1 else f"{len(reasons)} reasons, the first: {reasons[0]}"
@@ -196,7 +184,7 @@ def _refuse(errors: Sequence[core.HarnessError], num_jobs: int, total: Forecast)
     raise core.DataError(f"{len(errors)} of {num_jobs} jobs cannot run, so none was started: {reason}{fetch}")
 
 
-def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
+def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:
     """Return a plan as plain JSON; sizes in bytes, times in seconds."""
     seconds, basis = plan.time(rates)
     models = [
@@ -234,12 +222,12 @@ def plan_to_json(plan: Forecast, rates: Rates) -> dict[str, Any]:
     }
 
 
-def _format_time(plan: Forecast, rates: Rates, unknown: str) -> str:
+def _format_time(plan: run.Forecast, rates: run.Rates, unknown: str) -> str:
     seconds, sure = plan.time(rates)
     return f"about {core.format_duration(seconds)} ({_SURE[sure]})" if seconds is not None else unknown
 
 
-def format_plan(plan: Forecast, rates: Rates) -> list[str]:
+def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:
     """Return a plan as lines for people."""
     fetch = sum(size.memory or 0 for size in plan.sizes().values() if not size.here)
     forced = plan.read("next_token")
@@ -274,7 +262,7 @@ def format_plan(plan: Forecast, rates: Rates) -> list[str]:
     return lines
 
 
-def _list_models(plan: Forecast) -> list[str]:
+def _list_models(plan: run.Forecast) -> list[str]:
     out = []
     for spec, size in sorted(plan.sizes().items(), key=lambda pair: pair[1].parameters or 0):
         what = f"{size.parameters / 1e6:,.0f} M parameters" if size.parameters else "size not known"
@@ -290,14 +278,14 @@ def _list_models(plan: Forecast) -> list[str]:
     return out
 
 
-def list_commands(plan: Forecast) -> list[str]:
+def list_commands(plan: run.Forecast) -> list[str]:
     """List the commands that fetch the missing models and files, each once."""
     files = [file for file in plan.files.values() if file.url and not file.present]
     models = [size.get for size in plan.sizes().values() if size.get]
     return [*models, *(f"curl -fL --create-dirs -o {file.path} {file.url}" for file in files)]
 
 
-def _show_steps(title: str, outcome: Outcome) -> None:
+def _show_steps(title: str, outcome: run.Outcome) -> None:
     """Print the artifacts of one run: stage, description, state and key."""
     from rich.console import Console
     from rich.table import Table
