@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness import core, report, results, run, storage
+from openended.harness import core, report as reports, results, run, storage
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
 from openended.harness.run import Session, build_settings, load_result_arrays, read_preset
 from openended.harness.storage import RunRecord, read_record
@@ -91,10 +91,10 @@ class Evaluation:
         from rich.console import Console
 
         out = io.StringIO()
-        console = Console(file=out, width=report.WIDTH)
+        console = Console(file=out, width=reports.WIDTH)
         loaded = results.load_layout("default", **{**TOGETHER, **layout})
-        for table in report.make_tables(results.read_results(self.folders), loaded, "results"):
-            report.print_table(table, console)
+        for table in reports.make_tables(results.read_results(self.folders), loaded, "results"):
+            reports.print_table(table, console)
             console.print()
         return out.getvalue()
 
@@ -106,9 +106,9 @@ class Evaluation:
         names = frame["model_title"].where(frame["system"] == "model", frame["system"])
         return frame.assign(system=names)[["system", "metric", "key", "value", "low", "high"]]
 
-    def report(self, path: str | Path, **options: Any) -> report.Report:  # noqa: ANN401 - of `build_report`
+    def report(self, path: str | Path, **options: Any) -> reports.Report:  # noqa: ANN401 - of `build_report`
         """Write tables, figures, the frame and a page into a folder."""
-        return report.build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
+        return reports.build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
 
 
 def evaluate(

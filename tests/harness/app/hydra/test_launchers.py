@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from openended.harness.app.hydra import launchers
@@ -26,7 +25,6 @@ from openended.harness.app.hydra.launchers import (
     split_into_neighbors,
 )
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError
-from tests.helpers import ROOT
 
 OPTIONS = LogOptions({"version": 1, "disable_existing_loggers": False}, verbose=False, quiet=False)
 
@@ -273,42 +271,6 @@ def test_a_job_whose_workers_died_is_told(tmp_path, monkeypatch, caplog):
 def test_a_machine_that_does_not_see_the_folder(tmp_path):
     with pytest.raises(DataError, match="every machine needs it under this path"):
         GridWorker(str(tmp_path / "none"), os.devnull, {}, identify_process())
-
-
-WORKER = (
-    "import sys, time\n"
-    "from openended.harness.app.hydra.launchers import ParentProcess, end_with_parent\n"
-    "machine, pid, start = sys.argv[1:4]\n"
-    "end_with_parent(ParentProcess(machine, int(pid), int(start)))\n"
-    "print('watching', flush=True)\n"
-    "time.sleep(90)\n"
-)
-PARENT = (
-    "import subprocess, sys, time\n"
-    "from openended.harness.app.hydra.launchers import identify_process\n"
-    "me = identify_process()\n"
-    "words = [sys.executable, '-c', sys.argv[1], me.machine, str(me.pid), str(me.start)]\n"
-    "between = [sys.executable, '-c', 'import subprocess, sys; subprocess.run(sys.argv[1:])'] if sys.argv[2] == 'grandchild' else []\n"
-    "child = subprocess.Popen([*between, *words], stdout=subprocess.PIPE, text=True)\n"
-    "print(child.stdout.readline().strip(), flush=True)\n"
-    "time.sleep(90)\n"
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["child", "grandchild"])
-def test_a_worker_ends_with_its_parent(kind):
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        [sys.executable, "-c", PARENT, WORKER, kind], env=env, stdout=subprocess.PIPE, text=True
-    ) as parent:
-        assert parent.stdout.readline() == "watching\n"
-        below = psutil.Process(parent.pid).children(recursive=True)
-        assert len(below) == (1 if kind == "child" else 2)
-        assert all(p.is_running() for p in below)
-        parent.kill()
-        _, alive = psutil.wait_procs(below, timeout=30)
-    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
 
 
 RUN = """
