@@ -8,7 +8,7 @@ import re
 import shutil
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -53,7 +53,15 @@ def unpack(archive: zipfile.ZipFile, outputs: Path, name: str, *, trust: bool) -
     Store entries, records and grids are marked as imported from the archive `name`.
     """
     members = [member for member in archive.infolist() if not member.is_dir()]
-    _check_sizes(members, outputs)
+    file_names = [member.filename for member in members]
+    if len(file_names) > MAX_FILES:
+        raise DataError(f"expected an archive of at most {MAX_FILES:,} files, got {len(file_names):,}")
+    if twice := next((file for file, count in Counter(file_names).items() if count > 1), None):
+        raise DataError(f"{twice!r}: appears more than once in the archive")
+    free = shutil.disk_usage(next(p for p in (outputs, *outputs.resolve().parents) if p.exists())).free
+    size = sum(member.file_size for member in members)
+    if size > free:
+        raise DataError(f"the archive holds {size:,} bytes, but only {free:,} are free at {outputs}")
     for member in members:
         _check_member(member, outputs)
     pending = [member for member in members if not os.path.lexists(outputs / member.filename)]
@@ -70,18 +78,6 @@ def unpack(archive: zipfile.ZipFile, outputs: Path, name: str, *, trust: bool) -
         with archive.open(member) as source, core.open_for_replacement(target, "wb", sync=False) as handle:
             shutil.copyfileobj(source, handle)
     return [PurePosixPath(member.filename) for member in pending], len(members) - len(pending)
-
-
-def _check_sizes(members: Sequence[zipfile.ZipInfo], outputs: Path) -> None:
-    names = [member.filename for member in members]
-    if len(names) > MAX_FILES:
-        raise DataError(f"expected an archive of at most {MAX_FILES:,} files, got {len(names):,}")
-    if len(set(names)) < len(names):
-        raise DataError(f"{next(n for n in names if names.count(n) > 1)!r}: appears more than once in the archive")
-    free = shutil.disk_usage(next(p for p in (outputs, *outputs.resolve().parents) if p.exists())).free
-    size = sum(member.file_size for member in members)
-    if size > free:
-        raise DataError(f"the archive holds {size:,} bytes, but only {free:,} are free at {outputs}")
 
 
 def _check_member(member: zipfile.ZipInfo, outputs: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from openended.harness.app.commands import Arguments, make_main
 from openended.harness.core import DataError, print_line
-from openended.harness.storage import RECORD, RowFile, RunRecord, read_record
+from openended.harness.storage import RECORD, RowFile, read_record
 
 MAX_VALUES = 4  # values in the line of a run
 
@@ -26,20 +26,17 @@ def _show(args: argparse.Namespace) -> None:
     folders = sorted(path.parent for path in runs.glob(f"*/{RECORD}")) if is_name else []
     if len(folders) > 1:
         for folder in folders:
-            print_line(_format_summary(folder.name.rpartition("-")[2], read_record(folder)))
+            record = read_record(folder)
+            parts = [part for role in ("model", "decoder") if isinstance(part := record.spec.get(role), Mapping)]
+            titles = [str(part.get("title")) for part in parts] or [str(record.axes.get("model"))]
+            titles += [f"seed {record.axes['seed']}"] if record.axes.get("seed") is not None else []
+            rows = [row for row in record.results if row.system == "model" and row.primary in row.values]
+            values = [f"{row.primary} {_format_number(row.values[row.primary])}" for row in rows[:MAX_VALUES]]
+            key = folder.name.rpartition("-")[2]
+            print_line(f"{key}  {record.created}  {', '.join(titles)}: {', '.join(values)}")
         return
     for line in format_run(folders[0] if folders else find_run(args.run, Path(args.outputs)), args.texts):
         print_line(line)
-
-
-def _format_summary(key: str, record: RunRecord) -> str:
-    """Format a run as one line: key, date, system and first values."""
-    parts = (record.spec.get(role) for role in ("model", "decoder"))
-    titles = [str(part.get("title")) for part in parts if isinstance(part, Mapping)] or [str(record.axes.get("model"))]
-    seed = [f"seed {record.axes['seed']}"] if record.axes.get("seed") is not None else []
-    rows = [row for row in record.results if row.system == "model" and row.primary in row.values][:MAX_VALUES]
-    values = ", ".join(f"{row.primary} {_format_number(row.values[row.primary])}" for row in rows)
-    return f"{key}  {record.created}  {', '.join([*titles, *seed])}: {values}"
 
 
 def find_run(word: str, outputs: Path) -> Path:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -40,35 +40,26 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 Jobs = Sequence[Job]
 
 
-class ParentProcess(NamedTuple):
-    """The identity of a parent process."""
-
-    machine: str
-    pid: int
-    start: int  # start time in clock ticks since boot; needed because process ids are reused
-
-
-_watched: set[ParentProcess] = set()
+_watched: set[str] = set()  # tags of parent processes
 _runners: list[JobRunner] = []  # of this worker process: its sessions hold the loaded models
 
 
-def identify_process() -> ParentProcess:
-    """Return the identity of the current process, to be passed to its workers."""
-    machine, boot, pid, start = temporary_files.build_process_tag().split("-")
-    return ParentProcess(f"{machine}-{boot}", int(pid), int(start))
-
-
-def end_with_parent(parent: ParentProcess) -> None:
-    """End this process when `parent` ends, even if killed; does nothing if the parent is on another machine."""
-    if parent in _watched or parent.machine != identify_process().machine or parent.pid == os.getpid():
+def end_with_parent(parent: str) -> None:
+    """End this process when the one with this tag ends, even if killed; nothing if it is on another machine."""
+    machine, pid, start = parent.rsplit("-", 2)
+    if (
+        parent in _watched
+        or temporary_files.build_process_tag().rsplit("-", 2)[0] != machine
+        or int(pid) == os.getpid()
+    ):
         return
     _watched.add(parent)
-    if sys.platform == "linux" and os.getppid() == parent.pid:
+    if sys.platform == "linux" and os.getppid() == int(pid):
         # The kernel ends direct children at once; the thread below covers grandchildren and other systems.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     def wait_for_end() -> None:
-        while temporary_files.is_running(parent.pid, parent.start):
+        while temporary_files.is_running(int(pid), int(start)):
             time.sleep(PARENT_POLL_SECONDS)
         # An exception might not reach the main thread inside a library call. The next start removes unfinished files.
         os.kill(os.getpid(), signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
@@ -76,7 +67,7 @@ def end_with_parent(parent: ParentProcess) -> None:
     threading.Thread(target=wait_for_end, name="end-with-parent", daemon=True).start()
 
 
-def run_jobs(jobs: Jobs, options: LogOptions, parent: ParentProcess, *, shares_terminal: bool = False) -> None:
+def run_jobs(jobs: Jobs, options: LogOptions, parent: str, *, shares_terminal: bool = False) -> None:
     """Run jobs one after the other in a worker, which ends with its parent."""
     if shares_terminal:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
@@ -154,7 +145,7 @@ class Joblib(Launcher):
         with claim_shared_memory() as folder:
             pool = Parallel(n_jobs=self.processes, backend="loky", batch_size=1, temp_folder=folder)
             run = delayed(run_jobs)
-            pool(run([job], options, identify_process(), shares_terminal=True) for job in jobs)
+            pool(run([job], options, temporary_files.build_process_tag(), shares_terminal=True) for job in jobs)
 
 
 def _select(jobs: Jobs, state: str | None) -> list[Job]:
@@ -216,7 +207,7 @@ class Submitit(Launcher):
 
     def _run_round(self, executor: Any, parts: Sequence[Jobs], options: LogOptions) -> list[tuple[Jobs, str]]:  # noqa: ANN401
         """Run parts as cluster jobs; return the rest of each failed part, with its last job and error file."""
-        parent = identify_process()
+        parent = temporary_files.build_process_tag()
         with _redirect_stderr(Path(self.folder) / "controllers.err", executor.cluster == "local"), executor.batch():
             cluster_jobs = [executor.submit(ClusterJob(part, options, parent)) for part in parts]
         log.info("submitted  %d jobs in %d processes; logs in %s", sum(map(len, parts)), len(parts), self.folder)
@@ -245,7 +236,7 @@ class Submitit(Launcher):
 class ClusterJob:
     """The work of one cluster job; submitit asks for its checkpoint when the time is nearly over or it is preempted."""
 
-    def __init__(self, jobs: Jobs, options: LogOptions, parent: ParentProcess) -> None:
+    def __init__(self, jobs: Jobs, options: LogOptions, parent: str) -> None:
         self.jobs, self.options, self.parent = list(jobs), options, parent
 
     def __call__(self) -> None:
@@ -333,7 +324,7 @@ class Ray(Launcher):
             num_cpus=self.cpus, num_gpus=gpus, resources=self.resources, max_restarts=-1
         )
         actors = [
-            actor.remote(str(Path.cwd()), str(folder / f"worker-{who}.err"), facts, identify_process())
+            actor.remote(str(Path.cwd()), str(folder / f"worker-{who}.err"), facts, temporary_files.build_process_tag())
             for who in range(self.processes)
         ]
         log.info("workers    %d of %d CPUs and %g GPUs; logs in %s", self.processes, self.cpus, gpus, folder)
@@ -344,7 +335,7 @@ class Ray(Launcher):
 class GridWorker:
     """The actor of Ray: a process that runs jobs, one after the other."""
 
-    def __init__(self, folder: str, log_path: str, facts: Mapping[str, str], parent: ParentProcess) -> None:
+    def __init__(self, folder: str, log_path: str, facts: Mapping[str, str], parent: str) -> None:
         try:
             os.chdir(folder)
             handle = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openended.harness.app.api import evaluate, make_metric
-from openended.harness.core import HarnessError, MetricResult, SpecError
+from openended.harness.core import HarnessError, SpecError
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,14 @@ def measure_texts(
     metric = METRICS[name]
     numbers = dict.fromkeys(metric.list_labels(options.get("values")), math.nan)
     try:
-        results = _evaluate(metric, human, model, source, options)
+        run_options, spec = _split_options(metric, options)
+        if not human:
+            raise SpecError("there are no human texts; the task must have one per document as its target")
+        embeds = any(need.kind == "embeddings" for need in spec.needs())
+        if embeds and not run_options.keys() & {"scoring", "embedder"}:
+            run_options["embedder"] = EMBEDDER
+        systems = {"model": model}
+        results = evaluate(human=human, systems=systems, metrics=[spec], experiment=source, **run_options).results
     except HarnessError as err:
         logger.error("openended: %s: %s", name, err)
         return numbers
@@ -86,18 +93,6 @@ def measure_texts(
     if result.status != "ok":
         logger.error("openended: %s is %s: %s", name, result.status, "; ".join(result.notes))
     return numbers
-
-
-def _evaluate(
-    metric: IntegratedMetric, human: Sequence[str], model: Sequence[str], source: str, options: Mapping[str, Any]
-) -> Mapping[str, Mapping[str, MetricResult]]:
-    run_options, spec = _split_options(metric, options)
-    if not human:
-        raise SpecError("there are no human texts; the task must have one per document as its target")
-    embeds = any(need.kind == "embeddings" for need in spec.needs())
-    if embeds and not run_options.keys() & {"scoring", "embedder"}:
-        run_options["embedder"] = EMBEDDER
-    return evaluate(human=human, systems={"model": model}, metrics=[spec], experiment=source, **run_options).results
 
 
 def _split_options(metric: IntegratedMetric, options: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:

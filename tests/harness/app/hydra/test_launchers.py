@@ -20,11 +20,10 @@ from openended.harness.app.hydra.launchers import (
     Ray,
     Submitit,
     claim_shared_memory,
-    identify_process,
     make_launcher,
     split_into_neighbors,
 )
-from openended.harness.core import DataError, ExtraNotInstalled, SpecError
+from openended.harness.core import DataError, ExtraNotInstalled, SpecError, temporary_files
 
 OPTIONS = LogOptions({"version": 1, "disable_existing_loggers": False}, verbose=False, quiet=False)
 
@@ -116,7 +115,7 @@ def test_parts_that_died_are_tried_once_more_what_ran_last(tmp_path, monkeypatch
 
 
 def test_a_part_that_is_preempted_is_submitted_again_whole(tmp_path):
-    part = ClusterJob([job(tmp_path)], OPTIONS, identify_process())
+    part = ClusterJob([job(tmp_path)], OPTIONS, temporary_files.build_process_tag())
     assert part.checkpoint().function is part
 
 
@@ -183,7 +182,7 @@ def test_the_lines_of_a_worker_name_its_job(tmp_path, monkeypatch, capsys):
             logging.getLogger("openended.harness.app.hydra.jobs").warning("grid %s", one.title)
 
     monkeypatch.setattr(launchers, "_runners", [Runner()])
-    launchers.run_jobs([job(tmp_path, 0), job(tmp_path, 1)], OPTIONS, identify_process())
+    launchers.run_jobs([job(tmp_path, 0), job(tmp_path, 1)], OPTIONS, temporary_files.build_process_tag())
     assert capsys.readouterr().err.splitlines() == ["[seed=0] made 0", "grid seed=0", "[seed=1] made 1", "grid seed=1"]
 
 
@@ -270,7 +269,7 @@ def test_a_job_whose_workers_died_is_told(tmp_path, monkeypatch, caplog):
 
 def test_a_machine_that_does_not_see_the_folder(tmp_path):
     with pytest.raises(DataError, match="every machine needs it under this path"):
-        GridWorker(str(tmp_path / "none"), os.devnull, {}, identify_process())
+        GridWorker(str(tmp_path / "none"), os.devnull, {}, temporary_files.build_process_tag())
 
 
 RUN = """
