@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.command_line import CommandLine
-from openended.harness.app.hydra.config_loader import ConfigLoader, limit_interpolations
+from openended.harness.app.hydra.config_loader import ConfigLoader, copy_plain, limit_interpolations
 from openended.harness.app.hydra.grid_state import JobState
 from openended.harness.core import GROUPS, SpecError
 from openended.harness.report import TrackerOptions, build_tracker_options
@@ -64,6 +64,8 @@ class Composer:
         self.root = config
         self.loader = ConfigLoader(self.line.config_dir, self.line.words, trusted=self.line.trusted)
         self._parser = OverridesParser.create()
+        # Jobs share most of their words.
+        self._parse = lru_cache(maxsize=None)(lambda word: self._parser.parse_overrides([word])[0])
         self._plain: dict[tuple[str, ...], _PlainConfig] = {}
         self._command: DictConfig | None = None
 
@@ -119,7 +121,7 @@ class Composer:
         """Merge files, once for each choice of options of the groups; return the values to be set in a copy too."""
         values: list[Override] = []
         choices: list[str] = []
-        for override in self._parser.parse_overrides(list(words)):
+        for override in map(self._parse, words):
             key = str(override.key_or_group)
             is_group = override.package is not None or key in GROUPS or re.match(r"hydra\b", key)
             if is_group or override.type != OverrideType.CHANGE:
@@ -147,9 +149,9 @@ class _PlainConfig:
     overrides: Sequence[Override]  # what adds or deletes options
 
 
-def _set_values(plain: Mapping[str, Any], values: Sequence[Override]) -> dict[str, Any] | None:
+def _set_values(plain: dict[str, Any], values: Sequence[Override]) -> dict[str, Any] | None:
     """Set values in a copy and resolve its references, fifty times as fast as OmegaConf; None where that is needed."""
-    node: dict[str, Any] = copy.deepcopy(dict(plain))
+    node: dict[str, Any] = copy_plain(plain)
     for override in values:
         *parents, name = str(override.key_or_group).split(".")
         target: Any = node
