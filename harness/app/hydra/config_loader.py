@@ -64,7 +64,7 @@ _INLINE_KEY = re.compile(r"[{,]\s*([\w.]+)\s*:")
 _NOT_AXES = ("hydra.sweeper._target_", "hydra.sweeper.storage")
 
 
-def _create_interpolation_map(overrides: Any, defaults: Sequence[InputDefault], self_added: bool) -> DictConfig | None:  # noqa: ANN401
+def _create_interpolation_map(overrides: Any, defaults: Sequence[InputDefault], self_added: bool) -> Any:  # noqa: ANN401
     """Skip, where no default has an interpolation, the map that resolves them: it takes most of Hydra's time."""
     return _CREATE_MAP(overrides, defaults, self_added) if any(d.is_interpolation() for d in defaults) else None
 

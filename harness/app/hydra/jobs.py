@@ -74,8 +74,10 @@ class JobRunner:
         session = self.get_session(settings)
         started = time.monotonic()
         settings = run.select_metrics_for_file(settings, overrides)
-        execute = run.run_judgments if settings.is_judgments_only(overrides) else run.run
-        outcome = execute(settings, session, overrides)
+        if settings.is_judgments_only(overrides):
+            outcome = run.run_judgments(settings, session, overrides)
+        else:
+            outcome = run.run(settings, session, overrides)
         cached, seconds = len(outcome.plan) - outcome.num_computed, time.monotonic() - started
         return outcome, f"{outcome.num_computed} computed, {cached} cached in {seconds:.1f} s"
 

@@ -345,7 +345,7 @@ def _is_fresh(plan: SearchPlan, key: str, noted: Any, settings: Mapping[int, obj
     """Check the values of a confirmation."""
     try:
         _, number, seed = key.split(":")
-        is_setting = noted["setting"] == settings[int(number)]
+        is_setting = bool(noted["setting"] == settings[int(number)])
         return is_setting and _are_equal(noted["values"], _read_values(plan, noted["setting"], seed, noted["run"]))
     except _DAMAGED:
         return False
