@@ -56,12 +56,12 @@ def format_grid(grid: GridFolder, resumed: GridFolder | None = None) -> Iterator
         more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
         yield f"  {titles[0]}{more}: {reason}"
     for state in ("running", "interrupted"):
-        titles = "; ".join(str(job.get("job")) for job in jobs if job.get("state") == state)
-        if titles and state == "running" and not grid.has_ended:
-            yield f"  running{'' if grid.process else ', or stopped unexpectedly'}: {titles}"
-        elif titles:
+        unfinished = "; ".join(str(job.get("job")) for job in jobs if job.get("state") == state)
+        if unfinished and state == "running" and not grid.has_ended:
+            yield f"  running{'' if grid.process else ', or stopped unexpectedly'}: {unfinished}"
+        elif unfinished:
             what = "interrupted" if state == "interrupted" else "killed"
-            yield f"  {what}: {titles}; the same command resumes here"
+            yield f"  {what}: {unfinished}; the same command resumes here"
 
 
 def _format_progress(grid: GridFolder, jobs: Sequence[Mapping[str, Any]]) -> str:
