@@ -5,4 +5,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/_venv.sh test
 export OMP_NUM_THREADS=1 PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
-exec .venv/bin/python -m tests.campaign.table "${1:-0}" "${2:-1}"
+exec .venv/bin/python -m tests.campaign.faults all "${1:-0}" "${2:-1}"

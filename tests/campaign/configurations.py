@@ -28,12 +28,8 @@ PLACES = (
     "hydra.job_logging.handlers.x", "hydra.hydra_logging.formatters.x", "hydra.job.env_set", "decoder", "metric.mauve",
     "model", "task", "scorer", "runtime", "report",
 )  # fmt: skip
-READS = (
-    "${oc.env:CAMPAIGN_SECRET}",
-    "${oc.env:CAMPAIGN_SECRET,x}",
-    "x${oc.env:CAMPAIGN_SECRET}",
-    "${oc.decode:${oc.env:CAMPAIGN_SECRET}}",
-)
+READ = "${oc.env:CAMPAIGN_SECRET}"
+READS = (READ, "${oc.env:CAMPAIGN_SECRET,x}", f"x{READ}", f"${{oc.decode:{READ}}}")
 
 
 def nest(place: str, value: Any) -> dict[str, Any]:
@@ -53,11 +49,8 @@ def write_bomb(draw: random.Random) -> str:
         rows = (f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * width)}]" for i in range(1, depth))
         return "a0: &a0 [x]\n" + "\n".join(rows)
     if kind == "texts":
-        return (
-            "a0: x\n"
-            + "\n".join(f"a{i}: {f'${{a{i - 1}}}' * width}" for i in range(1, depth))
-            + f"\nname: ${{a{depth - 1}}}"
-        )
+        rows = (f"a{i}: {f'${{a{i - 1}}}' * width}" for i in range(1, depth))
+        return "\n".join(["a0: x", *rows, f"name: ${{a{depth - 1}}}"])
     if kind == "nodes":
         rows = (f"a{i}: [{', '.join([f'${{a{i - 1}}}'] * width)}]" for i in range(1, depth))
         return "a0: [x]\n" + "\n".join(rows)

@@ -2,7 +2,7 @@
 
 `python -m tests.campaign.faults KIND COUNT SEED` tries COUNT faults on a small world and prints what came of them as
 JSON: how many were tried, how many were survived, and the first of those that were not. Each fault follows from the
-seed alone.
+seed alone. `python -m tests.campaign.faults all SEED SCALE` tries every kind and prints a table.
 """
 
 import json
@@ -11,6 +11,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -89,12 +90,8 @@ def damage(store: Path, draw: random.Random) -> str:
         data[at] ^= 1 << draw.randrange(8)
         path.write_bytes(data)
     elif how in ("cut", "empty", "zeros", "append"):
-        changed = {
-            "cut": data[:at],
-            "empty": b"",
-            "zeros": data[:at] + bytes(len(data) - at),
-            "append": data + b"x" * 9,
-        }
+        zeros = bytes(len(data) - at)
+        changed = {"cut": data[:at], "empty": b"", "zeros": data[:at] + zeros, "append": data + b"x" * 9}
         path.write_bytes(changed[how])
     elif how == "swap":
         _swap(path.parent, other.parent)
@@ -133,7 +130,7 @@ def parts(world: World, count: int, draw: random.Random) -> Tally:
                     data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
                 path.write_bytes(data[: draw.choice([len(data), len(data), len(data) // 2])])
             # In a process of its own: a trusted part of wrong bytes ended it with SIGSEGV or SIGBUS.
-            assert _ends_well(lambda out=out: world.run(out)), "the run that went on did not end well"
+            assert not os.waitpid(_fork(lambda out=out: world.run(out)), 0)[1], "the run that went on did not end well"
             assert world.run(out) == calm, "another result"
         shutil.rmtree(world.folder / out, ignore_errors=True)
     return tally
@@ -218,38 +215,49 @@ def _fork(work: Callable[[], Any]) -> int:
     return child
 
 
-def _ends_well(work: Callable[[], Any]) -> bool:
-    return os.waitpid(_fork(work), 0)[1] == 0
+KINDS: dict[str, tuple[Callable[[World, int, random.Random], Tally], int]] = {
+    "kills": (kills, 200), "grids": (grids, 200), "corruptions": (corruptions, 2000), "parts": (parts, 200),
+    "races": (races, 100), "jobs": (jobs, 2000), "fuzz": (fuzz, 2000), "entries": (forged_entries, 200),
+    "archives": (forged_archives, 100), "configurations": (hostile_configurations, 100), "servers": (hostile_servers, 150),
+    "raters": (hostile_raters, 300), "searches": (forged_searches, 60),
+}  # fmt: skip
+"""Kind of fault → what tries it, and how many the whole campaign tries."""
 
 
-KINDS = {
-    "kills": kills,
-    "grids": grids,
-    "corruptions": corruptions,
-    "parts": parts,
-    "races": races,
-    "jobs": jobs,
-    "fuzz": fuzz,
-    "entries": forged_entries,
-    "archives": forged_archives,
-    "configurations": hostile_configurations,
-    "servers": hostile_servers,
-    "raters": hostile_raters,
-    "searches": forged_searches,
-}
-
-
-def main() -> None:
+def try_kind(kind: str, count: int, seed: int) -> None:
     """Try faults of one kind and print what came of them."""
-    kind, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     logging.disable(logging.CRITICAL)
     import torch
 
     torch.set_num_threads(1)  # before anything computes: a forked process has no threads but its own
     with tempfile.TemporaryDirectory() as name, initialize_config_module("openended.conf", version_base="1.3"):
-        tally = KINDS[kind](World(Path(name)), count, random.Random(f"{kind} {seed}"))
+        tally = KINDS[kind][0](World(Path(name)), count, random.Random(f"{kind} {seed}"))
     print(json.dumps(tally.json()))
 
 
+def try_all(seed: int, scale: float) -> int:
+    """Try every kind, one process each; print a table, and return 1 if anything was lost."""
+    rows = []
+    for kind, (_, most) in KINDS.items():
+        words = [sys.executable, "-m", "tests.campaign.faults", kind, str(max(1, round(most * scale))), str(seed)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        try:
+            tally = json.loads(done.stdout.splitlines()[-1])
+        except (IndexError, ValueError):
+            lost = [f"the campaign itself ended: {done.stderr[-500:]}"]
+            tally = {"kind": kind, "tried": 0, "survived": 0, "lost": lost}
+        rows.append(tally)
+        print(f"{tally['kind']:<22} {tally['survived']} of {tally['tried']}", file=sys.stderr, flush=True)
+    print("| fault | tried | survived | |\n| --- | ---: | ---: | --- |")
+    for tally in rows:
+        flat = [f"{n} {v[0]} → {v[1]}" for n, v in tally.items() if n in ("descriptors", "MiB")]
+        print(f"| {tally['kind']} | {tally['tried']} | {tally['survived']} | {', '.join(flat)} |")
+    lost = [line for tally in rows for line in tally["lost"]]
+    print(*(f"lost: {line}" for line in lost), sep="\n")
+    return int(bool(lost))
+
+
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "all":
+        sys.exit(try_all(int(sys.argv[2]), float(sys.argv[3])))
+    try_kind(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

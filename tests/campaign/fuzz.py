@@ -4,6 +4,8 @@ import gzip
 import json
 import pickle
 import random
+import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -105,24 +107,7 @@ def _csv(draw: random.Random) -> bytes:
     names = draw.choice(
         [list(ROWS[1]), list(ROWS[2]), ["example_id", "is_model", "rating_1", "rating_2", "logp_model"]]
     )
-    cells = (
-        "1",
-        "0",
-        "3",
-        "",
-        "x",
-        "1e308",
-        "-1e308",
-        "9" * 5000,
-        "nan",
-        "inf",
-        "-inf",
-        '"',
-        '"a\nb"',
-        "human",
-        "\x00",
-        "a",
-    )
+    cells = (*"1 0 3 x 1e308 -1e308 nan inf -inf human a".split(), "", "9" * 5000, '"', '"a\nb"', "\x00")
     return "\n".join([",".join(names), *(",".join(draw.choices(cells, k=len(names))) for _ in range(5))]).encode()
 
 
@@ -132,25 +117,13 @@ def _pickle(draw: random.Random) -> bytes:
 
 
 def _model(draw: random.Random) -> bytes:
-    fields = (
-        "n_layer",
-        "vocab_size",
-        "n_embd",
-        "n_positions",
-        "eos_token_id",
-        "bos_token_id",
-        "text_config",
-        "model_type",
-    )
+    fields = "n_layer vocab_size n_embd n_positions eos_token_id bos_token_id text_config model_type".split()
     sound = {"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "vocab_size": 257, "n_positions": 64}
-    return json.dumps(
-        {**sound, draw.choice(fields): draw.choice([*NASTY, -1, 100_000, [0, -1], {"n_layer": 10**9}])}
-    ).encode()
+    wrong = {draw.choice(fields): draw.choice([*NASTY, -1, 100_000, [0, -1], {"n_layer": 10**9}])}
+    return json.dumps({**sound, **wrong}).encode()
 
 
 def _record(draw: random.Random) -> bytes:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as name:
         save_record(Path(name), RunRecord(created="now", spec={}, axes={"seed": 1}, results=()))
         return (Path(name) / "record.json").read_bytes()
@@ -207,8 +180,6 @@ def one_input(folder: Path, number: int, draw: random.Random) -> str:
     except OSError as err:  # said in one line too: a name that is too long
         assert err.filename is not None, f"{what}: {err}"  # noqa: PT017
     except Exception as err:
-        import traceback
-
         last = traceback.extract_tb(err.__traceback__)[-1]
         raise AssertionError(f"{what}: {type(err).__name__}: {err} ({Path(last.filename).name}:{last.lineno})") from err
     return what

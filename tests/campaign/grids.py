@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 
 from tests.campaign.world import Tally, World
+from tests.helpers import ROOT
 
-ROOT = Path(__file__).parents[2]
 LAUNCHERS = {
     "basic": [],
     "joblib": ["hydra/launcher=joblib"],
@@ -43,20 +43,10 @@ def grids(world: World, count: int, draw: random.Random) -> Tally:
     return tally
 
 
-def _words(world: World, out: str, launcher: list[str]) -> list[str]:
-    own = [f"task.path={world.folder / 'own.jsonl'}", "model=folder", f"model.path={world.folder / 'model'}"]
-    return [
-        sys.executable, "-m", "openended", "-m", "task=jsonl", *own, "scorer=none", "embedder=none",
-        "metric=[distinct_n,repetition]", "metric.distinct_n.unit=words", "metric.repetition.unit=words",
-        "decoder=greedy,ancestral", "seed=0,1", "num_examples=20", "max_new_tokens=12", "runtime.batch_size=1",
-        "runtime.flush_seconds=0", "runtime.progress=false", "runtime.threads=1", "runtime.device=cpu", "name=grid",
-        f"outputs_dir={world.folder / out}", *launcher,
-    ]  # fmt: skip
-
-
 def _start(world: World, out: str, launcher: list[str]) -> subprocess.Popen[str]:
+    grid = ["decoder=greedy,ancestral", "seed=0,1", "num_examples=20", "name=grid"]
     return subprocess.Popen(
-        _words(world, out, launcher), cwd=world.folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+        [sys.executable, "-m", "openended", "-m", *world.list_words(out), *grid, *launcher], cwd=world.folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
 

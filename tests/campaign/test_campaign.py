@@ -4,31 +4,22 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.helpers import ROOT
+
+COUNTS = {
+    "kills": 2, "corruptions": 12, "parts": 3, "races": 3, "jobs": 24, "fuzz": 120, "entries": 12, "archives": 20,
+    "configurations": 20, "servers": 20, "raters": 60, "searches": 4,
+}  # fmt: skip
 
 
 @pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [
-        ("kills", 2),
-        pytest.param("corruptions", 12, marks=pytest.mark.long),
-        pytest.param("parts", 3, marks=pytest.mark.long),
-        pytest.param("races", 3, marks=pytest.mark.long),
-        pytest.param("jobs", 24, marks=pytest.mark.long),
-        pytest.param("fuzz", 120, marks=pytest.mark.long),
-        pytest.param("entries", 12, marks=pytest.mark.long),
-        pytest.param("archives", 20, marks=pytest.mark.long),
-        pytest.param("configurations", 20, marks=pytest.mark.long),
-        pytest.param("servers", 20, marks=pytest.mark.long),
-        pytest.param("raters", 60, marks=pytest.mark.long),
-        pytest.param("searches", 4, marks=pytest.mark.long),
-    ],
+    [pytest.param(*entry, marks=() if entry[0] == "kills" else pytest.mark.long) for entry in COUNTS.items()],
 )
 def test_every_fault_is_survived(kind, count):
     """In a process of its own: it forks, and must not do so beside the threads of other tests."""

@@ -17,6 +17,11 @@ from openended.harness.storage.store import Store
 from tests.helpers import tiny_model, write_jsonl
 
 FACTS = ("manifest.json",)  # hold times
+WORDS = (
+    "task=jsonl model=folder scorer=none embedder=none metric=[distinct_n,repetition] metric.distinct_n.unit=words "
+    "metric.repetition.unit=words max_new_tokens=12 runtime.batch_size=1 runtime.flush_seconds=0 "
+    "runtime.progress=false runtime.threads=1 runtime.device=cpu"
+).split()
 
 
 class World:
@@ -28,15 +33,13 @@ class World:
         rows = ({"prompt": f"Number {i} is", "human": f" a number {i * i} of this kind."} for i in range(60))
         write_jsonl(folder / "own.jsonl", rows)
 
+    def list_words(self, out: str) -> list[str]:
+        """The words of the run's command, with its outputs in a folder of the world."""
+        files = {"task.path": "own.jsonl", "model.path": "model", "outputs_dir": out}
+        return [*WORDS, *(f"{name}={self.folder / file}" for name, file in files.items())]
+
     def settings(self, out: str, *more: str) -> Settings:
-        """The run's settings, with its outputs in a folder of the world."""
-        words = [
-            "task=jsonl", f"task.path={self.folder / 'own.jsonl'}", "model=folder", f"model.path={self.folder / 'model'}",
-            "scorer=none", "embedder=none", "metric=[distinct_n,repetition]", "metric.distinct_n.unit=words",
-            "metric.repetition.unit=words", "decoder=ancestral", "num_examples=5", "max_new_tokens=12",
-            "runtime.batch_size=1", "runtime.flush_seconds=0", "runtime.progress=false", "runtime.threads=1",
-            "runtime.device=cpu", f"outputs_dir={self.folder / out}", *more,
-        ]  # fmt: skip
+        words = [*self.list_words(out), "decoder=ancestral", "num_examples=5", *more]
         cfg = compose("config", overrides=words)
         node = OmegaConf.to_container(cfg, resolve=True)
         assert isinstance(node, dict)
@@ -93,5 +96,4 @@ class Tally:
             self.survived += 1
 
     def json(self) -> dict[str, Any]:
-        """Plain JSON."""
         return {"kind": self.kind, "tried": self.tried, "survived": self.survived, "lost": self.lost[:10], **self.facts}
