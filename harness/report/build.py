@@ -176,39 +176,35 @@ def _load_layouts(
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
-    from openended.harness.report.findings.claims import build_findings_tables
-    from openended.harness.report.tables.agreement import (
-        build_correlation_tables,
-        build_embedder_tables,
-        build_seed_std_tables,
-        build_text_set_tables,
-        build_variant_tables,
+    from openended.harness.report.findings import claims
+    from openended.harness.report.tables import (
+        agreement,
+        detected_damage,
+        fair_comparison,
+        frontier_gaps,
+        judgments,
+        selection,
+        systems,
     )
-    from openended.harness.report.tables.detected_damage import build_stress_tables
-    from openended.harness.report.tables.fair_comparison import build_fair_tables
-    from openended.harness.report.tables.frontier_gaps import build_frontier_tables
-    from openended.harness.report.tables.judgments import build_huse_example_tables
-    from openended.harness.report.tables.selection import IncomparableError, select
-    from openended.harness.report.tables.systems import build_value_tables
 
     builders = {
-        "values": build_value_tables,
-        "leaderboard": build_value_tables,
-        "pr_curves": build_value_tables,
-        "correlation": build_correlation_tables,
-        "embedders": build_embedder_tables,
-        "variants": build_variant_tables,
-        "spread": build_seed_std_tables,
-        "findings": build_findings_tables,
-        "fair": build_fair_tables,
-        "frontier": build_frontier_tables,
-        "stress": build_stress_tables,
-        "huse_examples": build_huse_example_tables,
-        "text_sets": build_text_set_tables,
+        "values": systems.build_value_tables,
+        "leaderboard": systems.build_value_tables,
+        "pr_curves": systems.build_value_tables,
+        "correlation": agreement.build_correlation_tables,
+        "embedders": agreement.build_embedder_tables,
+        "variants": agreement.build_variant_tables,
+        "spread": agreement.build_seed_std_tables,
+        "text_sets": agreement.build_text_set_tables,
+        "findings": claims.build_findings_tables,
+        "fair": fair_comparison.build_fair_tables,
+        "frontier": frontier_gaps.build_frontier_tables,
+        "stress": detected_damage.build_stress_tables,
+        "huse_examples": judgments.build_huse_example_tables,
     }
     try:
-        tables = builders[layout.kind](select(results, layout), layout, name)
-    except IncomparableError as err:
+        tables = builders[layout.kind](selection.select(results, layout), layout, name)
+    except selection.IncomparableError as err:
         runs = sorted({str(results.runs[at].folder) for item in err.items for at, _ in item.sources})
         more = f" and {len(runs) - MAX_LISTED_RUNS} more" if len(runs) > MAX_LISTED_RUNS else ""
         raise SpecError(f"{err}; the runs that differ: {', '.join(runs[:MAX_LISTED_RUNS])}{more}") from err

@@ -1,15 +1,15 @@
-"""Run the examples of the documentation and check the links between its pages."""
+"""The documentation: examples run, links resolve, words are plain; the paper has what its journal asks for."""
 
 import contextlib
 import io
 import re
-from pathlib import Path
 
 import pytest
 
 from openended.harness.core import list_bundled_choices, load_members
+from tests.helpers import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 METRICS = sorted(set(load_members("metric")) & set(list_bundled_choices("metric")))
 GENERATED = ("metrics/", "decoders/", "tasks/", "changelog.md", "contributing.md", "security.md", "published.md")
 
@@ -52,3 +52,113 @@ def test_the_notebook_runs(tmp_path):
     nbclient.NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", [])]
     assert any("MAUVE" in text for text in outputs)
+
+
+# Pattern → what to write instead.
+PHRASES = {
+    r"\bartefacts?\b": "artifact",
+    r"\b(?:colou?red by hand|colour|neighbour|centre|behaviour|licence)s?\b": "American spelling",
+    r"\b(?:tokenis|normalis|maximis|minimis|quantis|serialis|vectoris)\w+": "American spelling (-ize)",
+    r"\bsomebody(?: else)?(?:'s)?\b|\banybody's\b": "others, another person",
+    r"\bthat (?:lie|lies|stand|stands) (?:there|beside|in)\b": "existing, next to, in",
+    r"\bstands? (?:beside|there|at|under)\b": "is next to, is in",
+    r"\blies? (?:in|beside|under|there|within)\b(?! where)": "is in, is next to",
+    r"\bgoes on (?:where|with|from|by|after)\b|\bgone on with\b|\bgo on (?:where|with|from)\b": "resumes",
+    r"\b(?:is|are) (?:not )?believed\b|\bbelieves? (?:it|the server)\b": "passed the sampling check",
+    r"\bpassed over\b": "skipped",
+    r"\bin place of\b": "instead of",
+    r"\bbeside\b": "next to, in addition to",
+    r"\b(?:told|tell) apart\b|\btells? (?:\w+ ){1,3}apart\b": "separate",
+    r"\bno luck\b": "failed",
+    r"\bthe whole way\b": "complete",
+    r"\bnobody (?:is|judges)\b": "no scorer, simulated",
+    r"\b\d+ made, \d+ found\b|\bmade and found\b": "computed, cached",
+    r"\bkilled without a word\b": "stopped unexpectedly",
+    r"\bfor branches move\b": "because branches change",
+    r"\btoy judges?\b": "outside its domain",
+    r"\bwhat was measured\b": "measurements",
+}
+COPIED = re.compile(r"<!-- (METRICS|DECODERS|TASKS) -->.*?<!-- /\1 -->", flags=re.DOTALL)  # docstrings of the code
+
+
+def read_prose() -> dict[str, str]:
+    """Return the text of every page, without code and without what is copied from docstrings."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    texts = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in pages}
+    return {
+        name: re.sub(r"```.*?```|`[^`\n]*`", "", COPIED.sub("", text), flags=re.DOTALL) for name, text in texts.items()
+    }
+
+
+PAGES = read_prose()
+
+
+@pytest.mark.parametrize("pattern", PHRASES)
+def test_the_documentation_avoids_a_phrase(pattern):
+    matches = [
+        f"{name}: {match[0]!r}"
+        for name, text in PAGES.items()
+        for match in re.finditer(pattern, text, flags=re.IGNORECASE)
+    ]
+    assert not matches, f"write {PHRASES[pattern]}:\n" + "\n".join(matches)
+
+
+def test_comments_of_configurations_avoid_the_phrases_too():
+    files = list((ROOT / "conf").rglob("*.yaml"))
+    comments = {p: " ".join(re.findall(r"#(.*)", p.read_text(encoding="utf-8"))) for p in files}
+    matches = [
+        f"{path.relative_to(ROOT)}: {match[0]!r} (write {meaning})"
+        for path, text in comments.items()
+        for pattern, meaning in PHRASES.items()
+        for match in re.finditer(pattern, text, flags=re.IGNORECASE)
+    ]
+    assert not matches, "\n".join(matches)
+
+
+def test_every_term_of_the_glossary_has_two_sentences():
+    text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^\*\*(.+?)\.?\*\* (.*?)(?=\n\n|\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    terms = {term for term, _ in entries}
+    assert len(entries) >= 30
+    assert {"MAUVE", "Divergence frontier", "Quantization", "Gen-PPL", "Ceiling", "Signature", "Artifact"} <= terms
+    wrong = [term for term, body in entries if len(re.findall(r"[.!?](?:\s|$)", body.replace("e.g.", ""))) != 2]
+    assert not wrong, f"write two sentences for {', '.join(wrong)}"
+
+
+PAPER = (ROOT / "paper" / "paper.md").read_text(encoding="utf-8")
+SECTIONS = {
+    "Summary", "Statement of need", "State of the field", "Software design", "Research impact statement",
+    "AI usage disclosure", "Acknowledgements", "References",
+}  # fmt: skip
+
+
+def test_it_has_the_required_sections_and_length():
+    _, front, body = PAPER.split("---\n", 2)
+    assert set(re.findall(r"^# (.+)$", body, re.MULTILINE)) >= SECTIONS
+    assert 750 <= len(body.split()) <= 1750
+    assert "bibliography: paper.bib" in front
+
+
+def test_every_citation_has_an_entry_and_every_entry_is_cited():
+    entries = (ROOT / "paper" / "paper.bib").read_text(encoding="utf-8")
+    keys = re.findall(r"^@\w+\{([^,]+),", entries, re.MULTILINE)
+    cited = {key for group in re.findall(r"\[(@[^\]]+)\]", PAPER) for key in re.findall(r"@([\w-]+)", group)}
+    assert len(keys) == len(set(keys))
+    assert cited == set(keys)
+
+
+def test_its_figures_exist():
+    figures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", PAPER)
+    assert figures
+    assert all((ROOT / "paper" / path).is_file() for path in figures)
+
+
+def test_its_counts_are_those_of_the_readme():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = {
+        title: len(re.findall(r"`\w+`", row))
+        for title, row in re.findall(r"^\| \*\*(\w+)\*\* \|(.*)$", readme, re.MULTILINE)
+    }
+    assert f"{rows['Metrics']} metrics, {rows['Decoders']} decoders and {rows['Tasks']} tasks" in " ".join(
+        PAPER.split()
+    )

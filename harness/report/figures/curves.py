@@ -206,7 +206,7 @@ def best_of_n(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) 
         for panel, (pair, curves) in zip(axes, by_pair.items(), strict=True):
             most = min(c.settings for c in curves)
             for curve in (c for c in curves if c.name in names):
-                style, x = chosen[curve.name], range(1, most + 1)
+                style, x = chosen[curve.name], list(range(1, most + 1))
                 has_fresh = math.isfinite(curve.fresh[0])
                 if has_fresh:
                     low = [v - h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]

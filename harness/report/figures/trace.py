@@ -37,34 +37,35 @@ def _trace_panel(axes: Axes) -> dict[str, Any] | None:
 
     bars = [c for c in axes.containers if isinstance(c, ErrorbarContainer)]
     caps = {cap for bar in bars for cap in bar.lines[1]}
+    bands: list[Any] = [
+        c for c in axes.collections if type(c).__name__ in {"PolyCollection", "FillBetweenPolyCollection"}
+    ]
     if axes.images or any(not isinstance(p, Ellipse) for p in axes.patches):
         return None
-    if any(type(c) not in (LineCollection, PolyCollection) and not _is_band(c) for c in axes.collections):
+    if any(type(c) not in (LineCollection, PolyCollection) and c not in bands for c in axes.collections):
         return None
     errors = {bar.lines[0]: bar.lines[2] for bar in bars if bar.lines[0] is not None}
-    panel: dict[str, Any] = {"series": [], "rules": [], "bands": [], "ellipses": []}
-    for line in axes.lines:
-        if line in caps:
-            continue
-        if line.get_transform() != axes.transData:
-            panel["rules"].append(_trace_rule(line))
-        else:
-            panel["series"].append(_trace_series(line) | _trace_error_bars(errors.get(line, ())))
-    panel["bands"] = [_trace_band(c) for c in axes.collections if _is_band(c)]
-    panel["ellipses"] = [
-        {"x": e.center[0], "y": e.center[1], "width": e.width, "height": e.height, "angle": e.angle,
-         "color": _to_hex(e.get_edgecolor())}
-        for e in axes.patches if isinstance(e, Ellipse)
-    ]  # fmt: skip
-    return panel | {
+    lines = [line for line in axes.lines if line not in caps]
+    is_rule = [line.get_transform() != axes.transData for line in lines]  # across the whole panel
+    return {
+        "series": [
+            _trace_series(line) | _trace_error_bars(errors.get(line, ()))
+            for line, rule in zip(lines, is_rule, strict=True) if not rule
+        ],
+        "rules": [_trace_rule(line) for line, rule in zip(lines, is_rule, strict=True) if rule],
+        "bands": [
+            {"points": _round_points(*c.get_paths()[0].vertices.T), "color": _to_hex(c.get_facecolor()[0])}
+            for c in bands
+        ],
+        "ellipses": [
+            {"x": e.center[0], "y": e.center[1], "width": e.width, "height": e.height, "angle": e.angle,
+             "color": _to_hex(e.get_edgecolor())}
+            for e in axes.patches if isinstance(e, Ellipse)
+        ],
         "title": axes.get_title(),
         "x": _trace_axis(axes.xaxis, axes.get_xlim(), axes.get_xscale(), axes.get_xlabel()),
         "y": _trace_axis(axes.yaxis, axes.get_ylim(), axes.get_yscale(), axes.get_ylabel()),
-    }
-
-
-def _is_band(collection: object) -> bool:
-    return type(collection).__name__ in {"PolyCollection", "FillBetweenPolyCollection"}
+    }  # fmt: skip
 
 
 def _trace_series(line: Line2D) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def _trace_series(line: Line2D) -> dict[str, Any]:
     every = line.get_markevery()
     series = {
         "label": "" if label.startswith("_") else unescape_mathtext(label),
-        "points": [[_round_value(a), _round_value(b)] for a, b in zip(x[finite], y[finite], strict=True)],
+        "points": _round_points(x[finite], y[finite]),
         "color": _to_hex(line.get_color()),
         "marker": str(line.get_marker()).replace("None", "").strip(),
         "every": list(every) if isinstance(every, tuple) and every[1] > 1 else "",
@@ -100,14 +101,6 @@ def _trace_rule(line: Line2D) -> dict[str, Any]:
     x, y = (np.asarray(values, dtype=np.float64) for values in (line.get_xdata(), line.get_ydata()))
     where = {"x": _round_value(x[0])} if x[0] == x[-1] else {"y": _round_value(y[0])}
     return where | {"color": _to_hex(line.get_color()), "line": str(line.get_linestyle())}
-
-
-def _trace_band(collection: Any) -> dict[str, Any]:  # noqa: ANN401 - matplotlib's collection
-    corners = collection.get_paths()[0].vertices
-    return {
-        "points": [[_round_value(a), _round_value(b)] for a, b in corners],
-        "color": _to_hex(collection.get_facecolor()[0]),
-    }
 
 
 def _trace_axis(axis: Axis, limits: tuple[float, float], kind: str, label: str) -> dict[str, Any]:
@@ -141,3 +134,7 @@ def _to_hex(color: Any) -> str:  # noqa: ANN401 - any matplotlib color
 
 def _round_value(value: float) -> float:
     return float(f"{float(value):.6g}")
+
+
+def _round_points(x: Any, y: Any) -> list[list[float]]:  # noqa: ANN401 - arrays
+    return [[_round_value(a), _round_value(b)] for a, b in zip(x, y, strict=True)]

@@ -68,12 +68,26 @@ def _read_groups(source: TextSource, positions: Positions) -> list[dict[str, Any
     """
     path = next((p for at in source.runs if (p := source.results.runs[at].folder / EXPLAIN).is_file()), None)
     groups: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def find_texts(names: Sequence[str]) -> list[list[int]]:
+        parts = (name.rpartition("#") for name in names)
+        return [[positions[example], int(sample)] for example, _, sample in parts if example in positions]
+
     try:
         for _, line in read_jsonl(path) if path is not None else ():
             key = str(line["metric"]), str(line["signature"])
             if key not in groups:
                 groups[key] = _make_group(source, *key)
-            _add_line(groups[key], line, positions)
+            group, kind = groups[key], line["kind"]
+            if kind == "cell":
+                shares = {side: float(line[f"{side}_share"]) for side in SIDES}
+                texts = {f"{side}_texts": find_texts(line[side]) for side in SIDES}
+                group["cells"].append({"cell": int(line["cell"]), **shares, **texts, "words": []})
+            elif kind == "missed":
+                group["missed"][line["side"]] = {"count": int(line["count"]), "texts": find_texts(line["texts"])}
+            elif kind == "ratio":
+                scores = [float(v) for v in line["log_ratio"]]
+                group["ratio"][line["side"]] = {"texts": find_texts(line["texts"]), "log_ratio": scores}
     except (DataError, KeyError, TypeError, ValueError) as err:
         source.results.damaged.setdefault(str(path), f"{type(err).__name__}: {err}")
         log.warning("%s cannot be read (%s) and is skipped; the run's command writes it again", path, err)
@@ -94,23 +108,6 @@ def _make_group(source: TextSource, metric: str, signature: str) -> dict[str, An
         "value": value if math.isfinite(value) else None, "ceiling": ceiling, "summary": "",
         "cells": [], "missed": {}, "ratio": {},
     }  # fmt: skip
-
-
-def _add_line(group: dict[str, Any], line: Mapping[str, Any], positions: Positions) -> None:
-    def find_texts(names: Sequence[str]) -> list[list[int]]:
-        parts = (name.rpartition("#") for name in names)
-        return [[positions[example], int(sample)] for example, _, sample in parts if example in positions]
-
-    kind = line["kind"]
-    if kind == "cell":
-        shares = {side: float(line[f"{side}_share"]) for side in SIDES}
-        texts = {f"{side}_texts": find_texts(line[side]) for side in SIDES}
-        group["cells"].append({"cell": int(line["cell"]), **shares, **texts, "words": []})
-    elif kind == "missed":
-        group["missed"][line["side"]] = {"count": int(line["count"]), "texts": find_texts(line["texts"])}
-    elif kind == "ratio":
-        scores = [float(v) for v in line["log_ratio"]]
-        group["ratio"][line["side"]] = {"texts": find_texts(line["texts"]), "log_ratio": scores}
 
 
 def _describe_groups(
