@@ -174,8 +174,8 @@ class Settings(core.Spec):
     def list_outside_paths(self) -> list[Path]:
         """List the files and folders outside the working directory that options name, links resolved."""
         homes = (Path.cwd().resolve(), Path(str(resources.files("openended.harness"))).resolve().parent)
-        texts = [text for part in (self, *self.metrics, *_list_parts(self)) for text in _list_texts(vars(part))]
-        paths = [Path(text).expanduser().resolve() for text in texts if os.path.exists(os.path.expanduser(text))]
+        texts = (os.path.expanduser(text) for text in _list_texts(self))
+        paths = [Path(text).resolve() for text in texts if os.path.exists(text)]
         return sorted({path for path in paths if not any(path.is_relative_to(home) for home in homes)})
 
     def spec(self) -> dict[str, core.Json]:
@@ -267,15 +267,10 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     return core.construct(Settings, values, "config")
 
 
-def _list_parts(spec: core.Spec) -> Iterator[core.Spec]:
-    """Yield the specs inside a spec."""
-    for part in (value for value in vars(spec).values() if isinstance(value, core.Spec)):
-        yield part
-        yield from _list_parts(part)
-
-
 def _list_texts(value: object) -> Iterator[str]:
-    """Yield the texts and paths in plain containers."""
+    """Yield the texts and paths in specs and plain containers."""
+    if isinstance(value, core.Spec):
+        value = vars(value)
     if isinstance(value, Mapping):
         value = [*value.values()]
     if isinstance(value, list | tuple):

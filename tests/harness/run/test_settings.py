@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -163,6 +164,13 @@ def test_a_word_of_the_score_command_is_a_preset_unless_it_is_a_file(tmp_path):
     file = tmp_path / "texts.jsonl"
     file.write_text("{}")
     assert convert_preset([f"compat={file}"]) == [f"compat={file}"]
+
+
+def test_files_outside_the_working_directory_are_listed_once(tmp_path, monkeypatch):
+    chosen = settings(tmp_path, "metric=[novelty]", f"metric.novelty.corpus={tmp_path}/own.jsonl", "model.path=/")
+    assert chosen.list_outside_paths() == sorted([Path("/"), (tmp_path / "own.jsonl").resolve()])
+    monkeypatch.chdir(tmp_path)
+    assert chosen.list_outside_paths() == [Path("/")]
 
 
 def test_a_length_in_words_is_measured_in_the_models_tokens(tmp_path):
