@@ -338,7 +338,10 @@ def main() -> None:
     facts["train_tokens"] = sum(len(sequence) - 1 for sequence in train)
     LOG.info("train %d passages, %d tokens", len(train), facts["train_tokens"])
     run = TrainingRun(options, tokenizer, train, valid, facts)
-    run.calibrate() if options.calibrate else run.train()
+    if options.calibrate:
+        run.calibrate()
+    else:
+        run.train()
 
 
 def _parse_options() -> argparse.Namespace:

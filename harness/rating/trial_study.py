@@ -9,13 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from openended.harness.core import HUMAN, digest, temporary_files, write_text
-from openended.harness.rating.answers import (
-    build_judgment_rows,
-    format_quality_sheet,
-    gather_answers,
-    list_judgment_columns,
-    write_judgments,
-)
+from openended.harness.rating import answers
 from openended.harness.rating.design import select_usable_texts
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.study import fill_all_sheets, make_study, write_study
@@ -65,11 +59,15 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
             filled = temporary / protocol.label / "simulated"
             fill_all_sheets(study.key, filled)
             keys.append(study.key)
-            gathered.append(gather_answers([filled], study.key, leave_out=False))
-        write_judgments(
-            temporary / JUDGMENTS, [r for g in gathered for r in build_judgment_rows(g)], list_judgment_columns(keys)
+            gathered.append(answers.gather_answers([filled], study.key, leave_out=False))
+        answers.write_judgments(
+            temporary / JUDGMENTS,
+            [r for g in gathered for r in answers.build_judgment_rows(g)],
+            answers.list_judgment_columns(keys),
         )
-        write_text(temporary / "quality.md", "\n".join(line for g in gathered for line in format_quality_sheet(g)))
+        write_text(
+            temporary / "quality.md", "\n".join(line for g in gathered for line in answers.format_quality_sheet(g))
+        )
         temporary.rename(study_folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

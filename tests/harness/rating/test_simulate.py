@@ -22,16 +22,10 @@ from openended.harness.rating.study import (
     make_study,
 )
 from openended.harness.run.measure import MetricRunner
+from openended.metrics import judgments
 from openended.metrics._huse import subsample_huse
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
 from openended.metrics.huse import PairRatings, Rule
-from openended.metrics.judgments import (
-    count_wins,
-    format_raters_fact,
-    read_calibration,
-    read_comparisons,
-    read_judgments,
-)
 from tests.harness.rating.studies import material, study
 from tests.harness.run.small import settings
 from tests.helpers import openended
@@ -51,7 +45,7 @@ def two_hundred(tmp_path_factory):
     gathered = gather_answers([folder], made.key, leave_out=False)
     out = folder / "judgments.csv"
     write_judgments(out, build_judgment_rows(gathered), list_judgment_columns([made.key]))
-    return made, gathered, read_comparisons(out)
+    return made, gathered, judgments.read_comparisons(out)
 
 
 @pytest.mark.slow
@@ -61,7 +55,7 @@ def test_two_hundred_raters_recover_the_strengths(two_hundred):
     assert len(comparisons.rows) == 3000 * 3
     order = [comparisons.players.index(player) for player in PLAYERS]
     for criterion in comparisons.criteria:
-        wins = count_wins(comparisons, criterion=criterion, ties="drop").matrix[np.ix_(order, order)]
+        wins = judgments.count_wins(comparisons, criterion=criterion, ties="drop").matrix[np.ix_(order, order)]
         fit = bradley_terry(wins)
         assert np.all(np.abs(fit.scores - TRUTH) < 3.3 * fit.std_errors), criterion  # 12 intervals: 99.9 % each
         assert np.mean(np.abs(fit.scores - TRUTH) < Z95 * fit.std_errors) >= 0.5
@@ -79,8 +73,8 @@ def test_the_announced_width_holds_within_a_fifth(two_hundred, items, players, t
         fill_all_sheets(made.key, tmp_path, strengths=make_forecast_raters(made.key.protocol, names, 0).strengths)
         rows = build_judgment_rows(gather_answers([tmp_path], made.key, leave_out=False))
         write_judgments(tmp_path / "j.csv", rows, list_judgment_columns([made.key]))
-        comparisons = read_comparisons(tmp_path / "j.csv")
-    widths = [2 * Z95 * bradley_terry(count_wins(comparisons, criterion=c).matrix).std_errors.mean() for c in comparisons.criteria]  # fmt: skip
+        comparisons = judgments.read_comparisons(tmp_path / "j.csv")
+    widths = [2 * Z95 * bradley_terry(judgments.count_wins(comparisons, criterion=c).matrix).std_errors.mean() for c in comparisons.criteria]  # fmt: skip
     assert made.forecast.width == pytest.approx(np.mean(widths), rel=0.2)
     assert 0.9 <= made.forecast.coverage <= 1.0
 
@@ -94,7 +88,7 @@ def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
     fill_all_sheets(key, tmp_path / "filled", strengths=raters.strengths)
     rows = build_judgment_rows(gather_answers([tmp_path / "filled"], key, leave_out=False))
     write_judgments(tmp_path / "j.csv", rows, list_judgment_columns([key]))
-    judged = read_judgments(tmp_path / "j.csv", scale=(0, 5))
+    judged = judgments.read_judgments(tmp_path / "j.csv", scale=(0, 5))
     sides = [judged.rows_of(name) for name in (HUMAN, "model")]
     at = [side[e] for side in sides for e in sorted(sides[0])]
     rng = np.random.default_rng(0)
@@ -108,7 +102,7 @@ def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
 
 def test_simulated_raters_say_so_in_every_number(two_hundred, tmp_path):
     _, _, comparisons = two_hundred
-    assert format_raters_fact((row.rater for row in comparisons.rows), "") == "200 simulated raters"
+    assert judgments.format_raters_fact((row.rater for row in comparisons.rows), "") == "200 simulated raters"
     key = study(tmp_path, items=12, raters=2)
     fill_all_sheets(key, tmp_path / "x", strengths=None)
     rows = build_judgment_rows(gather_answers([tmp_path / "x"], key, leave_out=False))
@@ -150,9 +144,9 @@ def test_two_calibrations_of_one_judge_are_refused(tmp_path):
     from openended.metrics.judgments import FileRow
 
     rows = [FileRow(f"f:{i}", {"rater": "judge:m", "calibration": said}) for i, said in enumerate(("κ 1", "κ 2"))]
-    assert read_calibration(rows[:1]) == "κ 1"
+    assert judgments.read_calibration(rows[:1]) == "κ 1"
     with pytest.raises(DataError, match="f:1: calibration of judge:m"):
-        read_calibration(rows)
+        judgments.read_calibration(rows)
 
 
 @pytest.mark.slow
