@@ -42,12 +42,15 @@ def read_typicality(ratings: Path, corpus: Path) -> tuple[pd.DataFrame, int]:
     texts = sorted(key for key in rated if counts[key] and rated[key])
     if len(texts) < 3:
         raise DataError(f"{corpus}: contains {len(texts)} of {len(rated)} rated sentences; expected 3 or more")
-    values = [pd.Series(rated[text]) for text in texts]
+    values = [np.array(rated[text]) for text in texts]
     sentences = {
         "text": texts,
         "count": [counts[text] for text in texts],
-        "rating": [v.mean() for v in values],
-        "reach": [t.ppf((1 + LEVEL) / 2, len(v) - 1) * v.sem() for v in values],
+        "rating": [float(v.mean()) for v in values],
+        "reach": [
+            t.ppf((1 + LEVEL) / 2, len(v) - 1) * v.std(ddof=1) / math.sqrt(len(v)) if len(v) > 1 else math.nan
+            for v in values
+        ],
     }
     return pd.DataFrame(sentences), len(rated) - len(texts)
 
@@ -77,14 +80,13 @@ def write_frequency_files(ratings: Path, corpus: Path, out: Path) -> list[str]:
     with open_for_replacement(out) as handle:
         writer = csv.writer(handle, lineterminator="\n")
         writer.writerow(sentences.columns)
-        for row in sentences.itertuples(index=False):
-            writer.writerow((escape_csv_cell(row.text), f"{row.count:g}", f"{row.rating:.4g}", f"{row.reach:.4g}"))
+        for text, count, rating, reach in sentences.itertuples(index=False, name=None):
+            writer.writerow((escape_csv_cell(str(text)), f"{count:g}", f"{rating:.4g}", f"{reach:.4g}"))
     figure = Figure(figsize=(3.4, 2.6), layout="constrained", dpi=200)
     panel = figure.subplots()
-    reach = sentences["reach"].fillna(0.0)
-    panel.errorbar(
-        sentences["count"], sentences["rating"], yerr=reach, fmt="o", markersize=3, capsize=1.5, linewidth=0.8
-    )
+    reaches = sentences["reach"].fillna(0.0)
+    style = {"fmt": "o", "markersize": 3, "capsize": 1.5, "linewidth": 0.8}
+    panel.errorbar(sentences["count"], sentences["rating"], yerr=reaches, **style)
     panel.set(xscale="log", xlabel="occurrences in the corpus", ylabel="typicality (mean rating)")
     r, low, high = correlate_frequency(sentences)
     panel.set_title(f"r = {r:.2f} [{low:.2f}, {high:.2f}]", fontsize=8)

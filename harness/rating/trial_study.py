@@ -60,14 +60,10 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
             fill_all_sheets(study.key, filled)
             keys.append(study.key)
             gathered.append(answers.gather_answers([filled], study.key, leave_out=False))
-        answers.write_judgments(
-            temporary / JUDGMENTS,
-            [r for g in gathered for r in answers.build_judgment_rows(g)],
-            answers.list_judgment_columns(keys),
-        )
-        write_text(
-            temporary / "quality.md", "\n".join(line for g in gathered for line in answers.format_quality_sheet(g))
-        )
+        rows_of_all = [row for each in gathered for row in answers.build_judgment_rows(each)]
+        answers.write_judgments(temporary / JUDGMENTS, rows_of_all, answers.list_judgment_columns(keys))
+        quality = (line for each in gathered for line in answers.format_quality_sheet(each))
+        write_text(temporary / "quality.md", "\n".join(quality))
         temporary.rename(study_folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
