@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 from openended.harness import results as measured
@@ -60,31 +61,31 @@ def _find_like(items: Iterable[SystemValue], pair: Pair) -> SystemValue:
     return next(i for i in items if i.system == "model" and i.pair == pair)
 
 
-def _build_per_part(
-    results: Results, layout: Layout, name: str, build: Callable[[TablePart, Layout], Table]
-) -> list[Table]:
+def build_each_part(build: Callable[[TablePart, Layout], Table]) -> Callable[[Results, Layout, str], list[Table]]:
     """Build a table for every part that has enough data; if none has, the first error is raised."""
-    tables: list[Table] = []
-    lacking: list[DataError] = []
-    for part in split_results(results, layout, name):
-        try:
-            tables.append(replace(build(part, layout), about=part.about))
-        except DataError as err:
-            lacking.append(err)
-    if not tables and lacking:
-        raise lacking[0]
-    return tables
+
+    @wraps(build)
+    def build_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+        tables: list[Table] = []
+        lacking: list[DataError] = []
+        for part in split_results(results, layout, name):
+            try:
+                tables.append(replace(build(part, layout), about=part.about))
+            except DataError as err:
+                lacking.append(err)
+        if not tables and lacking:
+            raise lacking[0]
+        return tables
+
+    return build_tables
 
 
 # People and discriminators --------------------------------------------------------------------------------------------
 
 
-def build_correlation_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build tables of Spearman's ρ between metrics and human scores or a discriminator (MAUVE's Tables 5, 10, 14)."""
-    return _build_per_part(results, layout, name, _build_correlation_table)
-
-
-def _build_correlation_table(part: TablePart, layout: Layout) -> Table:
+@build_each_part
+def build_correlation_tables(part: TablePart, layout: Layout) -> Table:
+    """Build a table of Spearman's ρ between metrics and human scores or a discriminator (MAUVE's Tables 5, 10, 14)."""
     from openended.metrics.correlation import correlate
 
     scores, pairs, targets = _collect_scores(part, layout)
@@ -166,7 +167,7 @@ def build_embedder_tables(results: Results, layout: Layout, name: str) -> list[T
             allow=("embedder",),
         )  # fmt: skip
         tables += build_value_tables(part, values, stem)
-        tables += _build_per_part(part, replace(layout, title=title), f"{stem}-agreement", _build_embedder_agreement)
+        tables += _build_embedder_agreement(part, replace(layout, title=title), f"{stem}-agreement")
     return tables
 
 
@@ -184,6 +185,7 @@ def _iterate_option_sets(results: Results, metrics: Sequence[str]) -> Iterator[t
     yield "", results
 
 
+@build_each_part
 def _build_embedder_agreement(part: TablePart, layout: Layout) -> Table:
     """Correlate every embedder's scores with those of the first embedder over the systems they share."""
     pairs = select_pairs(part.items, layout)
@@ -245,12 +247,9 @@ def _build_variant_agreement(table: Table) -> Table:
 # Seeds and sets of texts ----------------------------------------------------------------------------------------------
 
 
-def build_seed_std_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build tables of the standard deviation of every value over seeds and its mean over systems (P&R's Table B.5)."""
-    return _build_per_part(results, layout, name, _build_seed_std_table)
-
-
-def _build_seed_std_table(part: TablePart, layout: Layout) -> Table:
+@build_each_part
+def build_seed_std_tables(part: TablePart, layout: Layout) -> Table:
+    """Build a table of the standard deviation of every value over seeds and its mean over systems (P&R's Table B.5)."""
     systems = group_systems(part.items)
     columns = []
     for pair in select_pairs(part.items, layout):
@@ -272,12 +271,9 @@ def _build_std_column(items: Sequence[SystemValue], pair: Pair, cells: list[Cell
     return Column(*pair, f"sd {like.title}", "none", digits, like.signature), cells
 
 
-def build_text_set_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+@build_each_part
+def build_text_set_tables(part: TablePart, layout: Layout) -> Table:
     """Build a table of stds of values over sets of generated texts, of human texts, and of both (P&R, Table B.5)."""
-    return _build_per_part(results, layout, name, _build_text_set_table)
-
-
-def _build_text_set_table(part: TablePart, layout: Layout) -> Table:
     import numpy as np
 
     models = [i for i in part.items if i.system == "model"]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from openended.harness.report.analysis.paired import LEVEL, compute_margin_p_value, correct_by_holm
 from openended.harness.report.tables.table import BoldRule, Cell, Column, format_fixed
+from openended.harness.results import SystemValue
 
 CONTROLS = ("naive:", "damage:")  # models that are naive systems or damaged human texts
 
@@ -26,7 +27,7 @@ def mark_best_cells(
     tested, and one with the same printed value as the best, is not separated from it. Naive systems and damaged texts
     are never marked, and nothing is in a column whose scoring model is out of its domain.
     """
-    costs = {at: _compute_cost(column, c, c.value) for at, c in enumerate(cells) if not _is_left_out(c)}
+    costs = {at: _compute_cost(column, cell, cell.value) for at, cell in enumerate(cells) if _competes(cell.source)}
     costs = {at: cost for at, cost in costs.items() if math.isfinite(cost)}
     if len(cells) < 2 or not costs or column.out_of_domain:
         return column, list(cells)
@@ -47,10 +48,9 @@ def mark_best_cells(
     return dataclasses.replace(column, bold=rule), styled
 
 
-def _is_left_out(cell: Cell) -> bool:
-    """Whether a cell is of a control, or of a value that its metric does not rank for a reason in its note."""
-    source = cell.source
-    return source is not None and (source.direction == "none" or source.axes.get("model", "").startswith(CONTROLS))
+def _competes(source: SystemValue | None) -> bool:
+    """Whether a value may be best: not of a control, nor one that its metric does not rank for a reason in its note."""
+    return source is None or (source.direction != "none" and not source.axes.get("model", "").startswith(CONTROLS))
 
 
 def _compute_cost(column: Column, cell: Cell, value: float) -> float:

@@ -28,6 +28,7 @@ from openended.harness.results import (
     select_values,
 )  # fmt: skip
 
+FOLDER = resources.files("openended.harness") / "reference"
 Name = tuple[str, str, str]  # model, decoder, its parameters
 DECODERS = {"topk": "top_k", "beam_search": "beam"}
 CORRELATION = "spearman("
@@ -58,12 +59,8 @@ def load_metrics() -> dict[str, dict[str, Any]]:
     """Return what the names of metrics in published tables and correlations mean (`metrics.yaml`)."""
     import yaml
 
-    nodes: dict[str, dict[str, Any]] = yaml.safe_load((_find_folder() / "metrics.yaml").read_text(encoding="utf-8"))
+    nodes: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "metrics.yaml").read_text(encoding="utf-8"))
     return nodes
-
-
-def _find_folder() -> Any:  # noqa: ANN401
-    return resources.files("openended.harness") / "reference"
 
 
 # Published values -----------------------------------------------------------------------------------------------------
@@ -171,7 +168,7 @@ def _read_rows(reference: str) -> list[dict[str, str]]:
         return "".join(c for c in table.lower() if c.isalnum() or c == ".").removeprefix("table")
 
     paper, _, table = reference.partition("/")
-    papers = {p.name.removesuffix(".csv"): p for p in _find_folder().iterdir() if p.name.endswith(".csv")}
+    papers = {p.name.removesuffix(".csv"): p for p in FOLDER.iterdir() if p.name.endswith(".csv")}
     if paper not in papers:
         raise SpecError(f"no published numbers {paper!r}{suggest(paper, papers)}")
     rows = list(csv.DictReader(papers[paper].read_text(encoding="utf-8").splitlines()))

@@ -263,13 +263,11 @@ def _format_signatures(table: Table) -> list[str]:
 
 def lay_out(table: Table) -> Grid:
     """Lay out systems as rows and metrics as columns."""
-    columns = [
-        GridColumn(
-            _format_metric_head(column), tuple(_make_grid_cell(table, row.cells[j], column) for row in table.rows),
-            _estimate_head_points(column),
-        )
-        for j, column in enumerate(table.columns)
-    ]  # fmt: skip
+    columns = []
+    for j, column in enumerate(table.columns):
+        head, points = _format_metric_head(column)
+        cells = tuple(_make_grid_cell(table, row.cells[j], column) for row in table.rows)
+        columns.append(GridColumn(head, cells, points))
     longest = max(estimate_points(text) for text in (table.head, *(write_label(row.label) for row in table.rows)))
     labels = tuple(_emphasize(escape(write_label(row.label)), row) for row in table.rows)
     return Grid(escape(table.head), labels, tuple(columns), tuple(row.rule for row in table.rows), longest + 2 * SEP)
@@ -277,7 +275,7 @@ def lay_out(table: Table) -> Grid:
 
 def lay_out_transposed(table: Table) -> Grid:
     """Lay out metrics as rows and systems as columns."""
-    labels = tuple(" ".join(_format_metric_head(column)) for column in table.columns)
+    labels = tuple(" ".join(_format_metric_head(column)[0]) for column in table.columns)
     columns = []
     for row in table.rows:
         cells = tuple(_make_grid_cell(table, *both) for both in zip(row.cells, table.columns, strict=True))
@@ -317,21 +315,17 @@ def _make_grid_cell(table: Table, cell: Cell, column: Column) -> GridCell:
     return GridCell(number.removesuffix(cell.suffix), suffix=cell.suffix.strip(), spread=spread, bold=cell.best)
 
 
-def _format_metric_head(column: Column) -> tuple[str, ...]:
-    """Return the heading of a metric in lines: the title with its arrow, the parts in parentheses, the interval."""
-    title, sign, rest = column.title.partition(" (")
-    lines = [column.title] if not sign or len(column.title) <= LONG else [title, *(f"({p}" for p in rest.split(" ("))]
-    first = escape(lines[0]) + (r"$^\dagger$" if column.out_of_domain else "")
-    symbol = "".join(SPECIAL.get(c, c) for c in arrow(column.direction, column.target)).replace("$", "")
+def _format_metric_head(column: Column) -> tuple[tuple[str, ...], float]:
+    """Return the heading of a metric in lines (title with arrow, parts in parentheses, interval), and its width."""
+    title = column.title
+    first, *rest = title.replace(" (", "\n(").split("\n") if len(title) > LONG else [title]
+    sign = arrow(column.direction, column.target)
+    symbol = "".join(SPECIAL.get(c, c) for c in sign).replace("$", "")
+    dagger = r"$^\dagger$" if column.out_of_domain else ""
     interval = [r"{}[95\,\% CI]"] if column.interval else []
-    return (first + (f" ${symbol}$" if symbol else ""), *map(escape, lines[1:]), *interval)
-
-
-def _estimate_head_points(column: Column) -> float:
-    """Estimate the width of a metric's heading."""
-    parts = column.title.replace(" (", "\n(").split("\n") if len(column.title) > LONG else [column.title]
-    parts[0] += f" {arrow(column.direction, column.target)}{DAGGER * column.out_of_domain}"
-    return max(estimate_points(part) for part in (*parts, *(["[95 % CI]"] if column.interval else [])))
+    head = (escape(first) + dagger + (f" ${symbol}$" if symbol else ""), *map(escape, rest), *interval)
+    texts = (f"{first} {sign}{DAGGER * column.out_of_domain}", *rest, *(["[95 % CI]"] if column.interval else []))
+    return head, max(map(estimate_points, texts))
 
 
 def _emphasize(text: str, row: TableRow) -> str:

@@ -20,7 +20,6 @@ from openended.harness.report.tables.frontier_gaps import (
     load_human_entropy,
 )
 from openended.harness.results import load_layout, read_results
-from openended.harness.run.artifacts import get_content
 from scripts.frontier_coverage import simulate_world
 from tests.helpers import openended
 
@@ -129,7 +128,3 @@ def test_one_setting_is_no_frontier(folder):
     results = read_results([folder / "outputs/runs/front"], {"decoder.temperature": "0.6"})
     with pytest.raises(DataError, match="two or more settings"):
         build_frontier_tables(results, load_layout("frontier"), "frontier")
-
-
-def test_an_artifact_that_is_planned_has_no_content():
-    assert get_content(None) is None
