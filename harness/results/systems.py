@@ -87,7 +87,8 @@ class System:
         """
         matches = [i for i in self.items if i.pair == (metric, key)]
         if len(matches) > 1:
-            differ = describe_differences(*(parse_signature(i.signature) for i in matches[:2]), ", ")
+            first, second = (parse_signature(i.signature) for i in matches[:2])
+            differ = describe_differences(first, second, ", ")
             raise SpecError(f"{self.name} has several values of {metric}, which differ in {differ}; select fewer runs")
         return matches[0] if matches else None
 

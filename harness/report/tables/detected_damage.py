@@ -149,8 +149,8 @@ def build_stress_tables(results: Results, layout: Layout, name: str) -> list[Tab
         title = ", ".join([layout.title, *part.where.values()])
         labels = [damage.replace("_", " ") for damage in damages]
         warnings = (warning,) if texts < FEW_TEXTS else ()
-        options = {"head": "Damage", "about": part.about, "warnings": warnings}
-        tables.append(Table.from_columns(part.stem, title, labels, columns, _REMARKS, **options))
+        table = Table.from_columns(part.stem, title, labels, columns, _REMARKS, head="Damage", about=part.about)
+        tables.append(replace(table, warnings=warnings))
     return tables
 
 

@@ -223,13 +223,14 @@ def _build_table(results: Results, part: TablePart, frontiers: list[SystemFronti
     ]
     rows = []
     for entry in frontiers:
-        both, (low, high) = (entry.frontier, first.frontier), entry.frontier.reach
-        estimates = (lambda b=both: estimate_gap(*b, human), lambda b=both: estimate_area(*b))  # type: ignore[misc]
-        compared = [BLANK, BLANK] if entry is first else map(_format_estimate, estimates)
+        low, high = entry.frontier.reach
+        compared, both = [BLANK, BLANK], (entry.frontier, first.frontier)
+        if entry is not first:
+            compared = [_format_estimate(estimate_gap, *both, human), _format_estimate(estimate_area, *both)]
         cells = [
             Cell(len(entry.points), decimals=0), Cell(low), Cell(high),
-            _format_estimate(lambda f=entry.frontier: estimate_at(f, human), np.exp),  # type: ignore[misc]
-            *compared, *([_find_lowest_kl(results, entry)] if has_kl else []),
+            _format_estimate(estimate_at, entry.frontier, human, convert=np.exp), *compared,
+            *([_find_lowest_kl(results, entry)] if has_kl else []),
         ]  # fmt: skip
         rows.append(TableRow(entry.sweep.name, "model", tuple(cells)))
     if human is not None and layout.human:
@@ -239,10 +240,12 @@ def _build_table(results: Results, part: TablePart, frontiers: list[SystemFronti
     return Table(part.stem, layout.title, tuple(columns), tuple(rows), _REMARKS, show_seeds=False, about=part.about)
 
 
-def _format_estimate(estimate: Callable[[], Estimate], convert: Callable[[float], float] = float) -> Cell:
+def _format_estimate(
+    estimate: Callable[..., Estimate], *inputs: Frontier | F64 | None, convert: Callable[[float], float] = float
+) -> Cell:
     """Return the cell of an estimate, or of the reason why there is none."""
     try:
-        value = estimate()
+        value = estimate(*inputs)
     except UndefinedMetric as err:
         return Cell(note=str(err))
     interval = value.interval()

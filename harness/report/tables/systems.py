@@ -201,7 +201,7 @@ class _Pivot:
         """Return the error for two values in one cell."""
         stem, axes = self.part.stem, measured.find_differing_fields([first.axes, second.axes])
         if not axes:
-            differ = measured.describe_differences(*(parse_signature(i.signature) for i in (first, second)))
+            differ = measured.describe_differences(parse_signature(first.signature), parse_signature(second.signature))
             return SpecError(f"table {stem}: {first.metric} has several values of one system, which differ in {differ}")
         rows = ", ".join(a for a in self.row_axes if not measured.get_parent_axis(a))
         differ = "; ".join(f"{a} ({first.axes.get(a) or 'none'} and {second.axes.get(a) or 'none'})" for a in axes[:3])
