@@ -85,7 +85,7 @@ def write_frequency_files(ratings: Path, corpus: Path, out: Path) -> list[str]:
     figure = Figure(figsize=(3.4, 2.6), layout="constrained", dpi=200)
     panel = figure.subplots()
     reaches = sentences["reach"].fillna(0.0)
-    style = {"fmt": "o", "markersize": 3, "capsize": 1.5, "linewidth": 0.8}
+    style: dict[str, Any] = {"fmt": "o", "markersize": 3, "capsize": 1.5, "linewidth": 0.8}
     panel.errorbar(sentences["count"], sentences["rating"], yerr=reaches, **style)
     panel.set(xscale="log", xlabel="occurrences in the corpus", ylabel="typicality (mean rating)")
     r, low, high = correlate_frequency(sentences)
