@@ -11,6 +11,7 @@ import dataclasses
 import importlib
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -380,12 +381,14 @@ def _format_size(value: int) -> str:
     return str(value) if abs(value) < 1 << 64 else "a number of more than 64 bits"
 
 
+@cache
 def list_bundled_models() -> tuple[str, ...]:
     """List the names of the models that come with the harness."""
     root = find_assets_folder()
     return tuple(sorted(p.name for p in root.iterdir() if (p / "config.json").is_file())) if root.is_dir() else ()
 
 
+@cache
 def find_assets_folder() -> Path:
     """Return the folder of the bundled models."""
     from importlib.resources import files
