@@ -74,7 +74,7 @@ def finetune_classifier(
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
         labels = torch.from_numpy(is_model.astype(np.int64))
         for _ in range(epochs):
-            for rows in torch.randperm(len(texts)).split(batch_size):
+            for rows in torch.split(torch.randperm(len(texts)), batch_size):
                 batch = encode([texts[row] for row in rows.tolist()])
                 model(**batch, labels=labels[rows].to(device)).loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import SpecError, escape_controls_in_line, parse_signature, write_text
 from openended.harness.report.atomic_folder import replace_folder
+from openended.harness.report.looks import describe_look, read_looks, warn_of_looks, write_looks
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Layout, build_layout, load_layout
 
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 
     from openended.harness.results import Results
 
-FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html", "page")
+FILES = (
+    "looks.json",
+    "tables",
+    "figures",
+    "results.parquet",
+    "results.csv",
+    "stress.csv",
+    "report.html",
+    "index.html",
+    "page",
+)
 TEXTS = ("methods.tex", "references.bib", "checklist.md")  # of `openended report --methods --checklist`
 LAYOUTS = "layouts"  # reports of other layouts than the runs' own
 MAX_LISTED_RUNS = 5  # in an error message
@@ -116,9 +127,11 @@ def build_report(
     tables += [build_comparison(results, reference) for reference in compare]
     tables += build_significance_tables(results, baseline) if baseline is not None else []
     about = summarize_sources(results.values, results.runs)
+    earlier, look = read_looks(Path(out_dir)), describe_look(results)
+    remarks = (*results.remarks(), *warn_of_looks(earlier, look))
     width = layouts[0][1].latex_width
     tables = [
-        replace(_name_invented(t), about=t.about or about, warnings=(*t.warnings, *results.remarks()), tex_width=width)
+        replace(_name_invented(t), about=t.about or about, warnings=(*t.warnings, *remarks), tex_width=width)
         for t in tables
     ]
     kinds = {loaded.kind for _, loaded in layouts}
@@ -139,6 +152,7 @@ def build_report(
             )
         written = [*figure_paths, *write_frame(results, folder)]
         written += [write_stress_csv(results, folder)] if "stress" in kinds else []
+        write_looks(folder, earlier, look)
         if page:
             leaderboard = "leaderboard" in kinds
             path = folder / ("index.html" if leaderboard else "report.html")

@@ -1,0 +1,57 @@
+"""Earlier looks at the same systems: adding seeds or texts until a verdict appears makes false verdicts frequent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from openended.harness.core import HarnessError, digest_bytes, parse_json, write_text
+from openended.harness.results import Results
+
+FILE = "looks.json"
+MOST = 100  # looks that are remembered
+
+Look = Mapping[str, str]
+"""System, as a digest of its axes → its seeds and numbers of texts."""
+
+
+def describe_look(results: Results) -> dict[str, str]:
+    """Return the data of each system that a report of these results shows."""
+    data: dict[str, set[tuple[str, str]]] = {}
+    for item in results.values:
+        if item.system == "model":
+            axes = {axis: value for axis, value in item.axes.items() if axis != "num_examples"}
+            size = item.axes.get("num_examples", "")
+            data.setdefault(repr(sorted(axes.items())), set()).update((seed, size) for seed in item.values)
+    return {digest_bytes(system.encode())[:16]: repr(sorted(sizes)) for system, sizes in data.items()}
+
+
+def read_looks(folder: Path) -> list[Look]:
+    """Return the looks of the reports that were written into a folder; none if its file is missing or damaged."""
+    try:
+        looks = parse_json((folder / FILE).read_bytes(), FILE)
+    except (OSError, HarnessError):
+        return []
+    return [look for look in looks if isinstance(look, dict)] if isinstance(looks, list) else []
+
+
+def write_looks(folder: Path, earlier: list[Look], now: Look) -> None:
+    """Write the looks, the one of now last."""
+    looks = [*(look for look in earlier if look != now), now]
+    write_text(folder / FILE, json.dumps(looks[-MOST:], indent=1, sort_keys=True) + "\n")
+
+
+def warn_of_looks(earlier: list[Look], now: Look) -> list[str]:
+    """Return a warning if some of these systems were reported before with other data."""
+    before = {tuple(look.get(system) for system in now) for look in earlier}
+    count = len({look for look in before if any(look) and look != tuple(now.values())})
+    if not count:
+        return []
+    who = "an earlier report" if count == 1 else f"{count} earlier reports"
+    warning = (
+        f"look {count + 1} at these systems: {who} had other numbers of seeds or texts. Bold, p-values and verdicts hold "
+        "for one look; if data was added until one appeared, equal systems are told apart in more than 5 % of cases "
+        "(about 8 % with 2 looks, 25 % with 20)"
+    )
+    return [warning]
