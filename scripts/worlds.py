@@ -12,6 +12,7 @@ import numpy as np
 from openended.harness.core.interfaces import Features, Metric, Need, Side
 from openended.harness.core.io import read_jsonl
 from openended.harness.core.types import F64, I64, NextToken, Ragged
+from openended.metrics._common import Mask
 
 VOCABULARY, TOPICS, DIMENSIONS = 3000, 12, 12
 
@@ -127,6 +128,13 @@ def _draw_log_prob(rng: np.random.Generator, topic: I64, tokens: Ragged, writer:
     return -0.9 * np.array([row.sum() for row in nll])
 
 
+def classify_by_length(texts: list[str], is_model: object, test_texts: list[str], **_: object) -> Mask:
+    """Take a text for a model's if its length is closer to the mean of the model's texts."""
+    lengths, labels = np.array([len(text) for text in texts]), np.asarray(is_model)
+    tests = np.array([len(text) for text in test_texts])
+    return np.abs(tests - lengths[labels].mean()) < np.abs(tests - lengths[~labels].mean())
+
+
 OF_TOKENS: dict[str, Callable[[np.random.Generator, I64, Ragged, Writer], object]] = {
     "tokens": lambda rng, topic, tokens, writer: tokens,  # noqa: ARG005
     "texts": _write_texts,
@@ -140,6 +148,7 @@ OF_TOPICS: dict[str, Callable[[np.random.Generator, I64, Writer], object]] = {
     "embeddings": _draw_embeddings,
     "gradients": lambda rng, topic, writer: _draw_embeddings(rng, topic, writer).astype(np.float32),
     "next_token": _draw_next_token,
+    "classifier": lambda rng, topic, writer: classify_by_length,  # noqa: ARG005
 }
 
 

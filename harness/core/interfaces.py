@@ -28,7 +28,7 @@ Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
 Resampling = Literal["bootstrap", "subsample", "none"]
 NeedKind = Literal[
     "texts", "tokens", "end_tokens", "stops", "embeddings", "token_nll", "token_rank", "gradients", "log_prob",
-    "next_token", "judgments", "corpus",
+    "next_token", "judgments", "corpus", "classifier",
 ]  # fmt: skip
 Scope = Literal["continuation", "prompt_and_continuation"]
 Unit = Literal["tokens", "words", "chars"]
@@ -43,7 +43,8 @@ class Need:
     `Ragged` float64, nats; `token_rank` → `Ragged` int64, 1 for the most probable token; `gradients` → float32 (n, d),
     sketches of the gradient of each text's loss; `log_prob` → float64 (n,), log Q of the texts as they were drawn,
     nats; `next_token` → `NextToken`; `judgments` → `openended.metrics.judgments.Judgments`; `corpus` → list of str, the
-    texts of a file that the option `file` names.
+    texts of a file that the option `file` names; `classifier` → a function (texts, is_model, test_texts, options of the
+    training) → bool array: it fine-tunes the model of the option `path` and says which test texts a model wrote.
     """
 
     kind: NeedKind

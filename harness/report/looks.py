@@ -44,14 +44,14 @@ def write_looks(folder: Path, earlier: list[Look], now: Look) -> None:
 
 def warn_of_looks(earlier: list[Look], now: Look) -> list[str]:
     """Return a warning if some of these systems were reported before with other data."""
-    before = {tuple(look.get(system) for system in now) for look in earlier}
-    count = len({look for look in before if any(look) and look != tuple(now.values())})
+    others = [look for look in earlier if any(look.get(system, data) != data for system, data in now.items())]
+    count = len({tuple(look.get(system) for system in now) for look in others})
     if not count:
         return []
     who = "an earlier report" if count == 1 else f"{count} earlier reports"
     warning = (
-        f"look {count + 1} at these systems: {who} had other numbers of seeds or texts. Bold, p-values and verdicts hold "
-        "for one look; if data was added until one appeared, equal systems are told apart in more than 5 % of cases "
+        f"look {count + 1} at these systems: {who} had other numbers of seeds or texts. Bold, p-values and verdicts "
+        "hold for one look; if data was added until one appeared, equal systems are told apart in more than 5 % of cases "
         "(about 8 % with 2 looks, 25 % with 20)"
     )
     return [warning]

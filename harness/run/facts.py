@@ -67,6 +67,8 @@ def collect_facts(settings: Settings, metric: core.Metric, human: TextRows, mode
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
             out["corpus"] = _digest_corpus_texts(path, digest_corpus(path))[:_SHORT]
+    weights = [_name_model(ModelSpec(path=str(dict(n.options)["path"]))) for n in needs if n.kind == "classifier"]
+    out |= {"weights": "+".join(weights)} if weights else {}
     if settings.protocol is not None:
         options = read_preset(settings.protocol)["metric"].get(metric.name)
         if options and all(core.canonicalize(getattr(metric, name)) == value for name, value in options.items()):

@@ -30,7 +30,7 @@ from openended.harness.storage import Entry, RowFile, join_ragged
 FOR_DECODER = core.Need("token_nll", by="decoder")
 # Kinds by stage, so that a model is loaded once for all sources; the first are read without weights.
 _STAGES = (
-    ("texts", "stops", "log_prob", "tokens", "end_tokens", "corpus"),
+    ("texts", "stops", "log_prob", "tokens", "end_tokens", "corpus", "classifier"),
     ("next_token", "own"),
     ("token_nll", "token_rank"),
     ("gradients",),
@@ -151,6 +151,9 @@ class Featurizer:
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
             return FeatureHandle(self.builder.try_or_note(lambda: digest_corpus(path)), partial(load_corpus, path))
+        if need.kind == "classifier":
+            model = models.ModelSpec(path=str(dict(need.options)["path"]))
+            return FeatureHandle(self.builder.digest_model(model), partial(self._make_classifier, model))
         if need.kind == "texts":
             return FeatureHandle(rows, partial(load_texts, source, need.scope))
         if need.kind == "stops":
@@ -181,6 +184,9 @@ class Featurizer:
         inputs = {"rows": rows, "tokenizer": tokenizer}
         artifact = source.plan_artifact("tokens", f"{source.title} {options.title}", options.token_facts(), inputs)
         return FeatureHandle.from_entry(self.builder.build(artifact, write), artifacts.load_ragged)
+
+    def _make_classifier(self, spec: models.ModelSpec) -> Callable[..., NDArray[np.bool_]]:
+        return partial(models.finetune_classifier, spec, models.pick_device(self.settings.runtime.device))
 
     def _compute_embeddings(self, source: TextRows, need: core.Need) -> FeatureHandle:
         """Compute embeddings at the maximum length, and in the same pass at the embedder's other lengths."""
