@@ -40,9 +40,9 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
-    named = next((i for i, word in enumerate(words) if not word.startswith("-")), None)  # `-v score …` is one too
-    if named is not None and words[named] in list_commands():
-        module = importlib.import_module(list_commands()[words.pop(named)])
+    position = next((i for i, word in enumerate(words) if not word.startswith("-")), None)  # `-v score …` is one too
+    if position is not None and words[position] in list_commands():
+        module = importlib.import_module(list_commands()[words.pop(position)])
         raise SystemExit(module.main(words))
     if "--version" in words:
         from openended import __version__
@@ -52,8 +52,8 @@ def _run(words: list[str]) -> None:
     if {"--help", "-h"} & set(words):
         sys.stdout.write(format_help())
         return
-    if named is not None:
-        _refuse_misspelt(words[named])
+    if position is not None:
+        _refuse_misspelt(words[position])
     from openended.harness.app.hydra.run_command import run_hydra, run_options
 
     run_hydra("openended", words, run_options)

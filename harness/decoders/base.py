@@ -59,10 +59,6 @@ class GenerationRequest:
     companions: Mapping[str, CausalModel] = field(default_factory=dict)
     """Loaded models that the decoder needs besides the one under test (`Decoder.companions`), by name."""
 
-    def may_not_end(self, step: int) -> bool:
-        """Whether the token of this step (the first is 0) must not be the end of text."""
-        return step < self.min_new_tokens
-
 
 class Decoder(Spec):
     """Base of all decoders; subclasses are registered frozen dataclasses."""

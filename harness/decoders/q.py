@@ -124,8 +124,8 @@ class RenormalizedQ:
     """Sum of weights over [lo, hi), shape (n,)."""
     needs_whole_row: Tensor
     """True where the head is too short for this row's Q, shape (n,)."""
-    whole: bool
-    """True where Q goes on beyond the head and sums to 1 over the whole row."""
+    keeps_all: bool
+    """True where the rule leaves out no token: Q goes on beyond the head, and its weights sum to 1 over the row."""
     peak: Tensor
     """First position of the largest weight, shape (n,)."""
 
@@ -137,7 +137,7 @@ class RenormalizedQ:
         target = start + u * self.total
         position = torch.searchsorted(self.weight_before, target[:, None].contiguous(), right=True).squeeze(1) - 1
         outside_head = self.needs_whole_row
-        if self.whole:
+        if self.keeps_all:
             outside_head = (target >= self.weight_before[:, -1]) & (not self.view.complete)
         last = self.hi.clamp(max=self.weights.shape[1]) - 1
         return torch.minimum(torch.maximum(position, self.lo), last), outside_head
@@ -154,29 +154,29 @@ def truncate_and_renormalize(decoder: QDecoder, ranked: DescendingLogits) -> Ren
     cut = decoder.truncate(ranked)
     rows, k = ranked.z.shape
     lo = torch.zeros(rows, dtype=torch.int64, device=ranked.z.device) if cut.lo is None else cut.lo
-    whole = cut.hi is None and cut.lo is None
+    keeps_all = cut.hi is None and cut.lo is None
     hi = torch.full_like(lo, ranked.vocab_size) if cut.hi is None else cut.hi
     needs_whole_row = (hi >= k) & (not ranked.complete)
     weights, before = ranked.p, ranked.mass_before
-    temperature, first = decoder.temperature_and_order()
+    temperature, is_before = decoder.temperature_and_order()
     if cut.weights is not None:
         weights, before = cut.weights, sum_before(cut.weights)
-    elif not first and temperature != 1 and not whole:
+    elif not is_before and temperature != 1 and not keeps_all:
         weights = ((ranked.z - ranked.z[:, :1]) / temperature).exp_()
         before = sum_before(weights)
     end = hi.clamp(max=weights.shape[1])
     total = (before.gather(1, end[:, None]) - before.gather(1, lo.clamp(max=k - 1)[:, None])).squeeze(1)
-    if whole and not ranked.complete:
+    if keeps_all and not ranked.complete:
         total = torch.ones_like(total)
     lo = lo.clamp(max=k - 1)
     peak = lo if cut.peak is None else cut.peak
-    return RenormalizedQ(ranked, lo, hi, weights, before, total, needs_whole_row, whole, peak)
+    return RenormalizedQ(ranked, lo, hi, weights, before, total, needs_whole_row, keeps_all, peak)
 
 
 def apply_temperature(decoder: QDecoder, logits: Tensor) -> Tensor:
     """Apply the temperature where it comes before truncation (or where there is none to come before)."""
-    temperature, first = decoder.temperature_and_order()
-    return logits / temperature if temperature != 1 and (first or decoder.untruncated) else logits
+    temperature, is_before = decoder.temperature_and_order()
+    return logits / temperature if temperature != 1 and (is_before or decoder.untruncated) else logits
 
 
 def draw_tokens(
@@ -217,21 +217,21 @@ def draw_tokens(
 
 def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Draw a few rows: from the head, and from the whole row where that does not decide."""
-    hot = apply_temperature(decoder, logits)
-    q = truncate_and_renormalize(decoder, sort_logits(hot, decoder.head, state))
+    scaled = apply_temperature(decoder, logits)
+    q = truncate_and_renormalize(decoder, sort_logits(scaled, decoder.head, state))
     position, outside_head = q.draw(u)
     value, rank = read_value_and_rank(q.view.z, position)
     log_q = q.log_prob(position)
     if not q.view.complete and bool(outside_head.any()):
         open_rows = outside_head.nonzero().squeeze(1)
-        part = hot if len(open_rows) == len(hot) else hot[open_rows]
+        part = scaled if len(open_rows) == len(scaled) else scaled[open_rows]
         full = truncate_and_renormalize(
             decoder, sort_logits(part, None, None if state is None else state[open_rows], log_z=q.view.log_z[open_rows])
         )
         at, _ = full.draw(u[open_rows])
         value[open_rows], rank[open_rows] = read_value_and_rank(full.view.z, at)
         log_q[open_rows] = full.log_prob(at)
-    token = find_nth_equal(hot, value, rank)
+    token = find_nth_equal(scaled, value, rank)
     surprise = None if state is None else (q.view.log_z.squeeze(1) - value)
     return token, log_q, decoder.next_state(state, surprise)
 
@@ -273,9 +273,9 @@ def compute_dense_q(decoder: QDecoder, logits: Tensor, state: Tensor | None = No
     out = torch.zeros(logits.shape, dtype=torch.float64, device=logits.device)
     if decoder.one_hot:
         return out.scatter_(1, logits.argmax(-1, keepdim=True), 1.0)
-    hot = apply_temperature(decoder, logits)
-    q = truncate_and_renormalize(decoder, sort_logits(hot, None, state))
-    ids = torch.sort(hot, dim=-1, descending=True, stable=True).indices
+    scaled = apply_temperature(decoder, logits)
+    q = truncate_and_renormalize(decoder, sort_logits(scaled, None, state))
+    ids = torch.sort(scaled, dim=-1, descending=True, stable=True).indices
     at = torch.arange(q.weights.shape[1], device=logits.device)
     inside = (at >= q.lo[:, None]) & (at < q.hi[:, None])
     probabilities = torch.where(inside, q.weights, 0.0) / q.total[:, None]
@@ -361,8 +361,8 @@ class LogitChunk:
         if (temperature, head) not in self.sorted_at:
             if self.ordered is None or self.ordered.shape[1] < head:
                 self.ordered = take_largest(self.logits, head)
-            hot = self.logits if temperature == 1 else self.logits / temperature
-            self.sorted_at[temperature, head] = sort_logits(hot, head, ordered=self.ordered[:, :head] / temperature)
+            scaled = self.logits if temperature == 1 else self.logits / temperature
+            self.sorted_at[temperature, head] = sort_logits(scaled, head, ordered=self.ordered[:, :head] / temperature)
         return self.sorted_at[temperature, head]
 
 
@@ -374,10 +374,10 @@ def read_q(decoder: QDecoder, table: QTable, chunk: LogitChunk, head: int) -> QS
         best = chunk.argmax()
         ones = torch.ones(len(best), dtype=torch.float64)
         return QStatistics((best == chunk.gold).double(), ones, ones.long(), best)
-    temperature, first = decoder.temperature_and_order()
+    temperature, is_before = decoder.temperature_and_order()
     if decoder.untruncated:
         return _read_untruncated(temperature, chunk)
-    ranked = chunk.sort_at(temperature if first else 1.0, head)
+    ranked = chunk.sort_at(temperature if is_before else 1.0, head)
     if decoder.first_state():
         ranked.state = _replay_states(decoder, table, ranked, chunk)
     return _read_truncated(decoder, ranked, chunk)
@@ -387,13 +387,13 @@ def _read_untruncated(temperature: float, chunk: LogitChunk) -> QStatistics:
     """Compute the statistics of the whole softmax, without sorting."""
     import torch
 
-    hot = chunk.logits if temperature == 1 else chunk.logits / temperature
+    scaled = chunk.logits if temperature == 1 else chunk.logits / temperature
     best = chunk.argmax()
-    p = torch.softmax(hot, dim=-1)
-    top = p.gather(1, best[:, None]).double().log() - hot.gather(1, best[:, None]).double()  # -log of the sum
-    gold_prob = (hot.gather(1, chunk.gold[:, None]).double() + top).exp().squeeze(1)
+    p = torch.softmax(scaled, dim=-1)
+    top = p.gather(1, best[:, None]).double().log() - scaled.gather(1, best[:, None]).double()  # -log of the sum
+    gold_prob = (scaled.gather(1, chunk.gold[:, None]).double() + top).exp().squeeze(1)
     sum_sq = torch.linalg.vector_norm(p, dim=-1).double().square_()
-    support = (hot > float("-inf")).sum(-1) if chunk.banned else torch.full_like(best, hot.shape[1])
+    support = (scaled > float("-inf")).sum(-1) if chunk.banned else torch.full_like(best, scaled.shape[1])
     return QStatistics(gold_prob, sum_sq, support, best)
 
 
@@ -404,7 +404,7 @@ def _read_truncated(decoder: QDecoder, ranked: DescendingLogits, chunk: LogitChu
     best = chunk.argmax()
     argmax = _find_q_argmax(q, ranked, best)
     if not ranked.complete:
-        open_rows = (q.needs_whole_row | (q.whole & (q.hi > ranked.z.shape[1]))).nonzero().squeeze(1)
+        open_rows = (q.needs_whole_row | (q.keeps_all & (q.hi > ranked.z.shape[1]))).nonzero().squeeze(1)
         if len(open_rows):
             state = None if ranked.state is None else ranked.state[open_rows]
             full = sort_logits(ranked.logits[open_rows], None, state)

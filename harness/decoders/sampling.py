@@ -237,8 +237,8 @@ class Xtc(SamplingDecoder):
         """Mix the softmax with its truncated version."""
         if self.untruncated:  # the temperature was applied to the logits already
             return rules.keep_all(ranked)
-        temperature, first = self.temperature_and_order()
-        return rules.xtc(ranked, self.threshold, self.probability, 1.0 if first else temperature)
+        temperature, is_before = self.temperature_and_order()
+        return rules.xtc(ranked, self.threshold, self.probability, 1.0 if is_before else temperature)
 
 
 @decoder

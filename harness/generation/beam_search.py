@@ -174,8 +174,8 @@ class _Search:
         past = self.slots.history[:n, :, :longest].reshape(n * beams, longest)
         count = torch.from_numpy(lengths).to(past.device)
         log_probs = apply_penalties(spec, log_probs, past, count)
-        if early := self.slots.may_not_end():
-            log_probs = forbid_end(log_probs, self.lm.eos_ids, self.slots.rows(early))
+        if too_short := self.slots.find_too_short():
+            log_probs = forbid_end(log_probs, self.lm.eos_ids, self.slots.rows(too_short))
         return log_probs
 
     def _select_candidates(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -69,8 +69,8 @@ class _Search:
                 return
             hidden, seen = self.states
             logits = run.logits(hidden[:n])
-            if early := slots.may_not_end():
-                logits = forbid_end(logits, self.lm.eos_ids, early)
+            if too_short := slots.find_too_short():
+                logits = forbid_end(logits, self.lm.eos_ids, too_short)
             p, tokens = torch.softmax(logits, dim=-1).topk(self.k, dim=-1)
             states = run.extend(tokens.reshape(-1), slots.rows(range(n))).view(n, self.k, -1)
             new = torch.nn.functional.normalize(states.float(), dim=-1)
@@ -185,8 +185,8 @@ class _DifferenceChooser(TokenChooser):
         import torch
 
         strong, weak = logits
-        if early := slots.may_not_end():
-            strong = forbid_end(strong, self._eos_ids, early)
+        if too_short := slots.find_too_short():
+            strong = forbid_end(strong, self._eos_ids, too_short)
         expert = torch.log_softmax(strong, dim=-1)
         other = torch.log_softmax(weak / self._temperature, dim=-1)
         low = expert < expert.amax(-1, keepdim=True) + math.log(self._alpha)

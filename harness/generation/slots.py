@@ -95,11 +95,9 @@ class BatchSlots:
         """Tokens so far in each slot in use, prompt included."""
         return self.starts[: len(self)] + self.steps
 
-    def may_not_end(self) -> list[int]:
+    def find_too_short(self) -> list[int]:
         """Return the slots whose next token must not be the end of text."""
-        if not self._request.min_new_tokens:
-            return []
-        return [i for i, step in enumerate(self.steps.tolist()) if self._request.may_not_end(step)]
+        return [slot for slot, step in enumerate(self.steps.tolist()) if step < self._request.min_new_tokens]
 
     def free(self, slots: Sequence[int]) -> None:
         """Free the slots of finished texts."""
@@ -111,7 +109,7 @@ class BatchSlots:
         fresh = self._assign_slots()
         if self._last_prompt is not None:  # before a move overwrites the slot that holds them
             self._copy_prompt(
-                [p for p in fresh if self.ids(self.prompt(p)) == self._last_prompt.ids], self._last_prompt
+                [slot for slot in fresh if self.ids(self.prompt(slot)) == self._last_prompt.ids], self._last_prompt
             )
         size = sum(p is not None for p in self._prompts)
         target = [i for i in range(size) if self._prompts[i] is None]
@@ -153,7 +151,7 @@ class BatchSlots:
 
     def rows(self, slots: Sequence[int]) -> list[int]:
         """Return the rows of slots, in their order."""
-        return [p * self.width + i for p in slots for i in range(self.width)]
+        return [slot * self.width + i for slot in slots for i in range(self.width)]
 
     def run_prompts(self, *, every: bool) -> list[list[Tensor]]:
         """Run the prompts of the fresh slots."""
@@ -167,9 +165,8 @@ class BatchSlots:
             else:
                 new.setdefault(ids, []).append(slot)
         firsts = [slots[0] for slots in new.values()]
-        hidden = [
-            run.start([p * self.width for p in firsts], list(new), every=every) if new else [] for run in self.runs
-        ]
+        rows = [slot * self.width for slot in firsts]
+        hidden = [run.start(rows, list(new), every=every) if new else [] for run in self.runs]
         for i, (ids, slots) in enumerate(new.items()):
             self._fill_slot(slots[0], len(ids))
             self._last_prompt = _LastPrompt(ids, slots[0], [per_model[i] for per_model in hidden])
@@ -177,7 +174,7 @@ class BatchSlots:
             states |= dict.fromkeys(slots, self._last_prompt.states)
         if not self._ragged:
             self._last_prompt = None
-        return [[states[p][m] for p in self._fresh] for m in range(len(self.runs))]
+        return [[states[slot][model] for slot in self._fresh] for model in range(len(self.runs))]
 
     def _copy_prompt(self, slots: Sequence[int], last: _LastPrompt) -> None:
         """Copy the keys and values of the last prompt into other slots."""

@@ -121,7 +121,7 @@ def build_generation(
 
 
 class QChooser(TokenChooser):
-    """Uniforms, log-probabilities and states of the rows."""
+    """Draws each token from the Q of a `QDecoder`; keeps uniforms, log-probability and state of each slot."""
 
     def __init__(self, lm: CausalModel, decoder: QDecoder, request: GenerationRequest) -> None:
         import torch
@@ -157,7 +157,7 @@ class QChooser(TokenChooser):
         q_state = None if self._state is None else self._state[:n]
         token, log_q, q_state = draw_next_tokens(
             self._decoder, scores, u, q_state, history=slots.history[:n, 0, : int(lengths.max())],
-            lengths=torch.from_numpy(lengths), may_not_end=slots.may_not_end(), eos_ids=self._lm.eos_ids,
+            lengths=torch.from_numpy(lengths), too_short=slots.find_too_short(), eos_ids=self._lm.eos_ids,
         )  # fmt: skip
         if self._state is not None and q_state is not None:
             self._state[:n] = q_state
@@ -176,7 +176,7 @@ def draw_next_tokens(
     *,
     history: Tensor,
     lengths: Tensor,
-    may_not_end: Sequence[int],
+    too_short: Sequence[int],
     eos_ids: Sequence[int],
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Draw the next token of each row from a model's logits; the one place where logits become tokens.
@@ -188,7 +188,7 @@ def draw_next_tokens(
         state: Shape (n, s), float64, of decoders that have one.
         history: Token ids so far, prompt included, shape (n, t); read where the decoder penalizes.
         lengths: How many of them count in each row, shape (n,).
-        may_not_end: Rows that are shorter than `min_new_tokens`.
+        too_short: Rows that are shorter than `min_new_tokens`, so that they must not end.
         eos_ids: The end tokens.
 
     Returns:
@@ -200,7 +200,7 @@ def draw_next_tokens(
 
     if decoder.penalizes:
         logits = apply_penalties(decoder, logits, history, lengths.to(logits.device))
-    if may_not_end:
-        logits = forbid_end(logits, eos_ids, may_not_end)
+    if too_short:
+        logits = forbid_end(logits, eos_ids, too_short)
     token, log_q, state = draw_tokens(decoder, logits, u, state)
     return token, torch.where(find_end_tokens(eos_ids, token), 0.0, log_q), state

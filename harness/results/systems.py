@@ -55,9 +55,9 @@ class SystemValue:
     titles: tuple[str, str]  # display names of model and decoder
     values: Mapping[str, float]  # seed → value
     sources: tuple[tuple[int, str | None], ...]  # (index of the run, artifact) of each seed
-    error: float = math.nan  # standard error or std that the metric itself reports; over seeds the root mean square
+    metric_error: float = math.nan  # std or standard error that the metric reports; over seeds the root mean square
     target: float | None = None  # the best possible value if the direction is `target`
-    ends: tuple[float, float] | None = None  # 95 % interval over examples; None for several seeds or no variation
+    interval: tuple[float, float] | None = None  # 95 % interval over examples; None for several seeds or no variation
 
     @property
     def pair(self) -> Pair:
@@ -67,8 +67,8 @@ class SystemValue:
     @property
     def reach(self) -> tuple[float, float]:
         """Lengths of an error bar below and above the mean: the interval for one seed, else one `sd`."""
-        if self.ends is not None:
-            return self.mean - self.ends[0], self.ends[1] - self.mean
+        if self.interval is not None:
+            return self.mean - self.interval[0], self.interval[1] - self.mean
         return (self.sd, self.sd) if math.isfinite(self.sd) else (0.0, 0.0)
 
 
@@ -97,8 +97,8 @@ def fold_seeds(frame: pd.DataFrame, axes: Sequence[str]) -> list[SystemValue]:
     """Aggregate values that differ only in the seed, in the order of the frame."""
     rows = frame.to_dict("records")
     # Formatted once per setting, not once per value.
-    settings = {s: {a: format_axis_value(of[0][a]) for a in axes if a != "seed"}
-                for s, of in group_by(rows, lambda row: row["setting"]).items()}  # fmt: skip
+    firsts = {row["setting"]: row for row in reversed(rows)}
+    settings = {s: {a: format_axis_value(row[a]) for a in axes if a != "seed"} for s, row in firsts.items()}
     groups = group_by(rows, lambda row: tuple(row[column] for column in IDENTITY))
     return [_fold(group, settings[group[0]["setting"]]) for group in groups.values()]
 
@@ -124,8 +124,8 @@ def _fold(rows: Sequence[Mapping[Any, Any]], axes: Mapping[str, str]) -> SystemV
         values=dict(zip(seeds, values, strict=True)),
         sources=tuple((int(r[INTERNAL]), r["artifact"]) for r in rows),
         target=first["target"] if math.isfinite(first["target"]) else None,
-        error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
-        ends=(low, high) if len(rows) == 1 and -math.inf < low < high < math.inf else None,
+        metric_error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
+        interval=(low, high) if len(rows) == 1 and -math.inf < low < high < math.inf else None,
     )
 
 

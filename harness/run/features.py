@@ -90,7 +90,7 @@ class Featurizer:
             _lock_arrays(values.values())  # all metrics read the same arrays
             return core.Side(source.role, RowFile(source.path).ids, values)
 
-        return self.builder.session.sides.get(key, load, lasting=source.role == core.HUMAN)
+        return self.builder.session.side_cache.get(key, load, lasting=source.role == core.HUMAN)
 
     def value(self, source: TextRows, need: core.Need) -> Any:  # noqa: ANN401 - each kind has its own
         """Return one feature, or None if it is not computed yet."""
@@ -147,7 +147,6 @@ class Featurizer:
 
     def _read_feature(self, source: TextRows, need: core.Need) -> FeatureHandle:
         """Read what needs no weights; tokenizes if the rows have the tokens of another tokenizer."""
-        rows = source.digest
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
             return FeatureHandle(self.builder.try_or_note(lambda: digest_corpus(path)), partial(load_corpus, path))
@@ -155,13 +154,13 @@ class Featurizer:
             model = models.ModelSpec(path=str(dict(need.options)["path"]))
             return FeatureHandle(self.builder.digest_model(model), partial(self._make_classifier, model))
         if need.kind == "texts":
-            return FeatureHandle(rows, partial(load_texts, source, need.scope))
+            return FeatureHandle(source.digest, partial(load_texts, source, need.scope))
         if need.kind == "stops":
-            return FeatureHandle(rows, lambda: RowFile(source.path).stops)
+            return FeatureHandle(source.digest, lambda: RowFile(source.path).stops)
         if need.kind == "log_prob":
-            return FeatureHandle(rows, lambda: RowFile(source.path).log_probs)
+            return FeatureHandle(source.digest, lambda: RowFile(source.path).log_probs)
         if need.by == "rows":
-            return FeatureHandle(rows, partial(load_row_tokens, source, need.scope))
+            return FeatureHandle(source.digest, partial(load_row_tokens, source, need.scope))
         spec = None  # whitespace words and characters
         if need.by not in ("words", "chars"):
             settings = self.settings
@@ -172,16 +171,16 @@ class Featurizer:
                 raise core.UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
             return FeatureHandle(tokenizer, partial(self.passes.end_tokens, spec))
         if spec is None:
-            return FeatureHandle(rows, partial(self.passes.words, source, need.scope, need.by == "chars"))
+            return FeatureHandle(source.digest, partial(self.passes.words, source, need.scope, need.by == "chars"))
         options = ScoringOptions.from_need(need)
         if tokenizer is not None and source.tokenizer == tokenizer and not options.tokenizes_again:
-            return FeatureHandle(rows, partial(load_row_tokens, source, need.scope))
+            return FeatureHandle(source.digest, partial(load_row_tokens, source, need.scope))
 
         def write(folder: Path) -> Mapping[str, Any]:
             artifacts.save_ragged(folder, self.passes.tokens(spec, source, options))
             return {}
 
-        inputs = {"rows": rows, "tokenizer": tokenizer}
+        inputs = {"rows": source.digest, "tokenizer": tokenizer}
         artifact = source.plan_artifact("tokens", f"{source.title} {options.title}", options.token_facts(), inputs)
         return FeatureHandle.from_entry(self.builder.build(artifact, write), artifacts.load_ragged)
 

@@ -20,7 +20,7 @@ from openended.harness.run.artifacts import PlannedArtifact, TextRows, load_resu
 from openended.harness.run.facts import collect_facts
 from openended.harness.run.features import Featurizer
 from openended.harness.run.settings import Settings
-from openended.harness.storage import ResultRow, RowFile
+from openended.harness.storage import RowFile
 from openended.metrics.families import TwoSample
 from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_file
 
@@ -48,10 +48,6 @@ class SystemResult:
     result: core.MetricResult
     artifact: str | None
 
-    def row(self) -> ResultRow:
-        """Return the line of the run record."""
-        return ResultRow.from_result(self.system, self.metric, self.result, self.artifact)
-
 
 class _MetricCodeError(Exception):
     """Raised out of a metric's artifact, so that none is kept."""
@@ -60,14 +56,14 @@ class _MetricCodeError(Exception):
 class MetricRunner:
     """Computes metrics from finished sides through the store.
 
-    `sides` has computed all that the metrics need. `others` are all systems of a grid, for metrics that fit something
-    on all of them.
+    `featurizer` has computed all that the metrics need. `others` are all systems of a grid, for metrics that fit
+    something on all of them.
     """
 
-    def __init__(self, settings: Settings, sides: Featurizer, others: Sequence[TextRows] = ()) -> None:
+    def __init__(self, settings: Settings, featurizer: Featurizer, others: Sequence[TextRows] = ()) -> None:
         self.settings = settings
-        self.sides = sides
-        self.builder = sides.builder
+        self.featurizer = featurizer
+        self.builder = featurizer.builder
         self.others = tuple(others)
         self.resampling = core.Plan(settings.intervals)
 
@@ -110,7 +106,7 @@ class MetricRunner:
         spec = {
             "metric": core.canonicalize(metric),
             "facts": dict(facts),
-            "system": "model" if system == core.HUMAN else system,
+            "system": "model" if system == core.HUMAN else system,  # the same texts as a system: one artifact
         }
         if ids:
             spec["ids"] = ids
@@ -139,11 +135,11 @@ class MetricRunner:
         if len(needs) < len(metric.needs()):
             inputs["judgments"] = digest_judgments(self._find_judgments(), self.settings.judgment_columns)
         if metric.sides != "one":
-            inputs |= {f"human {k}": v for k, v in self.sides.digests(human, needs).items()}
+            inputs |= {f"human {k}": v for k, v in self.featurizer.digests(human, needs).items()}
         if metric.sides != "human":
-            inputs |= {f"model {k}": v for k, v in self.sides.digests(model, needs).items()}
+            inputs |= {f"model {k}": v for k, v in self.featurizer.digests(model, needs).items()}
         for number, other in enumerate(self.others if metric.reads_grid else ()):
-            inputs |= {f"other {number} {k}": v for k, v in self.sides.digests(other, needs).items()}
+            inputs |= {f"other {number} {k}": v for k, v in self.featurizer.digests(other, needs).items()}
         return inputs
 
     def _load_features(
@@ -151,14 +147,14 @@ class MetricRunner:
     ) -> core.Features:
         """Load both sides; a metric of one side gets it as both."""
         needs = list_text_needs(metric)
-        model_side = self.sides.side(human if metric.sides == "human" else model, needs)
-        human_side = model_side if metric.sides == "one" else self.sides.side(human, needs)
+        model_side = self.featurizer.side(human if metric.sides == "human" else model, needs)
+        human_side = model_side if metric.sides == "one" else self.featurizer.side(human, needs)
         if isinstance(metric, ReadsFile):
             columns = self.settings.judgment_columns
             judged = {n: metric.read(self._find_judgments(), columns) for n in metric.needs() if n.kind == "judgments"}
             human_side = replace(human_side, data={**human_side.data, **judged})
             model_side = replace(model_side, data={**model_side.data, **judged})
-        others = [self.sides.side(other, needs) for other in self.others] if metric.reads_grid else []
+        others = [self.featurizer.side(other, needs) for other in self.others] if metric.reads_grid else []
         if not type(metric).__module__.startswith("openended."):  # what a plug-in changes is seen by no other metric
             copies: dict[int, core.Side] = {}
             for side in (human_side, model_side, *others):

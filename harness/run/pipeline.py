@@ -87,7 +87,7 @@ def run(
     builder = ArtifactBuilder(session, plan_only=False)
     texts = make_texts(settings, builder)
     results = measure_all(texts, others)
-    session.sides.end_run()
+    session.side_cache.end_run()
     folder = write_record(
         settings, builder, results, decoder=texts.decoder, human=texts.dataset.human,
         task=str(texts.dataset.fingerprint), overrides=overrides,
@@ -148,8 +148,10 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
             jobs.append((metric, "model", model))
     requests: list[tuple[TextRows, Sequence[core.Need]]] = []
     for metric, _, rows in jobs:
-        read = [source for source, unread in ((human, "one"), (rows, "human")) if metric.sides != unread]
-        requests += [(source, list_text_needs(metric)) for source in read]
+        if metric.sides != "one":
+            requests.append((human, list_text_needs(metric)))
+        if metric.sides != "human":
+            requests.append((rows, list_text_needs(metric)))
     requests += [(source, list_text_needs(m)) for m in metrics if m.reads_grid for source in others]
     texts.featurizer.compute(requests, texts.decoder)
     runner = MetricRunner(settings, texts.featurizer, others)
@@ -159,8 +161,8 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
         out += [runner.build_undefined(m, "model", human, model, reason) for m in metrics if m.sides != "one"]
     elif no_ceiling:
         out += [runner.build_undefined(m, "ceiling", human, model, no_ceiling) for m in with_ceiling]
-    without = [m for m in settings.metrics if m not in metrics]
-    out += [runner.build_undefined(m, "model", human, model, NO_PROMPTS) for m in without]
+    need_prompts = [m for m in settings.metrics if m not in metrics]
+    out += [runner.build_undefined(m, "model", human, model, NO_PROMPTS) for m in need_prompts]
     return [m for m in out if m is not None]
 
 

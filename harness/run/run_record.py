@@ -70,7 +70,7 @@ def write_record(
         command=tuple(sys.argv), git=storage.read_git_state(), packages=storage.list_package_versions(),
         hardware=storage.describe_hardware(), inputs={"task": task, **builder.inputs},
         provenance=builder.provenance, timings=builder.timings, store="../../../store", notes=tuple(notes),
-        results=tuple(result.row() for result in results),
+        results=tuple(storage.ResultRow.from_result(r.system, r.metric, r.result, r.artifact) for r in results),
     )  # fmt: skip
     # A lock, because a greedy decoder with two seeds is one run of two jobs.
     with builder.session.store.hold_lock(f"run-{key}", f"run {key}"):

@@ -57,7 +57,7 @@ class Session(ModelCache):
     def __init__(self, store: Store) -> None:
         super().__init__()
         self.store = store
-        self.sides = SideCache()
+        self.side_cache = SideCache()
         self._tokenizers: dict[str, Tokenizer] = {}
         self._warned: set[str] = set()
         self._workers: tuple[Runtime, Cluster] | None = None

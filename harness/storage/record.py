@@ -70,17 +70,20 @@ class ResultRow:
     """Name of a value → `low`, `high`, `std_error`, `level`, `method`, `replicates` of its interval over examples."""
 
     @classmethod
-    def from_result(cls, system: str, m: core.Metric, r: core.MetricResult, artifact: str | None) -> ResultRow:
+    def from_result(
+        cls, system: str, metric: core.Metric, result: core.MetricResult, artifact: str | None
+    ) -> ResultRow:
         """Build the row of a metric's result."""
+        ranked = [name for name in result.values if name not in result.unranked]
+        same = ("metric", "signature", "primary", "n_human", "n_model", "status")
         return cls(
-            system=system, metric=r.metric, signature=r.signature, primary=r.primary, values=dict(r.values),
-            sd=dict(r.sd), n_human=r.n_human, n_model=r.n_model, status=r.status, notes=tuple(r.notes),
-            family=m.family, direction=m.direction,
-            directions={n: "none" if n in r.unranked else m.best_of(n) for n in r.values},
-            targets={n: m.targets[n] for n in r.values if n in m.targets and n not in r.unranked},
-            titles=dict(m.titles), bounds={n: m.bounds_of(n, r) for n in r.values}, resampling=m.resampling,
-            artifact=artifact,
-            intervals={n: dict(i) for n, i in r.intervals.items()},
+            **{name: getattr(result, name) for name in same}, system=system, artifact=artifact,
+            values=dict(result.values), sd=dict(result.sd), notes=tuple(result.notes), family=metric.family,
+            direction=metric.direction,
+            directions={name: metric.best_of(name) if name in ranked else "none" for name in result.values},
+            targets={name: metric.targets[name] for name in ranked if name in metric.targets},
+            titles=dict(metric.titles), bounds={name: metric.bounds_of(name, result) for name in result.values},
+            resampling=metric.resampling, intervals={name: dict(i) for name, i in result.intervals.items()},
         )  # fmt: skip
 
     def to_json(self) -> dict[str, core.Json]:

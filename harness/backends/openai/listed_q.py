@@ -75,9 +75,9 @@ def _bound_share(decoder: QDecoder, logs: F64) -> tuple[float, float]:
 
 def _bound_normalizers(decoder: QDecoder, logs: F64, banned: F64, unseen: int, vocab_size: int) -> set[float]:
     """Return the least and greatest log of the row's sum of exponentials that the listing allows."""
-    temperature, first = decoder.temperature_and_order()
+    temperature, is_before = decoder.temperature_and_order()
     last = float(logs[-1])
-    if not first or temperature == 1:
+    if not is_before or temperature == 1:
         banned_mass = float(np.exp(banned).sum())
         low = 1.0 - banned_mass - unseen * math.exp(last)
         return {math.log(max(low, 1e-12)), math.log(max(1.0 - banned_mass, 1e-12))}
@@ -90,8 +90,8 @@ def _cut(decoder: QDecoder, logs: F64, log_z: float, vocab_size: int) -> tuple[i
     """Return the listed tokens that Q keeps, their shares, and whether Q can keep no other token."""
     import torch
 
-    temperature, first = decoder.temperature_and_order()
-    z = torch.from_numpy(logs / temperature if first else logs.copy())[None]
+    temperature, is_before = decoder.temperature_and_order()
+    z = torch.from_numpy(logs / temperature if is_before else logs.copy())[None]
     row = torch.empty((1, max(vocab_size, len(logs) + 1)), device="meta")  # only its width is read
     truncated = truncate_and_renormalize(
         decoder, build_descending_logits(z, torch.tensor([[log_z]], dtype=torch.float64), row)

@@ -169,7 +169,7 @@ class TextSampler(TextSlots):
         least = self._group["min_new_tokens"]
         token, log_q, state = draw_next_tokens(
             self._decoder, logits, self._uniforms[at, step], self._states[at, step] if len(self._first) else None,
-            history=history, lengths=lengths, may_not_end=[i for i, s in enumerate(steps) if s < least],
+            history=history, lengths=lengths, too_short=[i for i, s in enumerate(steps) if s < least],
             eos_ids=self._group["eos_ids"],
         )  # fmt: skip
         self._log_q[at, step] = log_q

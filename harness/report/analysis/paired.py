@@ -126,9 +126,9 @@ def compare_values(
     test = _test_over_examples(results, a, b) or _test_over_replicates(results, a, b) or _test_over_seeds(a, b)
     if human is None:
         return test
-    away = abs(a.mean - human.mean) - abs(b.mean - human.mean)
+    difference = abs(a.mean - human.mean) - abs(b.mean - human.mean)
     nearer = _test_distances(results, a, b, test, human, human.mean)
-    return dataclasses.replace(test, difference=float(away), nearer=nearer)
+    return dataclasses.replace(test, difference=float(difference), nearer=nearer)
 
 
 def compute_equality_p_value(results: Results, items: Sequence[SystemValue], a: SystemValue, b: SystemValue) -> float:
@@ -150,9 +150,9 @@ def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> Sys
     apart = sides[0] - sides[1]
     n, mean = len(apart), float(apart.mean())
     error = float(apart.std(ddof=1)) / math.sqrt(n) if np.ptp(apart) > 0 else math.nan
-    away = compute_student_quantile(n - 1) * error
+    margin = compute_student_quantile(n - 1) * error
     p_value = compute_sign_flip_p(apart, a.metric, a.key)
-    return SystemComparison(mean, p_value, "examples", n, mean - away, mean + away)
+    return SystemComparison(mean, p_value, "examples", n, mean - margin, mean + margin)
 
 
 def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:

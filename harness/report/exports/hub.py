@@ -83,8 +83,8 @@ def _list_results(
 def _list_facts(item: SystemValue, humans: Sequence[SystemValue]) -> dict[str, Any]:
     """Return the facts that a reader of a value needs: direction, interval or deviation, human value, signature."""
     facts: dict[str, Any] = {"direction": item.direction}
-    if item.ends is not None:
-        facts["confidence_interval_95"] = [_round(end) for end in item.ends]
+    if item.interval is not None:
+        facts["confidence_interval_95"] = [_round(end) for end in item.interval]
     if math.isfinite(item.sd):
         facts |= {"seeds": item.seeds, "standard_deviation": _round(item.sd)}
     human = find_human_value(humans, item)
@@ -100,7 +100,7 @@ def _format_values(systems: Sequence[System]) -> str:
         name = system.name.replace("|", "\\|")
         for item in (i for i in system.items if i.primary and math.isfinite(i.mean)):
             spread = f"± {item.sd:.4g}" if math.isfinite(item.sd) else ""
-            spread = f"[{item.ends[0]:.4g}, {item.ends[1]:.4g}]" if item.ends is not None else spread
+            spread = f"[{item.interval[0]:.4g}, {item.interval[1]:.4g}]" if item.interval is not None else spread
             lines.append(f"| {name} | {item.title} | {item.mean:.4g} | {spread} |")
     return "\n".join([*lines, ""])
 

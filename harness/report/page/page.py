@@ -184,7 +184,7 @@ def collect_cell_details(results: Results, tables: Sequence[Table]) -> dict[str,
             "runs": [share(run.name) for run in runs],
         }
         details |= {"sd": item.sd} if math.isfinite(item.sd) else {}
-        return details | ({"error": item.error} if math.isfinite(item.error) else {})
+        return details | ({"error": item.metric_error} if math.isfinite(item.metric_error) else {})
 
     def describe_cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
         details: dict[str, Any] = {"text": " ".join(filter(None, table.text(cell, column)))}

@@ -38,9 +38,10 @@ def mark_best_cells(
     others = [at for at in costs if at != best]
     tests = {at: compare(cells[at], cells[best]) if compare is not None else math.nan for at in others}
     intervals = {at: _compare_intervals(column, cells[at], cells[best]) for at in others}
-    if corrected := correct_by_holm(tests, pairs := math.comb(len(costs), 2)):
+    num_pairs = math.comb(len(costs), 2)
+    if corrected := correct_by_holm(tests, num_pairs):
         rule = "tests"
-    elif corrected := correct_by_holm(intervals, pairs):
+    elif corrected := correct_by_holm(intervals, num_pairs):
         rule = "intervals"
     if corrected:
         marked |= {at for at in costs if corrected.get(at, 1.0) >= LEVEL}
@@ -66,7 +67,7 @@ def _compare_intervals(column: Column, cell: Cell, best: Cell) -> float:
     """Return the p-value of two equal costs from their intervals, as if the two were independent; NaN without both."""
     spans = []
     for side in (cell, best):
-        ends = side.interval or (side.source.ends if side.source is not None and not column.gap else None)
+        ends = side.interval or (side.source.interval if side.source is not None and not column.gap else None)
         if ends is None:  # there is no interval of the printed value
             return math.nan
         low, high = sorted(_compute_cost(column, side, end) for end in ends)

@@ -63,8 +63,9 @@ def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
     def build_cell(item: SystemValue | None, criterion: str) -> Cell:
         if item is None:
             return Cell(note=f"No comparisons for the criterion {criterion}.")
-        around = (item.mean - Z * item.error, item.mean + Z * item.error) if math.isfinite(item.error) else None
-        return Cell(item.mean, n=1, interval=around)
+        margin = Z * item.metric_error
+        interval = (item.mean - margin, item.mean + margin) if math.isfinite(margin) else None
+        return Cell(item.mean, n=1, interval=interval)
 
     ranked = sorted(players, key=rank)
     players.sort(key=HUMAN.__eq__)

@@ -108,9 +108,9 @@ def select_pairs(items: Sequence[SystemValue], layout: Layout) -> list[Pair]:
     pairs: dict[Pair, None] = {}
     for pattern in layout.metrics or tuple(keys):
         metric, _, key = pattern.partition(".")
-        measured = list(keys.get(metric, ()))
-        chosen = [key] if key else [*measured[:1], *(COMPANIONS.get(metric, ()) if layout.companions else ())]
-        pairs |= dict.fromkeys((metric, k) for k in (measured if key == "*" else chosen) if k in measured)
+        available = list(keys.get(metric, ()))
+        chosen = [key] if key else [*available[:1], *(COMPANIONS.get(metric, ()) if layout.companions else ())]
+        pairs |= dict.fromkeys((metric, k) for k in (available if key == "*" else chosen) if k in available)
     requested = {tuple(pattern.split(".", 1)) for pattern in layout.metrics}
 
     def is_repeated(pair: Pair) -> bool:

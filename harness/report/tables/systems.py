@@ -193,7 +193,7 @@ class _Pivot:
             interval = over.low, over.high
         varies = interval is None or interval[0] < interval[1]
         return Cell(
-            abs(item.mean - target) if gap else item.mean, item.sd, item.seeds, item.error,
+            abs(item.mean - target) if gap else item.mean, item.sd, item.seeds, item.metric_error,
             note="" if varies else NO_VARIATION, interval=interval if varies else None, source=item, human=target,
         )  # fmt: skip
 
@@ -239,14 +239,15 @@ def _build_human_cell(
 
 def build_ceiling_cell(item: SystemValue, column: Column) -> Cell:
     """Build the cell of the human ceiling; its value moves to the note if its number of texts differs."""
-    n, of = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
-    if n != of and column.signature:
+    n, n_systems = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
+    if n != n_systems and column.signature:
         value = format_fixed(item.mean, column.decimals)
-        return Cell(note=f"No human ceiling with as many texts as the systems (n {of}). {CEILING}: {value} at n {n}.")
+        missing = f"No human ceiling with as many texts as the systems (n {n_systems})."
+        return Cell(note=f"{missing} {CEILING}: {value} at n {n}.")
     task = load_members("task").get(item.axes.get("task", ""))
     prompts = f" {UNSHARED}" if getattr(task, "prompted", True) else ""
     note = f"{CEILING}{f' (n {n})' if n else ''}.{prompts}"
-    return Cell(item.mean, metric_error=item.error, note=note, source=item)
+    return Cell(item.mean, metric_error=item.metric_error, note=note, source=item)
 
 
 def find_metric_interval(item: SystemValue, items: Iterable[SystemValue]) -> tuple[float, float] | None:
@@ -286,7 +287,7 @@ def list_warnings(
                 kinds.setdefault(f"no interval: {why}", {}).setdefault(item.title, set()).add(label(item))
         if rest := "; ".join(part for part in parts if not NO_INTERVAL.fullmatch(part)):
             kinds.setdefault(rest, {}).setdefault(item.metric, set()).add(label(item))
-    notes = {f"{', '.join(of)}: {caveat}": set().union(*of.values()) for caveat, of in kinds.items()}
+    notes = {f"{', '.join(names)}: {caveat}": set().union(*names.values()) for caveat, names in kinds.items()}
     pairs = [(find_human_value(items, m), m) for m in models if m.direction == "match_human"]
     counts = {tuple(parse_signature(i.signature).get("n", "") for i in (h, m)) for h, m in pairs if h is not None}
     return (

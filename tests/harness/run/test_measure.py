@@ -109,7 +109,7 @@ def test_a_result_is_computed_once_and_the_human_row_is_a_system_of_human_texts(
     human = texts.human_rows
     rows = {system: runner.measure(probe(), system, human, human) for system in ("human", "model", "ceiling")}
     assert rows["human"].artifact == rows["model"].artifact != rows["ceiling"].artifact
-    assert rows["human"].row().system == "human"
+    assert rows["human"].system == "human"
 
 
 def test_what_compute_and_replicates_share_is_prepared_once(start):

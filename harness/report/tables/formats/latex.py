@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from openended.harness.core import load_members
-from openended.harness.report.tables.formats.text import clean, pieces
+from openended.harness.report.tables.formats.text import clean, split_widths
 from openended.harness.report.tables.table import DAGGER, Cell, Column, Table, TableRow, arrow
 
 PREAMBLE = (
@@ -208,7 +208,7 @@ def _choose_form(table: Table) -> tuple[Grid, list[range], float, float]:
             if width <= page and grid.measure(whole) * size * scale <= width + 2 * SEP:
                 return grid, [whole], width, size
     room = (page + 2 * SEP) / MARGIN
-    choices = [(g, pieces([c.points for c in g.columns], g.label_points, room)) for g in grids]
+    choices = [(g, split_widths([c.points for c in g.columns], g.label_points, room)) for g in grids]
     fitting = [(g, parts) for g, parts in choices if all(g.measure(part) <= page + 2 * SEP for part in parts)]
     grid, parts = min(fitting or choices[:1], key=lambda choice: len(choice[1]))
     return grid, parts, page, 1.0

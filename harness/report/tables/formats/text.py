@@ -42,10 +42,10 @@ def has_words(table: Table, column: int) -> bool:
 
 def split_columns(table: Table, widths: Sequence[int], label: int, width: int) -> list[range]:
     """Split columns of so many characters into parts that fit a width next to the row labels and seeds."""
-    return pieces([w + GAP for w in widths], label + (len("seeds") + GAP if table.show_seeds else 0), width)
+    return split_widths([w + GAP for w in widths], label + (len("seeds") + GAP if table.show_seeds else 0), width)
 
 
-def pieces(widths: Sequence[float], label: float, width: float) -> list[range]:
+def split_widths(widths: Sequence[float], label: float, width: float) -> list[range]:
     """Split columns into parts of similar width that fit a given width, with at least one column each."""
 
     def cut(limit: float) -> list[range]:

@@ -251,7 +251,7 @@ def test_the_interval_of_a_value_stands_in_the_table_where_it_is_asked_for(tmp_p
     results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)), monkeypatch)
     item = next(i for i in results.values if i.system == "model")
     known = find_interval(results, item)
-    assert item.ends == (known.low, known.high)
+    assert item.interval == (known.low, known.high)
     assert item.reach == pytest.approx((item.mean - known.low, known.high - item.mean))
     (plain,), (full,) = (build_value_tables(results, Layout(intervals=asked), "t") for asked in (False, True))
     assert all(cell.interval is None for row in plain.rows for cell in row.cells)

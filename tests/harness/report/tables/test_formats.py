@@ -20,7 +20,14 @@ from openended.harness.report.tables.formats.latex import (
     to_latex,
     write_label,
 )
-from openended.harness.report.tables.formats.text import PAGE_WIDTH, clean, pieces, print_table, to_csv, to_markdown
+from openended.harness.report.tables.formats.text import (
+    PAGE_WIDTH,
+    clean,
+    print_table,
+    split_widths,
+    to_csv,
+    to_markdown,
+)
 from openended.harness.report.tables.table import (
     Cell,
     Column,
@@ -209,7 +216,7 @@ def test_latex_compiles(tmp_path, engine, width):
     [([10] * 4, 10, 50, [4]), ([10] * 5, 10, 50, [3, 2]), ([10] * 9, 10, 50, [3, 3, 3]), ([90, 10], 10, 50, [1, 1]), ([], 5, 9, [0])],
 )  # fmt: skip
 def test_pieces_fit_and_are_about_as_wide(widths, label, width, sizes):
-    parts = pieces(widths, label, width)
+    parts = split_widths(widths, label, width)
     assert [len(p) for p in parts] == sizes
     assert [i for p in parts for i in p] == list(range(len(widths)))
 

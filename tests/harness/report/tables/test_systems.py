@@ -328,7 +328,7 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path,
     assert math.isnan(half.value)
     assert half.note.startswith("No human ceiling with as many texts as the systems (n 100/100).")
     assert "0.700 at n 50/50" in half.note
-    assert math.isnan(model.error)
+    assert math.isnan(model.metric_error)
 
 
 def test_fewer_human_texts_are_told(tmp_path):
