@@ -111,7 +111,7 @@ def sort_logits(
     ordered: Tensor | None = None,
     log_z: Tensor | None = None,
 ) -> DescendingLogits:
-    """Sort rows of logits after penalties and temperature."""
+    """Sort rows of logits after penalties and temperature; `ordered` and `log_z` are given where they are known."""
     import torch
 
     k = logits.shape[1] if head is None else min(head, logits.shape[1])

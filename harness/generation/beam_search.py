@@ -100,19 +100,19 @@ class _Search:
 
     def run(self) -> None:
         """Search until every text is done."""
-        slots, run = self.slots, self.slots.runs[0]
+        slots, runner = self.slots, self.slots.runners[0]
         while True:
             self._refill_slots()
             n = len(slots)
             if not n:
                 return
-            parents = self._advance_texts(run.logits(slots.run_step(self.last[:n].reshape(-1))[0]))
+            parents = self._advance_texts(runner.logits(slots.run_step(self.last[:n].reshape(-1))[0]))
             slots.new_tokens[:n] += 1
             self.advance(n)
             done = [i for i in range(n) if self._is_done(i)]
             gone = {i * self.spec.num_beams + j for i in done for j in range(self.spec.num_beams)}
             moved = [(old, new) for new, old in enumerate(parents.tolist()) if old != new and new not in gone]
-            run.copy([old for old, _ in moved], [new for _, new in moved])
+            runner.copy([old for old, _ in moved], [new for _, new in moved])
             generations = []
             for i in done:
                 ids = self.finished[i][0][1]

@@ -61,18 +61,18 @@ class _Search:
         """Search until every text is done."""
         import torch
 
-        slots, run = self.slots, self.slots.runs[0]
+        slots, runner = self.slots, self.slots.runners[0]
         while True:
             self._refill_slots()
             n = len(slots)
             if not n:
                 return
             hidden, seen = self.states
-            logits = run.logits(hidden[:n])
+            logits = runner.logits(hidden[:n])
             if too_short := slots.find_too_short():
                 logits = forbid_end(logits, self.lm.eos_ids, too_short)
             p, tokens = torch.softmax(logits, dim=-1).topk(self.k, dim=-1)
-            states = run.extend(tokens.reshape(-1), slots.rows(range(n))).view(n, self.k, -1)
+            states = runner.extend(tokens.reshape(-1), slots.rows(range(n))).view(n, self.k, -1)
             new = torch.nn.functional.normalize(states.float(), dim=-1)
             lengths = slots.lengths
             choice = ((1 - self.alpha) * p - self.alpha * _measure_closeness(new, seen, lengths)).argmax(-1)
@@ -82,7 +82,7 @@ class _Search:
             add_tokens(self.lm, self.request, slots, tokens[rows, choice], self.emit)
             self.advance(n)
             source = (rows * self.k + choice).repeat_interleave(self.k).tolist()
-            run.copy(source, slots.rows(range(n)), since=int(lengths.min()))
+            runner.copy(source, slots.rows(range(n)), since=int(lengths.min()))
 
     def _refill_slots(self) -> None:
         """Fill free slots with waiting prompts, and move the states of texts that changed their slots."""

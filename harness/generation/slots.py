@@ -55,9 +55,9 @@ class BatchSlots:
         self._start_id = lms[0].start_id
         self.count, self.width = min(request.batch_size, len(prompts)), width
         self.room = max(len(self.ids(p)) for p in prompts) + request.max_new_tokens
-        self.runs: list[CacheRunner] = [make_runner(lm, self.count * width, self.room) for lm in lms]
+        self.runners: list[CacheRunner] = [make_runner(lm, self.count * width, self.room) for lm in lms]
         self._device = lms[0].device
-        self._ragged = all(run.ragged for run in self.runs)
+        self._ragged = all(runner.ragged for runner in self.runners)
         seen: dict[tuple[int, ...], int] = {}
         for i, p in enumerate(prompts):
             seen.setdefault(p.token_ids, i)
@@ -122,8 +122,8 @@ class BatchSlots:
                 counts[target] = counts[source]
             for state in (self.history, *states):
                 state[target] = state[source]
-            for run in self.runs:
-                run.copy(self.rows(source), self.rows(target))
+            for runner in self.runners:
+                runner.copy(self.rows(source), self.rows(target))
         self._fresh = fresh
         return SlotChanges(fresh, source, target)
 
@@ -166,7 +166,7 @@ class BatchSlots:
                 new.setdefault(ids, []).append(slot)
         firsts = [slots[0] for slots in new.values()]
         rows = [slot * self.width for slot in firsts]
-        hidden = [run.start(rows, list(new), every=every) if new else [] for run in self.runs]
+        hidden = [runner.start(rows, list(new), every=every) if new else [] for runner in self.runners]
         for i, (ids, slots) in enumerate(new.items()):
             self._fill_slot(slots[0], len(ids))
             self._last_prompt = _LastPrompt(ids, slots[0], [per_model[i] for per_model in hidden])
@@ -174,25 +174,25 @@ class BatchSlots:
             states |= dict.fromkeys(slots, self._last_prompt.states)
         if not self._ragged:
             self._last_prompt = None
-        return [[states[slot][model] for slot in self._fresh] for model in range(len(self.runs))]
+        return [[states[slot][model] for slot in self._fresh] for model in range(len(self.runners))]
 
     def _copy_prompt(self, slots: Sequence[int], last: _LastPrompt) -> None:
         """Copy the keys and values of the last prompt into other slots."""
         for slot in slots:
             if slot != last.slot:
-                for run in self.runs:
-                    run.copy([last.slot * self.width], [slot * self.width], length=len(last.ids))
+                for runner in self.runners:
+                    runner.copy([last.slot * self.width], [slot * self.width], length=len(last.ids))
             else:
-                for run in self.runs:
-                    run.lengths[slot * self.width] = len(last.ids)
+                for runner in self.runners:
+                    runner.lengths[slot * self.width] = len(last.ids)
             self._fill_slot(slot, len(last.ids))
 
     def _fill_slot(self, slot: int, length: int) -> None:
         """Copy the first row of a slot to its other rows."""
         if self.width > 1:
             first = slot * self.width
-            for run in self.runs:
-                run.copy([first] * (self.width - 1), list(range(first + 1, first + self.width)), length=length)
+            for runner in self.runners:
+                runner.copy([first] * (self.width - 1), list(range(first + 1, first + self.width)), length=length)
 
     def run_step(self, tokens: Tensor) -> list[Tensor]:
         """Run the prompts of newly filled slots and one more token in all other slots."""
@@ -201,14 +201,14 @@ class BatchSlots:
         fresh = set(self._fresh)
         if not fresh:
             rows = self.rows(range(len(self)))
-            return [run.extend(tokens, rows) for run in self.runs]
+            return [runner.extend(tokens, rows) for runner in self.runners]
         states = [[s[-1] for s in per_model] for per_model in self.run_prompts(every=False)]
         running = self.rows([i for i in range(len(self)) if i not in fresh])
         at = torch.tensor(running + self.rows(self._fresh), device=self._device)
         states_per_model = []
-        for run, begun in zip(self.runs, states, strict=True):
+        for runner, begun in zip(self.runners, states, strict=True):
             hidden = torch.stack(begun).repeat_interleave(self.width, 0)
             if running:
-                hidden = torch.cat([run.extend(tokens[at[: len(running)]], running), hidden])
+                hidden = torch.cat([runner.extend(tokens[at[: len(running)]], running), hidden])
             states_per_model.append(torch.empty_like(hidden).index_copy_(0, at.to(hidden.device), hidden))
         return states_per_model

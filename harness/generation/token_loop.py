@@ -51,7 +51,8 @@ def decode_rows(
             n = len(slots)
             if not n:
                 return
-            logits = [run.logits(hidden) for run, hidden in zip(slots.runs, slots.run_step(last[:n]), strict=True)]
+            states = slots.run_step(last[:n])
+            logits = [runner.logits(hidden) for runner, hidden in zip(slots.runners, states, strict=True)]
             token = chooser.choose(logits, slots)
             del logits
             last[:n] = token

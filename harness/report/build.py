@@ -198,13 +198,13 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         frontier_gaps,
         judgments,
         selection,
-        systems,
+        values,
     )
 
     builders = {
-        "values": systems.build_value_tables,
-        "leaderboard": systems.build_value_tables,
-        "pr_curves": systems.build_value_tables,
+        "values": values.build_value_tables,
+        "leaderboard": values.build_value_tables,
+        "pr_curves": values.build_value_tables,
         "correlation": agreement.build_correlation_tables,
         "embedders": agreement.build_embedder_tables,
         "variants": agreement.build_variant_tables,

@@ -28,10 +28,10 @@ from openended.harness.storage import Entry, RowFile, join_ragged
 
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 FOR_DECODER = core.Need("token_nll", by="decoder")
-# Kinds by stage, so that a model is loaded once for all sources; the first are read without weights.
+# Kinds by stage, so that a model is loaded once for all sources; the first are read without weights. `q_nll`: by a Q.
 _STAGES = (
     ("texts", "stops", "log_prob", "tokens", "end_tokens", "corpus", "classifier"),
-    ("next_token", "own"),
+    ("next_token", "q_nll"),
     ("token_nll", "token_rank"),
     ("gradients",),
     ("embeddings",),
@@ -112,7 +112,7 @@ class Featurizer:
         for kinds in _STAGES:
             for needs_of in missing.values():
                 for need, source in needs_of.items():
-                    kind = "own" if need.kind == "token_nll" and need.by == "model" else need.kind
+                    kind = "q_nll" if need.kind == "token_nll" and need.by == "model" else need.kind
                     if kind in kinds and (self._identify(source), need) not in self._features:
                         computed: Mapping[core.Need, FeatureHandle | str]
                         try:

@@ -12,7 +12,7 @@ from openended.harness.core import Runtime, Spec, SpecError, build_signature, lo
 from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.transformers import ModelSpec
-from openended.harness.report.tables.systems import build_value_tables
+from openended.harness.report.tables.values import build_value_tables
 from openended.harness.results import group_systems, load_layout, read_results
 from openended.harness.run.facts import collect_axes
 from openended.harness.run.settings import Settings

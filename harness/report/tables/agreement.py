@@ -11,8 +11,8 @@ from typing import Any
 from openended.harness import results as measured
 from openended.harness.core import DataError, SpecError
 from openended.harness.report.tables.selection import TablePart, check_signatures, select_pairs, split_results
-from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals
+from openended.harness.report.tables.values import build_value_tables
 from openended.harness.results import Layout, Pair, Results, SystemValue, get_parent_axis, group_by, group_systems
 
 FEW = "Fewer than three systems have both values, or one value is constant."

@@ -18,8 +18,8 @@ from openended.harness import results as measured
 from openended.harness.core import F64, DataError, Interval, Replicates, UndefinedMetric
 from openended.harness.report.tables.fair_comparison import MIN_SETTINGS, DecoderSweep, group_sweeps
 from openended.harness.report.tables.selection import TablePart, check_signatures, split_results
-from openended.harness.report.tables.systems import build_value_tables
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow
+from openended.harness.report.tables.values import build_value_tables
 from openended.harness.results import Layout, Results, SystemValue, load_replicates
 
 GEN_PPL, ENTROPY, KL = ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"), ("kl_to_scorer", "kl_per_token")

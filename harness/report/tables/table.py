@@ -176,10 +176,6 @@ class Table:
         """Return note → its mark: a, b, …, z, aa, ab, ….; without a note there is none."""
         return {"": "", **{note: format_letters(index) for index, note in enumerate(self.notes())}}
 
-    def mark(self, cell: Cell) -> str:
-        """Return the mark of a cell's note."""
-        return self.marks()[cell.note]
-
     def signatures(self) -> list[str]:
         """Return the distinct signatures of the columns."""
         return list(dict.fromkeys(c.signature for c in self.columns if c.signature))

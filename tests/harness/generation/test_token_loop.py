@@ -153,7 +153,7 @@ def test_who_ends_gives_the_place_to_the_next():
         assert (turn.fresh, turn.source) == ([1], [])
         assert seated(slots) == ["t/1", "t/2"]
         slots.run_step(torch.zeros(2, dtype=torch.int64))
-        assert slots.runs[0].lengths.tolist() == [10, 5]  # one goes on, one begins
+        assert slots.runners[0].lengths.tolist() == [10, 5]  # one goes on, one begins
         slots.free([0, 1])
         assert slots.refill().fresh == [0]
         slots.free([0])

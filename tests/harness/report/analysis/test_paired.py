@@ -22,7 +22,7 @@ from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.uncertainty import Errors, check_with_uncertainty
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.compare import UNSURE, UNTESTED, build_significance_tables
-from openended.harness.report.tables.systems import build_value_tables
+from openended.harness.report.tables.values import build_value_tables
 from openended.harness.results import Layout, find_interval, load_replicates, read_results
 from openended.metrics.gen_ppl import GenPPL
 from tests.harness.report.synthetic import result, seal, seal_record, write_run

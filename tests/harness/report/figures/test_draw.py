@@ -41,7 +41,7 @@ from openended.harness.report.figures.trace import trace_figure
 from openended.harness.report.figures.trade_offs import Label, draw_labels, steps_at_equal_entropy
 from openended.harness.report.tables import frontier_gaps
 from openended.harness.report.tables.frontier_gaps import build_frontier_tables, find_frontiers
-from openended.harness.report.tables.systems import build_value_tables
+from openended.harness.report.tables.values import build_value_tables
 from openended.harness.results import Layout, filter_results, group_systems, load_layout, read_results
 from openended.metrics.huse import Huse, PairRatings, Rule
 from openended.metrics.mauve import Mauve

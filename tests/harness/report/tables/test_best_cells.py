@@ -12,8 +12,8 @@ from openended.harness.core.spec import OUT_OF_DOMAIN
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.search_trials import format_interval
-from openended.harness.report.tables.systems import find_metric_interval
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.report.tables.values import find_metric_interval
 from openended.harness.results import SystemValue
 
 

@@ -10,7 +10,8 @@ from openended.harness.core import OUT_OF_DOMAIN, DataError, SpecError, describe
 from openended.harness.report import build_report
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.selection import summarize_sources
-from openended.harness.report.tables.systems import (
+from openended.harness.report.tables.table import Column
+from openended.harness.report.tables.values import (
     NOT_COMPARABLE,
     build_ceiling_cell,
     build_value_tables,
@@ -19,7 +20,6 @@ from openended.harness.report.tables.systems import (
     list_warnings,
     mark_incomparable,
 )
-from openended.harness.report.tables.table import Column
 from openended.harness.results import Layout, build_layout, find_human_value, load_layout, read_results
 from tests.harness.report.synthetic import result, seal_record, write_run
 
@@ -101,7 +101,7 @@ def test_a_dash_has_its_reason(tmp_path):
     assert cells["beam b=4"][0].note == "m: no Q"
     assert cells["nucleus p=0.95"][0].note == "Not measured for this system."
     assert made.text(cells["beam b=4"][0], made.columns[0]) == ("–", "")
-    assert made.mark(cells["beam b=4"][0]) in "abc"
+    assert made.marks()[cells["beam b=4"][0].note] in "abc"
 
 
 def test_the_ceiling_stands_in_the_human_row_and_says_so(tmp_path):
