@@ -71,7 +71,6 @@ def write_page(
         title=tables[0].title if tables else "Report",
         finding=write_headline(results),
         tables=tables,
-        make_cell=Cell,
         figures=[_embed_figure(p) for p in figures if p.suffix == ".png"],
         has_texts=bool(page_texts.sources),
         has_why=bool(explanations),
