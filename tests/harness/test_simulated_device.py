@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openended.harness.decoders.sampling import Greedy, Nucleus
+from openended.harness.models import EmbedderSpec
 from openended.harness.models.failures import run_in_batches
 from openended.harness.models.score import compute_token_nll, embed_rows
 from tests.harness.generation import test_denoising, test_generate
@@ -59,14 +61,13 @@ def test_steps_wait_for_the_device_a_fixed_number_of_times():
             with simulated_device.simulate_device() as copies:
                 lm = move(gpt2(eos_ids=()))
                 copies.clear()
-                test_generate.texts(lm, test_generate.Nucleus(p=0.9), prompts, 64, limit=limit)
+                test_generate.texts(lm, Nucleus(p=0.9), prompts, 64, limit=limit)
                 waits[count, limit] = copies["to host"]
     by_step = [(waits[count, 12] - waits[count, 6]) / 6 for count, _ in list(waits)[::2]]
     assert by_step[0] == by_step[1] <= 2  # no more for more rows
 
 
 def test_scores_and_vectors_are_those_of_the_cpu():
-    from openended.harness.models import EmbedderSpec
 
     rng = np.random.default_rng(0)
     prompts, texts = (ragged([rng.integers(1, 300, size).tolist() for size in sizes]) for sizes in ((3, 5), (9, 4)))
@@ -119,7 +120,7 @@ def test_a_device_that_fails_is_an_error():
             simulated_device.fail_at("native_layer_norm", 60, "SIM error: device is lost"),
             pytest.raises(RuntimeError, match="lost"),
         ):
-            test_generate.texts(model, test_generate.Greedy(), test_generate.prompts(), 4)
+            test_generate.texts(model, Greedy(), test_generate.prompts(), 4)
 
 
 def test_the_device_behaves_like_an_accelerator():

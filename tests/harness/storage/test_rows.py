@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from openended.harness.core import Example, Generation, Ragged, signature
+from openended.harness.core import Example, Generation, Ragged, spec
 from openended.harness.storage import Row, RowFile, join_ragged, rows, write_examples, write_in_order, write_rows
 
 
@@ -51,9 +51,9 @@ def test_columns_are_read_row_by_row_and_have_one_digest_however_many_are_read_a
     read = RowFile(tmp_path / "a")
     assert list(read.each("text")) == [one.generation.text for one in made] == read.texts
     assert list(read.each("token_ids")) == [list(range(i)) for i in range(11)]
-    monkeypatch.setattr(signature, "_AT_ONCE", 4)
+    monkeypatch.setattr(spec, "_AT_ONCE", 4)
     for columns in ([read.texts, read.prompts], [read.texts, []], [[]], []):
-        assert signature.digest_columns(iter(columns)) == signature.digest(columns)
+        assert spec.digest_columns(iter(columns)) == spec.digest(columns)
 
 
 def test_a_row_is_cut_where_it_stopped_at_the_length(tmp_path):
