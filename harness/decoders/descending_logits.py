@@ -97,7 +97,7 @@ class Truncation:
     lo: Tensor | None
     """First position kept, shape (n,), int64; None: 0."""
     hi: Tensor | None
-    """First position after it, shape (n,), int64; None: the whole vocabulary."""
+    """First position after it, shape (n,), int64; None: all. From the end of a head on, the whole row is cut."""
     weights: Tensor | None = None
     """Unnormalized Q of the first positions, shape (n, w), where it is not the softmax's; without `hi`, Q itself."""
     peak: Tensor | None = None

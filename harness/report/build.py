@@ -68,7 +68,7 @@ class Report:
         """Return lines with the paths of the files, one per kind, and the number of runs."""
         counts = [f"{self.runs} {'run' if self.runs == 1 else 'runs'}"]
         counts += [f"{self.unfinished} unfinished skipped"] if self.unfinished else []
-        counts += [f"{self.superseded} values superseded by newer or own runs"] if self.superseded else []
+        counts += [f"values superseded by newer or own runs: {self.superseded}"] if self.superseded else []
         counts += [f"{self.left_out} with damaged records left out"] if self.left_out else []
         pages = [path for path in self.paths if path.suffix == ".html"]
         figures = [path.stem for path in self.paths if path.suffix == ".png"]
