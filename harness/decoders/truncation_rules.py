@@ -175,6 +175,11 @@ def mirostat_threshold(ranked: DescendingLogits) -> Truncation:
     return Truncation(None, ranked.count_within((ranked.state[:, :1] * math.log(2)).maximum(ranked.surprisal[:, :1])))
 
 
+def _raise_to_power(x: Tensor, exponent: float) -> Tensor:
+    """Raise to a power, 0 below 0. `pow` rounds the last columns differently, and `sum` by their number."""
+    return x.clamp_min(0).log().mul(exponent).exp()
+
+
 def entmax(ranked: DescendingLogits, alpha: float) -> Truncation:
     """Q_i = [(alpha - 1) z_i - tau]_+^(1 / (alpha - 1)), tau so that it sums to 1 (Peters et al. 2019).
 
@@ -188,9 +193,9 @@ def entmax(ranked: DescendingLogits, alpha: float) -> Truncation:
     low, high = -x.new_ones(len(x), 1), x.new_zeros(len(x), 1)
     for _ in range(60):
         tau = (low + high) / 2
-        over = (x - tau).clamp_min(0).pow(reach).sum(-1, keepdim=True) >= 1
+        over = _raise_to_power(x - tau, reach).cumsum(-1)[:, -1:] >= 1
         low, high = tau.where(over, low), tau.where(~over, high)
-    weights = (x - low).clamp_min(0).pow(reach)
+    weights = _raise_to_power(x - low, reach)
     support = (weights > 0).sum(-1)
     undecided = (candidates >= ranked.z.shape[1]) & (not ranked.complete)
     return Truncation(None, candidates.where(undecided, support), weights)
