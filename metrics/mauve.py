@@ -46,6 +46,7 @@ _CHOICES = {
     "quantizer": QuantizerName, "curve": Curve, "estimator": EstimatorName, "smoothing": Smoothing, "self": OwnPoint
 }  # fmt: skip
 _FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
+_FEW_FOR_INTERVAL = 200  # docs/statistics.md
 CELLS, TEXTS = 10, 3  # shown of a score, and of each side of a cell
 Prepared = tuple[ClusteringRun, ...] | Ratios
 MISSED = 20  # texts of each side that a ball or a ratio singles out
@@ -309,6 +310,8 @@ def _describe_sample(n_human: int, n_model: int, buckets: int) -> list[str]:
             f"small sample: n={n}, k={buckets}, n/k={n / buckets:.3g}; "
             "two samples of the same text score below 1 here, compare with the human ceiling"
         )
+    if n < _FEW_FOR_INTERVAL:
+        notes.append(f"below {_FEW_FOR_INTERVAL} texts its 95 % interval covers 67 to 100 %, by the kind of text")
     if n_human != n_model:
         notes.append(f"the sides differ in size (human {n_human}, model {n_model}); k follows the smaller")
     return notes
