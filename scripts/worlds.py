@@ -193,8 +193,10 @@ def load_pool(source: str = "docs") -> Pool:
         humans = len(split)
     else:
         rows = [row for _, row in read_jsonl(Path(source))]
-        split = [row[side].split() for side in ("reference", "generation") for row in rows]
-        humans = len(rows)
+        pairs = [[row[side].split()[:MOST_WORDS] for side in ("reference", "generation")] for row in rows]
+        pairs = [pair for pair in pairs if min(map(len, pair)) >= LEAST_WORDS]
+        split = [pair[side] for side in (0, 1) for pair in pairs]
+        humans = len(pairs)
     texts = [" ".join(words) for words in split]
     vocabulary: dict[str, int] = {}
     words = Ragged.from_rows([[vocabulary.setdefault(w, len(vocabulary)) for w in row] for row in split], np.int64)
