@@ -211,7 +211,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401
 def parse_json(data: bytes, where: str) -> Any:  # noqa: ANN401
     """Parse JSON in UTF-8; a key that appears twice in one object is refused, by an error that names `where`."""
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=_build_unique_dict)
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_build_unique_dict)
     except RecursionError as err:
         raise DataError(f"{where}: JSON nested too deeply") from err
     except ValueError as err:  # not JSON, not UTF-8, or an integer with thousands of digits

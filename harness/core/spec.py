@@ -179,7 +179,7 @@ def _describe_type(hint: Any) -> str:  # noqa: ANN401
     if typing.get_origin(hint) is Literal:
         accepted = ", ".join(map(str, typing.get_args(hint)))
         return f"one of {accepted}" if len(typing.get_args(hint)) > 1 else accepted
-    return str(getattr(hint, "__name__", hint)).replace("NoneType", "null")
+    return str(getattr(hint, "__name__", hint)).replace("NoneType", "null").replace("tuple", "list")
 
 
 # Identity: canonical JSON, digests, signatures.

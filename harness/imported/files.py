@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +31,7 @@ TEXTS = (
 )  # fmt: skip
 HUMAN_TEXTS = ("human", "human_text", "reference", *TEXTS)
 IDS = ("id", "example_id")
-_NO_TEXTS = {*IDS, "prompt", "model", "system", "decoder", "split", "source", "stop", "finish_reason"}
+_NO_TEXTS = {*IDS, *"prompt sample status model system decoder split source stop finish_reason".split()}
 _NPZ_FIELD = "samples"
 _ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
 _SEPARATOR = re.compile(r"\s*(={10,}|-{10,})\s*")
@@ -62,7 +63,7 @@ def list_files(path: Path) -> list[Path]:
         if not path.is_file():
             raise DataError(f"no such file: {path}")
         return [path]
-    paths = sorted(p for p in path.iterdir() if p.is_file() and p.name.removesuffix(".gz").endswith(KINDS))
+    paths = sorted(p for p in path.iterdir() if p.name.removesuffix(".gz").endswith(KINDS))
     if not paths:
         raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}")
     if len({detect_kind(p) == ".txt" for p in paths}) > 1:
@@ -193,7 +194,7 @@ def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
     with core.open_text(file) as handle:
         try:
             yield from enumerate(handle, start=1)
-        except (UnicodeDecodeError, EOFError, OSError) as err:
+        except (UnicodeDecodeError, EOFError, OSError, zlib.error) as err:
             raise DataError(f"{file}: cannot be read to its end ({err})") from err
 
 

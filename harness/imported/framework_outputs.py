@@ -278,7 +278,9 @@ def read_inspect_archive(path: Path, summary: ReadSummary) -> Records:
     except Exception as err:  # a damaged directory raises anything
         raise DataError(f"{path}: not a readable Inspect log ({shorten_error(err)})") from err
     with archive:
-        names = set(archive.namelist())
+        names = Counter(archive.namelist())
+        if twice := next((name for name, count in names.items() if count > 1), None):
+            raise DataError(f"{path}: {twice!r:.80} appears more than once in this archive")
         if _HEADER not in names:
             raise DataError(f"{path}: no {_HEADER} in this archive; expected an Inspect log of a run that ended")
         header = _read_member(archive, _HEADER, path)

@@ -108,9 +108,13 @@ def import_unpaired(
             yield decode_text(text, tokenizer)
 
     count_read, prompted, first, summary = 0, True, "", ReadSummary()
+    seen, repeated = set[int](), 0
     any_text, any_continuation = False, False  # whether any text is not empty, with and without its prompt
     for text in read_texts(summary):
         count_read, first = count_read + 1, first or text.where
+        key = hash((text.identity, text.sample))
+        repeated += text.identity is not None and key in seen
+        seen.add(key)
         prompted = prompted and bool(text.prompt) and (text.text or "").startswith(text.prompt or "")
         any_text = any_text or bool((text.text or "").strip())
         any_continuation = any_continuation or bool((text.text or "")[len(text.prompt or "") :].strip())
@@ -131,6 +135,8 @@ def import_unpaired(
     if len(name(count_read - 1)) != len(name(0)):  # ids of equal length sort in file order
         open_pairs = partial(_sort_pairs, list(make_pairs()))
     notes = [_PROMPTS_REMOVED] * prompted + list(filter(None, [summary.line()]))
+    if repeated:
+        notes.append(f"{repeated} of {count_read} texts have the id and sample of an earlier one; all are counted")
     return ImportedRows(open_pairs, tokenizer, max_new_tokens, notes, recognize_format(path))
 
 

@@ -264,8 +264,8 @@ def load_array(path: Path) -> np.ndarray[Any, Any]:
             buffer = source.read_buffer()
         array: np.ndarray[Any, Any] = np.frombuffer(buffer, dtype, math.prod(shape), start)
         return array.reshape(shape, order="F" if fortran else "C")
-    except (ValueError, OSError) as err:
-        raise core.DataError(f"{path}: not an array ({err})") from err
+    except Exception as err:  # a damaged header raises anything
+        raise core.DataError(f"{path}: not an array ({core.shorten_error(err)})") from err
 
 
 def save_next_token(folder: Path, stats: core.NextToken) -> Mapping[str, Any]:

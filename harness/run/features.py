@@ -347,7 +347,8 @@ def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDA
     rows = np.asarray(row_numbers, dtype=np.int64)
     # All texts of a file in its order: the vectors are then read from the disk as needed.
     selected = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
-    vectors: NDArray[np.float32] = np.asarray(selected, dtype=np.float32)
+    with np.errstate(over="ignore"):  # refused below
+        vectors: NDArray[np.float32] = np.asarray(selected, dtype=np.float32)
     if not (finite := np.isfinite(vectors).all(axis=1)).all():
         raise core.DataError(f"features: {path}: NaN or infinity in row {int(rows[finite.argmin()])}, counted from 0")
     return vectors

@@ -63,9 +63,9 @@ class Composer:
         self.line = line or CommandLine()
         self.root = config
         self.loader = ConfigLoader(self.line.config_dir, self.line.words, trusted=self.line.trusted)
-        self._parser = OverridesParser.create()
+        self.parser = OverridesParser.create(self.loader)  # `glob(*)` reads its choices
         # Jobs share most of their words.
-        self._parse = lru_cache(maxsize=None)(lambda word: self._parser.parse_overrides([word])[0])
+        self._parse = lru_cache(maxsize=None)(lambda word: self.parser.parse_overrides([word])[0])
         self._plain: dict[tuple[str, ...], _PlainConfig] = {}
         self._command: DictConfig | None = None
 
@@ -76,7 +76,7 @@ class Composer:
         config = self.loader.compose(self.root, line.words, mode, sweeps=line.multirun)
         mode = mode if line.multirun else config.hydra.mode or mode
         if mode != RunMode.MULTIRUN:
-            parsed = self._parser.parse_overrides(list(line.words))
+            parsed = self.parser.parse_overrides(list(line.words))
             self.loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
         config.hydra.mode = mode
         if line.search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:

@@ -25,7 +25,7 @@ from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.default_element import InputDefault, ResultDefault
 from hydra.core.object_type import ObjectType
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Glob, Override, Sweep
 from hydra.core.utils import setup_globals
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
@@ -61,6 +61,8 @@ _HARMLESS: tuple[object, ...] = (None, False, "auto", "none", {}, [])
 _AXES = "hydra.sweeper."
 _OPTION_NAME = re.compile(r"[\w.+~@/:\[\]-]+")
 _INLINE_KEY = re.compile(r"[{,]\s*([\w.]+)\s*:")
+_ONLY_NAMES = ("compat", "experiment", "scoring", "using")  # groups whose choices set options of other groups
+_LONGEST_NAME = 200
 _NOT_AXES = ("hydra.sweeper._target_", "hydra.sweeper.storage")
 
 
@@ -153,7 +155,20 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         parsed, _ = super()._parse_overrides_and_create_caching_repo(None, overrides)
         if any(override.get_key_element() == "hydra.searchpath" for override in parsed):
             self._process_config_searchpath(config_name, parsed, self._files)
+        for override in parsed:
+            self._check_choice(override)
         return parsed, self._files
+
+    def _check_choice(self, override: Override) -> None:
+        """Refuse what is no name for a group: a number, null, a mapping for a group without options."""
+        group, value = override.key_or_group, override.value()
+        if override.is_delete() or not self._files.group_exists(group):
+            return
+        for name in value if isinstance(value, list) else [value]:
+            has_options = isinstance(name, dict) and group not in _ONLY_NAMES
+            if not (has_options or isinstance(name, str | Sweep | Glob)) or len(str(name)) > _LONGEST_NAME:
+                shown = "null" if name is None else f"{name!s:.40}"
+                raise SpecError(f"{group}: expected the name of a choice, got {shown}; openended --help lists them")
 
     def _load_single_config(self, default: ResultDefault, repo: CachingConfigRepository) -> ConfigResult:
         result: ConfigResult = super()._load_single_config(default, repo)

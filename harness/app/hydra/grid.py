@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -36,19 +37,19 @@ def list_jobs(composer: Composer, config: DictConfig) -> Jobs:
     sweeper = OmegaConf.to_container(config.hydra.sweeper)
     series = compose_series(composer, config)
     if not series:
-        return _list_experiment_jobs(sweeper if isinstance(sweeper, dict) else {}, words)
+        return _list_experiment_jobs(composer.parser, sweeper if isinstance(sweeper, dict) else {}, words)
     user_words = [word for word in words if get_option_name(word) not in (CHOICE, NAME)]
     jobs: Jobs = []
     for member, experiment in series.items():
         own_words = [f"{CHOICE}={member}", *user_words, *_name_override(config, member)]
-        jobs += _list_experiment_jobs(experiment.sweeper, own_words)
+        jobs += _list_experiment_jobs(composer.parser, experiment.sweeper, own_words)
     return jobs
 
 
 def compose_series(composer: Composer, config: DictConfig) -> dict[str, Experiment]:
     """Compose the experiments of a series; return name → experiment, empty if there is no series."""
     names = config.hydra.sweeper.get("experiments") or ()
-    parsed = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
+    parsed = composer.parser.parse_overrides(list(config.hydra.overrides.task))
     words = [str(o.input_line) for o in parsed if not o.is_sweep_override() and o.key_or_group not in (CHOICE, NAME)]
     members = [join_name(str(name), config.hydra.sweeper.get("series_using")) for name in names]
     return {
@@ -62,9 +63,8 @@ def _name_override(config: DictConfig, member: str) -> list[str]:
     return [f"{NAME}={config.name}-{member}"] if config.get("name") else []
 
 
-def _list_experiment_jobs(sweeper: Mapping[Any, Any], words: Sequence[str]) -> Jobs:
+def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], words: Sequence[str]) -> Jobs:
     """Return the jobs of one experiment; the command line takes precedence over the experiment's axes."""
-    parser = OverridesParser.create()
     jobs: Jobs = []
     is_import = any(word.startswith("generations=") and word != "generations=null" for word in words)
     unused: dict[str, None] = {}
@@ -78,11 +78,13 @@ def _list_experiment_jobs(sweeper: Mapping[Any, Any], words: Sequence[str]) -> J
         parsed = parser.parse_overrides([*axis_words, *words])
         check_axes(override.key_or_group for override in parsed if override.is_sweep_override())
         check_grid_size(parsed)
-        for override in parsed:
-            if isinstance(override.value(), ChoiceSweep):
-                values = [str(value) for value in override.sweep_string_iterator()]
-                if twice := next((value for value in values if values.count(value) > 1), None):
-                    raise SpecError(f"{override.key_or_group}: {twice} is listed twice; name each value once")
+        for override in (override for override in parsed if override.is_sweep_override()):
+            values = [str(value) for value in override.sweep_string_iterator()]
+            if not values:
+                raise SpecError(f"{override.input_line}: expected an axis with values, got none")
+            twice = next((value for value, count in Counter(values).items() if count > 1), None)
+            if twice and isinstance(override.value(), ChoiceSweep):
+                raise SpecError(f"{override.key_or_group}: {twice} is listed twice; name each value once")
         jobs += BasicSweeper.split_arguments(parsed, None)[0]
     if unused:
         log.info("grid       the texts come from a file: the axes %s have no effect", ", ".join(unused))

@@ -310,7 +310,9 @@ def take_unpaired(path: Path, tokenizer: Any = None, count: int | None = None, n
 
 def test_unpaired_texts_are_all_taken_whatever_their_ids(tmp_path):
     path = lines(tmp_path, [{"id": "same", "text": f"t{i}"} for i in range(3)])
-    assert [(g.example_id, g.text) for g in take_unpaired(path)[0]] == [(NAME(i), f"t{i}") for i in range(3)]
+    found, imported = take_unpaired(path)
+    assert [(g.example_id, g.text) for g in found] == [(NAME(i), f"t{i}") for i in range(3)]
+    assert "2 of 3 texts have the id and sample of an earlier one; all are counted" in imported.notes
     assert len(take_unpaired(path, count=2)[0]) == 2
     with pytest.raises(DataError, match="holds 3 texts, got num_examples=4; num_examples=all"):
         take_unpaired(path, count=4)

@@ -124,6 +124,8 @@ READ: list[tuple[str, Any, str | None, list[tuple[Any, ...]]]] = [
     ("a.json", {"text_samples": ["x"], "entropy": 5.4}, "JSON, texts under 'text_samples'", [text("x")]),
     ("a.json", [ALPACA, {**ALPACA, "output": "Hello."}], "AlpacaEval outputs",
      [(None, None, "Say hi.", "Hi!", None), (None, None, "Say hi.", "Hello.", None)]),
+    ("a.json", "\ufeff" + json.dumps({**HEADER, "samples": [sample("b"), sample("a")]}), "Inspect log",
+     [(i, 0, f"say {i}", f"text {i}1", "length") for i in "ba"]),
     ("a.npz", {"samples": np.array([[5, 6]]), "metadata": np.array([1.0])}, "NPZ, token ids under 'samples'",
      [(None, None, None, None, None)]),
     ("a.jsonl", [{"text": "x", "token_ids": [5]}], "JSON lines, texts with 'token_ids'", [text("x")]),
@@ -177,6 +179,9 @@ def test_a_folder_is_read_in_the_order_of_names_and_lines_are_counted_on(tmp_pat
     assert [r.line for r in found] == [0, 1, 2, 3]
     assert [r.where for r in found[1:3]] == [f"{tmp_path}/a.parquet:2", f"{tmp_path}/b.jsonl:1"]
     assert imported.recognize_format(tmp_path) is None
+    (tmp_path / "c.csv").mkdir()
+    with pytest.raises(DataError, match="expected a file, got a folder"):
+        list(imported.read_records(tmp_path))
 
 
 def test_a_text_file_of_a_folder_is_one_text(tmp_path):
@@ -283,6 +288,9 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("a.eval", ([sample("a")], None), "no header.json in this archive"),
     ("a.eval", ([], HEADER), "this log holds no samples"),
     ("a.eval", b"hello", "not a readable Inspect log"),
+    ("a.eval", ([sample("a"), sample("a")], HEADER), "'samples/a_epoch_1.json' appears more than once in this archive"),
+    ("a.csv", [{"id": "a", "prompt": "b", "sample": "0"}], r"a\.csv:2: no field with the text"),
+    ("a.txt.gz", gzip.compress(b"a text\n" * 99)[:10] + b"\xff" * 20, r"a\.txt\.gz: cannot be read to its end"),
     ("a.p", b"", "not a readable pickle"),
 ]  # fmt: skip
 
@@ -354,6 +362,7 @@ def test_a_small_parquet_file_takes_no_gigabytes(tmp_path):
         list(imported.read_generations(tmp_path / "a.parquet"))
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize(("name", "content", "message"), REFUSED)
 def test_broken_and_failed_records_are_refused_in_one_line(tmp_path, name, content, message):
     path = write(tmp_path / name, content)

@@ -297,12 +297,17 @@ def test_a_plan_says_which_vectors_are_missing(tmp_path, with_vectors):
         (np.zeros(5), r"expected floats of shape \(texts, dimensions\), got float64 \(5,\)"),
         (np.zeros((5, 2), dtype=int), "got int64"),
         (np.array([[1.0, 2]] * 4 + [[np.nan, 0]]), "NaN or infinity in row 4, counted from 0"),
+        (np.full((5, 2), 1e300), "NaN or infinity in row 0"),
+        (b"\x93NUMPY\1\0\20\0{'descr': (((((((", "not a .npy file of plain numbers"),
         (np.zeros((5, 3)), "vectors of 2 and 3 dimensions"),
     ],
 )
 @pytest.mark.parametrize("needs", [(VECTORS,), ()], ids=["asked for", "not asked for"])
 def test_vectors_that_do_not_fit_the_texts_are_refused(tmp_path, with_vectors, array, message, needs):
-    np.save(tmp_path / "m.npy", array)
+    if isinstance(array, bytes):
+        (tmp_path / "m.npy").write_bytes(array)
+    else:
+        np.save(tmp_path / "m.npy", array)
     texts = make_texts(with_vectors(), make_builder(tmp_path))
     with pytest.raises(DataError, match=message):
         texts.featurizer.compute([(texts.human_rows, needs), (texts.model_rows, needs)], None)
