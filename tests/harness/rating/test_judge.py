@@ -140,7 +140,9 @@ def test_texts_stand_between_marks_and_those_with_votes_are_counted(tmp_path):
     assert {q.votes for q in questions if PLAYERS[1] in q.sides} == {1}
     assert {q.votes for q in questions if PLAYERS[1] not in q.sides} == {0}
     judged = llm_judge.judge_study(loaded, Fake("first"), tmp_path / "log.jsonl")
-    assert any("about a text that contains an answer itself" in line for line in judged.lines())
+    about_votes = sum(PLAYERS[1] in q.sides for q in questions)
+    assert 0 < judged.with_votes == about_votes < len(questions)
+    assert any(f"{about_votes} questions are about a text that contains an answer itself" in s for s in judged.lines())
 
 
 def test_diversity_is_judged_in_batches_of_ten(tmp_path, caplog):
