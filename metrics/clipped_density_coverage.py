@@ -119,7 +119,7 @@ class ClippedDensityCoverage(TwoSample):
     direction = "higher"
     bounds = (0.0, 1.0)
     titles = {"clipped_density": "Clipped density", "clipped_coverage": "Clipped coverage"}
-    coverage = {"clipped_density": 81, "clipped_coverage": 79}  # docs/statistics.md, 100 passages
+    coverage = {"clipped_density": 81, "clipped_coverage": 79}  # docs/statistics.md, 100 texts
 
     most = 50_000  # all pairs, as knn_precision_recall
     k: int = core.ranged(5, "[1, inf)", "at least 1")  # Salvy et al. 2026

@@ -285,7 +285,7 @@ class Frechet(TwoSample):
     direction = "lower"
     bounds = (0.0, np.inf)
     ranges = {"frechet_infinity": (-np.inf, np.inf)}
-    coverage = {"frechet": 100}  # docs/statistics.md, 100 passages
+    coverage = {"frechet": 100}  # docs/statistics.md, 100 texts
     titles = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
     targets = {"frechet_infinity": 0.0}  # may come out below
 
