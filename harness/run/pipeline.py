@@ -29,7 +29,7 @@ from openended.harness.run.measure import (
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.metrics.judgments import SIMULATED, JudgmentMetric, ReadsFile, check_judgments_file, read_rows
+from openended.metrics.judgments import SIMULATED, JudgmentMetric, check_judgments_file, read_rows
 
 NO_PROMPTS = "not defined without prompts"
 # Kind of feature → what the model that computes it must be able to do.
@@ -168,9 +168,7 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
 
 def check_judgments(settings: Settings) -> None:
     """Read the file of judgments for every metric that needs it."""
-    readers = [
-        m for m in settings.metrics if isinstance(m, ReadsFile) and any(n.kind == "judgments" for n in m.needs())
-    ]
+    readers = settings.list_judging()
     if settings.judgments is not None and not readers:
         raise core.SpecError(
             f"judgments={settings.judgments}: no metric of this run reads judgments; "

@@ -17,7 +17,7 @@ from openended.harness import core
 from openended.harness.decoders import Decoder
 from openended.harness.imported import is_built_in_system
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, ModelSpec, load_tokenizer, require_model
-from openended.metrics.judgments import SIMULATED, JudgmentMetric, read_rows
+from openended.metrics.judgments import SIMULATED, JudgmentMetric, ReadsFile, read_rows
 
 AUTO = "auto"  # path of a scoring model that is chosen by the task
 _BUNDLED_SCORING = f"{BUNDLED}docs-m"
@@ -128,6 +128,11 @@ class Settings(core.Spec):
             return True
         columns, _ = read_rows(Path(self.judgments), self.judgment_columns)
         return all(metric.scores_without_run(columns) for metric in judged)
+
+    def list_judging(self) -> list[ReadsFile]:
+        """List the metrics that read a file of judgments."""
+        readers = (metric for metric in self.metrics if isinstance(metric, ReadsFile))
+        return [metric for metric in readers if any(need.kind == "judgments" for need in metric.needs())]
 
     @property
     def least_length(self) -> int:

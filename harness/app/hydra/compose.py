@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,15 @@ class Composer:
         node, files = self._compose_plain(words)
         planned = node.get("plan_only")
         name = choose_name(node, files.choices) or unnamed
+        options = {word.lstrip("+~").partition("=")[0] for word in words}
+        if "metric" in options and isinstance(node.get("metric"), dict):
+            # An experiment's options of metrics that are left out have no `_target_`.
+            typed = {option.split(".")[1] for option in options if option.startswith("metric.")}
+            metrics = {n: m for n, m in node["metric"].items() if n in typed or not m or "_target_" in m}
+            node = {**node, "metric": metrics}
         settings = build_settings({**node, "plan_only": True if planned == "json" else planned, "experiment": name})
+        if "metric" in options and "judgments" not in options and not settings.list_judging():
+            settings = replace(settings, judgments=None)
         layout = build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
         if layout.kind in ("frontier", "stress") and not settings.intervals:
             raise SpecError(

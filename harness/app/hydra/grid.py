@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -68,14 +69,16 @@ def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], w
     jobs: Jobs = []
     is_import = any(word.startswith("generations=") and word != "generations=null" for word in words)
     unused: dict[str, None] = {}
+    left_out: dict[str, None] = {}
     for grid in sweeper.get("grids") or [{}]:
         axes = {**(sweeper.get("params") or {}), **grid}
         if is_import:
             unused.update(dict.fromkeys(key for key in axes if key.partition(".")[0] in GENERATING))
             axes = {key: value for key, value in axes.items() if key not in unused}
-        # Null removes an axis inherited from another experiment.
+        # Null removes an axis inherited from another experiment; the text "null" sets null, whatever is typed.
         axis_words = [f"{key}={value}" for key, value in axes.items() if value is not None]
-        parsed = parser.parse_overrides([*axis_words, *words])
+        typed = [word for word in words if axes.get(get_option_name(word)) != "null"]
+        parsed = parser.parse_overrides([*axis_words, *typed])
         check_axes(override.key_or_group for override in parsed if override.is_sweep_override())
         check_grid_size(parsed)
         for override in (override for override in parsed if override.is_sweep_override()):
@@ -85,11 +88,23 @@ def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], w
             twice = next((value for value, count in Counter(values).items() if count > 1), None)
             if twice and isinstance(override.value(), ChoiceSweep):
                 raise SpecError(f"{override.key_or_group}: {twice} is listed twice; name each value once")
-        jobs += BasicSweeper.split_arguments(parsed, None)[0]
+        for job in BasicSweeper.split_arguments(parsed, None)[0]:
+            absent = [word for word in _list_absent_metrics(job) if get_option_name(word) in axes]
+            left_out.update(dict.fromkeys(map(get_option_name, absent)))
+            jobs.append([word for word in job if word not in absent])
+    if left_out:
+        log.info("grid       %s: no effect, because metric=[…] leaves the metric out", ", ".join(left_out))
     if unused:
         log.info("grid       the texts come from a file: the axes %s have no effect", ", ".join(unused))
         jobs = list({tuple(sorted(job)): job for job in jobs}.values())
     return group_by_model(jobs)
+
+
+def _list_absent_metrics(job: Sequence[str]) -> list[str]:
+    """Return the options of metrics that are not among those of `metric=[…]`."""
+    chosen = next((set(re.findall(r"\w+", word)) for word in reversed(job) if word.startswith("metric=")), None)
+    options = [word for word in job if word.startswith("metric.")] if chosen is not None else []
+    return [word for word in options if word.split(".")[1] not in (chosen or ())]
 
 
 def check_grid_size(overrides: Sequence[Override]) -> None:
@@ -120,6 +135,13 @@ def find_axes(jobs: Iterable[Sequence[str]]) -> dict[str, int]:
 def format_title(words: Iterable[str], axes: Collection[str]) -> str:
     """Return the options of a job in which the jobs of its grid differ."""
     return " ".join(word for word in words if get_option_name(word) in axes)
+
+
+def find_part(config: DictConfig, words: Sequence[str]) -> str:
+    """Return what is left out together where files are missing: an experiment of a series, or a task of one."""
+    part = config.hydra.sweeper.get("parts")
+    tasks = [word for word in words if part and get_option_name(word) == part]
+    return " ".join(filter(None, (find_member(config, words), *tasks)))
 
 
 def find_member(config: DictConfig, words: Iterable[str]) -> str:

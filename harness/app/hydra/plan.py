@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from openended.harness import core, run, storage
 from openended.harness.app.hydra.compose import Composer, Job, to_plain
 from openended.harness.app.hydra.errors import explain
-from openended.harness.app.hydra.grid import find_member
+from openended.harness.app.hydra.grid import find_part
 from openended.harness.app.hydra.jobs import refuse_single_run
 from openended.harness.report import build_tracker_options
 
@@ -88,17 +88,17 @@ def check_series(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job
     for line in _format_left_out(left_out):
         log.warning("%s", line)
     if left_out and not checked:
-        raise core.DataError(f"no experiment of {len(left_out)} can run")
+        raise core.DataError(f"none of {len(left_out)} experiments or parts can run")
     return checked
 
 
 def _try_experiments(
     config: DictConfig, jobs: Jobs, work: Callable[[Jobs], list[Result]]
 ) -> tuple[list[Result], dict[str, core.HarnessError]]:
-    """Do the work for the jobs of each experiment; return all results, and the experiments of a series that fail."""
+    """Do the work for the jobs of each experiment or part; return all results, and those that fail."""
     members: dict[str, list[Sequence[str]]] = {}
     for words in jobs:
-        members.setdefault(find_member(config, words), []).append(words)
+        members.setdefault(find_part(config, words), []).append(words)
     results: list[Result] = []
     left_out: dict[str, core.HarnessError] = {}
     for member, own_jobs in members.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any
@@ -85,25 +85,33 @@ def build_each_part(build: Callable[[TablePart, Layout], Table]) -> Callable[[Re
 
 @build_each_part
 def build_correlation_tables(part: TablePart, layout: Layout) -> Table:
-    """Build a table of Spearman's ρ between metrics and human scores or a discriminator (MAUVE's Tables 5, 10, 14)."""
-    from openended.metrics.correlation import correlate
+    """Build a table of Spearman's ρ between metrics and human scores or a discriminator (MAUVE's Tables 5, 10, 14).
 
-    scores, pairs, targets = _collect_scores(part, layout)
+    The axes in `columns` (`task`) give each of their values columns of its own, in one table.
+    """
+    sections, lacking = [], []
+    for values, items in group_by(part.items, lambda item: tuple(item.axes[a] for a in layout.columns)).items():
+        try:
+            sections.append((", ".join(values), items, _collect_scores(replace(part, items=items), layout)))
+        except DataError as err:
+            lacking.append(err)
+    if not sections:
+        raise lacking[0]
+    pairs = list(dict.fromkeys(pair for _, _, (_, metrics, _) in sections for pair in metrics))
     # Under the metrics: how far the scores agree that they are compared with, and the metrics that stand in for them.
-    criteria = [target for target in targets if target not in pairs] if len(targets) > 1 else []
+    several = [target for *_, (_, _, targets) in sections for target in targets if len(targets) > 1]
+    criteria = [target for target in dict.fromkeys(several) if target not in pairs]
     columns, counts = [], set()
-    for target in targets:
-        cells = []
-        for pair in [*pairs, *criteria]:
-            both = _select_finite(zip(scores[pair], scores[target], strict=True))
-            correlation = correlate(*zip(*both, strict=True)) if len(both) > 2 and pair != target else None
-            if correlation is None or not math.isfinite(correlation.value):
-                cells.append(Cell(blank=True) if pair == target else Cell(note=FEW))
-                continue
-            counts.add(correlation.n)
-            cells.append(Cell(correlation.value, suffix=stars(correlation.p_value), signed=True))
-        signature = _find_like(part.items, target).signature
-        columns.append((Column(*target, _name_target(part.items, target), "higher", 3, signature), cells))
+    for section, items, (scores, _, targets) in sections:
+        for target in targets:
+            cells = []
+            for pair in [*pairs, *criteria]:
+                cell, count = _correlate_scores(scores, pair, target)
+                cells.append(cell)
+                counts |= {count} - {0}
+            title = ", ".join(filter(None, (_name_target(items, target), section)))
+            signature = _find_like(items, target).signature
+            columns.append((Column(*target, title, "higher", 3, signature), cells))
     remarks = (
         f"Spearman's ρ over {' or '.join(map(str, sorted(counts)))} systems, without the human row. {ORIENTED}",
         "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected.",
@@ -114,6 +122,19 @@ def build_correlation_tables(part: TablePart, layout: Layout) -> Table:
     return Table.from_columns(
         part.stem, title, labels, columns, remarks, kinds=kinds, lines=[len(pairs)], head="Metric"
     )
+
+
+def _correlate_scores(scores: Mapping[Pair, Sequence[float]], pair: Pair, target: Pair) -> tuple[Cell, int]:
+    """Return the cell of Spearman's ρ of two scores and the number of systems, 0 if there is no correlation."""
+    from openended.metrics.correlation import correlate
+
+    if pair == target or pair not in scores:
+        return Cell(blank=True), 0
+    both = _select_finite(zip(scores[pair], scores[target], strict=True))
+    correlation = correlate(*zip(*both, strict=True)) if len(both) > 2 else None
+    if correlation is None or not math.isfinite(correlation.value):
+        return Cell(note=FEW), 0
+    return Cell(correlation.value, suffix=stars(correlation.p_value), signed=True), correlation.n
 
 
 def _collect_scores(part: TablePart, layout: Layout) -> tuple[dict[Pair, list[float]], list[Pair], list[Pair]]:

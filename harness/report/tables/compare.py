@@ -106,18 +106,24 @@ def build_comparison(results: Results, reference: str) -> Table:
 
 def _compare_correlations(results: Results, reference: str, published: Sequence[Mapping[str, str]]) -> Table:
     """Compare published rank correlations with those of the measured values, over the systems that have both."""
-    parts = [(part, group_systems(part)) for part in group_by_data(results.values).values()]
-    several = len({row["domain"] for row in published}) > 1
+    parts = group_by_data(results.values)
+    domains = list(dict.fromkeys(row["domain"] for row in published))
+    several = len(domains) > 1
+    tasks = load_metrics()["domains"]
     rows = []
     for row in published:
         names = row["metric"].removeprefix(CORRELATION).removesuffix(")").split(";")
         first, second = (load_metrics()["correlated"][name].split(".") for name in names)
-        cells = []
-        for part, systems in parts:
-            both = [(s.value(*first), s.value(*second)) for s in systems]
+        cells = {}
+        for task, part in parts.items():
+            both = [(s.value(*first), s.value(*second)) for s in group_systems(part)]
             oriented = [(orient_value(a, part), orient_value(b, part)) for a, b in both if a and b]
-            cells.append(correlate(oriented, OVER, signed=True))
-        measured = next((cell for cell in cells if math.isfinite(cell.value)), cells[0] if cells else correlate([]))
+            cells[task] = correlate(oriented, f"{OVER[:-1]} of {task}." if several else OVER, signed=True)
+        finite = [cell for cell in cells.values() if math.isfinite(cell.value)] or [correlate([])]
+        # The task of the paper's domain; on other tasks, the next one for each domain with this score.
+        same = [cell for task, cell in cells.items() if task.partition(",")[0] == tasks.get(row["domain"])]
+        others = [r["domain"] for r in published if r["metric"] == row["metric"] and r["model"] == row["model"]]
+        measured = same[0] if same else finite[min(others.index(row["domain"]), len(finite) - 1)]
         paper = Cell(float(row["value"]), signed=True)
         gap = Cell(measured.value - paper.value, signed=True) if math.isfinite(measured.value) else BLANK
         where = ", ".join(filter(None, (row["model"], row["domain"] if several else "")))
