@@ -267,5 +267,7 @@ class BradleyTerry(files.JudgmentMetric):
         at = players.index(player) if player else max(rivals, key=lambda i: float(arrays[f"{first}scores"][i]))
         values["bradley_terry"] = float(arrays[f"{first}scores"][at])
         sd["bradley_terry"] = float(arrays[f"{first}std_errors"][at])
-        notes.append(f"bradley_terry is the score of {first}{players[at]}; its sd is a standard error ({how})")
+        # The same words for every system of the file: tables show them once.
+        whose = f"each system{f' for {first[:-1]}' if first else ''}" if player else f"{first}{players[at]}"
+        notes.append(f"bradley_terry is the score of {whose}; its sd is a standard error ({how})")
         return self.result(features, "bradley_terry", values, notes=notes, arrays=arrays, sd=sd)

@@ -223,6 +223,7 @@ class Mauve(Quantized):
         (human, model), cells = self.pair(features), prepared[0].cells
         arrays = {
             "divergence_curves": np.stack([run.arrays["divergence_curve"] for run in prepared]),
+            "human_cells": np.asarray(cells.human, dtype=np.int64),
             **{f"{name}s": _stack([run.arrays[name] for run in prepared]) for name in ("human_hist", "model_hist")},
             **find_distinguishing_cells(
                 human=human, model=model, human_cells=cells.human, model_cells=cells.model, num_buckets=cells.count

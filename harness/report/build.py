@@ -194,6 +194,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     from openended.harness.report.tables import (
         agreement,
         detected_damage,
+        domains,
         fair_comparison,
         frontier_gaps,
         judgments,
@@ -214,6 +215,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         "fair": fair_comparison.build_fair_tables,
         "frontier": frontier_gaps.build_frontier_tables,
         "stress": detected_damage.build_stress_tables,
+        "domains": domains.build_domain_tables,
         "huse_examples": judgments.build_huse_example_tables,
     }
     try:

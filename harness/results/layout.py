@@ -24,8 +24,7 @@ class Layout(Spec):
     title: str = "Results"
     kind: Literal[
         "values", "correlation", "embedders", "variants", "spread", "findings", "fair", "frontier", "leaderboard",
-        "stress", "huse_examples", "pr_curves",
-        "text_sets",
+        "stress", "huse_examples", "pr_curves", "text_sets", "domains",
     ] = "values"  # fmt: skip
     """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
     several embedders; `variants`: the scores under several options of a metric and their agreement; `spread`: standard
@@ -33,7 +32,8 @@ class Layout(Spec):
     wins and losses; `frontier`: all values, and Gen-PPL at equal entropy; `leaderboard`: like `values`, as a page to
     publish; `stress`: the smallest damage that each metric detects; `huse_examples`: texts that HUSE's classifier
     separates by ratings, by probability, or not at all; `pr_curves`: all values, and the F-scores of the
-    precision-recall curve and of MAUVE's; `text_sets`: standard deviations over sets of human and generated texts."""
+    precision-recall curve and of MAUVE's; `text_sets`: standard deviations over sets of human and generated texts;
+    `domains`: where the human texts in each cell of MAUVE come from."""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics."""
     needs: tuple[str, ...] = ()

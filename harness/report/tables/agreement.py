@@ -97,6 +97,8 @@ def build_correlation_tables(part: TablePart, layout: Layout) -> Table:
             lacking.append(err)
     if not sections:
         raise lacking[0]
+    metrics_in_order = [target.partition(".")[0] for target in layout.targets]
+    sections.sort(key=lambda section: metrics_in_order.index(section[2][2][0][0]))
     pairs = list(dict.fromkeys(pair for _, _, (_, metrics, _) in sections for pair in metrics))
     # Under the metrics: how far the scores agree that they are compared with, and the metrics that stand in for them.
     several = [target for *_, (_, _, targets) in sections for target in targets if len(targets) > 1]
@@ -214,9 +216,11 @@ def _build_embedder_agreement(part: TablePart, layout: Layout) -> Table:
     sides = {id(i): group_by(i.axes.items(), lambda a: "embedder" in (a[0], get_parent_axis(a[0]))) for i in values}
     rows = {tuple(axes[True]): dict(axes[True]) for axes in sides.values()}
     options = [n for n in dict.fromkeys(n for r in rows.values() for n in r) if n != "embedder"]
-    # The options in which embedders of one name differ.
-    differ = measured.find_distinguishing_axes(list(rows.values()), options)
-    names = {e: " ".join([r["embedder"], *(measured.format_option(n, r[n]) for n in differ)]) for e, r in rows.items()}
+    same = group_by(rows.values(), lambda row: row["embedder"])
+    names = {}
+    for key, row in rows.items():  # with the options in which embedders of one name differ
+        differ = measured.find_distinguishing_axes(same[row["embedder"]], options) if len(same) < len(rows) else []
+        names[key] = " ".join([row["embedder"], *(measured.format_option(n, row[n]) for n in differ)])
     embedders = sorted(set(names.values()), key=measured.make_natural_sort_key)
     scores: dict[tuple[Pair, str], dict[tuple[tuple[str, str], ...], float]] = {}
     for item in values:
@@ -322,3 +326,6 @@ def _compute_stds(values: Sequence[SystemValue]) -> tuple[float, float, float]:
     over_sets = grid.std(axis=0, ddof=1).mean() if len(values) > 1 and seeds else math.nan
     both = np.diag(grid)
     return float(over_seeds), float(over_sets), float(both.std(ddof=1)) if len(both) > 1 else math.nan
+
+
+BUILDERS = {"embedders": build_embedder_tables, "text_sets": build_text_set_tables}  # of tables of published values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +12,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from openended.harness.core import SpecError, suggest
+from openended.harness.core import DataError, SpecError, suggest
 from openended.harness.report.analysis.paired import LEAST_SEEDS, SystemComparison, compare_systems, correct_by_holm
+from openended.harness.report.tables import agreement
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
 from openended.harness.report.tables.selection import check_signatures, select_pairs
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
@@ -25,6 +27,7 @@ from openended.harness.results import (
     group_by,
     group_by_data,
     group_systems,
+    load_layout,
     select_values,
 )  # fmt: skip
 
@@ -34,6 +37,7 @@ DECODERS = {"topk": "top_k", "beam_search": "beam"}
 CORRELATION = "spearman("
 OVER = "Over {} systems."
 NO_RUN = "No run has this decoder with these parameters."
+NO_ROW = "The runs do not have this embedder, or two sets of these texts."
 NO_METRIC = "Not measured in this run."
 READ_OFF = "read off a figure"  # prefix of the note in such rows
 READ_OFF_REMARK = "The published values were read off a figure: compare the order of the systems, not the values."
@@ -71,8 +75,12 @@ def build_comparison(results: Results, reference: str) -> Table:
     rows_of_table = _read_rows(reference)
     if rows_of_table[0]["metric"].startswith(CORRELATION):
         return _compare_correlations(results, reference, rows_of_table)
-    published, items = read_published(reference), results.values
-    systems = group_systems(items)
+    layout = load_metrics()["layouts"].get(rows_of_table[0]["metric"].partition("_")[0].partition("(")[0])
+    if layout is not None:
+        return _compare_cells(results, reference, rows_of_table, layout)
+    players = _list_players(results.values)
+    published, items = read_published(reference), [*results.values, *(i for p in players for i in p.items)]
+    systems = [*group_systems(results.values), *players]
     names = list(dict.fromkeys(p.name for p in published))
     matches = {name: _match_system(name, names, systems) for name in names}
     rows: list[TableRow] = []
@@ -83,9 +91,10 @@ def build_comparison(results: Results, reference: str) -> Table:
         measured = _select_measured(items, where)
         if not measured:
             missing.append(metric)
-            continue
+            if "title" not in where:
+                continue
         signatures |= dict.fromkeys(i.signature for i in measured if i.system == "model")
-        like = measured[0].title
+        like = measured[0].title if measured else where["title"]
         title = f"|Δ {like}|" if "gap" in where else f"{like} (%)" if "scale" in where else like
         triples = [_build_cells(p, where, matches[p.name][0], items) for p in values]
         digits = max(p.decimals for p in values)
@@ -99,9 +108,46 @@ def build_comparison(results: Results, reference: str) -> Table:
         rows.append(TableRow(f"{title}: Spearman ρ of the rankings", "summary", (BLANK, BLANK, ranks)))
     remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else "Δ is measured minus published."]
     remarks += [f"Published but not measured here: {', '.join(missing)}."] if missing else []
+    notes = {f"({row['domain']}) {row['note']}." for row in rows_of_table if row["domain"] == row["table"]}
+    remarks += sorted(notes)
     remarks += [OTHER_MODEL] if any(system is not None and other for system, other in matches.values()) else []
     remarks += [f"signature of the measured value: {s}" for s in signatures]
     return _make_table(reference, rows, remarks)
+
+
+def _compare_cells(results: Results, reference: str, published: Sequence[Mapping[str, str]], name: str) -> Table:
+    """Compare published values with the cells of the table that a layout builds of the runs."""
+    layout = load_layout(name)
+    try:
+        built = agreement.BUILDERS[layout.kind](results, layout, name)[-1]
+    except DataError:
+        built = Table(name, "", (), ())
+    rows = []
+    for row in published:
+        words = row["metric"].replace("(", "_").split("_")  # sd_precision_vary_p_and_q, correlation(precision;…)
+        label = f"varying {' '.join(words[3:]).title().replace('And', 'and')}" if words[0] == "sd" else row["model"]
+        key = words[1].partition(";")[0]
+        cells = [
+            cell
+            for measured in built.rows
+            for cell, column in zip(measured.cells, built.columns, strict=True)
+            if measured.label == label and column.key == key
+        ]
+        cell = replace(cells[0], signed=False) if cells else Cell(note=NO_ROW)
+        paper = Cell(float(row["value"]), float(row["sd"] or math.nan))
+        gap = Cell(cell.value - paper.value, signed=True) if math.isfinite(cell.value) else BLANK
+        rows.append(TableRow(f"{key}: {label}", "metric", (paper, cell, gap)))
+    return _make_table(reference, rows, ("Δ is measured minus published.", *built.remarks))
+
+
+def _list_players(items: Iterable[SystemValue]) -> list[System]:
+    """Return the players of files of judgments alone, each with its score for every question."""
+    scores = [(i, *i.key.partition("/")[::2]) for i in items if i.metric == "bradley_terry" and "/" in i.key]
+    players = group_by(scores, lambda score: score[2])
+    return [
+        System(name, tuple(replace(i, key=question, title=question.replace("_", " ")) for i, question, _ in of))
+        for name, of in players.items()
+    ]
 
 
 def _compare_correlations(results: Results, reference: str, published: Sequence[Mapping[str, str]]) -> Table:
@@ -109,21 +155,25 @@ def _compare_correlations(results: Results, reference: str, published: Sequence[
     parts = group_by_data(results.values)
     domains = list(dict.fromkeys(row["domain"] for row in published))
     several = len(domains) > 1
-    tasks = load_metrics()["domains"]
+    tasks, classifiers = load_metrics()["domains"], load_metrics()["classifiers"]
     rows = []
     for row in published:
         names = row["metric"].removeprefix(CORRELATION).removesuffix(")").split(";")
         first, second = (load_metrics()["correlated"][name].split(".") for name in names)
+        tuned = ("finetuned_discriminator", f"accuracy_{classifiers.get(row['model'])}")
+        second = tuned if any(i.pair == tuned for i in results.values) else second
         cells = {}
         for task, part in parts.items():
+            if not any(i.pair == tuple(second) for i in part):
+                continue
             both = [(s.value(*first), s.value(*second)) for s in group_systems(part)]
             oriented = [(orient_value(a, part), orient_value(b, part)) for a, b in both if a and b]
             cells[task] = correlate(oriented, f"{OVER[:-1]} of {task}." if several else OVER, signed=True)
-        finite = [cell for cell in cells.values() if math.isfinite(cell.value)] or [correlate([])]
+        having = list(cells.values()) or [correlate([])]
         # The task of the paper's domain; on other tasks, the next one for each domain with this score.
         same = [cell for task, cell in cells.items() if task.partition(",")[0] == tasks.get(row["domain"])]
         others = [r["domain"] for r in published if r["metric"] == row["metric"] and r["model"] == row["model"]]
-        measured = same[0] if same else finite[min(others.index(row["domain"]), len(finite) - 1)]
+        measured = same[0] if same else having[min(others.index(row["domain"]), len(having) - 1)]
         paper = Cell(float(row["value"]), signed=True)
         gap = Cell(measured.value - paper.value, signed=True) if math.isfinite(measured.value) else BLANK
         where = ", ".join(filter(None, (row["model"], row["domain"] if several else "")))
@@ -179,6 +229,10 @@ def _read_rows(reference: str) -> list[dict[str, str]]:
         raise SpecError(f"no published numbers {paper!r}{suggest(paper, papers)}")
     rows = list(csv.DictReader(papers[paper].read_text(encoding="utf-8").splitlines()))
     table_rows = [r for r in rows if make_slug(r["table"]) == make_slug(table)]
+    if not table_rows:  # `1` of Tables 1a and 1b, and `13` of "notebook output (Table 13)"
+        parts = re.compile(rf"(?<![\w.]){re.escape(make_slug(table) or '.')}[a-z]?(?![\w.])", re.IGNORECASE)
+        table_rows = [{**r, "domain": r["table"] if r["table"][-1:].isalpha() else r["domain"]} for r in rows
+                      if parts.search(r["table"])]  # fmt: skip
     if not table_rows:
         tables = dict.fromkeys(make_slug(r["table"]) for r in rows)
         names = [t if t.startswith(("text", "fig")) else f"table{t}" for t in tables]
@@ -195,7 +249,7 @@ def _match_system(name: Name, names: Sequence[Name], systems: Iterable[System]) 
     options = [p.partition("=") for p in params.split(";") if "=" in p]
 
     def normalize(model: str) -> str:
-        return model.rpartition("/")[2].lower().replace("_", "-")
+        return model.partition(" (")[0].rpartition("/")[2].lower().replace("_", "-")
 
     def is_equal(value: str, published: str) -> bool:
         try:
@@ -207,6 +261,9 @@ def _match_system(name: Name, names: Sequence[Name], systems: Iterable[System]) 
         equal = (is_equal(axes.get(f"decoder.{k.strip()}", ""), v.strip()) for k, _, v in options)
         return axes.get("decoder") == DECODERS.get(decoder, decoder) and all(equal)
 
+    player = next((s for s in systems if s.name in (f"{model} {decoder}", "human" if model == "human" else "")), None)
+    if player is not None:
+        return player, False
     candidates = [s for s in systems if is_decoder(s.items[0].axes)]
     models = [{normalize(m) for m in (s.items[0].titles[0], s.items[0].axes.get("model", ""))} for s in candidates]
     same = [s for s, titles in zip(candidates, models, strict=True) if normalize(model) in titles]
@@ -244,7 +301,7 @@ def _build_cells(
 def _label(name: Name, names: Sequence[Name], system: System | None) -> str:
     model, decoder, params = name
     parts = [model if len({n[0] for n in names}) > 1 else "", decoder, params.replace(";", " ")]
-    label = " ".join(p for p in parts if p) or model
+    label = " ".join(p for p in dict.fromkeys(parts) if p) or model
     return f"{label} [{system.name}]" if system is not None and system.name != label else label
 
 

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from openended.harness.core import Example
 from openended.harness.report.build import make_tables
 from openended.harness.report.figures.curves import f_scores, pr_curves
 from openended.harness.report.figures.drawing import SystemStyles, apply_style
 from openended.harness.results import load_layout, read_results
+from openended.harness.storage import write_examples
 from tests.harness.report.synthetic import result, seal, write_run
 
 PR = "knn_precision_recall"
@@ -90,3 +92,26 @@ def test_both_curves_and_their_scores(tmp_path):
     assert quality.get_ydata() == pytest.approx([(65 / 64) * 0.5 / (0.5 / 64 + 1)] * 2, abs=0.01)
     assert diversity.get_ydata() == pytest.approx([65 * 0.5 / 33] * 2, abs=0.01)
     assert sorted(scores.axes[2].get_lines()[1].get_ydata()) == [0.5, 1.0]
+
+
+def test_the_domains_of_the_human_texts_in_each_cell(tmp_path):
+    """Twelve texts in three cells: one of a single domain, one of two, and one with too few texts to be shown."""
+    cells = [4, 2, 4, 2, 4, 2, 4, 2, 4, 2, 4, 7]
+    sites = ["bbc.com" if cell == 4 else "cbc.ca" if number < 6 else "nbc.com" for number, cell in enumerate(cells)]
+    examples = [Example(f"realnews/{n:02d}", "", "text", {"domain": site}) for n, site in enumerate(sites)]
+    artifact = store_arrays(tmp_path, "measure/ab/cells", arrays__human_cells=np.array(cells))
+    folder = tmp_path / "store" / "examples" / "ab" / "x"
+    folder.mkdir(parents=True)
+    write_examples(folder / "examples.arrow", reversed(examples))
+    seal(folder)
+    line = result("model", "mauve", {"mauve": 0.9}, direction="higher", artifact=artifact)
+    inputs = {"examples:realnews": "examples/ab/x", "measure:mauve model": artifact}
+    write_run(tmp_path, "nucleus", 0, results=[line], inputs=inputs)
+    table = read_table(read_results([tmp_path / "runs"]), "domains")
+    assert [column.title for column in table.columns] == ["human texts", "domains", "texts of each domain"]
+    assert [row.label for row in table.rows] == ["cell 4", "cell 2"]
+    assert [[cell.words or cell.value for cell in row.cells] for row in table.rows] == [
+        [6, 1, "bbc.com 6"],
+        [5, 2, "cbc.ca 3, nbc.com 2"],
+    ]
+    assert table.remarks[0].startswith("2 of 2 cells with at least 5 human texts hold texts of one or two domains; 12")

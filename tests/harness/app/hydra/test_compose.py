@@ -76,7 +76,7 @@ PAPERS = {
     "pr_fig": ["1", "2", "6_k", "6_n", "7", "7b", "8", "a4", "a5", "b2"],
     "huse_table": [1, 2],
     "huse_fig": [3, 4, 5],
-    "": ["quality_diversity", "zipf"],
+    "": ["mauve_domains", "quality_diversity", "zipf"],
 }
 SHOWN = [f"{kind}{number}" for kind, numbers in PAPERS.items() for number in numbers]
 

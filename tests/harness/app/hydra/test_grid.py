@@ -86,6 +86,42 @@ def test_a_series_leaves_out_the_experiments_that_cannot_run(monkeypatch, caplog
     assert "no such file" in line
 
 
+def test_options_of_a_metric_that_is_left_out_have_no_effect(caplog):
+    caplog.set_level("INFO")
+    composer = Composer(parse_command_line(["experiment=mauve_table5_docs", "metric=[mauve]"]))
+    jobs = list_jobs(composer, composer.compose_command())
+    assert not any(word.startswith("metric.") for job in jobs for word in job)
+    settings = [composer.compose_job(job).settings for job in jobs]
+    assert {tuple(m.name for m in s.metrics) for s in settings} == {("mauve",)}
+    assert {s.judgments for s in settings} == {None}
+    assert "grid       metric.bradley_terry.system: no effect, because metric=[…] leaves the metric out" in caplog.text
+
+
+def test_a_task_without_its_files_is_left_out_where_the_parts_of_an_experiment_are_its_tasks(monkeypatch, caplog):
+    def find_missing(job, *_):
+        return DataError("no such file") if "task=docs_topics" in job.overrides else None
+
+    monkeypatch.setattr(plan, "_find_missing", find_missing)
+    composer = Composer(parse_command_line(["experiment=mauve_table5_docs", "judgments=mine.csv", "num_examples=6"]))
+    config = composer.compose_command()
+    planned = list_jobs(composer, config)
+    assert {"judgments=null" in job for job in planned if "task=docs_topics" in job} == {True}, "nobody rated them"
+    jobs = plan.check_series(composer, config, planned)
+    assert {job.settings.task.name for job in jobs} == {"docs"}
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("left out   task=docs_topics: 4 of 4 jobs")
+
+
+def test_each_of_the_six_embedders_of_a_table_has_its_own_revision_and_label():
+    composer = Composer(parse_command_line(["experiment=pr_tableb1", "task.path=lives.jsonl"]))
+    jobs = list_jobs(composer, composer.compose_command())
+    embedders = {composer.compose_job(job).settings.embedder for job in jobs}
+    named = {embedder.path.rpartition("/")[2]: (embedder.revision, embedder.title) for embedder in embedders}
+    own = {"gpt2-xl", "opt-1.3b", "gemma-2b", "bart-large"}
+    assert {named[name] for name in own} == {(None, name) for name in own}
+    assert len({revision for revision, _ in named.values()} - {None}) == 2, "GPT-2 large and RoBERTa are pinned"
+
+
 def parse(words):
     from hydra.core.override_parser.overrides_parser import OverridesParser
 

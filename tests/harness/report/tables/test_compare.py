@@ -69,6 +69,41 @@ def test_seeds_of_a_published_system_are_one_row():
     assert nucleus[0].sd > 0
 
 
+def test_scores_of_players_stand_beside_the_published_ones_of_every_question(tmp_path):
+    scores = {"bradley_terry": 9.0, "human_like/gpt2-xl nucleus": 9.0, "sensible/gpt2-xl nucleus": 8.0}
+    lines = [result(side, "bradley_terry", values, direction="higher")
+             for side, values in (("model", scores), ("human", {"human_like/human": 40.0}))]  # fmt: skip
+    write_run(tmp_path, "rated", 0, results=lines)
+    found = cells(build_comparison(read_results([tmp_path]), "mauve2021_bt/table13"))
+    assert found["human like: human"] == pytest.approx([47.251038, 40.0, -7.251038])
+    name = "gpt2-xl nucleus p=0.95 [gpt2-xl nucleus]"
+    assert [found[f"{question}: {name}"][1] for question in ("human like", "sensible")] == [9.0, 8.0]
+
+
+def test_standard_deviations_and_correlations_of_embedders_stand_beside_the_published_ones(tmp_path):
+    for rank, decoder in enumerate(("greedy", "ancestral", "nucleus")):
+        for embedder, sign in (("gpt2-large", 1), ("gpt2-xl", -1)):
+            values = {"precision": 0.5 + sign * rank / 10, "recall": rank / 10}
+            lines = [result("model", "knn_precision_recall", values, direction="higher")]
+            write_run(tmp_path, decoder, 0, results=lines, embedder=embedder, axes={"task.start": rank})
+    results = read_results([tmp_path])
+    found = cells(build_comparison(results, "pr2024/tableB.1"))
+    assert found["precision: gpt2-xl"] == pytest.approx([0.99, -1, -1.99])
+    assert found["recall: gpt2-xl"] == pytest.approx([0.99, 1, 0.01])
+    table = build_comparison(results, "pr2024/B.5")
+    assert [row.label for row in table.rows][:2] == ["precision: varying Q", "recall: varying Q"]
+    assert table.rows[0].cells[0].value == 0.005
+
+
+def test_both_parts_of_a_table_are_compared_and_tell_their_reference(tmp_path):
+    lines = [result("model", "knn_precision_recall", {"precision": 0.9, "recall": 0.8}, direction="higher")]
+    write_run(tmp_path, "nucleus", 0, results=lines, model="llama-2-70b-chat")
+    table = build_comparison(read_results([tmp_path]), "pr2024/table1")
+    parts = [row.cells[1].value for row in table.rows if row.label.lower().startswith("precision: llama-2-70b-chat (1")]
+    assert parts == [0.9, 0.9]
+    assert table.remarks[2].endswith("reference model: mistral-7b-instruct.")
+
+
 @pytest.mark.parametrize(
     ("reference", "message"),
     [

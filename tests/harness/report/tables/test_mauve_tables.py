@@ -74,20 +74,37 @@ def test_tables_3_and_4_have_metrics_as_rows_and_only_the_systems_as_columns(
     assert " & ".join(columns[:2]) in to_latex(table).replace("{", "").replace("}", "")
 
 
-@pytest.mark.parametrize("experiment", ["mauve_table5", "mauve_table14"])
-def test_tables_5_and_14_have_a_column_per_question_and_the_questions_under_the_metrics(tmp_path, experiment):
-    table = make_table(write_systems(tmp_path), experiment)
+QUESTIONS = ["BT/human-like", "BT/interesting", "BT/sensible"]
+METRICS = ["Gen. PPL", "Zipf coef.", "Rep.", "Distinct-4", "Self-BLEU-4", "MAUVE"]
+
+
+def test_table_14_has_a_column_per_question_and_the_questions_under_the_metrics(tmp_path):
+    table = make_table(write_systems(tmp_path), "mauve_table14")
     labels, columns = describe(table)
-    questions = ["BT/human-like", "BT/interesting", "BT/sensible"]
-    assert columns == [f"{name} ↑" for name in [*questions, "Disc. acc."]]
-    assert labels == ["Gen. PPL", "Zipf coef.", "Rep.", "Distinct-4", "Self-BLEU-4", "MAUVE", *questions, "Disc. acc."]
+    assert columns == [f"{name} ↑" for name in [*QUESTIONS, "Disc. acc."]]
+    assert labels == [*METRICS, *QUESTIONS, "Disc. acc."]
     assert [row.rule for row in table.rows].index(True) == 6
-    mauve = table.rows[5].cells
-    assert mauve[0].value == 1.0
+    assert table.rows[5].cells[0].value == 1.0
     assert table.rows[6].cells[0].blank, "a question has no agreement with itself"
-    compared = build_comparison(read_results([tmp_path]), "mauve2021/table5")
-    row = next(row for row in compared.rows if row.label == "mauve, bt_human_like (webtext)")
-    assert [round(cell.value, 3) for cell in row.cells] == [0.952, 1.0, 0.048]
+
+
+def test_table_5_joins_people_on_web_text_and_discriminators_on_news_and_stories(tmp_path):
+    write_systems(tmp_path, decoders={"nucleus": {"p": 0.9}})
+    for task in ("realnews", "writing_prompts"):
+        results = write_systems(tmp_path, decoders={"greedy": {}}, task=task)
+    table = make_table(results, "mauve_table5")
+    labels, columns = describe(table)
+    web_text = [*QUESTIONS, "Disc. acc."]
+    news_and_stories = ["Disc. acc., realnews ↑", "Disc. acc., writing_prompts ↑"]
+    assert columns == [*(f"{name}, webtext ↑" for name in web_text), *news_and_stories]
+    assert labels == [*METRICS, *web_text]
+    assert [cell.value for cell in table.rows[5].cells] == [1, 1, 1, -1, -1, -1]
+    assert all(cell.blank for cell in table.rows[6].cells[-2:]), "people rated neither news nor stories"
+    assert table.title.endswith("(Spearman) on realnews, webtext, writing_prompts")
+    compared = {row.label: row.cells for row in build_comparison(results, "mauve2021/table5").rows}
+    cells = compared["mauve, bt_human_like (webtext)"]
+    assert [round(cell.value, 3) for cell in cells] == [0.952, 1.0, 0.048]
+    assert compared["mauve, disc_acc (stories)"][1].note == "Over 4 systems of writing_prompts."
 
 
 def test_table_6_has_the_papers_systems_columns_and_order(tmp_path):

@@ -1,0 +1,71 @@
+"""Which web domains the human texts in each cell of MAUVE come from (MAUVE, appendix F)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from openended.harness.core import DataError, Example
+from openended.harness.report.tables.selection import split_results
+from openended.harness.report.tables.table import Cell, Column, Table
+from openended.harness.results import Layout, Results, System, group_systems, locate_verified_file
+from openended.harness.storage import read_examples
+
+FIELDS = ("domain", "package", "topic")  # of an example's metadata: the site of news, the package of a docstring
+LEAST, LEAST_OF_FEW, FEW = 20, 5, 1000  # human texts of a cell that is shown, also of fewer than 1,000 human texts
+FEW_DOMAINS = 2
+
+
+def build_domain_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+    """Build a table of cells and domains for every system whose run and metadata are in the store."""
+    systems = [s for part in split_results(results, layout, name) for s in group_systems(part.items)]
+    tables: list[Table] = []
+    for system in systems:
+        if domains := _read_domains(results, system):
+            stem = name if len(systems) == 1 else f"{name}-{len(tables) + 1}"
+            tables.append(_build_table(domains, stem, f"{layout.title}: {system.name}"))
+    if not tables:
+        raise DataError(
+            f"table {name}: no run has cells of MAUVE for texts with a domain: run metric=[mauve] with task=realnews "
+            "or task=docs (and another outputs_dir if this store has MAUVE without the cells of each text)"
+        )
+    return tables
+
+
+def _read_domains(results: Results, system: System) -> dict[int, Counter[str]]:
+    """Return the domains of the human texts in each cell of the first clustering; empty where they are unknown."""
+    value = system.value("mauve", "mauve")
+    at, artifact = value.sources[0] if value is not None else (0, None)
+    cells = results.arrays(at, artifact).get("arrays/human_cells")
+    run = results.runs[at]
+    artifacts = [a for stage, a in run.inputs.items() if stage.startswith("examples:")]
+    paths = (locate_verified_file(run.store, a, "examples.arrow", results.damaged) for a in artifacts)
+    examples: Sequence[Example] = [e for path in paths if path is not None for e in read_examples(path)]
+    domains: dict[int, Counter[str]] = {}
+    if cells is None or len(cells) != len(examples):
+        return domains
+    # The metric sorts its rows by example.
+    for cell, example in zip(cells, sorted(examples, key=lambda e: e.id), strict=True):
+        domain = next((str(example.meta[field]) for field in FIELDS if field in example.meta), None)
+        if domain is not None:
+            domains.setdefault(int(cell), Counter())[domain] += 1
+    return domains
+
+
+def _build_table(domains: Mapping[int, Counter[str]], stem: str, title: str) -> Table:
+    total = sum(counts.total() for counts in domains.values())
+    least = LEAST_OF_FEW if total < FEW else LEAST
+    visible = {cell: counts for cell, counts in domains.items() if counts.total() >= least}
+    order = sorted(visible, key=lambda cell: (len(visible[cell]), -visible[cell].total(), cell))
+    columns = [
+        (Column("mauve", "texts", "human texts", decimals=0), [Cell(visible[c].total()) for c in order]),
+        (Column("mauve", "domains", "domains", decimals=0), [Cell(len(visible[c])) for c in order]),
+        (Column("mauve", "counts", "texts of each domain"),
+         [Cell(words=", ".join(f"{d} {n}" for d, n in visible[c].most_common())) for c in order]),
+    ]  # fmt: skip
+    pure = sum(len(counts) <= FEW_DOMAINS for counts in visible.values())
+    remark = (
+        f"{pure} of {len(visible)} cells with at least {least} human texts hold texts of one or two domains; "
+        f"{total:,} texts of {len(set().union(*domains.values()))} domains in {len(domains)} cells."
+    )
+    return Table.from_columns(stem, title, [f"cell {c}" for c in order], columns, [remark], kinds="metric", head="Cell")
