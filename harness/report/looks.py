@@ -51,7 +51,7 @@ def warn_of_looks(earlier: list[Look], now: Look) -> list[str]:
     who = "an earlier report" if count == 1 else f"{count} earlier reports"
     warning = (
         f"look {count + 1} at these systems: {who} had other numbers of seeds or texts. Bold, p-values and verdicts "
-        "hold for one look; if data was added until one appeared, equal systems are told apart in more than 5 % of "
-        "cases (about 8 % with 2 looks, 25 % with 20)"
+        "hold for one look; if data was added until one appeared, equal systems are called different in more than 5 % "
+        "of cases (about 8 % with 2 looks, 25 % with 20)"
     )
     return [warning]
