@@ -323,5 +323,5 @@ def resolve_metric_names(requested: Iterable[str]) -> list[str]:
         elif broken := find_broken_plugin("metric", name):
             raise SpecError(f"metric {name!r} is a plug-in that cannot be imported: {broken}")
         else:
-            raise SpecError(f"no metric {name!r}{suggest(name, [*sets, *metrics])}")
+            raise SpecError(f"no metric {name!r}{suggest(name, {*sets, *metrics})}")
     return sorted(names)

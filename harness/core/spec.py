@@ -174,8 +174,8 @@ def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
 
 
 def _describe_type(hint: Any) -> str:  # noqa: ANN401
-    if hint is bool:
-        return "true or false"
+    if hint in (bool, tuple):
+        return "true or false" if hint is bool else "a list, as [a,b]"
     if typing.get_origin(hint) is Literal:
         accepted = ", ".join(map(str, typing.get_args(hint)))
         return f"one of {accepted}" if len(typing.get_args(hint)) > 1 else accepted

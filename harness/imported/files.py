@@ -24,6 +24,9 @@ from openended.harness.models import limit_memory
 log = logging.getLogger(__name__)
 
 KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".txt")
+_NO_FILES_OF_TEXTS = (
+    ".docx", ".odt", ".pdf", ".xls", ".xlsx", ".md", ".html", ".htm", ".yaml", ".yml", ".zip", ".tar", ".npy"
+)  # fmt: skip
 JSON_FIELDS = ("generated_seqs", "text_samples")
 IDS_FIELD = "token_ids"
 TEXTS = (
@@ -62,6 +65,8 @@ def list_files(path: Path) -> list[Path]:
     if not path.is_dir():
         if not path.is_file():
             raise DataError(f"no such file: {path}")
+        if Path(path.name.removesuffix(".gz")).suffix.lower() in _NO_FILES_OF_TEXTS:
+            raise DataError(f"{path}: no file of texts; expected {', '.join(KINDS)}: save its texts as one of them")
         return [path]
     paths = sorted(p for p in path.iterdir() if p.name.removesuffix(".gz").endswith(KINDS))
     if not paths:
@@ -136,6 +141,8 @@ def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, 
     if not cells:
         raise DataError(f"{where}: an empty record; expected an object with a text in one of {', '.join(names)}")
     example = (candidates or ["NAME"])[0]
+    if " " in example:
+        example = "NAME (is its first line a header with names?)"
     raise DataError(
         f"{where}: no field with the text; expected one of {', '.join(names)}, got {', '.join(cells)}; "
         f"name it: {option}{example}"
@@ -156,6 +163,8 @@ def choose_text_field(path: Path, names: Sequence[str], field: str | None, optio
 
 def download_if_on_hub(path: str) -> str:
     """Return the path of a file; one named `hf://datasets/OWNER/NAME/FILE` is downloaded into the Hub's cache first."""
+    if path.startswith(("http://", "https://")):
+        raise SpecError(f"{path}: download it first; only hf://datasets/OWNER/NAME/FILE is fetched")
     if not path.startswith("hf://"):
         return path
     address = _HUB_ADDRESS.fullmatch(path)

@@ -225,7 +225,7 @@ def design_study(
     """Draw prompts, choose sides, and assign all tasks to sheets."""
     examples = sorted(material.texts)
     if protocol.items > len(examples):
-        raise SpecError(f"items={protocol.items}: there are {len(examples)} prompts: items={len(examples)}")
+        raise SpecError(f"items={protocol.items}: there are {len(examples)} prompts; set --items {len(examples)}")
     if len(material.players) < 2:
         raise SpecError(f"expected texts of two players or more, got {', '.join(material.players)}")
     draw_tasks = _draw_pairs if protocol.kind == "pairs" else _draw_singles
@@ -236,8 +236,8 @@ def design_study(
     prompts = len({task.example for task in tasks})
     if math.ceil(len(tasks) / count) > prompts:
         raise SpecError(
-            f"items_a_sheet={protocol.items_a_sheet}: no prompt may come twice on a sheet, and there are {prompts}: "
-            f"items_a_sheet={prompts}"
+            f"items_a_sheet={protocol.items_a_sheet}: no prompt may come twice on a sheet, and there are {prompts}; "
+            f"set --items-a-sheet {prompts}"
         )
     dealt = _deal_tasks(tasks, count, rated_items, seed)
     sheets = []

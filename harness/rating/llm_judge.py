@@ -222,6 +222,8 @@ def make_asker(options: Mapping[str, Any]) -> ServerAsker:
         raise SpecError(
             f"--model {model}: only openai is supported: a judge is a model behind a server (--base-url … --path …)"
         )
+    if not server_options.get("path"):
+        raise SpecError("missing --path, the id by which the server knows the model, as --path my-judge")
     return ServerAsker(core.construct(ServerSpec, {"chat": True, **server_options}, "judge"))
 
 

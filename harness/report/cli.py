@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -75,7 +76,7 @@ def parser() -> CommandParser:
     command.add_argument(
         "-v", "--verbose", action="store_true", help="also print rules, dates, commands and signatures"
     )
-    command.add_argument("--quiet", action="store_true", help="print only the output folder")
+    command.add_argument("-q", "--quiet", action="store_true", help="print only the output folder")
     return command
 
 
@@ -150,10 +151,11 @@ def _split_at_commas(texts: Sequence[str] | None) -> list[str]:
 
 
 def _parse_width(text: str) -> float:
-    try:
-        return {"column": 219.0, "page": 455.0}.get(text) or float(text)
-    except ValueError:
-        raise SpecError(f"--width: expected column, page or a number of points, got {text!r}") from None
+    with contextlib.suppress(ValueError):
+        width = {"column": 219.0, "page": 455.0}.get(text) or float(text)
+        if width >= 100:
+            return width
+    raise SpecError(f"--width: expected column, page or 100 points or more, got {text!r}")
 
 
 def _parse_filter(text: str) -> tuple[str, str]:

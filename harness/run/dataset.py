@@ -105,10 +105,11 @@ def make_examples(
     write_examples(unsorted, _check_examples(islice(task.examples(tokenizer, skipped), most), task, ids))
     count = max(len(ids), 1) if count is None else count
     if len(ids) < count:
-        lost = f" ({sum(skipped.values()):,} records skipped: {dict(skipped)})" if skipped else ""
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in skipped.items())
+        lost = f" (skipped: {reasons})" if skipped else ""
+        advice = "set num_examples=all" if ids else "set options of the task that leave some"
         raise SpecError(
-            f"num_examples: task {task.name} holds {len(ids)} examples, got num_examples={count}{lost}; "
-            "set num_examples=all"
+            f"num_examples: task {task.name} holds {len(ids)} examples, got num_examples={count}{lost}; {advice}"
         )
     repeated = [name for name, times in Counter(ids).items() if times > 1] if len(set(ids)) < len(ids) else []
     if repeated:

@@ -31,8 +31,11 @@ _LONG = 12  # of a digest in an axis
 # A human side with this many times the scorer's validation perplexity is of another domain.
 _FAR = 2.0
 _CARD = re.compile(r"validation perplexity[\s|:]*(\d+(?:\.\d+)?)")
-# Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese.
-_SPACELESS = re.compile(r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
+# Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese; symbols and emoji.
+_SPACELESS = re.compile(
+    r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
+    r"\u2600-\u27bf\U0001f000-\U0001faff]"
+)
 _SPACELESS_SHARE = 0.3  # of a text's characters
 _SAMPLED_TEXTS = 200
 _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
@@ -254,7 +257,7 @@ def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, featu
     if model_rows.entry is not None and (spaceless := warn_of_words_without_spaces(settings, model_rows)):
         featurizer.builder.session.warn_once(spaceless)
         notes.append(spaceless)
-    if not settings.task.paired and is_complete and len(sides[0]) != len(sides[1]):
+    if not settings.task.paired and is_complete and len(sides[0]) != len(sides[1]) and not few:
         sizes = f"{len(sides[1])} texts beside {len(sides[0])} human ones"
         notes.append(f"{sizes}: where the number matters, compare equal ones")
     if settings.least_length and settings.generations is None:
@@ -306,8 +309,8 @@ def warn_of_words_without_spaces(settings: Settings, model_rows: TextRows) -> st
     if not count:
         return ""
     return (
-        f"{count} of the first {len(sample)} texts are in a script without spaces between words, and words are split "
-        f"at white space: set metric.NAME.unit=chars for {', '.join(sorted(by_words))}"
+        f"{count} of the first {len(sample)} texts are in a script without spaces between words, or emoji, and words "
+        f"are split at white space: set metric.NAME.unit=chars for {', '.join(sorted(by_words))}"
     )
 
 

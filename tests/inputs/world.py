@@ -61,6 +61,8 @@ def write_texts(folder: Path) -> None:
     (folder / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a"}\n' * 1000)[:-20])
     (folder / "not-gzip.jsonl.gz").write_text('{"text": "a"}\n')
     (folder / "no.npy").write_text("not numpy")
+    (folder / "doc.docx").write_bytes(b"PK")
+    (folder / "noheader.csv").write_text("the first text,x\nthe second one,y\n")
 
 
 def write_judgments(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from openended.harness import imported, run
 from openended.harness.app.commands import Arguments, make_parser
-from openended.harness.core import FAILED, OK, HarnessError, SpecError, print_error, run_command
+from openended.harness.core import FAILED, GROUPS, OK, HarnessError, SpecError, print_error, run_command
 
 COMMAND = "openended score"
 _METRIC_OPTION = re.compile(r"metric\.\w+\.\w+=")
@@ -24,6 +24,7 @@ _FLAGS = {
     "scorer": "--scorer", "embedder": "--embedder", "features": "--features", "name": "--name",
     "generations_field": "--field", "task.field": "--human-field", "metric": "--metrics",
 }  # fmt: skip
+_RUN_OPTIONS = {*GROUPS, *_FLAGS, "seed", "intervals", "samples", "generations", "judgments"}
 EPILOG = """\
 A file is .jsonl (or .csv, .tsv, .parquet, .txt; .gz allowed), a folder of them, or a sample file of a paper on
 diffusion models: .json with generated_seqs or text_samples, .npz with samples. Recognized too: samples of
@@ -75,6 +76,10 @@ def main(words: Sequence[str] | None = None) -> int:
     if chosen := next((word for word in words if word.startswith("metric=") and not Path(word).exists()), None):
         parser.error(f"{chosen}: here, metrics are named by --metrics {chosen.partition('=')[2].strip('[]')}")
     args, systems = parser.parse_known_args([word for word in words if word not in options])
+    if args.metrics is not None:
+        args.metrics = [name.strip() for name in args.metrics.strip("[]").replace(" ", ",").split(",") if name.strip()]
+        if not args.metrics:
+            parser.error("argument --metrics: expected names, as --metrics mauve,zipf, got none")
     if any(word.startswith("-") for word in systems):
         parser.error(f"unrecognized arguments: {' '.join(systems)}")
     args.systems += systems
@@ -121,7 +126,7 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
         for name, path in systems.items():
             _print_text_field(name, path, imported.TEXTS, args.field, "--field ")
     result = evaluate(
-        human=args.human, systems=systems, metrics=args.metrics.split(",") if args.metrics else None,
+        human=args.human, systems=systems, metrics=args.metrics,
         metric_options=metric_options, scoring=args.scoring, scorer=args.scorer, embedder=args.embedder,
         features=_pair_features(args, list(systems)), human_field=args.human_field, generations_field=args.field,
         num_examples=count, max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir,
@@ -155,7 +160,7 @@ def use_own_syntax(message: str) -> str:
     for option, flag in _FLAGS.items():
         message = re.sub(rf"(?<![\w.-]){option}=(?=\S)", f"{flag} ", message)
         message = re.sub(rf"^{option}(?=[:\[])", flag, message)
-    return message.removeprefix("generations: ").replace("metric=[", "--metrics [")
+    return re.sub("^generations(?:: |=(?=naive:))", "", message).replace("metric=[", "--metrics [")
 
 
 def convert_preset(words: Sequence[str]) -> list[str]:
@@ -171,6 +176,10 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, sign, path = word.partition("=")
         has_name = bool(sign) and not Path(word).exists()
+        if has_name and not (name and path):
+            raise SpecError(f"expected FILE or NAME=FILE, got {word!r}")
+        if has_name and (name in _RUN_OPTIONS or "." in name) and not Path(path).exists():
+            raise SpecError(f"{word}: no option of this command, which takes flags and metric.NAME.option=VALUE")
         paths.append(path if has_name else word)
         names.append(name if has_name else "")
     short = [name or run.derive_system_name(Path(path)) for name, path in zip(names, paths, strict=True)]
@@ -188,10 +197,11 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
 def _pair_features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, str] | None:
     if args.features is None and args.human_features is None:
         return None
-    if args.human_features is None or len(args.features or ()) != len(names):
+    if args.human_features is None:
+        raise SpecError("--features: expected --human-features FILE.npy beside it, the vectors of the human texts")
+    if len(args.features or ()) != len(names):
         raise SpecError(
-            f"--features: expected a file for each of the {len(names)} systems, and --human-features beside them, "
-            f"got {len(args.features or ())}"
+            f"--features: expected a file for each system, in order: {', '.join(names)}; got {len(args.features or ())}"
         )
     return {"human": args.human_features, **dict(zip(names, args.features, strict=True))}
 

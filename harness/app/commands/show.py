@@ -21,6 +21,10 @@ _ARGUMENTS: Arguments = {
 
 
 def _show(args: argparse.Namespace) -> None:
+    if not args.run:
+        raise DataError("expected the folder of a run, the end of its name or a name of runs, got ''")
+    if args.texts < 0:
+        raise DataError(f"--texts: expected 0 or more, got {args.texts}")
     runs = Path(args.outputs) / "runs" / args.run
     is_name = args.run not in ("", ".", "..") and "/" not in args.run and runs.is_dir()
     folders = sorted(path.parent for path in runs.glob(f"*/{RECORD}")) if is_name else []

@@ -29,6 +29,8 @@ def _store(args: argparse.Namespace) -> None:
         checked = check_store(root)
         lines, damaged = checked.lines(), len(checked.damaged)
     elif args.action == "gc":
+        if args.days < 0:
+            raise DataError(f"--days: expected 0 or more, got {args.days:g}")
         runs = args.outputs / "runs" if args.unnamed else None
         deleted = collect_garbage(root, runs=runs, days=args.days, delete=not args.dry_run)
         outcome = "would be deleted" if args.dry_run else "deleted"

@@ -68,6 +68,14 @@ def make_grid(words: Sequence[str]) -> list[str]:
     options = {word.partition("=")[0]: word.partition("=")[2] for word in words}
     if "generations" in options:
         raise SpecError(f"generations={options['generations']}: the damaged texts are the generations; leave it out")
+    for word in words:
+        key, _, value = word.partition("=")
+        if key in ("damage", "strength") and not value.strip("[] ,"):
+            raise SpecError(
+                f"{word}: expected values separated by commas; leave {key}= out for all; see {COMMAND} --help"
+            )
+        if key.partition(".")[0] in ("decoder", "model", "samples", "min_new_tokens"):
+            raise SpecError(f"{word}: damaged human texts are compared and nothing is generated; leave it out")
     kinds = _split(options.get("damage")) or list(imported.list_damages())
     for kind in kinds:
         if kind not in imported.list_damages():

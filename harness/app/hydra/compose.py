@@ -214,8 +214,14 @@ def to_plain(node: DictConfig | None, *, complete: bool = True) -> dict[str, Any
 def refuse_unused_options(words: Sequence[str]) -> None:
     """Refuse generation options together with `generations=FILE`, because nothing is generated."""
     typed = {word.lstrip("+~").partition("=")[0]: word for word in words}
-    if typed.get("generations", "generations=null").partition("=")[2] in ("null", "") or "experiment" in typed:
+    if "experiment" in typed:
         return  # an experiment may score files in addition to the systems that it generates
+    if typed.get("generations", "generations=null").partition("=")[2] in ("null", ""):
+        for option, file in (("generations_field", "generations"), ("system", "generations"),
+                             ("judgment_columns", "judgments")):  # fmt: skip
+            if option in typed and file not in typed and typed[option].partition("=")[2] != "null":
+                raise SpecError(f"{typed[option]}: describes the file {file}=FILE, which is not set")
+        return
     unused = [word for key, word in typed.items() if key.partition(".")[0] in GENERATING]
     if unused:
         raise SpecError(

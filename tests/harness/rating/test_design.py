@@ -56,8 +56,8 @@ def test_sheets_are_few_more_than_the_sizes_ask_for(planned):
 
 def test_sizes_that_do_not_fit_say_what_to_type():
     for changes, said in (
-        ({"items": 90}, "items=90: there are 12 prompts: items=12"),
-        ({"items": 12, "items_a_sheet": 40}, "there are 12: items_a_sheet=12"),
+        ({"items": 90}, "items=90: there are 12 prompts; set --items 12"),
+        ({"items": 12, "items_a_sheet": 40}, "there are 12; set --items-a-sheet 12"),
     ):
         with pytest.raises(SpecError, match=said):
             design_study(material(12), load_protocol("mauve", changes), controls=(), secret=b"s", seed=0)

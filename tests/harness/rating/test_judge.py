@@ -274,7 +274,7 @@ def test_a_server_that_refuses_is_told(hurried, faults, said):
 
 def test_options_of_a_judge():
     for options, said in (
-        ({}, "missing option 'path'"),
+        ({}, "missing --path, the id by which the server knows the model"),
         ({"path": "x", "base_url": "host:8000"}, "expected an address as http://host:8000"),
         ({"path": "x", "base_url": "http://u:p@host"}, "holds a password"),
         (

@@ -85,7 +85,7 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
         (["{runs}", "--layout", "decoder"], "did you mean 'decoders'"),
         (["{runs}", "--baseline", "greed"], "did you mean 'greedy'"),
         (["{runs}", "--rows", "decodr"], "no axis 'decodr' in these runs; did you mean 'decoder'?"),
-        (["{runs}", "--width", "wide"], "--width: expected column, page or a number of points, got 'wide'"),
+        (["{runs}", "--width", "wide"], "--width: expected column, page or 100 points or more, got 'wide'"),
         (["{runs}", "--out", "{runs}/../store/measure/file/x"], "cannot write"),
     ],
 )
