@@ -226,6 +226,8 @@ def test_damaged_rows_are_human_texts_that_are_not_compared_with_tokens_of_their
         key(build(tmp_path, "generations=damage:random_middle:60", f"seed={s}").model_rows) for s in (0, 1)
     )
     assert first != second
+    rows = list(RowFile(build(tmp_path, "generations=damage:longer:50", "max_new_tokens=8").model_rows.path))
+    assert max(len(row.generation.token_ids) for row in rows) > 8  # the words that were added are not cut off again
     assert import_texts.DAMAGE_VERSION == 1  # raise it, and this number, when the texts of a seed change
 
 
