@@ -114,8 +114,9 @@ def build_correlation_tables(part: TablePart, layout: Layout) -> Table:
             title = ", ".join(filter(None, (_name_target(items, target), section)))
             signature = _find_like(items, target).signature
             columns.append((Column(*target, title, "higher", 3, signature), cells))
+    sizes = " to ".join(map(str, sorted({min(counts), max(counts)})))
     remarks = (
-        f"Spearman's ρ over {' or '.join(map(str, sorted(counts)))} systems, without the human row. {ORIENTED}",
+        f"Spearman's ρ over {sizes} systems, without the human row. {ORIENTED}",
         "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected.",
     )
     labels = [_find_like(part.items, pair).title for pair in pairs] + [_name_target(part.items, p) for p in criteria]
