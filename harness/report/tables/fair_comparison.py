@@ -45,6 +45,10 @@ _FRESH = (
     "interval over seeds. Same seeds: selected and scored on all seeds, which is biased upward."
 )
 _SEEN = "One seed: selected and scored on the same texts, which is biased upward; run two or more seeds."
+_WINNER = (
+    "Best setting: selected on the first half of the seeds, its value and 95 % interval on the others; with one seed, "
+    "on the same texts, with their interval over examples."
+)
 _DOMINATED = "Dominated: another setting is at least as good in both values and better in one, by the means over seeds."
 _CHOSEN = (
     "Each decoder uses the best setting of the first half of the seeds; the other half tests it against every other "
@@ -264,12 +268,28 @@ def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
     if fresh:
         last = Column(*pair, f"N={most}, same seeds", "none", columns[-1][0].decimals)
         columns.append((last, [Cell(c.seen[most - 1]) for c in curves]))
-    remarks = [_DRAWN, _FRESH if fresh else _SEEN]
+    sweeps = {sweep.name: sweep for sweep in group_sweeps(part.items)}
+    names = [_name_best_setting(sweeps[c.name], part.items, pair, c.half[-1], columns[1][0].decimals) for c in curves]
+    columns.append((Column("", "setting", "best setting"), [Cell(words=name) for name in names]))
+    remarks = [_DRAWN, _FRESH if fresh else _SEEN, _WINNER]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
     return Table.from_columns(
         f"{part.stem}-best-{make_slug(pair[1])}", f"Best of N settings: {title}", [c.name for c in curves], columns,
         remarks, head="Decoder", about=part.about,
     )  # fmt: skip
+
+
+def _name_best_setting(sweep: DecoderSweep, items: Sequence[SystemValue], pair: Pair, half: float, digits: int) -> str:
+    """Return the selected setting of a decoder with its value and 95 % interval on texts that did not select it."""
+    setting, fresh = choose_setting(sweep, items, pair) or (sweep.systems[0], ())
+    value = setting.value(*pair)
+    if value is None:
+        return ""
+    target = find_target(value, items)
+    mean = math.fsum(value.values[seed] for seed in fresh) / len(fresh) if fresh else value.mean
+    if not math.isfinite(half):
+        half = sum(value.reach) / 2
+    return f"{setting.name}: {mean if target is None else abs(mean - target):.{digits}f} ± {half:.{digits}f}"
 
 
 def _build_pareto_table(part: TablePart, pairs: tuple[Pair, Pair]) -> Table | None:
