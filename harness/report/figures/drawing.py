@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     Draw = Callable[..., Mapping[str, Figure]]
     DrawPart = Callable[[Results, "SystemStyles", Sequence[SystemValue]], Figure | None]
 
+log = logging.getLogger(__name__)
 COLUMN, PAGE = 3.4, 7.0  # inches: one column, both columns of a two-column paper
 # Okabe and Ito's palette (safe for color-blind readers), black kept for the human side. Neighboring systems also differ
 # in marker and dash, so that they can be told apart in grayscale and where their curves coincide.
@@ -56,6 +60,16 @@ STYLE: dict[str, Any] = {
     "axes.formatter.useoffset": False,
 }  # fmt: skip
 
+# Fonts of other scripts, used where they are installed.
+FALLBACK_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans SC",
+    "WenQuanYi Zen Hei",
+    "PingFang SC",
+    "Microsoft YaHei",
+    "Noto Emoji",
+)
+
 FigureKey = tuple[str, ...]
 SystemKey = tuple[tuple[str, str], ...]
 
@@ -64,11 +78,22 @@ SystemKey = tuple[tuple[str, str], ...]
 def apply_style() -> Iterator[None]:
     """Use the report's style independent of the user's matplotlib settings."""
     import matplotlib as mpl
+    from matplotlib.font_manager import get_font_names
 
-    with mpl.rc_context():
+    fallbacks = [name for name in FALLBACK_FONTS if name in get_font_names()]
+    with mpl.rc_context(), warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", "Glyph .* missing from")
         mpl.rcdefaults()
-        cast("Any", mpl.rcParams).update(STYLE)
+        cast("Any", mpl.rcParams).update(STYLE | {"font.family": ["sans-serif", *fallbacks]})
         yield
+    glyphs = (re.match(r"Glyph (\d+) ", str(warning.message)) for warning in caught)
+    if letters := "".join(sorted({chr(int(glyph[1])) for glyph in glyphs if glyph})):
+        _warn_of_missing_letters(letters)
+
+
+@cache
+def _warn_of_missing_letters(letters: str) -> None:
+    log.warning("figures: no installed font has %s; install Noto Sans CJK or Noto Emoji, and report again", letters)
 
 
 def choose_style(index: int) -> dict[str, Any]:
