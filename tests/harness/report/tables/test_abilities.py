@@ -28,6 +28,7 @@ def test_the_table_holds_the_scores_and_their_errors(tmp_path, criterion):
     found = bradley_terry(np.array([[WINS.get((i, j), 0) for j in players] for i in players]))
     (table,) = build_ability_tables(read_results([tmp_path / "outputs/runs"]))
     assert [row.label for row in table.rows] == ["human", "a", "b"]
+    assert f"human {1000 + 400 / math.log(10) * found.scores[2]:.0f} [" in table.remarks[-1]  # Elo
     for row in table.rows:
         (cell,) = row.cells
         i = players.index(row.label)
