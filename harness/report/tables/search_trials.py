@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from openended.harness.report.analysis.paired import compute_student_quantile
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, choose_column_decimals
 from openended.harness.results import SearchResult, SearchTrial
+from openended.harness.storage import read_record
 
 SHOWN = 5  # rows of the table of best settings with one objective
 _BIASED = (
     "The value of the best of many settings is biased upward by the selection. Use confirm_seeds=[…] to run fresh "
     "seeds."
 )
+_NUMBER = re.compile(r"[+-]?\d*\.?\d+(e[+-]?\d+)?")
+_NEIGHBORS = "Settings that agree to two digits are one, shown by its best trial."
 _IMPORTANCE = (
     "Share of each parameter in reaching the best tenth of the objective, by PED-ANOVA (Watanabe et al. 2023); "
     "conditional for parameters of one choice. Rough with few trials."
@@ -25,11 +30,17 @@ _IMPORTANCE = (
 def build_search_tables(searched: SearchResult) -> list[Table]:
     """Build the tables of a search: best settings (Pareto front for several objectives), importance, all trials."""
     several = len(searched.objectives) > 1
-    best = searched.front() if several else searched.rank_trials()[:SHOWN]
+    ranked = searched.front() if several else searched.rank_trials()
+    distinct: dict[tuple[str, ...], SearchTrial] = {}
+    for trial in ranked:
+        distinct.setdefault(_round_setting(trial), trial)
+    best = list(distinct.values())[: None if several else SHOWN]
     states = [t.state for t in searched.trials]
     counts = {state: states.count(state) for state in ("complete", "pruned", "failed") if state in states}
     listed = ", ".join(f"{count} {state}" for state, count in counts.items()) or "none"
     remarks = [f"Trials: {listed}; sampler {searched.sampler}."]
+    if len(distinct) < len(ranked):
+        remarks.append(_NEIGHBORS)
     if searched.rungs:
         sizes = ", ".join(map(str, searched.rungs))
         remarks.append(f"Successive halving: settings ran with num_examples {sizes} first; pruned ones stopped there.")
@@ -48,6 +59,11 @@ def build_search_tables(searched: SearchResult) -> list[Table]:
     ]
 
 
+def _round_setting(trial: SearchTrial) -> tuple[str, ...]:
+    """Return the values of a setting with numbers rounded to two digits: trials that agree are one setting."""
+    return tuple(f"{float(value):.2g}" if _NUMBER.fullmatch(value) else value for value in trial.setting.values())
+
+
 def _build_settings_table(
     name: str, title: str, searched: SearchResult, trials: Sequence[SearchTrial], remarks: Sequence[str]
 ) -> Table:
@@ -62,12 +78,27 @@ def _build_settings_table(
         missing = [Cell(note=t.error) if t.error else BLANK for t in trials]
         means = [t.values[at] if t.values else math.nan for t in trials]
         columns += _build_mean_columns(objective.title, direction, means, seeds, missing, "95 % over seeds")
+        intervals = [_read_interval(trial, objective.title) for trial in trials]
+        if any(cell.words for cell in intervals):
+            columns.append((Column("", f"{objective.title}: texts", "95 % over texts"), intervals))
         fresh = [[v[at] for v in t.fresh.values()] for t in trials]
         if any(fresh):
             means = [math.fsum(f) / len(f) if f else math.nan for f in fresh]
             heading = f"{objective.title}, fresh seeds"
             columns += _build_mean_columns(heading, direction, means, fresh, [BLANK] * len(trials), "95 %, fresh seeds")
     return Table.from_columns(name, title, [t.label for t in trials], columns, remarks, head="Setting")
+
+
+def _read_interval(trial: SearchTrial, key: str) -> Cell:
+    """Return the interval over examples of a trial with one seed, from the record of its run."""
+    if len(trial.runs) != 1 or not (folder := Path(trial.runs[0])).is_dir():
+        return BLANK
+    rows = (row for row in read_record(folder).results if row.system == "model")
+    ends = next((row.intervals[key] for row in rows if key in row.intervals), None)
+    if ends is None:
+        return BLANK
+    digits = choose_column_decimals([Cell(ends["low"]), Cell(ends["high"])])
+    return Cell(words=f"{ends['low']:.{digits}f} to {ends['high']:.{digits}f}")
 
 
 def _build_mean_columns(

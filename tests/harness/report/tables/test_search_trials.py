@@ -20,6 +20,7 @@ ONE = SearchResult(
     ({"decoder": 0.25, "top_k.k": 0.75},),
     (50,),
 )  # fmt: skip
+NEARBY = (("0.7008", 0.8), ("0.7019", 0.9), ("0.75", 0.85))
 TWO = SearchResult(
     "s-34",
     "nsgaii",
@@ -50,6 +51,13 @@ def test_the_best_comes_first_with_its_interval_and_its_fresh_value():
     assert "3 complete, 1 pruned, 1 failed" in told
     assert "top_k k=0: k: expected 1 or more" in told
     assert "no selection bias" in told
+
+
+def test_settings_that_agree_to_two_digits_are_one():
+    trials = [SearchTrial(i, "complete", {"decoder.p": p}, (v,)) for i, (p, v) in enumerate(NEARBY)]
+    best = build_search_tables(SearchResult("s-56", "tpe", ONE.objectives, tuple(trials)))[0]
+    assert [row.label for row in best.rows] == ["p=0.7019", "p=0.75"]
+    assert any("agree to two digits" in remark for remark in best.remarks)
 
 
 def test_the_front_holds_what_no_other_beats():
