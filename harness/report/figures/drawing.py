@@ -62,13 +62,8 @@ STYLE: dict[str, Any] = {
 
 # Fonts of other scripts, used where they are installed.
 FALLBACK_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans SC",
-    "WenQuanYi Zen Hei",
-    "PingFang SC",
-    "Microsoft YaHei",
-    "Noto Emoji",
-)
+    "Noto Sans CJK SC", "Noto Sans SC", "WenQuanYi Zen Hei", "PingFang SC", "Microsoft YaHei", "Noto Emoji",
+)  # fmt: skip
 
 FigureKey = tuple[str, ...]
 SystemKey = tuple[tuple[str, str], ...]
@@ -86,9 +81,14 @@ def apply_style() -> Iterator[None]:
         mpl.rcdefaults()
         cast("Any", mpl.rcParams).update(STYLE | {"font.family": ["sans-serif", *fallbacks]})
         yield
-    glyphs = (re.match(r"Glyph (\d+) ", str(warning.message)) for warning in caught)
-    if letters := "".join(sorted({chr(int(glyph[1])) for glyph in glyphs if glyph})):
-        _warn_of_missing_letters(letters)
+    missing: set[str] = set()
+    for warning in caught:
+        if glyph := re.match(r"Glyph (\d+) ", str(warning.message)):
+            missing.add(chr(int(glyph[1])))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if missing:
+        _warn_of_missing_letters("".join(sorted(missing)))
 
 
 @cache
