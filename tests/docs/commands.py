@@ -114,6 +114,7 @@ def build_folder(folder: Path) -> Path:
     runs = folder / "outputs" / "runs"
     for name in ("p-sweep", "study", "monday", "tuesday", "mauve_table3", "dlm_owt"):
         shutil.copytree(runs / "quickstart", runs / name)
+    openended("export", "p-sweep", "p-sweep.zip", cwd=folder, verbose=False, code=0)
     study(folder / "mystudy")
     assert openended("rate", "simulate", "mystudy", "-o", "returned", cwd=folder, verbose=False).returncode == 0
     pairs = (ROOT / "tasks" / "data" / "example_pairs.csv").read_bytes()

@@ -6,6 +6,7 @@ fetch must be listed with the command that fetches it. What needs nothing is the
 
 import re
 import shlex
+import shutil
 import tomllib
 from typing import Any
 
@@ -46,6 +47,12 @@ def folder(tmp_path_factory):
         yield build_folder(tmp_path_factory.mktemp("reader"))
 
 
+@pytest.fixture
+def reader(folder, tmp_path):
+    """A copy, so that no command sees what another one left."""
+    return shutil.copytree(folder, tmp_path / "reader", symlinks=True)
+
+
 def test_the_commands_are_found():
     assert len(ALL_RUNS) > 50
     assert {"score", "report", "rate", "list", "describe", "show", "status", "store", "export"} <= {
@@ -55,12 +62,12 @@ def test_the_commands_are_found():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", BY_NAME, ids=shlex.join)
-def test_a_command_runs(folder, words):
+def test_a_command_runs(reader, words):
     if len(words) < 2 or set(words[1:2]) & SERVED:  # its name alone, or a server
         words = (*words[:2], "--help")
     if words[0] == "stress":  # a grid over many texts: planned
         words = (*words, "plan_only=true")
-    done = openended(*expand(words, folder), cwd=folder, verbose=False)
+    done = openended(*expand(words, reader), cwd=reader, verbose=False)
     if "gpt2-large" in words:  # nothing can be fetched here
         assert done.returncode == 2
         assert re.search(r"gpt2-large: cannot load its tokenizer|hf download openai-community/gpt2-large", done.stderr)
@@ -96,13 +103,13 @@ def is_small(words: tuple[str, ...]) -> bool:
 @pytest.mark.slow
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("words", list(filter(is_small, ALL_RUNS)), ids=shlex.join)
-def test_a_run_of_bundled_parts_runs(folder, words):
+def test_a_run_of_bundled_parts_runs(reader, words):
     options = list(words)
     if not any(word.startswith("judgments=") for word in words):  # a run of judgments generates nothing
         replaced = ("metric=", "metric.", "hydra.sweeper.", "maximize=", "rungs=")
         options = [*(word for word in words if not word.startswith(replaced)), *SMALL]
         options += ["maximize=[distinct_2]", "trials=2"] if "hydra/sweeper=optuna" in words else []
-    openended(*expand(tuple(options), folder), cwd=folder, verbose=False, code=0)
+    openended(*expand(tuple(options), reader), cwd=reader, verbose=False, code=0)
 
 
 def test_scripts_and_extras_exist():

@@ -169,8 +169,8 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         for name in value if isinstance(value, list) else [value]:
             has_options = isinstance(name, dict) and group not in _ONLY_NAMES
             if not (has_options or isinstance(name, str | Sweep | Glob)) or len(str(name)) > _LONGEST_NAME:
-                shown = "null" if name is None else f"{name!s:.40}"
-                raise SpecError(f"{group}: expected the name of a choice, got {shown}; openended --help lists them")
+                text = "null" if name is None else f"{name!s:.40}"
+                raise SpecError(f"{group}: expected the name of a choice, got {text}; openended --help lists them")
 
     def _load_single_config(self, default: ResultDefault, repo: CachingConfigRepository) -> ConfigResult:
         result: ConfigResult = super()._load_single_config(default, repo)
