@@ -84,8 +84,8 @@ def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
     notes = dict.fromkeys(item.note for item in items if item.note)  # how many comparisons, and which were left out
     kinds = ["human" if player == HUMAN else "model" for player in ranked]
     unit = 400 / math.log(10) / float(scale)
-    cells = zip(ranked, columns[0][1], strict=True)
-    points = [f"{player} {_format_elo(cell, unit)}" for player, cell in cells if math.isfinite(cell.value)]
+    ranked_cells = zip(ranked, columns[0][1], strict=True)
+    points = [f"{player} {_format_elo(cell, unit)}" for player, cell in ranked_cells if math.isfinite(cell.value)]
     on_elo = f"{columns[0][0].title} on an Elo scale with mean 1000: {', '.join(points)}."
     remarks = (*notes, REMARK.format(f" / {scale}" if scale != "1" else ""), on_elo)
     return Table.from_columns(name, title, ranked, columns, remarks, kinds=kinds, head="Player")
