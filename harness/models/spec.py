@@ -60,6 +60,7 @@ _MOST = {
 _CHANGING_ROPE = ("longrope", "su", "dynamic")
 _TOKENS = ("eos_token_id", "bos_token_id")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_HUB_ID = re.compile(r"(?!.*(?:--|\.\.|\.git$))(?:\w(?:[\w.-]*\w)?/)?\w(?:[\w.-]{0,94}\w)?")
 
 
 class ModelService(NamedTuple):
@@ -195,6 +196,7 @@ class ModelSpec(BackendSpec):
             names = list_bundled_models()
             self.require(self.path.removeprefix(BUNDLED) in names, "path", f"bundled: one of {', '.join(names)}")
         self.require(not Path(self.path).expanduser().is_file(), "path", "a folder or a hub id, not a file")
+        self.require(bool(self.folder or _HUB_ID.fullmatch(self.path)), "path", "a folder or a hub id, as OWNER/NAME")
         self.require(self.revision is None or self.folder is None, "revision", "null for a folder")
 
     @property

@@ -79,6 +79,12 @@ class Composer:
             parsed = self.parser.parse_overrides(list(line.words))
             self.loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
         config.hydra.mode = mode
+        for name in ("launcher", "sweeper"):
+            if not isinstance(config.hydra[name], DictConfig):
+                raise SpecError(f"hydra.{name}: expected options; a choice is typed as hydra/{name}=NAME")
+        typed_axes = next((word for word in line.words if word.lstrip("+").startswith("hydra.sweeper.")), None)
+        if typed_axes and mode != RunMode.MULTIRUN and not line.search_option:
+            raise SpecError(f"{typed_axes:.80} concerns a grid: add -m")
         if line.search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
             raise SpecError(f"{line.search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}")
         if self.root == CONFIG:

@@ -49,7 +49,9 @@ def list_jobs(composer: Composer, config: DictConfig) -> Jobs:
 
 def compose_series(composer: Composer, config: DictConfig) -> dict[str, Experiment]:
     """Compose the experiments of a series; return name → experiment, empty if there is no series."""
-    names = config.hydra.sweeper.get("experiments") or ()
+    names = config.hydra.sweeper.get("experiments") or []
+    if not OmegaConf.is_list(names) and names:
+        raise SpecError(f"hydra.sweeper.experiments: expected a list of names, got {names!s:.80}")
     parsed = composer.parser.parse_overrides(list(config.hydra.overrides.task))
     words = [str(o.input_line) for o in parsed if not o.is_sweep_override() and o.key_or_group not in (CHOICE, NAME)]
     members = [join_name(str(name), config.hydra.sweeper.get("series_using")) for name in names]
@@ -70,8 +72,14 @@ def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], w
     is_import = any(word.startswith("generations=") and word != "generations=null" for word in words)
     unused: dict[str, None] = {}
     left_out: dict[str, None] = {}
-    for grid in sweeper.get("grids") or [{}]:
-        axes = {**(sweeper.get("params") or {}), **grid}
+    params, grids = sweeper.get("params") or {}, sweeper.get("grids") or [{}]
+    if not isinstance(grids, list) or not all(isinstance(node, dict) for node in (params, *grids)):
+        wrong = params if not isinstance(params, dict) else grids
+        raise SpecError(
+            f"hydra.sweeper: expected params={{OPTION: VALUES}} and grids=[{{OPTION: VALUES}}], got {wrong!r:.80}"
+        )
+    for grid in grids:
+        axes = {**params, **grid}
         if is_import:
             unused.update(dict.fromkeys(key for key in axes if key.partition(".")[0] in GENERATING))
             axes = {key: value for key, value in axes.items() if key not in unused}
@@ -148,7 +156,7 @@ def find_member(config: DictConfig, words: Iterable[str]) -> str:
     """Return the experiment of a job of a series of experiments; empty if there is no series."""
     if not config.hydra.sweeper.get("experiments"):
         return ""
-    return next(word.partition("=")[2] for word in words if word.startswith(f"{CHOICE}="))
+    return next((word.partition("=")[2] for word in words if word.startswith(f"{CHOICE}=")), "")
 
 
 def group_by_model(jobs: Jobs) -> Jobs:
