@@ -83,8 +83,6 @@ def check_series(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job
     A job with a wrong value, or without its files, refuses its whole grid.
     """
     checked, left_out = _try_experiments(config, jobs, lambda own_jobs: _check_grid(composer, config, own_jobs))
-    if len(left_out) == 1 and not checked:
-        raise next(iter(left_out.values()))
     for line in _format_left_out(left_out):
         log.warning("%s", line)
     if left_out and not checked:
@@ -108,6 +106,9 @@ def _try_experiments(
             if not member:
                 raise
             left_out[member] = err
+    reasons = {core.format_error(err): err for err in left_out.values()}
+    if len(reasons) == 1 and not results:  # said once
+        raise next(iter(reasons.values()))
     return results, left_out
 
 
