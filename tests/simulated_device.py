@@ -143,7 +143,7 @@ def _check_devices(name: str, args: Any, tensors: list[torch.Tensor]) -> None:
 @functools.cache
 def _register() -> torch.library.Library:
     module = types.SimpleNamespace(
-        device_count=lambda: 2, is_available=lambda: True, current_device=lambda: 0, is_initialized=lambda: True,
+        device_count=lambda: 1, is_available=lambda: True, current_device=lambda: 0, is_initialized=lambda: True,
         _is_in_bad_fork=lambda: False, manual_seed_all=lambda _: None, get_rng_state=lambda *_: torch.zeros(1),
         set_rng_state=lambda *_: None, get_amp_supported_dtype=lambda: [torch.bfloat16],
     )  # fmt: skip
