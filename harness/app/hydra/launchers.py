@@ -183,6 +183,8 @@ class Submitit(Launcher):
         self.processes = processes
         self.cluster = None if cluster == "auto" else cluster
         self.folder = folder
+        if not isinstance(parameters, Mapping):
+            raise SpecError(f"hydra.launcher.parameters: expected options of sbatch, got {parameters!r}")
         self.parameters = {str(k): v for k, v in parameters.items() if v is not None}
         for name, value in {"folder": folder, **self.parameters}.items():
             if isinstance(value, str) and not value.isprintable():  # a line break would end a line of sbatch's script
@@ -369,7 +371,7 @@ def mark_lost(jobs: Jobs, reason: str) -> None:
 
 
 def _check_processes(count: int, option: str, least: int = 1) -> None:
-    if count < least:
+    if not isinstance(count, int) or count < least:
         raise SpecError(f"hydra.launcher.{option}: expected {least} or more, got {count}")
 
 
