@@ -13,6 +13,7 @@ a language model.
 Source: Pillutla et al. 2021, appendix C (discriminator with split and cross-validated regularization).
 """
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,9 +75,10 @@ def discriminator_accuracy(
 class ClassifierPredictions:
     """Predictions of a classifier on texts it was not trained on."""
 
-    penalty: float  # C, chosen by cross-validation
     sides: tuple[tuple[I64, Mask], ...]
     """Of the human and of the model side: the held-out rows, and which of them are classified correctly."""
+    penalty: float = math.nan
+    """C of a linear classifier, chosen by cross-validation."""
 
     @property
     def accuracy(self) -> float:
@@ -87,6 +89,14 @@ class ClassifierPredictions:
     def count(self) -> int:
         """Held-out texts."""
         return sum(len(correct) for _, correct in self.sides)
+
+    def resample(self, ids: Sequence[Any], plan: Plan) -> Replicates:
+        """Draw the held-out texts, for the classifier as it is; `ids` are those of all rows of both sides."""
+        shares = [
+            plan.mean(side_ids[rows], correct.astype(np.float64))
+            for side_ids, (rows, correct) in zip(ids, self.sides, strict=True)
+        ]
+        return Replicates((shares[0].draws + shares[1].draws) / 2)
 
 
 def _classify(
@@ -122,7 +132,7 @@ def _classify(
         (test, classifier.predict((np.asarray(side[test], dtype=np.float64) - center) / scale) == label)
         for label, side, test in ((0, human, test_h), (1, model, test_m))
     )
-    return ClassifierPredictions(chosen, sides)
+    return ClassifierPredictions(sides, chosen)
 
 
 def _split(n: int, of: int, test_share: float, folds: int, seed: int) -> tuple[I64, I64, I64]:
@@ -192,7 +202,4 @@ class DiscriminatorAccuracy(TwoSample):
     def resample(
         self, features: Features, result: MetricResult, plan: Plan, prepared: ClassifierPredictions
     ) -> ReplicatesByName:
-        """Draw the held-out texts, for the classifier as it is."""
-        sides = zip(self.sort_both_ids(features), prepared.sides, strict=True)
-        shares = [plan.mean(ids[rows], correct.astype(np.float64)) for ids, (rows, correct) in sides]
-        return {"accuracy": Replicates((shares[0].draws + shares[1].draws) / 2)}
+        return {"accuracy": prepared.resample(self.sort_both_ids(features), plan)}

@@ -12,12 +12,11 @@ Devlin et al. 2019, appendix A.3 (the MAUVE paper states none of them).
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import Features, MetricResult, Need, Plan, Replicates, UndefinedMetric, ranged
+from openended.harness.core import Features, MetricResult, Need, Plan, UndefinedMetric, ranged
 from openended.metrics._common import ReplicatesByName
-from openended.metrics.discriminator_accuracy import split_by_prompt
+from openended.metrics.discriminator_accuracy import ClassifierPredictions, split_by_prompt
 from openended.metrics.families import ComparisonMetric, sort_order
 
 LEAST = 10  # texts per side
@@ -29,10 +28,6 @@ TITLES = {
 
 def _get_short_name(path: str) -> str:
     return path.rpartition(":")[2].rstrip("/").rpartition("/")[2]
-
-
-Sides = tuple[tuple[core.I64, NDArray[np.bool_]], ...]
-"""Of the human and of the model side: the held-out rows, and which of them are classified correctly."""
 
 
 @core.metric
@@ -62,7 +57,7 @@ class FinetunedDiscriminator(ComparisonMetric):
         classifiers = (Need("classifier", options=(("path", path),)) for path in self.classifiers)
         return (*super().needs(), *classifiers)
 
-    def prepare(self, features: Features) -> Mapping[str, Sides]:
+    def prepare(self, features: Features) -> Mapping[str, ClassifierPredictions]:
         sides = (features.human, features.model)
         if min(map(len, sides)) < LEAST:
             raise UndefinedMetric(
@@ -80,25 +75,18 @@ class FinetunedDiscriminator(ComparisonMetric):
                 learning_rate=self.learning_rate, batch_size=self.batch_size, seed=self.seed,
             )  # fmt: skip
             human, model = ~guesses[: len(tests[0])], guesses[len(tests[0]) :]
-            results[f"accuracy_{_get_short_name(path)}"] = ((splits[0][2], human), (splits[1][2], model))
+            results[f"accuracy_{_get_short_name(path)}"] = ClassifierPredictions(
+                ((splits[0][2], human), (splits[1][2], model))
+            )
         return results
 
-    def evaluate(self, features: Features, prepared: Mapping[str, Sides]) -> MetricResult:
-        values = {key: float(np.mean([correct.mean() for _, correct in sides])) for key, sides in prepared.items()}
-        count = sum(len(rows) for rows, _ in next(iter(prepared.values())))
-        notes = [f"{count} held-out texts; 0.5 is chance"]
+    def evaluate(self, features: Features, prepared: Mapping[str, ClassifierPredictions]) -> MetricResult:
+        values = {key: predictions.accuracy for key, predictions in prepared.items()}
+        notes = [f"{next(iter(prepared.values())).count} held-out texts; 0.5 is chance"]
         return self.result(features, next(iter(values)), values, notes=notes)
 
     def resample(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, Sides]
+        self, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, ClassifierPredictions]
     ) -> ReplicatesByName:
-        """Draw the held-out texts, for the classifiers as they are."""
-        replicates = {}
-        for key, sides in prepared.items():
-            ids = self.sort_both_ids(features)
-            draws = [
-                plan.mean(side_ids[rows], correct.astype(np.float64)).draws
-                for side_ids, (rows, correct) in zip(ids, sides, strict=True)
-            ]
-            replicates[key] = Replicates((draws[0] + draws[1]) / 2)
-        return replicates
+        ids = self.sort_both_ids(features)
+        return {key: predictions.resample(ids, plan) for key, predictions in prepared.items()}

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from openended.harness.core import DataError
 from openended.harness.models.spec import ModelSpec
+from openended.harness.models.tokenizer import load_transformers_tokenizer
+from openended.harness.models.transformers import is_output_layer, read_weights
 
 
 def finetune_classifier(
@@ -70,22 +72,14 @@ def finetune_classifier(
 
 def _load_classifier(spec: ModelSpec) -> tuple[Any, Any]:
     """Load a tokenizer and a model with a new output layer for two classes."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-    from transformers.utils import logging
+    from transformers import AutoModelForSequenceClassification
 
-    where = {"revision": None if spec.folder else spec.revision, "trust_remote_code": False}
-    source = str(spec.folder or spec.path)
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # it warns that the output layer is new
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, **where)
-        model = AutoModelForSequenceClassification.from_pretrained(source, num_labels=2, use_safetensors=True, **where)
-    except (OSError, ValueError) as err:
-        raise DataError(
-            f"finetuned_discriminator: classifier {spec.path} cannot be read: {str(err).splitlines()[0]}"
-        ) from err
-    finally:
-        logging.set_verbosity(verbosity)
+        spec.check_ready()
+        tokenizer = load_transformers_tokenizer(spec)
+        model = read_weights(AutoModelForSequenceClassification, spec, "model", unused=is_output_layer, num_labels=2)
+    except DataError as err:
+        raise DataError(f"finetuned_discriminator: classifier {spec.path} cannot be read: {err}") from err
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "right"

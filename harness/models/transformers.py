@@ -20,6 +20,7 @@ from openended.harness.models.tokenizer import (
     find_added_ids,
     get_bos_prefix,
     load_tokenizer,
+    load_transformers_tokenizer,
 )
 
 if TYPE_CHECKING:
@@ -112,7 +113,14 @@ def _move_outputs(out: Any, device: torch.device) -> Any:  # noqa: ANN401 - a te
     return out
 
 
-_HEADS = ("cls.", "lm_head.", "classifier.", "predictions.", "generator_", "head.", "decoder.")
+_HEADS = (
+    "cls.", "lm_head.", "classifier.", "pre_classifier.", "predictions.", "generator_", "head.", "decoder.", "score.",
+)  # fmt: skip
+
+
+def is_output_layer(name: str) -> bool:
+    """Return whether a weight belongs to an output layer or to a pooler, which masked models do not train."""
+    return name.startswith(_HEADS) or "pooler." in name
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,16 +249,11 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: A
 def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     """Load the body of a masked language model; `openended_before` and `openended_after` hold its special tokens."""
     import torch
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoModel
 
     spec.check_ready()
-    # Heads, which are not read, and the pooler, which masked models do not train.
-    model = read_weights(AutoModel, spec, "embedder", unused=lambda name: name.startswith(_HEADS) or "pooler." in name)
-    source, revision = spec.source
-    try:
-        slow = AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
-    except Exception as err:
-        raise DataError(f"embedder {spec.path}: cannot be loaded ({shorten_error(err)})") from err
+    model = read_weights(AutoModel, spec, "embedder", unused=is_output_layer)
+    slow = load_transformers_tokenizer(spec)
     # RoBERTa's config counts two positions that no text can use.
     limits = [n for n in (spec.context_length(), slow.model_max_length) if n is not None and n < 10**9]
     model = model.to(device).eval().requires_grad_(requires_grad=False)

@@ -23,7 +23,7 @@ def test_accuracy_by_hand():
     human = ["a" * (3 if i % 2 else 9) for i in range(20)]
     metric, features = compare_texts(human, ["b" * 9] * 20)
     prepared = metric.prepare(features)
-    rows = prepared["accuracy_docs-s"][0][0]
+    rows = prepared["accuracy_docs-s"].sides[0][0]
     assert len(rows) == 4
     share = np.mean([len(human[row]) == 3 for row in rows])
     result = metric.compute(features)

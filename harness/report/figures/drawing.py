@@ -75,7 +75,8 @@ def apply_style() -> Iterator[None]:
     import matplotlib as mpl
     from matplotlib.font_manager import get_font_names
 
-    fallbacks = [name for name in FALLBACK_FONTS if name in get_font_names()]
+    installed = set(get_font_names())
+    fallbacks = [name for name in FALLBACK_FONTS if name in installed]
     with mpl.rc_context(), warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", "Glyph .* missing from")
         mpl.rcdefaults()

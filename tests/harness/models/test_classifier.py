@@ -1,5 +1,7 @@
 """Language models that are fine-tuned to tell model texts from human ones."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,17 @@ def test_different_texts_are_told_apart_and_training_repeats():
 def test_a_model_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(DataError, match=f"classifier {tmp_path} cannot be read"):
         finetune_classifier(ModelSpec(path=str(tmp_path)), "cpu", HUMAN, np.zeros(20, bool), HUMAN, **OPTIONS)
+
+
+def test_weights_that_are_missing_are_refused_but_those_of_the_output_layer(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    folder = shutil.copytree("harness/assets/docs-s", tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    name = next(name for name in weights if ".h.1." in name)
+    save_file({key: value for key, value in weights.items() if key != name}, folder / "model.safetensors")
+    with pytest.raises(DataError, match=f"cannot be read: .*1 missing: {name}"):
+        finetune_classifier(ModelSpec(path=str(folder)), "cpu", HUMAN, np.zeros(20, bool), HUMAN, **OPTIONS)
 
 
 @pytest.mark.slow
