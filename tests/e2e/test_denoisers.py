@@ -43,18 +43,3 @@ def test_texts_reach_the_metrics_and_the_record(folder):
     assert record.axes["model.trust_remote_code"] is False
     manifest = json.loads((data.parent / "manifest.json").read_text())
     assert manifest["meta"]["denoiser"] == {"mask_id": 257, "noise": "mask", "time_input": "none"}
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((*MODEL, "decoder=nucleus"), "model masked: nucleus writes from left to right"),
-        (("model=docs-s", "decoder=mdlm"), "model docs-s: mdlm fills positions in any order; it needs model=denoiser"),
-        ((*MODEL, "decoder=mdlm", "max_new_tokens=80"), "goes beyond the model's 64 positions"),
-        (("model=denoiser", "model.path=a/b", "model.trust_remote_code=true"), "model.revision: expected a commit"),
-    ],
-)
-def test_what_cannot_run_is_one_line_while_planning(folder, words, message):
-    code, error = run(folder, *words, "plan_only=true")
-    assert (code, error.count("\n")) == (2, 1), error
-    assert message in error

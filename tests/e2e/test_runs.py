@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.helpers import ROOT, openended, tiny_model, write_jsonl
+from tests.helpers import ROOT, openended, write_jsonl
 
 WORDS = (
     "the of a to and in is for that this with as be are by on not or from at it an if which can will array value "
@@ -156,48 +156,6 @@ def test_a_plan_says_what_is_there(after_grid, texts):
     assert files(after_grid / "outputs", "**/*") == before
 
 
-BAD = {  # words, files in the working directory, words of the message
-    "unknown option": ("num_exmples=3", {}, ["num_exmples", "num_examples"]),
-    "unknown field": ("decoder=nucleus decoder.pp=0.9", {}, ["decoder.pp", "'p'"]),
-    "unknown choice": ("decoder=nucelus", {}, ["nucelus", "nucleus"]),
-    "wrong value": ("decoder=nucleus decoder.p=1.5", {}, ["nucleus.p", "1.5"]),
-    "missing file": ("task.path=nowhere.jsonl", {}, ["nowhere.jsonl"]),
-    "malformed line": (
-        "task.path=x.jsonl num_examples=1", {"x.jsonl": '{"prompt": "a", "human": " b"}\n{"prompt": \n'}, ["x.jsonl:2"]
-    ),
-    "empty human side": (
-        "task.path=x.jsonl num_examples=1", {"x.jsonl": '{"id": "x7", "prompt": "a", "human": ""}'}, ["x.jsonl:1", "empty"]
-    ),
-    "no weights": ("model.path=./m", {"m/config.json": "{}"}, ["no weights", "m"]),
-    "unwritable outputs": ("outputs_dir=/proc/nowhere/x", {}, ["/proc"]),
-    "too many": ("num_examples=1000", {}, ["num_examples", "90", "1000"]),
-    "sweep of a typo": ("decoder=nucelus,greedy", {}, ["nucelus"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_and_exit_code_2(case, tmp_path, texts):
-    words, written, expected = BAD[case]
-    for name, text in written.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    multirun = ["-m"] if case == "sweep of a typo" else []
-    done = openended(*multirun, *small(texts, *words.split()), cwd=tmp_path, code=2)
-    (line,) = (line for line in done.stderr.splitlines() if line.startswith("openended:"))
-    assert "Traceback" not in done.stderr
-    assert all(word in line for word in expected), line
-    assert not list(tmp_path.glob("outputs/runs/*/*"))
-    assert not list(tmp_path.glob("outputs/store/*/*/*"))
-
-
-@pytest.mark.slow
-def test_failed_jobs_are_told_at_the_end_and_do_not_stop_the_others(tmp_path, texts):
-    done = openended("-m", "decoder=nucleus,mdlm", *small(texts, "metric=[distinct_n]"), cwd=tmp_path, code=1)
-    assert "failed: decoder=mdlm: model " in done.stderr
-    assert "1 of 2 jobs failed" in done.stderr
-    assert len(list(tmp_path.glob("outputs/runs/*/*"))) == 1
-
-
 @pytest.mark.slow
 def test_help_and_plan_import_nothing_heavy():
     code = (
@@ -257,12 +215,6 @@ def test_the_experiment_decoders(tmp_path, texts):
     for column in ("gen_ppl - human", "self_bleu", "sparsemax_score", "jensen_shannon", "eps_ppl", "mauve"):
         assert any(column in cell for cell in head), (column, head)
     assert len(rows) >= 20
-
-
-def test_a_decoder_with_other_tokens_is_refused_before_a_model_loads(tmp_path, texts):
-    other = tiny_model(tmp_path / "other")
-    words = small(texts, "decoder=contrastive_decoding", f"decoder.amateur.path={other}", "plan_only=true")
-    assert "different tokenizers" in openended(*words, cwd=tmp_path, code=2).stderr
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ from tests.inputs.world import build_world
 
 COMMAND = "$ openended "
 FILES = sorted((Path(__file__).parent / "cases").glob("*.txt"))
+SLOW = ("files", "grids", "models", "options")  # their cases compose a configuration or load a model
 
 
 def read_cases(path: Path) -> list[tuple[str, str]]:
@@ -24,7 +25,11 @@ def read_cases(path: Path) -> list[tuple[str, str]]:
     return [(words.removeprefix(COMMAND), message) for words, message in zip(lines[::2], lines[1::2], strict=True)]
 
 
-CASES = [case for path in FILES for case in read_cases(path)]
+CASES = [
+    pytest.param(*case, id=case[0], marks=pytest.mark.slow if path.stem in SLOW else ())
+    for path in FILES
+    for case in read_cases(path)
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +38,13 @@ def world(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("COLUMNS", "100")
-        yield build_world(tmp_path_factory.mktemp("world"))
+        folder = build_world(tmp_path_factory.mktemp("world"))
+        before = set(folder.glob("outputs/runs/*/*"))
+        yield folder
+        assert set(folder.glob("outputs/runs/*/*")) == before, "a bad input leaves no run"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("words", "message"), CASES, ids=[words for words, _ in CASES])
+@pytest.mark.parametrize(("words", "message"), CASES)
 def test_a_bad_input_is_answered_in_one_line(world, words, message):
     done = openended(*shlex.split(words), cwd=world, verbose=False)
     pattern = ".*".join(map(re.escape, message.split("…")))
@@ -47,4 +54,4 @@ def test_a_bad_input_is_answered_in_one_line(world, words, message):
 
 
 def test_there_are_enough_cases():
-    assert len(dict(CASES)) == len(CASES) >= 150
+    assert len({case.id for case in CASES}) == len(CASES) >= 150

@@ -38,13 +38,6 @@ def test_hand_value_of_two_players():
     assert fit["log_likelihood"] == pytest.approx(3 * math.log(3 / 4) + math.log(1 / 4), abs=1e-12)
 
 
-def test_hand_value_of_a_chain():
-    """a and c never met. Each met pair fits by itself: a − b = ln 2, b − c = ln 4; mean 0."""
-    fit = bradley_terry([[0, 2, 0], [1, 0, 4], [0, 1, 0]])
-    a = (2 * math.log(2) + math.log(4)) / 3
-    assert fit.scores.tolist() == pytest.approx([a, a - math.log(2), a - math.log(8)], abs=1e-10)
-
-
 # the oracle
 
 

@@ -104,22 +104,6 @@ def test_pca_agrees_with_the_singular_values(seed, n, d, share):
     np.testing.assert_allclose(got @ got.T, want @ want.T, atol=1e-5)
 
 
-@pytest.mark.reference
-@pytest.mark.parametrize(("n_human", "n_model", "d"), [(120, 120, 24), (300, 200, 40)])
-def test_scores_equal_mauve_text(n_human, n_model, d):
-    peer = pytest.importorskip("mauve", reason="mauve-text is not installed")
-    human, model = clusters(n_human, 12, d), clusters(n_model, 9, d, seed=1, noise=0.35)
-    want = peer.compute_mauve(p_features=human, q_features=model, verbose=False)
-    got = mauve(human=human, model=model)
-    # 1e-9: the histograms are equal, the sums differ in order.
-    for name in ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star"):
-        assert got[name] == pytest.approx(getattr(want, name), abs=1e-9), name
-    np.testing.assert_allclose(got.divergence_curve, want.divergence_curve, atol=1e-9)
-    np.testing.assert_array_equal(got.human_hist, want.p_hist)
-    np.testing.assert_array_equal(got.model_hist, want.q_hist)
-    assert got.num_buckets == want.num_buckets
-
-
 # meaning
 
 
@@ -384,14 +368,6 @@ def test_precision_and_recall_agree_with_the_plain_formula(counts):
     ):
         # 1e-9: min(1, …) cuts rounding at the ends.
         assert (precision, recall) == pytest.approx(oracle.prd(p, q, np.tan(angle)), abs=1e-9)
-
-
-def test_curves_of_identical_and_disjoint_histograms():
-    p = np.array([0.2, 0.3, 0.5])
-    same = precision_recall_curve(human_hist=p, model_hist=p)
-    assert (same.f8, same.f1_8) == pytest.approx((1.0, 1.0), abs=1e-9)
-    apart = precision_recall_curve(human_hist=np.array([1.0, 0.0]), model_hist=np.array([0.0, 1.0]))
-    assert apart.f8 == apart.f1_8 == 0
 
 
 def test_missing_cells_cost_recall_and_added_cells_precision():

@@ -98,16 +98,6 @@ def test_rows_can_be_cut_selected_and_joined():
     assert index_of(view).level(2).counts.tolist() == [2]
 
 
-def test_a_read_only_memory_map_is_read_and_left_alone(tmp_path):
-    path = tmp_path / "tokens.npy"
-    values = np.random.default_rng(0).integers(0, 50, 3000)
-    np.save(path, values)
-    rows = Ragged(np.load(path, mmap_mode="r"), np.arange(0, 3001, 30))
-    index = NgramIndex(rows)
-    assert index.level(2).types == len(slow.pooled([r.tolist() for r in rows], 2))
-    assert np.array_equal(np.load(path), values)
-
-
 def test_memory_stays_a_small_multiple_of_the_tokens():
     rng = np.random.default_rng(0)
     rows = Ragged(rng.zipf(1.3, 400_000).clip(max=30_000), np.arange(0, 400_001, 100))

@@ -8,7 +8,6 @@ from hypothesis import given, settings, strategies as st
 from openended.harness.core import HUMAN, DataError, Features, Need, Side, UndefinedMetric
 from openended.metrics.chamfer import Chamfer, chamfer
 from openended.metrics.distinct_k import DistinctK, distinct_k, distinct_k_by_threshold
-from openended.metrics.distinct_n import distinct_n
 from openended.metrics.ngram_diversity import NgramDiversity, ngram_diversity
 from openended.metrics.prompt_similarity import PromptSimilarity, prompt_similarity
 from openended.metrics.remote_clique import RemoteClique, remote_clique
@@ -87,12 +86,6 @@ def test_the_common_length_is_exact(a, b):
 def test_the_common_length_of_long_texts():
     rows = np.random.default_rng(0).integers(0, 60, (3, 300)).tolist()
     assert rouge_l(rows, ["p"] * 3) == pytest.approx(oracle.rouge_l(rows))
-
-
-def test_ngram_diversity_of_one_prompt_is_the_variant_of_distinct_n():
-    rows = [row for row in tokens(30, 1) if row]
-    whole = distinct_n(rows, orders=(1, 2, 3, 4), variant="ngd")
-    assert ngram_diversity(rows, ["p"] * len(rows)) == pytest.approx(sum(whole.values()))
 
 
 def test_a_chain_of_similar_texts_is_one_class():

@@ -121,12 +121,6 @@ def test_distinct_n_by_hand(variant, value):
     assert run(DistinctN(orders=(2,), variant=variant), pack_rows(texts)).values["distinct_2"] == pytest.approx(value)
 
 
-def test_distinct_n_of_default_orders():
-    assert distinct_n([[5] * 100], orders=(1,)) == {1: 0.01}
-    assert distinct_n([[1, 2, 3]]) == {1: 1.0, 2: 1.0, 3: 1.0, 4: NO_VALUE, 5: NO_VALUE, 6: NO_VALUE}
-    assert distinct_n(index_of([[1, 2, 1, 2]]), orders=(2,)) == {2: 2 / 3}
-
-
 def test_distinct_n_names_its_values_and_what_it_left_out():
     result = run(DistinctN(orders=(1, 2, 4), fixed_tokens=3), [[1, 2, 1, 9], [3, 3], [], [5, 5, 5]])
     # cut to 3 tokens: "1 2 1" and "5 5 5": 3 types of 6 tokens, bigrams 12 21 55 55: 3 of 4
@@ -254,13 +248,6 @@ def test_loop_by_hand(text, repeats, phrase, loop):
     assert (found[1], length[1]) == (repeats, phrase)
     assert bool(_ends_in_loop(index, 500)[1]) is loop
     assert bool(_ends_in_loop(index, 500, "two_copies")[1]) is (repeats > 1)
-
-
-def test_two_copies_of_any_phrase_are_a_loop_in_the_words_of_the_paper():
-    # "5 6" twice, "4" twice, "1 2 3" twice, and an end without a copy
-    texts = [[1, 7, 5, 6, 5, 6], [9, 4, 4], [1, 2, 3, 1, 2, 3], [4, 4, 9]]
-    assert (loop_rate(texts), loop_rate(texts, loop="two_copies")) == (0.25, 0.75)
-    assert run(Repetition(loop="two_copies"), texts).values["loop_rate"] == 0.75
 
 
 def test_repetition_by_hand():

@@ -384,18 +384,6 @@ def test_copies_are_seen_and_other_human_texts_are_not_copies():
     assert "c_t" not in far or far["c_t"] > 3
 
 
-def test_clipped_values_fall_linearly_with_the_share_of_bad_texts():
-    """The mean of six samples: the standard error of one is 0.02 at n = 1000."""
-    shares, values = np.linspace(0, 1, 6), np.zeros((6, 6, 2))
-    for seed in range(6):
-        human, model = normal(1000, 8, seed), normal(1000, 8, seed + 100)
-        for number, share in enumerate(shares):
-            model[: round(share * 1000)] = normal(1000, 8, seed + 100)[: round(share * 1000)] + 30.0
-            values[seed, number] = list(dict(clipped_density_coverage(human=human, model=model)).values())
-    for value in (0, 1):
-        assert values.mean(axis=0)[:, value] == pytest.approx(1 - shares, abs=0.02)
-
-
 # knn_precision_recall
 
 
@@ -448,28 +436,6 @@ def test_equals_prdc():
         want = prdc.compute_prdc(real_features=human, fake_features=model, nearest_k=5)
     got = knn_precision_recall(human=human, model=model, k=5, explained_variance=None)
     assert dict(got) == pytest.approx({k: float(v) for k, v in want.items()}, abs=1e-12)
-
-
-@pytest.mark.parametrize("share", [None, 0.9])
-def test_knn_of_identical_sides_is_one(share):
-    rows = np.vstack([normal(40, 8), normal(10, 8), normal(40, 8, 1)[:3]])  # some texts are there twice
-    got = knn_precision_recall(human=rows, model=rows.copy(), explained_variance=share)
-    assert (got.precision, got.recall, got.coverage) == (1.0, 1.0, 1.0)
-    shuffled = np.random.default_rng(0).permutation(rows)
-    got = knn_precision_recall(human=rows, model=shuffled, explained_variance=share)
-    assert (got.precision, got.recall, got.coverage) == (1.0, 1.0, 1.0)
-
-
-def test_open_balls_make_constant_features_miss():
-    rows = np.ones((12, 3))
-    assert knn_precision_recall(human=rows, model=rows, explained_variance=None).precision == 1
-    assert knn_precision_recall(human=rows, model=rows, explained_variance=None, closed=False).precision == 0
-
-
-def test_knn_notes_unequal_sides():
-    result = compare(KnnPrecisionRecall(), normal(40, 8), normal(30, 8, 1))
-    assert result.primary == "precision"
-    assert any("differ in size" in note for note in result.notes)
 
 
 # vendi

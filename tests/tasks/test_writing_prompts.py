@@ -74,13 +74,6 @@ def test_a_document_is_situation_and_story(tmp_path, write):
     assert alone[1].prompt + alone[1].human == '"Meow," it didn\'t say.'
 
 
-def test_hash_order_is_the_same_set(tmp_path):
-    folder = write_folder(tmp_path, ["[ WP ] Go on ."] * 30, ["A story of some words ."] * 30)
-    by_file, by_hash = ([e.id for e in read(stories(folder, order=order))] for order in ("file", "hash"))
-    assert by_file != by_hash
-    assert by_file == sorted(by_hash)
-
-
 def test_fingerprints(tmp_path):
     folder, archive = write_folder(tmp_path), write_archive(tmp_path)
     first = stories(folder).fingerprint()

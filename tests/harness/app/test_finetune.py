@@ -141,28 +141,6 @@ def test_without_accelerate(tiny: Path, tmp_path: Path, monkeypatch: pytest.Monk
         ft.finetune(ModelSpec(path=str(tiny)), [TEXT], spec(), tmp_path / "m", device="cpu")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["task=jsonl"], "option 'output' has no default"),
-        (["nonsense"], "nonsense"),
-        (["output=m", "learning_rte=1"], "no option 'learning_rte'; did you mean 'learning_rate'?"),
-        (["output=m", "learning_rate=0"], "learning_rate: expected more than 0"),
-        (["output=m", "task=nothing"], "no task 'nothing'; known: "),
-        (["output=m", "task=jsonl"], "option 'task.path' has no default"),
-        (["output=m", "task=jsonl", "task.pth=x"], "no option 'task.pth'; did you mean 'path'?"),
-        (["output=m", "x=[1"], "[1"),
-        (["-m", "output=m", "seed=0,1"], "one model a command"),
-    ],
-)
-def test_wrong_commands_are_one_line_and_code_2(options, message, capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    assert exit_code(ft.main, *options) == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("openended finetune: ")
-    assert message in said
-
-
 def test_options_of_the_configuration_are_those_of_the_spec_with_its_defaults() -> None:
     node = yaml.safe_load((Path(__file__).parents[3] / "conf/finetune.yaml").read_text())
     own = {key: node[key] for key in node if key not in ("defaults", "hydra", "output", "device")}

@@ -212,12 +212,6 @@ def test_a_model_with_code_of_its_own_says_how_to_run_it(folder, tmp_path):
         spec.remote_class()
 
 
-def test_a_model_without_a_mask_token_is_refused(tmp_path):
-    causal = DenoiserSpec(path=str(tiny_model(tmp_path / "causal")))
-    with pytest.raises(SpecError, match=r"no mask token in its config.json or tokenizer; set model.mask_id"):
-        causal.demand("generate", Mdlm())
-
-
 def test_the_mask_token_by_option_config_tokenizer_and_usual_name(folder, tmp_path):
     assert find_mask_id(DenoiserSpec(path=str(folder))) == 257
     assert find_mask_id(DenoiserSpec(path=str(folder), mask_id=5)) == 5

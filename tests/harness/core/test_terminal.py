@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core import DataError, format_duration, run_command, shorten_error, show_progress, terminal
-from openended.harness.core.terminal import CommandParser, positive_int
 
 ROOT = Path(__file__).parents[3]
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -164,34 +163,3 @@ def test_the_innermost_step_has_the_line(monkeypatch):
 @pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (59, "59 s"), (150, "2 min"), (9000, "2.5 h")])
 def test_duration(seconds, said):
     assert format_duration(seconds) == said
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--itmes", "3"], "no option --itmes; did you mean --items?"),  # before what is missing because of it
-        (["--wholly-unlike"], "no option --wholly-unlike"),
-        ([], "missing name, --items, as in openended test a --items 3"),
-        (["a", "--items", "0"], "--items: expected a whole number of 1 or more, got '0'"),
-        (["a", "--items", "-1"], "--items: expected a whole number of 1 or more, got '-1'"),
-        (["a", "--items", "1", "--limit", "x"], "--limit: expected a whole number, got 'x'"),
-        (["a", "--items=--"], "--items: expected a value, got '--'"),
-        (["a", "-o--"], "-o: expected a value, got '--'"),
-        (["a", "b", "--items", "1"], "expected no further words, got b"),
-        (
-            ["a", "--items", "3", "--kind", "pears"],
-            "--kind: expected one of pairs, ratings, got 'pears'; did you mean pairs?",
-        ),
-    ],
-)
-def test_errors_of_arguments_are_one_line_and_exit_2(words, said, capsys):
-    parser = CommandParser(prog="openended test", example="openended test a --items 3")
-    parser.add_argument("name")
-    parser.add_argument("--items", type=positive_int, required=True)
-    parser.add_argument("--limit", type=int)
-    parser.add_argument("--kind", choices=("pairs", "ratings"))
-    parser.add_argument("-o", "--output")
-    with pytest.raises(SystemExit) as left:
-        parser.parse_args(words)
-    assert left.value.code == 2
-    assert capsys.readouterr().err == f"openended test: {said}; see openended test --help\n"

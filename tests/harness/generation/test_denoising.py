@@ -245,15 +245,6 @@ def test_texts_follow_the_exact_law(decoder):
     assert chi_squared < len(large) + 4.5 * (2 * len(large)) ** 0.5
 
 
-def test_first_hitting_is_exact_in_the_large_world():
-    world = sampler_worlds.MarkovWorld()
-    assert world.law().shape == (4,) * 6
-    assert (
-        sampler_worlds.total_variation(sampler_worlds.compute_output_law(world, denoising.FirstHitting()), world.law())
-        < 1e-12
-    )
-
-
 def distances(*decoders: denoising.DenoisingDecoder) -> list[float]:
     return [
         sampler_worlds.total_variation(sampler_worlds.compute_output_law(small_world(), d), small_world().law())
@@ -290,14 +281,6 @@ def test_the_order_of_revealing_decides_the_law():
         denoising.Llada(temperature=1.0, steps=3, block_length=3), denoising.Mdlm(steps=256)
     )
     assert confident > 10 * by_confidence
-
-
-def test_the_table_has_a_line_for_each_sampler_with_the_distance_last(capsys):
-    sampler_worlds.print_samplers((denoising.Mdlm(steps=1), denoising.FirstHitting()), sampler_worlds.SMALL)
-    head, first, exact = capsys.readouterr().out.splitlines()
-    assert head.endswith("total variation")
-    assert first.startswith("mdlm steps=1 ")
-    assert float(first.split()[-1]) > 0.01 > 1e-12 > float(exact.split()[-1])
 
 
 @pytest.mark.parametrize("decoder", SAMPLERS, ids=lambda d: f"{d.title} {d.precision}")

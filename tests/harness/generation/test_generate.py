@@ -17,7 +17,6 @@ from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
 from openended.harness.generation.generate import generate_texts
-from openended.harness.models import ModelSpec
 from tests.harness.generation.models import gpt2, llama, prompt_rows
 from tests.helpers import generation
 from tests.lazy import torch
@@ -227,17 +226,6 @@ def test_lengths_that_do_not_fit():
         texts(lm, sampling.Greedy(), prompts(), 0)
     with pytest.raises(SpecError, match="human perplexity"):
         texts(lm, Adversarial(), prompts(), 4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "decoder", [sampling.Greedy(), sampling.Ancestral(), sampling.Nucleus()], ids=lambda d: d.title
-)
-def test_the_bundled_model_at_batch_1_7_64(decoder):
-    lm: Any = ModelSpec(path="bundled:docs-s").load()
-    rows = [Prompt(f"t/{i:03d}", 0, r) for i, r in enumerate(prompt_rows(24, 20, lm.vocab_size))]
-    made = [plain(texts(lm, decoder, rows, size, limit=32)) for size in (1, 7, 64)]
-    assert made[0] == made[1] == made[2]
 
 
 def several_ends(lm: Any, rows: list[Prompt]) -> Any:

@@ -257,20 +257,6 @@ def test_a_model_of_nan_is_an_error(lm: Any) -> None:
         embed_one(_wrap(model), spec(), rows(1, 3, 1, 2), rows(2, 3, 1, 3), batch_size=3)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_length": 0}, "max_length: expected at least 1"),
-        ({"pooling": "max"}, "pooling"),
-        ({"path": " "}, "path"),
-        ({"kind": "sentence", "layer": 3}, "layer: expected -1"),
-    ],
-)
-def test_wrong_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        spec(**options)
-
-
 def test_lengths_and_layers_beyond_the_model(lm: Any, masked: Any) -> None:
     one = ragged([[1, 2]])
     with pytest.raises(SpecError, match="at most the context, 32"):

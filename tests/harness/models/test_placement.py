@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.core import ExtraNotInstalled, Generation, Ragged, Runtime, SpecError
+from openended.harness.core import ExtraNotInstalled, Generation, Ragged, Runtime
 from openended.harness.decoders.base import Decoder, Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
 from openended.harness.generation import compute_q_statistics, generate_texts
@@ -97,10 +97,3 @@ def test_without_accelerate_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "accelerate", None)
     with pytest.raises(ExtraNotInstalled, match=r"accelerate is not installed; pip install 'openended\[large\]'"):
         load_model(SPEC, device_map="auto")
-
-
-def test_a_device_and_a_map_exclude_each_other() -> None:
-    with pytest.raises(SpecError, match=r"runtime\.device_map: expected null where a device is given"):
-        Runtime(device="cpu", device_map="auto")
-    with pytest.raises(SpecError, match=r"runtime\.device_map: expected .*auto"):
-        Runtime(device_map="evenly")  # type: ignore[arg-type]

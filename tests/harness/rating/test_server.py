@@ -221,20 +221,6 @@ def test_the_bucket_refills():
     assert [limit.wait("a"), limit.wait("a")] == [0, 2]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        *((["--port", port], "expected 0 to 65535") for port in ("65536", "-1", "999999999999")),
-        (["--host", "0.0.0.0"], "the address that raters will type"),
-        (["--raters", "0"], "--raters: expected 1 or more"),
-    ],
-)
-def test_options_out_of_range_are_refused(tmp_path, capsys, words, said):
-    study(tmp_path)
-    assert main(["serve", str(tmp_path), *words]) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_a_server_that_is_not_installed_names_its_extra(tmp_path, monkeypatch, capsys):
     study(tmp_path)
     monkeypatch.setitem(sys.modules, "uvicorn", None)

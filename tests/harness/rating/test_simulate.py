@@ -135,9 +135,6 @@ def test_words_of_the_command(tmp_path, capsys):
     assert main(["simulate", str(tmp_path)]) == 0
     assert "no person rated anything" in capsys.readouterr().out
     assert len(list((tmp_path / "simulated").iterdir())) == len(read_key(tmp_path).sheets)
-    for word, said in (("human", "expected PLAYER=NUMBER"), ("human=1", "expected a number for each of human")):
-        assert main(["simulate", str(tmp_path), "--strength", word]) == 2
-        assert said in capsys.readouterr().err
 
 
 def test_two_calibrations_of_one_judge_are_refused(tmp_path):

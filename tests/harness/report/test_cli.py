@@ -79,35 +79,6 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
     capsys.readouterr()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["{runs}", "--layout", "decoder"], "did you mean 'decoders'"),
-        (["{runs}", "--baseline", "greed"], "did you mean 'greedy'"),
-        (["{runs}", "--rows", "decodr"], "no axis 'decodr' in these runs; did you mean 'decoder'?"),
-        (["{runs}", "--width", "wide"], "--width: expected column, page or 100 points or more, got 'wide'"),
-        (["{runs}", "--out", "{runs}/../store/measure/file/x"], "cannot write"),
-    ],
-)
-def test_mistakes_are_one_line_and_exit_2(runs, tmp_path, capsys, options, message):
-    (runs.parent / "store" / "measure").mkdir(parents=True, exist_ok=True)
-    (runs.parent / "store" / "measure" / "file").write_text("a file, not a folder")
-    args = [o.format(runs=runs) for o in options]
-    assert main([*args, "--no-figures", "--no-page", *([] if "--out" in args else ["--out", str(tmp_path)])]) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert err.count("\n") == 1
-    assert err.startswith("openended report: ")
-
-
-def test_different_signatures_exit_2_and_write_no_table(tmp_path, capsys):
-    for k, decoder in ((4, "greedy"), (5, "nucleus")):
-        write_run(tmp_path, decoder, 0, results=[result("model", "m", {"m": 1.0}, options=f"|k:{k}")])
-    assert main([str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "differ in k (4 and 5)" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 def test_two_reports_side_by_side(runs, tmp_path, capsys):
     other = write_run(tmp_path, "nucleus", 0, options={"p": 0.5}, title="nucleus p=0.5").parents[1]
     out = tmp_path / "both"

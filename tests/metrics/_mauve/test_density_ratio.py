@@ -126,14 +126,6 @@ def test_order_rotation_and_shift_do_not_matter_and_swapped_sides_mirror_the_cur
     assert turned.mauve == pytest.approx(plain.mauve, abs=0.02 if name == "classifier" else 1e-6)
 
 
-def test_known_blindness():
-    """Equal means and another spread: a linear classifier sees nothing, the others do."""
-    human, model = normal(2000, seed=7), normal(2000, scale=2.0, seed=8)
-    scores = {name: mauve(human=human, model=model, estimator=name).mauve for name in ALL}
-    assert scores["classifier"] > 0.95
-    assert max(scores["gaussian"], scores["knn"], scores["kde"]) < 0.6
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_one_source_in_unequal_numbers_is_still_one_source(name):
     human, model = normal(2000, seed=9), normal(1000, seed=10)
@@ -141,13 +133,6 @@ def test_one_source_in_unequal_numbers_is_still_one_source(name):
     moved = mauve(human=human, model=normal(1000, shift=1.0, seed=10), estimator=name).mauve
     # The sample's own noise is .04, and kernels blur.
     assert moved == pytest.approx(TRUTH[1.0][0], abs=0.14 if name == "kde" else 0.08)
-
-
-def test_kernels_see_a_shift_in_fifty_dimensions():
-    """The likeliest width is blind here (every divergence is clipped to 0); the one that tells the sides apart is not."""
-    human, same, moved = normal(1000, d=50, seed=1), normal(1000, d=50, seed=2), normal(1000, d=50, shift=2.0, seed=2)
-    assert mauve(human=human, model=same, estimator="kde").mauve > 0.98
-    assert TRUTH[2.0][0] < mauve(human=human, model=moved, estimator="kde").mauve < 0.6
 
 
 @pytest.mark.parametrize("name", ["kde", "classifier", "left_out"])

@@ -61,12 +61,6 @@ def test_a_dash_is_standard_output_and_a_device_is_refused(here, capsysbinary):
     assert b"cannot write /dev/stdout: expected a new or a regular file, got a device" in capsysbinary.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["..", ".", "p-sweep/../p-sweep", ""])
-def test_a_name_is_one_folder(name, here, tmp_path, capsys):
-    assert export.main([name, str(tmp_path / "p.zip")]) == 2
-    assert "no runs named" in capsys.readouterr().err
-
-
 def test_an_entry_that_leads_out_of_the_store_is_not_packed(tmp_path):
     outputs, entry = tmp_path / "outputs", "generate/ab/" + "ab" * 32
     (outputs / "runs" / "a" / "run").mkdir(parents=True)
@@ -95,16 +89,3 @@ def test_a_format_is_written_to_a_folder_of_its_own(words, outputs, capsys):
     files = [path for path in target.rglob("*") if path.is_file()]
     assert {line for line in lines if line.startswith(str(target))} == set(map(str, files))
     assert ("--dataset OWNER/NAME" in lines[-1]) == ("hub" in words)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--format", "eee", "--dataset", "a/b"], "--dataset has no effect with --format eee; leave it out"),
-        (["a.zip", "--dataset", "a/b"], "--dataset has no effect on an archive; add --format or leave it out"),
-    ],
-)
-def test_options_that_do_nothing_are_refused(words, message, outputs, capsys):
-    folder, name = outputs
-    assert export.main([name, "--outputs", str(folder), *words]) == 2
-    assert message in capsys.readouterr().err

@@ -33,9 +33,7 @@ def test_the_runs_of_a_name_are_one_line_each(here, capsys):
     assert any("nucleus p=0.95, seed 1: " in line for line in lines)
 
 
-def test_what_is_no_run_is_one_line(here, capsys):
-    assert show.main(["nowhere"]) == 2
-    assert "openended show: no run 'nowhere'" in capsys.readouterr().err
+def test_an_end_of_several_names_is_refused(here):
     with pytest.raises(DataError, match="3 runs end with ''"):
         show.find_run("", here / "outputs")
 

@@ -145,10 +145,7 @@ def test_a_hub_that_refuses_is_one_line_and_the_folder_stays(outputs, hub, capsy
     assert (folder / "exports" / f"{name}-push" / CARD).is_file()
 
 
-def test_names_and_addresses_are_checked(outputs, hub, capsys):
-    folder, name = outputs
-    assert push.main([name, "texts", "--outputs", str(folder)]) == 2
-    assert "expected a repository as OWNER/NAME, got 'texts'" in capsys.readouterr().err
+def test_addresses_are_checked(hub):
     assert files.download_if_on_hub("a.jsonl") == "a.jsonl"
     with pytest.raises(SpecError, match="expected hf://datasets/OWNER/NAME/FILE"):
         files.download_if_on_hub("hf://datasets/me")

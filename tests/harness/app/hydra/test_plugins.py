@@ -101,11 +101,6 @@ def test_from_python(plugin, tmp_path):
     assert found.values["x"]["avg_word_len"] == sum(map(len, words)) / len(words)
 
 
-def test_one_that_cannot_be_imported_is_left_out_and_said(plugin, caplog):
-    assert "gone" not in registry.load_members("metric")
-    assert "metric gone of broken was left out: ModuleNotFoundError" in caplog.text
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("grid", [False, True])
 def test_one_that_raises_is_a_dash_the_others_stand_and_the_end_is_1(plugin, tmp_path, grid):

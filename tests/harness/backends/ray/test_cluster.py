@@ -161,16 +161,6 @@ def settings_model():
     return ModelSpec(path="bundled:docs-s")
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("workers", 0), ("gpus_per_worker", 1.5), ("gpus_per_worker", -1.0), ("device", "cuda:1"),
-     ("ray_address", "ray://host:1"), ("ray_address", "host")],
-)  # fmt: skip
-def test_options_that_are_none(option, value):
-    with pytest.raises(SpecError, match=rf"runtime\.{option}: expected"):
-        Runtime(engine="ray", **{option: value})
-
-
 @pytest.mark.parametrize("given", [{"workers": 8}, {"gpus_per_worker": 0.5}, {"ray_address": "auto"}])
 def test_an_option_about_workers_asks_for_them(given):
     (option,) = given

@@ -323,14 +323,6 @@ def test_bold_is_what_the_tests_do_not_separate_from_the_best(tmp_path, monkeypa
     assert best_rows(results, intervals=True)[1] == best
 
 
-def test_bold_without_tests_is_the_best_printed_value(tmp_path):
-    for decoder, value in (("greedy", 0.5), ("nucleus", 0.6)):
-        write_run(tmp_path, decoder, 0, results=[result("model", "m", {"m": value}, direction="higher")])
-    table, best = best_rows(read_results([tmp_path]))
-    assert best == {"nucleus p=0.95"}
-    assert table.explain_bold() == ["Bold: best printed value (not tested)."]
-
-
 def test_values_on_both_sides_of_a_target_are_equally_good(tmp_path, monkeypatch):
     noise = np.random.default_rng(1).normal(size=120) * 0.1
     noise -= noise.mean()

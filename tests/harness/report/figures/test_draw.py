@@ -102,13 +102,6 @@ def test_no_data_no_figure(tmp_path):
         assert not draw(make, empty)
 
 
-def test_the_human_value_is_a_line_and_systems_are_points():
-    figure = draw(panels.metric_panels, read_results([FIXTURE]))["metrics"]
-    titled = {p.get_title().split(" ")[0]: p for p in figure.axes}
-    human = [line for line in titled["Gen."].lines if line.get_linestyle() == "--"]
-    assert np.allclose(human[0].get_xdata(), 36.4)
-
-
 def test_a_sweep_joins_the_points_of_a_system_in_order():
     where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
     items = read_results([FIXTURE], where).values

@@ -21,7 +21,7 @@ from openended.harness.report.page.explanations import (
     summarize_cells,
     summarize_missed,
 )
-from openended.harness.report.page.page import collect_cell_details, find_caption, list_settings, write_page
+from openended.harness.report.page.page import collect_cell_details, list_settings, write_page
 from openended.harness.report.page.parts import (
     DIGITS,
     TokenEnds,
@@ -141,15 +141,6 @@ def test_settings_that_were_swept_come_first(tmp_path):
     assert told[0] == ("decoder.p", "0.5, 0.9")
     assert ("task", "docs") in told
     assert "" not in dict(told).values()
-
-
-def test_figures_say_how_to_read_them():
-    assert "same HUSE" in find_caption("huse-parts-docs")[1]
-    assert "classifier" in find_caption("huse-GPT-2")[1]
-    assert "opposite order" in find_caption("metric-agreement")[1]
-    assert find_caption("huse-GPT-2")[0] == "Human and model texts: GPT-2"
-    assert find_caption("zipf")[0] == "Rank and frequency of tokens"
-    assert find_caption("of-a_plugin") == ("of-a plugin", "")
 
 
 @pytest.fixture(scope="module")

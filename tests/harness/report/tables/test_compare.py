@@ -5,7 +5,6 @@ from importlib import resources
 
 import pytest
 
-from openended.harness.core.errors import SpecError
 from openended.harness.report.tables.compare import (
     NO_RUN,
     OTHER_MODEL,
@@ -102,20 +101,6 @@ def test_both_parts_of_a_table_are_compared_and_tell_their_reference(tmp_path):
     parts = [row.cells[1].value for row in table.rows if row.label.lower().startswith("precision: llama-2-70b-chat (1")]
     assert parts == [0.9, 0.9]
     assert table.remarks[2].endswith("reference model: mistral-7b-instruct.")
-
-
-@pytest.mark.parametrize(
-    ("reference", "message"),
-    [
-        ("mauve2020/3", r"no published numbers 'mauve2020'; did you mean 'mauve2021'\?"),
-        ("mauve2021/table33", r"mauve2021 has no table 'table33'; did you mean 'table3'\?"),
-        ("huse2019/2", "has no metric that can be measured"),
-    ],
-)
-def test_what_is_not_there_is_an_error(tmp_path, reference, message):
-    mauve(tmp_path, "nucleus", 0.9)
-    with pytest.raises(SpecError, match=message):
-        build_comparison(read_results([tmp_path]), reference)
 
 
 def test_the_files_keep_one_set_of_columns_and_hold_numbers():

@@ -102,11 +102,6 @@ def test_no_text_breaks_out_of_a_format(text):
     assert bare.count("{") == bare.count("}")
 
 
-def test_labels_without_anything_special_are_not_touched():
-    assert "nucleus p=0.95" in console(hostile("nucleus p=0.95"))
-    assert "{}nucleus" not in to_latex(hostile("nucleus p=0.95"))
-
-
 def test_markdown_has_one_line_per_row_and_as_many_cells_as_heads():
     lines = to_markdown(TABLE).splitlines()
     rows = [line for line in lines if line.startswith("|")]

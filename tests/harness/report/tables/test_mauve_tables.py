@@ -116,14 +116,6 @@ def test_table_6_has_the_papers_systems_columns_and_order(tmp_path):
     assert [row.rule for row in table.rows].count(True) == 4, "a line above each further size and above the human row"
 
 
-def test_table_9_has_every_eps_in_numeric_order(tmp_path):
-    table = make_table(write_systems(tmp_path), "mauve_table9")
-    _, columns = describe(table)
-    eps = [column for column in columns if column.startswith("ε-PPL")]
-    assert eps == ["ε-PPL (0.1) ↓", "ε-PPL ↓", "ε-PPL (1e-06) ↓"]
-    assert columns == ["SP ↑", "JS ↓", *eps, "Bradley-Terry ↑", "MAUVE ↑"]
-
-
 @pytest.mark.slow
 def test_table_13_has_the_players_and_a_column_per_question_and_says_that_the_judgments_are_invented(tmp_path):
     openended("experiment=mauve_table13", "using=docs", cwd=tmp_path, code=0)
