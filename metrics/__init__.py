@@ -6,8 +6,6 @@ with an underscore are for the modules here alone. Nothing here imports torch, s
 harness; `openended.measure("mauve", …)` computes a metric of texts.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType

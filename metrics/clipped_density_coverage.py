@@ -95,8 +95,7 @@ def compute_expected_shares(num_human: int, num_model: int, k: int) -> F64:
         choose = gammaln(possible + 1) - gammaln(j + 1) - gammaln(possible - j + 1)
         probability = np.exp(choose + betaln(k + j, num_human + possible - k - j) - betaln(k, num_human - k))
         missing += (k - j) * np.where(m >= j, probability, 0.0)
-    shares: F64 = np.maximum(1.0 - missing / k, 0.0)
-    return shares
+    return np.maximum(1.0 - missing / k, 0.0)
 
 
 def _calibrate(share: float, expected: F64) -> float:

@@ -116,13 +116,11 @@ def _to_scores(rows: F64, method: Method) -> F64:
     Spearman: centered mid-ranks (m, n); Kendall: signs of all differences (m, n, n).
     """
     if method == "kendall":
-        signs: F64 = np.sign(rows[:, :, None] - rows[:, None, :])
-        return signs
+        return np.sign(rows[:, :, None] - rows[:, None, :])
     from scipy.stats import rankdata
 
     # Mid-ranks always sum to n (n + 1) / 2, so a constant row becomes exactly zero.
-    centered: F64 = np.asarray(rankdata(rows, axis=1), dtype=np.float64) - (rows.shape[1] + 1) / 2
-    return centered
+    return np.asarray(rankdata(rows, axis=1), dtype=np.float64) - (rows.shape[1] + 1) / 2
 
 
 def _compute_cosines(a: F64, b: F64) -> F64:

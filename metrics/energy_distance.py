@@ -36,8 +36,7 @@ def _compute_distances(human: Floats, model: Floats) -> F64:
     from scipy.spatial.distance import cdist
 
     rows = np.concatenate([human, model]).astype(np.float64)
-    table: F64 = cdist(rows, rows)
-    return table
+    return cdist(rows, rows)
 
 
 def _compute_energies(distances: F64, first: F64, second: F64) -> F64:
@@ -46,8 +45,7 @@ def _compute_energies(distances: F64, first: F64, second: F64) -> F64:
     to_first, to_second = first @ distances, second @ distances
     cross = (to_first * second).sum(axis=1) / (n * m)
     within = (to_first * first).sum(axis=1) / n**2 + (to_second * second).sum(axis=1) / m**2
-    energies: F64 = np.maximum(2 * cross - within, 0.0)
-    return energies
+    return np.maximum(2 * cross - within, 0.0)
 
 
 @metric

@@ -32,8 +32,7 @@ def _compute_nll(gold_prob: ArrayLike) -> F64:
     zeros = int(np.count_nonzero(q == 0))
     if zeros:
         raise UndefinedMetric(f"Q is zero on {zeros} of {len(q)} human tokens; see eps_ppl")
-    nll: F64 = -np.log(q)
-    return nll
+    return -np.log(q)
 
 
 @metric

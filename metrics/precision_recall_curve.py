@@ -63,8 +63,7 @@ def _normalize_histogram(hist: F64, name: str) -> F64:
         raise ValueError(
             f"{name}: expected shares or counts of shape (k,) with a positive sum, got shape {array.shape}"
         )
-    shares: F64 = array / array.sum()
-    return shares
+    return array / array.sum()
 
 
 @metric

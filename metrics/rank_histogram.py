@@ -68,8 +68,7 @@ def _count(ranks: NDArray[np.int64]) -> F64:
     if (ranks < 1).any():
         raise ValueError(f"ranks: expected 1 for the most probable token and up, got {int(ranks.min())}")
     bins = np.searchsorted(BOUNDS, ranks, side="left") - 1
-    counts: F64 = np.bincount(bins, minlength=len(BOUNDS)).astype(np.float64)
-    return counts
+    return np.bincount(bins, minlength=len(BOUNDS)).astype(np.float64)
 
 
 def _compute_divergences(human: F64, model: F64, divergence: Divergence, order: float) -> F64:
@@ -77,8 +76,7 @@ def _compute_divergences(human: F64, model: F64, divergence: Divergence, order: 
     p, q = (counts + _SMOOTHING for counts in (human, model))
     p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
     if divergence == "chi2":
-        values: F64 = ((q - p) ** 2 / p).sum(axis=1)
-        return values
+        return ((q - p) ** 2 / p).sum(axis=1)
     exponents = order * np.log(q) + (1 - order) * np.log(p)
     largest = exponents.max(axis=1, keepdims=True)
     logs = largest[:, 0] + np.log(np.exp(exponents - largest).sum(axis=1))

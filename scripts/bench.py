@@ -7,8 +7,6 @@ libraries and is not timed; `harness(data)` and `peer(data)` are timed. Both ret
 dictionaries with string keys).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib
@@ -110,8 +108,7 @@ def format_equality(harness: object, peer: object) -> str:
 
 def load_area(area: str) -> list[Benchmark]:
     """Load the works of an area."""
-    works: list[Benchmark] = importlib.import_module(f"scripts.benchmarks.{AREAS[area]}").AREAS[area]
-    return works
+    return importlib.import_module(f"scripts.benchmarks.{AREAS[area]}").AREAS[area]
 
 
 def select_works(works: Mapping[str, Sequence[Benchmark]], only: str) -> dict[str, list[Benchmark]]:
@@ -165,8 +162,7 @@ def launch(area: str, work: Benchmark, side: str) -> Figures:
         return {"skipped": f"timed out after {work.timeout:.0f} s"}
     if done.returncode:
         return {"skipped": (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]}
-    figures: Figures = json.loads(done.stdout.strip().splitlines()[-1])
-    return figures
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def measure(area: str, work: Benchmark, repeats: int) -> dict[str, Figures]:

@@ -7,8 +7,6 @@ For every setting and score, prints the difference of two systems divided by the
 (docs/docs_domain.md).
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import subprocess

@@ -4,8 +4,6 @@
 Differences are measured on a metric's own scale: 0 is the best possible value, 1 that of two laws that are far apart.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys

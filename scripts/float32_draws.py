@@ -9,8 +9,6 @@ what it should at q = 1e-6, 58 % at 6e-8, next to nothing below 1e-8. With T ste
 the more tokens are affected.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Iterator
@@ -31,14 +29,12 @@ def compute_float32_law(probs: F64, share: F64) -> F64:
     """Return the law of a token drawn in float32, given that one is drawn."""
     q = np.maximum(probs * share[:, None], 1e-300)
     wins = GRID / np.expm1(np.minimum(GRID / q, 700))
-    law: F64 = wins / wins.sum(axis=1, keepdims=True)
-    return law
+    return wins / wins.sum(axis=1, keepdims=True)
 
 
 def compute_entropy(probs: F64) -> F64:
     """Return the entropies of distributions in nats, shape (n,)."""
-    entropy: F64 = -(probs * np.log(np.maximum(probs, 1e-300))).sum(axis=1)
-    return entropy
+    return -(probs * np.log(np.maximum(probs, 1e-300))).sum(axis=1)
 
 
 def read_states(count: int) -> Iterator[tuple[float, F64]]:

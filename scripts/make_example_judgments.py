@@ -3,8 +3,6 @@
 python scripts/make_example_judgments.py tasks/data
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 import math

@@ -4,8 +4,6 @@
 A block is the text between `<!-- NAME -->` and `<!-- /NAME -->`; blocks `STRESS` show harness/assets/stress_docs.csv.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import inspect

@@ -4,8 +4,6 @@ python scripts/scale.py 10000 100000 --folder /tmp/scale --only import,zipf,mauv
 python scripts/scale.py --folder /tmp/scale
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -6,8 +6,6 @@ and dropout are functions of seed and step: an interrupted run resumes from its 
 The weights with the best validation perplexity are exported as float16 into the assets folder, with a model card.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

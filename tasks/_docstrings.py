@@ -4,8 +4,6 @@ A split is a function of the package and module path alone. Every paragraph is k
 in canonical order (packages as listed, modules by name, line in the file): none of one split occurs in another.
 """
 
-from __future__ import annotations
-
 import ast
 import gc
 import hashlib

@@ -1,7 +1,5 @@
 """Base classes of the tasks that read files: a file of the user, or public files."""
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from collections import Counter

@@ -1,7 +1,5 @@
 """Split a document into prompt and human continuation; together they are the beginning of the document."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ Le Bronnec et al. 2024, section on known distributions: a subset of the topics m
 Source: AG's corpus of news articles (Gulli), in the form of Zhang et al. 2015. License: non-commercial use.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import html

@@ -4,8 +4,6 @@ The paper's set is made with Wikidata and Wikipedia and not distributed, so `pat
 and `content`. Source: https://github.com/AlexVerine/pr-4-llm. License: text of Wikipedia, CC BY-SA.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

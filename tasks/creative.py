@@ -5,8 +5,6 @@ folder. The instructions here are our own; the paper's 50 are in a file of its a
 (docs/papers.md). Source: https://github.com/AlexVerine/pr-4-llm. License: ours, Apache-2.0.
 """
 
-from __future__ import annotations
-
 import ast
 import zlib
 from collections import Counter, defaultdict

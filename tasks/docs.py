@@ -3,8 +3,6 @@
 License: the text stays where it is installed (PSF, BSD, Apache-2.0 and Matplotlib licenses); nothing is copied.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import json

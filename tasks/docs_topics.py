@@ -1,7 +1,5 @@
 """Diagnostic for precision and recall on bundled data: as `ag_news`, with the package of a docstring as the topic."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ A file gets its name only when it is whole and its checksum is the one recorded 
 (`ledger.json` in the cache folder). A file that was put there by hand is treated the same.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

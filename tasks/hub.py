@@ -4,8 +4,6 @@ A revision that is no commit is resolved at the first use, recorded in the cache
 option means the same data ever after. License: the dataset's own.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

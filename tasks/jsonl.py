@@ -3,8 +3,6 @@
 {"id": "a-1", "prompt": "Once upon a time", "human": " there was a house."}
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Pairs of a context and a response, of any origin: a file with both, or two text files with one line for each pair."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import zip_longest

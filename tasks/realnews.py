@@ -4,8 +4,6 @@ Grover's generation files and the metadata sets (`april2019_set*.jsonl`) are rea
 Source: https://github.com/rowanz/grover, Apache-2.0 (code and generations); the articles are their publishers'.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Human texts from a user's file or folder, without prompts (JSON lines, CSV, Parquet or plain text)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ cut by characters, as in D3PM and MDLM, and has no end tokens.
 Sources: Sahoo et al. 2024 (arXiv 2406.07524); the loaders of kuleshov-group/mdlm and kuleshov-group/remdm.
 """
 
-from __future__ import annotations
-
 import zipfile
 from collections import Counter
 from collections.abc import Iterator

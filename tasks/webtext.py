@@ -4,8 +4,6 @@ A document that is no longer than its prompt has no human side and is skipped; M
 Source: gpt-2-output-dataset, https://github.com/openai/gpt-2-output-dataset, MIT license. Radford et al. 2019.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

@@ -4,8 +4,6 @@ The document is the situation, an empty line and the story. Source: https://gith
 (examples/stories), MIT license (code); the texts are their authors' on reddit.com/r/WritingPrompts.
 """
 
-from __future__ import annotations
-
 import re
 import tarfile
 import zlib

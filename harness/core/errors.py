@@ -3,8 +3,6 @@
 Message form: what was expected, what came, where, what to do.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib.util
 import traceback

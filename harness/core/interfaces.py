@@ -108,8 +108,7 @@ class Side:
         key = (function, options, tuple(sorted(named.items())))
         if key not in self._derived:
             self._derived[key] = function(self, *options, **named)
-        value: T = self._derived[key]
-        return value
+        return self._derived[key]
 
     def drop_derived(self) -> None:
         """Free the memory of all derived features; they are computed again when they are needed."""

@@ -1,7 +1,5 @@
 """Read and write files: limits for untrusted input, atomic writes, errors that name file and line."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib

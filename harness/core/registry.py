@@ -1,7 +1,5 @@
 """The registry of metrics, tasks, decoders and models (plug-ins included), and the options of groups of `conf/`."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import difflib

@@ -137,8 +137,7 @@ class Replicates:
         else:
             away = (self.draws[0] - self.draws[1]) / 2
         std = float(np.sqrt(np.mean(away**2)))
-        scaled: F64 = away * (self.std_error() / std if std > 0 else 0.0)
-        return scaled
+        return away * (self.std_error() / std if std > 0 else 0.0)
 
     def std_error(self) -> float:
         """Standard error of the value; NaN if a replicate is NaN."""
@@ -240,8 +239,7 @@ class Plan:
             for draw in range(draws):
                 table[draw] = make(_derive_numbers(numbers, draw))
             self._tables[key] = table
-        rows: NDArray[Any] = self._tables[key][:, row]
-        return rows
+        return self._tables[key][:, row]
 
     def build_subset_replicates(self, ids: Ids, share: float, draws: F64) -> Replicates:
         """Return replicates from the values on `subsets`, shape (count,); the share is that of whole prompts."""

@@ -1,7 +1,5 @@
 """The `runtime` group: how a run is executed. Its options do not enter store keys."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal

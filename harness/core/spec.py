@@ -1,7 +1,5 @@
 """Specs: frozen dataclasses of options, checked on construction; their canonical JSON, digests and signatures."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib
@@ -56,8 +54,7 @@ def option(default: V, accepts: Accepts, accepted: str) -> V:
         accepts: The rule.
         accepted: What is accepted, for the error message after "expected".
     """
-    declared: V = dataclasses.field(default=default, metadata={"rule": (accepts, accepted)})
-    return declared
+    return dataclasses.field(default=default, metadata={"rule": (accepts, accepted)})
 
 
 class Spec:

@@ -4,8 +4,6 @@ Files abandoned by a dead process can thus be told from files being written, als
 machines share. Temporary files of other machines are left alone.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Make untrusted text safe for terminals, CSV cells and records."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

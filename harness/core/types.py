@@ -95,8 +95,7 @@ class Ragged:
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         index %= len(self)
-        row: NDArray[Any] = self.values[self.offsets[index] : self.offsets[index + 1]]
-        return row
+        return self.values[self.offsets[index] : self.offsets[index + 1]]
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         return (self[i] for i in range(len(self)))

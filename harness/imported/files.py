@@ -3,8 +3,6 @@
 All but Parquet may be packed (`.gz`). The files of a folder are read in the order of their names.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -4,8 +4,6 @@ A record keeps its own fields (`--field` may name one) and gets `text`, `id`, an
 `human`, `sample` and `stop`. What cannot be scored is refused; what is left out is counted in a `ReadSummary`.
 """
 
-from __future__ import annotations
-
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Read generations from files of texts, Grover's files, GPT-2's output dataset and the archive of MAUVE's authors."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

@@ -5,8 +5,6 @@ docs/unconditional.md and docs/stress.md list them. Naive systems: the trivial s
 others are ours. What a weaker damage changes, a stronger one changes too; a word keeps the white space before it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -112,8 +110,7 @@ class NaiveTexts:
 
     def _draw_tokens(self, rng: np.random.Generator, count: int) -> core.I64:
         ids, cumulative = self._unigrams
-        tokens: core.I64 = ids[np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")]
-        return tokens
+        return ids[np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")]
 
     @cached_property
     def _order(self) -> core.I64:

@@ -1,7 +1,5 @@
 """Language models that are fine-tuned to tell model texts from human ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The spec of an embedder: a model, a layer, a pooling and a maximum length."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
 

@@ -1,7 +1,5 @@
 """List and digest the files of a model folder that are loaded."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -3,8 +3,6 @@
 Within one process nothing can stop it: `'x' * 10**10` and `9 ** 9 ** 9` are single steps that no signal interrupts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -33,10 +33,7 @@ class ModelCache:
         device_map = runtime.device_map
         connection = {name: canonicalize(getattr(spec, name)) for name in sorted(spec.connection_fields)}
         identity: list[Any] = [spec.identity(), device_map, *([connection] if connection else [])]
-        backend: Backend = self._load(
-            identity, spec.title, runtime, lambda device: spec.load(device=device, device_map=device_map)
-        )
-        return backend
+        return self._load(identity, spec.title, runtime, lambda device: spec.load(device=device, device_map=device_map))
 
     def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, CausalModel]:
         """Return the models that a decoder needs in addition to the model under test."""

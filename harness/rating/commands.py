@@ -1,7 +1,5 @@
 """`openended rate make|collect|simulate|serve|judge|frequency`: forms for raters, and their judgments."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import math

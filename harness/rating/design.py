@@ -1,7 +1,5 @@
 """Design of a study: its texts, the items on each sheet, and the key that maps items to systems."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import itertools

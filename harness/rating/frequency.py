@@ -1,7 +1,5 @@
 """Correlation of human typicality with the frequency of a sentence in a corpus (HUSE, Fig. 2)."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -3,8 +3,6 @@
 `synchronous=FULL`: a commit has reached the disk when it returns, and the reply to the rater is sent after it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

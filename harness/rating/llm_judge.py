@@ -1,7 +1,5 @@
 """Let a served model rate a study: pairs in both orders, every reply logged, agreement with people measured."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import itertools

@@ -1,7 +1,5 @@
 """Study protocols: questions, wording, scale and sizes, each in a YAML file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property
@@ -125,8 +123,7 @@ class StudyProtocol(core.Spec):
     @property
     def judging(self) -> JudgeWords:
         """How an LLM judge is asked."""
-        judge_words: JudgeWords = _build_options(JudgeWords, self.judge, "protocol.judge")
-        return judge_words
+        return _build_options(JudgeWords, self.judge, "protocol.judge")
 
     def to_json(self) -> dict[str, core.Json]:
         """Return all options as plain JSON."""

@@ -1,7 +1,5 @@
 """Serve a study over HTTP: the form, the next item, storing an answer. Every request needs a token."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Make a study, forecast its cost, fill it by simulated raters, and write one HTML file per rater."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import itertools

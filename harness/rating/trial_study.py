@@ -1,7 +1,5 @@
 """A complete human study with simulated raters at the end of a grid: `judgments=simulated:mauve+typicality`."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import shutil

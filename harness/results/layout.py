@@ -1,7 +1,5 @@
 """Layouts of tables: which rows, columns and values to show, as a YAML file in `conf/report` or of the user."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Read the records of runs (axes, titles, inputs, values), and verify them and their store files."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Checks, row normalization and PCA of embeddings; rows are read in blocks, for memory maps."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

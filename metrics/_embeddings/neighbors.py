@@ -6,8 +6,6 @@ same number in both directions. So every comparison is that of exact pairs, and 
 Subsets take the fast path alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ together. An n-gram seen once can only be extended to n-grams seen once: such po
 higher orders. Groups are sorted in blocks that fit the cache, as packed integers (group, next token, position).
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ The n-grams of a text do not depend on the other texts. So the counts of an n-gr
 sparse table (n-gram × text) with the table (text × subset).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

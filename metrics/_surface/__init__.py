@@ -7,8 +7,6 @@ content word has at least four letters and is in no list of frequent words. Disc
 Source: the public code of dLMbench (samplebench) describes the features; the word lists and the code here are our own.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

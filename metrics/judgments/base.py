@@ -4,8 +4,6 @@ A rater called `judge:<model>` is a model, one called `simulated:<n>` is a rando
 people are labeled. A judge's file says in its column `calibration` how the judge agrees with people.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

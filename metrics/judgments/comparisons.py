@@ -11,8 +11,6 @@
 first row and column; cell (i, j) counts how often i beat j.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ file, or `rating_1`, `rating_2`, … in a wide one (JSON lines: also a list `rat
 file brings them.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Time generation and scoring with models, against transformers, vLLM, a sleeping server and one worker."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Time metrics against public implementations, and the replicates of intervals against the value."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import importlib

@@ -1,7 +1,5 @@
 """Time whole commands: loading documents, a report over a thousand runs, its page in Chromium, a grid."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import io

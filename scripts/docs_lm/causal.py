@@ -1,7 +1,5 @@
 """Autoregressive models: a GPT-2 that is trained on one passage per sequence."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 

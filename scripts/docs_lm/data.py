@@ -1,7 +1,5 @@
 """Sizes of the bundled models, and the passages of the `docs` task as sequences of tokens."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

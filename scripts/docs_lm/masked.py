@@ -4,8 +4,6 @@ Of a piece of L tokens, k are masked, with k uniform over 1 to L, and the loss o
 L / k: MDLM's bound in expectation (mask ratio t uniform, weight 1 / t), with lower variance.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 

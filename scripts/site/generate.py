@@ -1,7 +1,5 @@
 """Generate pages from the code: metrics, decoders, tasks, the changelog, published tables and the navigation."""
 
-from __future__ import annotations
-
 import csv
 import inspect
 import re

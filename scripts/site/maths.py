@@ -1,7 +1,5 @@
 """Convert formulas between `$$` to MathML, which browsers draw without a script."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -5,8 +5,6 @@ and documentation as of vLLM 0.33, SGLang 0.5.23, llama.cpp's server, TGI (in ma
 the OpenAI reference.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
@@ -76,8 +74,7 @@ def list_supported_decoders(truncations: frozenset[str]) -> list[str]:
 
 def _get_server_options(cls: type) -> Mapping[str, str] | None:
     """Return the server options that a class itself declares, not those it inherits; None if it declares none."""
-    options: Mapping[str, str] | None = vars(cls).get("server_options")
-    return options
+    return vars(cls).get("server_options")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

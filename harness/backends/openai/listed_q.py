@@ -7,8 +7,6 @@ the truncation, and where the end of text is forbidden but not listed, the row's
 the list decides where both bounds give the same cut.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

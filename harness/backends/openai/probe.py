@@ -1,7 +1,5 @@
 """Probe: a few requests with known answers that a server must pass before its texts are used."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -128,8 +126,7 @@ def _heat(q: F64, temperature: float) -> F64:
     each = q[-1] / 2
     tail = max(1 - float(q.sum()), 0.0) / each * each ** (1 / temperature)
     hot: F64 = q ** (1 / temperature)
-    cooled: F64 = hot / (hot.sum() + tail)
-    return cooled
+    return hot / (hot.sum() + tail)
 
 
 def _cut_mass(q: F64, p: float) -> F64:

@@ -1,7 +1,5 @@
 """Readers of servers' replies: each refuses, by the name of the field, what cannot belong to its request."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Requests to a server in its dialect, as used by probe, generation and scoring."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

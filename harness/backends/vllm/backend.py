@@ -1,7 +1,5 @@
 """Backend that runs a model by vLLM in this process: its engines, started when needed and put to sleep after a call."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import os
@@ -98,8 +96,7 @@ class Engine:
         self._asleep = False
 
     def describe(self) -> dict[str, str]:
-        worker: dict[str, str] = self.inner.collective_rpc("describe_openended_worker")[0]
-        return worker
+        return self.inner.collective_rpc("describe_openended_worker")[0]
 
     def run(self, requests: Iterable[EngineRequest], finish: Callable[[int, EngineResult], None]) -> None:
         """Run sequences with vLLM's own scheduling; `finish` gets the number of each as soon as it is done."""

@@ -5,8 +5,6 @@ distance to the human value, where lower is better, and as it is, with unknown p
 details.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

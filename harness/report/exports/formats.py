@@ -1,7 +1,5 @@
 """Write the results of runs in one of the formats of other tools."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Results for the Hub: metadata of model repositories, and the folder of a dataset repository."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Dataset search engines and `mlcroissant` read the description.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

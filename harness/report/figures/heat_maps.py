@@ -86,8 +86,7 @@ def average_by_system(text_sets: Sequence[TextSetSimilarity], systems: Sequence[
         if index in owner and index != text_set.text_set
     ]
     table = pd.DataFrame(rows, columns=["one", "other", "cosine"]).groupby(["one", "other"])["cosine"].mean().unstack()
-    matrix: F64 = table.reindex(index=list(systems), columns=list(systems)).to_numpy(dtype=np.float64)
-    return matrix
+    return table.reindex(index=list(systems), columns=list(systems)).to_numpy(dtype=np.float64)
 
 
 def damage_heat_map(results: Results, *_: object) -> Mapping[str, Figure]:
@@ -147,8 +146,7 @@ def _collect_primary_values(items: Sequence[SystemValue]) -> dict[str, list[floa
 def _count_shared(values: Mapping[str, Sequence[float]]) -> NDArray[np.int64]:
     """Return how many systems have both values, shape (metrics, metrics)."""
     present = np.isfinite(np.array([list(v) for v in values.values()], dtype=np.float64)).astype(np.int64)
-    both: NDArray[np.int64] = present @ present.T
-    return both
+    return present @ present.T
 
 
 def agreement_map(values: Mapping[str, Sequence[float]]) -> Figure:

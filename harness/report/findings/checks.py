@@ -1,7 +1,5 @@
 """Checks of the papers' claims: each returns what was measured and whether it holds, or None if values are missing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
@@ -168,8 +166,7 @@ def correlate_ranks(first: F64, second: F64) -> F64:
 
     a, b = (np.asarray(rankdata(rows, axis=1)) - (rows.shape[1] + 1) / 2 for rows in (first, second))
     norms = np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
-    rho: F64 = np.divide((a * b).sum(axis=1), norms, out=np.full(len(a), math.nan), where=norms > 0)
-    return rho
+    return np.divide((a * b).sum(axis=1), norms, out=np.full(len(a), math.nan), where=norms > 0)
 
 
 def check_ranking(

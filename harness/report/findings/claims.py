@@ -1,7 +1,5 @@
 """What a report finds: a table that says whether each claim of claims.yaml holds, and a sentence on the best system."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache, partial

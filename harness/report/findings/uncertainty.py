@@ -7,8 +7,6 @@ cases: *holds* needs a doubt of at most 2.5 % for every component, *does not hol
 Bonferroni's correction. Errors shrink as 1 / √n, which gives the number of texts that would decide a claim.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -97,8 +95,7 @@ def _draw_t_scale(freedom: float, *names: str) -> F64:
     """Return factors that turn normal draws into draws of Student's t; values without `names` share them."""
     from scipy.special import chdtri
 
-    scale: F64 = np.sqrt(freedom / chdtri(freedom, make_random_stream(0, "verdict scale", *names).random(DRAWS)))
-    return scale
+    return np.sqrt(freedom / chdtri(freedom, make_random_stream(0, "verdict scale", *names).random(DRAWS)))
 
 
 class Sample:
@@ -132,8 +129,7 @@ class Sample:
         if target is None and item.direction == "match_human":
             human = self.find_human(item)
             target = math.nan if human is None else human
-        oriented: F64 = orient(self.means(item), item.direction, target)
-        return oriented
+        return orient(self.means(item), item.direction, target)
 
 
 Outcome: TypeAlias = tuple[str, NDArray[np.bool_]]

@@ -1,7 +1,5 @@
 """Tables about metrics: correlation with human scores, agreement across embedders and options, std over texts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

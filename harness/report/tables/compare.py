@@ -1,7 +1,5 @@
 """Differences of measured values: from published ones, and from a baseline system with tests of `analysis.paired`."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re
@@ -63,8 +61,7 @@ def load_metrics() -> dict[str, dict[str, Any]]:
     """Return what the names of metrics in published tables and correlations mean (`metrics.yaml`)."""
     import yaml
 
-    nodes: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "metrics.yaml").read_text(encoding="utf-8"))
-    return nodes
+    return yaml.safe_load((FOLDER / "metrics.yaml").read_text(encoding="utf-8"))
 
 
 # Published values -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Which strengths of a damage to human text a metric detects: the tables of `--layout stress`, and `stress.csv`."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

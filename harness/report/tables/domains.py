@@ -1,7 +1,5 @@
 """Which web domains the human texts in each cell of MAUVE come from (MAUVE, appendix F)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

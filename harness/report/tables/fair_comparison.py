@@ -9,8 +9,6 @@ drawn without replacement from its m, and the setting that is best on one part o
 N = 1 is the mean of a sweep, N = m its best. Recommended by the critique of min-p by Schaeffer et al. 2025.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter
@@ -181,8 +179,7 @@ def compute_curve(
     counts = range(1, len(values) + 1)
 
     def score(columns: Sequence[int]) -> F64:
-        scores: F64 = orient(table[:, list(columns)].mean(axis=1), direction, target)
-        return scores
+        return orient(table[:, list(columns)].mean(axis=1), direction, target)
 
     seen = [compute_expected_best(score(range(len(seeds))), n) for n in counts]
     fresh, half = np.full(len(values), math.nan), np.full(len(values), math.nan)

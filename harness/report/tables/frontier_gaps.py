@@ -6,8 +6,6 @@ entropy (Pynadath, Shi and Zhang 2026, arXiv 2604.02718), never outside the entr
 draw prompts, the same for all operating points of all systems, and interpolate anew.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -185,8 +183,7 @@ def interpolate(entropy: F64, log_ppl: F64, at: F64) -> F64:
     h, g = np.add.reduceat(h, starts) / sizes, np.add.reduceat(g, starts) / sizes
     curve = PchipInterpolator(h, isotonic_regression(g).x)
     inside = np.clip(at, h[0], h[-1])
-    values: F64 = curve(inside) + curve.derivative()(inside) * (at - inside)
-    return values
+    return curve(inside) + curve.derivative()(inside) * (at - inside)
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Tables of human judgments: Bradley-Terry scores of all players, and examples of what HUSE finds (HUSE, Table 2)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Tables of a hyperparameter search: best settings, parameter importance, and all trials."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

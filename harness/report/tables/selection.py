@@ -1,7 +1,5 @@
 """Select and split the values of a table, refuse incomparable ones in one column, and summarize the runs behind it."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import shlex

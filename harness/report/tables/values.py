@@ -1,7 +1,5 @@
 """Tables of systems × metrics, built from aggregated values."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics
