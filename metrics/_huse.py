@@ -3,12 +3,10 @@
 Ties are exact; a k-d tree keeps the cost at n log n.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +50,7 @@ class HusePoints:
     """Population standard deviations, positive, shape (2,)."""
 
     @classmethod
-    def build(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: Rule) -> HusePoints:
+    def build(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: Rule) -> Self:
         """Build the points; undefined where a text has probability zero without a floor, or a column has no spread."""
         zero = np.isneginf(log_probs)
         if zero.any():
@@ -203,11 +201,9 @@ class PairRatings:
 
     @property
     def n(self) -> int:
-        """Number of examples."""
         return len(self.ids)
 
     def columns(self) -> dict[str, Any]:
-        """Return the arguments of `huse`."""
         return {
             "judgments": np.nanmean(self.ratings, axis=1),
             "log_probs": self.log_probs,
@@ -215,19 +211,16 @@ class PairRatings:
             "is_model": np.arange(2 * self.n) >= self.n,
         }
 
-    def take(self, examples: NDArray[np.integer[Any]]) -> PairRatings:
-        """Return the pairs of some examples."""
+    def take(self, examples: NDArray[np.integer[Any]]) -> "PairRatings":
         rows = np.concatenate([examples, examples + self.n])
         ids = tuple(self.ids[i] for i in examples)
         return PairRatings(ids, self.ratings[rows], self.log_probs[rows], self.lengths[rows])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what the figures need."""
         return {"ratings": self.ratings, "log_probs": self.log_probs, "lengths": self.lengths}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> PairRatings:
-        """Rebuild the pairs from the arrays of a result."""
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "PairRatings":
         n = len(arrays["log_probs"]) // 2
         return cls(tuple(f"{i:06d}" for i in range(n)), arrays["ratings"], arrays["log_probs"], arrays["lengths"])
 

@@ -101,7 +101,6 @@ def _require_connected(matrix: F64, names: Sequence[str]) -> None:
 
 
 def _compute_loss(scores: F64, matrix: F64) -> float:
-    """Return the negative log-likelihood, nats."""
     return float(np.sum(matrix * np.logaddexp(0.0, scores[None, :] - scores[:, None])))
 
 

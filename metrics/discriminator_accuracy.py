@@ -87,7 +87,6 @@ class ClassifierPredictions:
 
     @property
     def count(self) -> int:
-        """Held-out texts."""
         return sum(len(correct) for _, correct in self.sides)
 
     def resample(self, ids: Sequence[Any], plan: Plan) -> Replicates:

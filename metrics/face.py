@@ -89,7 +89,6 @@ def _average_spectra(spectra: F64) -> F64:
 
 
 def _compare(human: F64, model: F64) -> FaceResult:
-    """Compare two mean spectra, shape (frequencies,)."""
     from scipy.stats import rankdata
 
     largest = float(np.maximum(human, model).sum())

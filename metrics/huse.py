@@ -194,14 +194,11 @@ class Huse(files.JudgmentMetric):
         if rated.n < 100:  # the paper's number of examples per task
             notes.append(f"{rated.n} examples with both texts rated; the paper uses 100")
         return self.result(
-            features,
-            "huse",
-            values,
-            notes=notes,
+            features, "huse", values, notes=notes,
             per_example=rated.align_errors(scores.errors, scores.errors_q, features.model.ids),
             arrays=rated.arrays() | {"errors": scores.errors, "errors_q": scores.errors_q},
             unranked=("huse", "huse_d") if np.isneginf(rated.log_probs[: rated.n]).any() else (),
-        )
+        )  # fmt: skip
 
     def replicates(
         self, features: Features, result: MetricResult, plan: Plan, prepared: PairRatings | None = None

@@ -160,5 +160,4 @@ class Kid(TwoSample):
         return self.result(features, "kid", dict(estimate))
 
     def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: None) -> ReplicatesByName:
-        """Average the kernel over the pairs of halves."""
         return {"kid": Replicates(kid_draws(*self.pair(features), *self.halves(features, plan), self.degree))}

@@ -193,12 +193,9 @@ class Repetition(TextMetric):
     later_options = frozenset({"loop"})
     resampling = "bootstrap"  # the primary value is a mean over texts
     titles = {
-        "loop_rate": "Rep.",
-        "diversity": "Diversity",
-        "self_repetition": "Self-rep.",
-        **{f"seq_rep_{n}": f"Seq-rep-{n}" for n in (1, 2, 3, 4)},
-        **{f"rep_{n}": f"Rep-{n}" for n in (1, 2, 3, 4)},
-    }
+        "loop_rate": "Rep.", "diversity": "Diversity", "self_repetition": "Self-rep.",
+        **{f"seq_rep_{n}": f"Seq-rep-{n}" for n in (1, 2, 3, 4)}, **{f"rep_{n}": f"Rep-{n}" for n in (1, 2, 3, 4)},
+    }  # fmt: skip
 
     max_phrase: int = core.ranged(500, "[1, inf)", "a positive integer")  # Pillutla et al. 2021; 90: Holtzman et al.
     orders: tuple[int, ...] = declare_orders(2, 3, 4)  # Su et al. 2022

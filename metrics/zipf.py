@@ -67,7 +67,6 @@ def _make_points(frequencies: Frequencies, definition: Definition, max_rank: int
 
 
 def _fit_slope(x: F64, y: F64) -> float:
-    """Minus the least-squares slope of y on x."""
     if len(x) < 2:
         raise UndefinedMetric(f"a slope needs at least two ranks, got {len(x)}")
     deviation = x - x.mean()

@@ -59,13 +59,11 @@ class Probe:
         return float(self.compute(human, model).get(self.key, np.nan))
 
     def values(self, human: Sample, model: Sample, n: int | None = None, dimension: int | None = None) -> F64:
-        """Return the value for each seed."""
         size = n or self.n, dimension or self.dimension
         rngs = [np.random.default_rng(seed) for seed in range(SEEDS)]
         return np.array([self.value(human(rng, *size), model(rng, *size)) for rng in rngs])
 
     def best(self) -> float:
-        """Return the best possible value."""
         if (target := self.metric.targets.get(self.key)) is not None:
             return target
         return BEST.get(self.key, 1.0 if self.metric.best_of(self.key) == "higher" else 0.0)
@@ -142,14 +140,13 @@ def check_probe(probe: Probe) -> dict[str, bool]:
         "identical laws": is_near(usual_mean, probe.best()),
         "scaling": is_near(probe.value(10 * human, 10 * model), plain),
         "rotation": is_near(probe.value(human @ rotation, model @ rotation), plain),
-        "dropped mode": is_seen(dropped, usual),
-        "invented mode": is_seen(invented, usual),
+        "dropped mode": is_seen(dropped, usual), "invented mode": is_seen(invented, usual),
         "swapped sides": is_near(probe.value(model, human), plain),
         "2 to 64 dimensions": is_near(average(dimension=2), average(dimension=64)),
         "number of samples": is_near(average(n=n // 4), average(n=n * 2)),
         "1 % outliers": is_near(average(sample_with_bad(0.01, 100.0)), usual_mean),
         "linear in bad share": is_near(average(sample_with_bad(0.5, 10.0)), (usual_mean + float(np.nanmean(far))) / 2),
-    }
+    }  # fmt: skip
 
 
 def format_table(n: int, dimension: int) -> str:

@@ -99,7 +99,6 @@ class WorldDenoiser:
         return self._world.propose_for_noise(ids, math.exp(-noise_level), sees_own=self._sees_own).log()
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        """Return the tokens as letters."""
         del prompt
         return "".join(_AXES[i] for i in ids)
 

@@ -30,7 +30,6 @@ class TopicTask(Task):
         self.require(len(set(self.topics)) == len(self.topics), "topics", "each topic once")
 
     def read_texts(self, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield the texts of all topics."""
         del skipped
         raise TypeError(f"{type(self).__name__} does not define read_texts()")
 

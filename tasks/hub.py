@@ -64,7 +64,6 @@ class Hub(CutTask):
         return self.text_field is not None and super().needs_tokenizer()
 
     def fetch(self) -> None:
-        """Resolve and record the revision, and download the split."""
         if not self._is_folder:
             self._load(self._find_commit(ask=True))
 

@@ -127,7 +127,6 @@ class Unconditional(Task):
         return self.layout == "wrapped" and self.text != "text8"
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield the texts, without prompts."""
         corpus = self.corpus()
         texts: Iterator[str]
         if isinstance(corpus, Text8):

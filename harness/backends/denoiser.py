@@ -9,22 +9,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
+from openended.harness import models
 from openended.harness.core import Advance, DataError, DeviceMap, Json, SpecError, model, option, ranged
 from openended.harness.decoders import Emit, GenerationRequest, Prompt
 from openended.harness.generation import DenoisingDecoder, Llada, Mdlm, generate_texts
-from openended.harness.models import (
-    Ability,
-    ModelSpec,
-    check_ids,
-    decode_continuation,
-    describe_broken_weights,
-    find_added_ids,
-    find_eos_ids,
-    get_bos_prefix,
-    load_tokenizer,
-    read_weights,
-    tokenizer_digest,
-)
+from openended.harness.models import Ability, ModelSpec, load_tokenizer, tokenizer_digest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -152,26 +141,26 @@ class DenoiserBackend:
 
         self.spec, self.model, self.device = spec, model, torch.device(device)
         self.tokenizer = load_tokenizer(spec.tokenizer_spec())
-        self.eos_ids = find_eos_ids(spec.tokenizer_spec(), self.tokenizer)
+        self.eos_ids = models.find_eos_ids(spec.tokenizer_spec(), self.tokenizer)
         head = model.get_output_embeddings()
         self.vocab_size = int(model.config.vocab_size if head is None else head.weight.shape[0])
         self.block_size = spec.block_size
         self.context_length = spec.context_length()
         mask = find_mask_id(spec) if spec.noise == "mask" else None
         self.mask_id = -1 if mask is None else mask
-        self._suffix = tuple(find_added_ids(self.tokenizer.inner)[1]) if spec.bos is not False else ()
+        self._suffix = tuple(models.find_added_ids(self.tokenizer.inner)[1]) if spec.bos is not False else ()
         parameters = inspect.signature(model.forward).parameters
         self._takes_time = "timesteps" in parameters
         self._options = {"sample_mode": True} if "sample_mode" in parameters else {}
         if spec.time_input == "sigma" and not self._takes_time:
             raise SpecError(f"model {spec.title}: time_input=sigma, but its forward pass takes no `timesteps`")
-        check_ids(spec.path, self.tokenizer.vocabulary(), self.vocab_size)
+        models.check_ids(spec.path, self.tokenizer.vocabulary(), self.vocab_size)
 
     def bos_prefix(self, ids: Sequence[int]) -> tuple[int, ...]:
-        return get_bos_prefix(self.tokenizer.bos_prefix, ids)
+        return models.get_bos_prefix(self.tokenizer.bos_prefix, ids)
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        return decode_continuation(self.tokenizer, prompt, ids)
+        return models.decode_continuation(self.tokenizer, prompt, ids)
 
     def denoise(self, ids: Tensor, noise_level: float) -> Tensor:
         """Return the logits (B, L, V) of token ids (B, L); `noise_level` is -log alpha."""
@@ -184,7 +173,7 @@ class DenoiserBackend:
         out = self.model(input_ids=ids, **options)
         logits: Tensor = (out if isinstance(out, torch.Tensor) else out.logits).float()
         if not bool(logits.logsumexp(dim=-1).isfinite().all()):
-            raise DataError(describe_broken_weights(cast("CausalModel", self), "its logits are not finite"))
+            raise DataError(models.describe_broken_weights(cast("CausalModel", self), "its logits are not finite"))
         return torch.cat([logits[:, :1], logits[:, :-1]], dim=1) if self.spec.shifted else logits
 
     def provenance(self) -> dict[str, Any]:
@@ -228,7 +217,7 @@ def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: Device
     remote = spec.remote_class() if spec.trust_remote_code else None
     code = {"code_revision": spec.revision} if remote else {}
     loader = getattr(transformers, remote or "AutoModelForMaskedLM")
-    model = read_weights(
+    model = models.read_weights(
         loader, spec, "model", what=" as a masked model", trust_remote_code=remote is not None, **code,
         # Heads that predict no tokens.
         unused=lambda name: "pooler." in name or "seq_relationship" in name,

@@ -6,16 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from openended.harness import models
 from openended.harness.core import DeviceMap
 from openended.harness.generation import compute_q_statistics, generate_texts
-from openended.harness.models import (
-    LanguageModel,
-    ModelSpec,
-    compute_token_nll,
-    embed_and_score,
-    load_model,
-    sketch_gradients,
-)
+from openended.harness.models import LanguageModel, ModelSpec, embed_and_score, load_model, sketch_gradients
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +17,7 @@ class TransformersBackend(LanguageModel):
     """A language model in memory as a `Backend`."""
 
     generate = generate_texts
-    score = compute_token_nll
+    score = models.compute_token_nll
     sketch_gradients = sketch_gradients
     q_statistics = compute_q_statistics
     embed_and_score = embed_and_score

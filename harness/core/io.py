@@ -69,7 +69,6 @@ class _LimitedLines(io.TextIOWrapper):
         self._path, self._number = path, 0
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override] # as in the base class
-        """Return the next line."""
         line = super().readline(MAX_LINE + 1 if size < 0 else size)
         self._number += 1
         if len(line) > MAX_LINE:
@@ -217,7 +216,6 @@ def parse_json(data: bytes, where: str) -> Any:  # noqa: ANN401
 
 
 def _build_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build a dict from the pairs of a JSON object; refuse duplicate keys."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]

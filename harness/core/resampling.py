@@ -22,8 +22,6 @@ section 3.1 (transformed scales); Salmon et al. 2011, "Parallel random numbers: 
 the stream, the counter the draw).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +70,20 @@ def row_uniforms(seed: int, example_id: str, sample: int, length: int, lane: str
     return make_random_stream(seed, lane, example_id, sample).random(length)
 
 
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval of a value, for new texts of the same kind and number."""
+
+    low: float
+    high: float
+    std_error: float
+    level: float
+    """Confidence level."""
+    method: str
+    replicates: int
+    """Number of replicates."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Replicates:
     """Replicates of one value of one system, or of a combination of systems."""
@@ -84,7 +96,7 @@ class Replicates:
     """Share of the prompts in a subsample; 1 for the other methods."""
 
     @classmethod
-    def from_subsamples(cls, draws: F64, share: float) -> Replicates:
+    def from_subsamples(cls, draws: F64, share: float) -> "Replicates":
         """Scale the values of random subsets of the prompts, shape (R,), to the variance of the full set.
 
         A mean of m of n numbers drawn without replacement has (n - m) / m times the variance of the mean of all n.
@@ -126,8 +138,7 @@ class Replicates:
         half, other = self.draws
         return float(np.mean(((half - other) / 2) ** 2)), float(np.var((half + other) / 2, ddof=1))
 
-    def map(self, of: Callable[[F64], F64]) -> Replicates:
-        """Apply a function to all replicates."""
+    def map(self, of: Callable[[F64], F64]) -> "Replicates":
         return Replicates(of(self.draws), of(self.repeats), self.share)
 
     def deviations(self) -> F64:
@@ -170,20 +181,6 @@ class Replicates:
         if not (math.isfinite(error) and math.isfinite(value) and self.varies):
             return math.nan
         return float(2 * stdtr(self.freedom, -abs(value) / error))
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A confidence interval of a value, for new texts of the same kind and number."""
-
-    low: float
-    high: float
-    std_error: float
-    level: float
-    """Confidence level."""
-    method: str
-    replicates: int
-    """Number of replicates."""
 
 
 def combine_replicates(weights: Sequence[float], parts: Sequence[Replicates]) -> Replicates | None:
@@ -298,7 +295,6 @@ def _shift_on_scale(value: float, least: float, most: float, step: float) -> flo
 
 
 def _mask_smallest(numbers: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:
-    """Return a mask of the `size` smallest numbers."""
     inside = np.zeros(len(numbers), dtype=np.bool_)
     inside[np.argsort(numbers, kind="stable")[:size]] = True
     return inside

@@ -64,11 +64,9 @@ class Runtime(Spec):
         return self.engine == "ray" if self.engine is not None else bool(self._list_worker_options())
 
     def _list_worker_options(self) -> list[str]:
-        """Return the names of the worker options that are set."""
         return [name for name in ("workers", "gpus_per_worker", "ray_address") if getattr(self, name) is not None]
 
     def check(self) -> None:
-        """Check that options agree."""
         is_valid = self.device_map is None or self.device == "auto"
         self.require(is_valid, "device_map", "null where a device is given (device=auto leaves the choice)")
         if self.spread:

@@ -243,7 +243,6 @@ class SafeLogRecord(logging.LogRecord):
     """A log record with control characters escaped and keys redacted."""
 
     def getMessage(self) -> str:  # noqa: N802 - the library's name
-        """Return the message with control characters escaped and keys redacted."""
         return escape_controls(redact_keys(super().getMessage()))
 
 
@@ -270,7 +269,6 @@ class SafeStream(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Flush, with errors handled as in `write`."""
         try:
             if not self._lost:
                 super().flush()

@@ -1,7 +1,5 @@
 """Shared data types: files, examples, generations, features and results; imports no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +29,6 @@ class SourceFile:
 
     @property
     def present(self) -> bool:
-        """Return whether the file (or the user's folder) exists."""
         return self.path.exists()
 
 
@@ -73,8 +70,7 @@ class Ragged:
     """Shape (n + 1,), starts with 0, non-decreasing."""
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any) -> Ragged:  # noqa: ANN401
-        """Pack rows into one array of `dtype`."""
+    def from_rows(cls, rows: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any) -> "Ragged":  # noqa: ANN401
         buffer, lengths = bytearray(), [0]  # only one row is held in addition
         for row in rows:
             array = np.asarray(row, dtype=dtype)
@@ -85,7 +81,6 @@ class Ragged:
 
     @property
     def lengths(self) -> I64:
-        """Row lengths, shape (n,)."""
         return np.diff(self.offsets)
 
     def __len__(self) -> int:

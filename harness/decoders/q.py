@@ -16,13 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from openended.harness.core import F64, I64
-from openended.harness.decoders.descending_logits import (
-    DescendingLogits,
-    find_argmax,
-    sort_logits,
-    sum_before,
-    take_largest,
-)
+from openended.harness.decoders import descending_logits
+from openended.harness.decoders.descending_logits import DescendingLogits, find_argmax, sort_logits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -160,10 +155,10 @@ def truncate_and_renormalize(decoder: QDecoder, ranked: DescendingLogits) -> Ren
     weights, before = ranked.p, ranked.mass_before
     temperature, is_before = decoder.temperature_and_order()
     if cut.weights is not None:
-        weights, before = cut.weights, sum_before(cut.weights)
+        weights, before = cut.weights, descending_logits.sum_before(cut.weights)
     elif not is_before and temperature != 1 and not keeps_all:
         weights = ((ranked.z - ranked.z[:, :1]) / temperature).exp_()
-        before = sum_before(weights)
+        before = descending_logits.sum_before(weights)
     end = hi.clamp(max=weights.shape[1])
     total = (before.gather(1, end[:, None]) - before.gather(1, lo.clamp(max=k - 1)[:, None])).squeeze(1)
     if keeps_all and not ranked.complete:
@@ -323,7 +318,6 @@ class QTable:
                 setattr(self, name, np.pad(getattr(self, name), (0, missing)))
 
     def write(self, at: I64, statistics: QStatistics) -> None:
-        """Write the statistics of some positions."""
         gold_prob, sum_sq, support, argmax = statistics
         self.gold_prob[at], self.sum_sq[at] = gold_prob.cpu(), sum_sq.cpu()
         self.support[at], self.argmax[at] = support.cpu(), argmax.cpu()
@@ -360,7 +354,7 @@ class LogitChunk:
         """Return the rows at a temperature in descending order."""
         if (temperature, head) not in self.sorted_at:
             if self.ordered is None or self.ordered.shape[1] < head:
-                self.ordered = take_largest(self.logits, head)
+                self.ordered = descending_logits.take_largest(self.logits, head)
             scaled = self.logits if temperature == 1 else self.logits / temperature
             self.sorted_at[temperature, head] = sort_logits(scaled, head, ordered=self.ordered[:, :head] / temperature)
         return self.sorted_at[temperature, head]
@@ -384,7 +378,6 @@ def read_q(decoder: QDecoder, table: QTable, chunk: LogitChunk, head: int) -> QS
 
 
 def _read_untruncated(temperature: float, chunk: LogitChunk) -> QStatistics:
-    """Compute the statistics of the whole softmax, without sorting."""
     import torch
 
     scaled = chunk.logits if temperature == 1 else chunk.logits / temperature

@@ -269,7 +269,6 @@ class Mirostat(SamplingDecoder):
         return rules.mirostat_top_k(ranked, self.candidates)
 
     def first_state(self) -> tuple[float, ...]:
-        """Return the initial limit, mu = 2 tau."""
         return (2 * self.tau,)
 
     def next_state(self, state: Tensor | None, surprise: Tensor | None) -> Tensor | None:

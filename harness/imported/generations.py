@@ -160,16 +160,11 @@ def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: in
     unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
     key = None if unpaired else next((name for name in files.IDS if row.get(name) not in (None, "")), None)
     yield ImportedText(
-        where,
-        line,
-        files.check_text(row[field], field, where),
-        identity=_read_id(row[key], where) if key else None,
+        where, line, files.check_text(row[field], field, where), identity=_read_id(row[key], where) if key else None,
         prompt=files.check_text(row["prompt"], "prompt", where) if row.get("prompt") is not None else None,
-        sample=_read_sample(row.get("sample"), where),
-        stop=_read_stop(row, where),
-        token_ids=_read_token_ids(row, where),
-        paired=not unpaired,
-    )
+        sample=_read_sample(row.get("sample"), where), stop=_read_stop(row, where),
+        token_ids=_read_token_ids(row, where), paired=not unpaired,
+    )  # fmt: skip
 
 
 def _read_id(value: Any, where: str) -> str | None:  # noqa: ANN401

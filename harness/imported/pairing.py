@@ -1,7 +1,5 @@
 """Pair imported generations with the examples of a run, or import all texts of a file without prompts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +26,7 @@ Pair = tuple[Row, ImportedText]
 
 def import_rows(
     path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None, field: str | None = None
-) -> ImportedRows:
+) -> "ImportedRows":
     """Read generations and pair them with the examples of a run.
 
     Args:
@@ -49,7 +47,7 @@ def import_texts(
     prompts: Path,
     tokenizer: Tokenizer | None,
     max_new_tokens: int | None,
-) -> ImportedRows:
+) -> "ImportedRows":
     """Pair texts with the examples of a run: by example id, or texts without prompts row by row; as `import_rows`."""
     if isinstance(texts, Mapping):
         ids = [example for example in RowFile(prompts).ids if example in texts]
@@ -67,7 +65,7 @@ def _pair_and_import(
     max_new_tokens: int | None,
     file_format: str | None,
     left_out: str = "",
-) -> ImportedRows:
+) -> "ImportedRows":
     if not texts:
         raise DataError(f"{path}: holds no generation")
     pairs, notes = _pair([decode_text(text, tokenizer) for text in texts], list(RowFile(prompts)), path)
@@ -89,7 +87,7 @@ def import_unpaired(
     *,
     count: int | None,
     field: str | None = None,
-) -> ImportedRows:
+) -> "ImportedRows":
     """Import the texts of a file; if every text starts with its prompt, the prompts are removed.
 
     The file is read twice instead of being kept in memory: first to check all texts, then to yield the rows.
@@ -156,7 +154,6 @@ class ImportedRows:
         self._format = file_format
 
     def __iter__(self) -> Iterator[Row]:
-        """Yield the rows, cut to their length."""
         tokenizer = self._tokenizer
         count = self._count = Counter()
         for example, item in self._open_pairs():

@@ -181,7 +181,6 @@ class Damage:
 
     @property
     def strength(self) -> float:
-        """Share of the words, or of the texts, in [0, 1]."""
         return self.percent / 100
 
 

@@ -1,19 +1,15 @@
 """The interface of model backends: requests, and the methods of a model that is ready."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import Advance, NextToken, Ragged, Tokenizer
-
-if TYPE_CHECKING:
-    from openended.harness.decoders import Emit, GenerationRequest, QDecoder
-    from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.decoders import Emit, GenerationRequest, QDecoder
+from openended.harness.models.embedder import EmbedderSpec
 
 
 class TextVectors(NamedTuple):

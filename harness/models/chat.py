@@ -48,7 +48,6 @@ class ChatTemplate:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the template's text."""
         return digest(["chat template", self.inner.chat_template])
 
     def render_all(self, prompts: Sequence[Turns]) -> list[str]:

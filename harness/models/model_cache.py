@@ -1,22 +1,17 @@
 """Cache of loaded models; each process has one."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from openended.harness.core import Json, Runtime, canonicalize, digest, show_progress
+from openended.harness.core import CausalModel, Json, Runtime, canonicalize, digest, show_progress
+from openended.harness.decoders import Decoder
+from openended.harness.models.backend import Backend
+from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.spec import BackendSpec
 from openended.harness.models.transformers import load_embedder
-
-if TYPE_CHECKING:
-    from openended.harness.core import CausalModel
-    from openended.harness.decoders import Decoder
-    from openended.harness.models.backend import Backend
-    from openended.harness.models.embedder import EmbedderSpec
-    from openended.harness.models.spec import BackendSpec
 
 log = logging.getLogger(__name__)
 

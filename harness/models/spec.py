@@ -5,45 +5,20 @@ spec loads), a YAML in `conf/model` and a test. Its spec reports unsupported ope
 Planning needs names, digests and context lengths, never weights: everything here is free of torch.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-from openended.harness.core import (
-    REQUIRED,
-    DataError,
-    Json,
-    Spec,
-    SpecError,
-    UnavailableModelError,
-    canonicalize,
-    model,
-    option,
-    read_json,
-    shorten_error,
-)
+from openended.harness import core
+from openended.harness.core import DataError, DeviceMap, Json, SpecError, UnavailableModelError, model, shorten_error
+from openended.harness.decoders import Decoder
+from openended.harness.models import files
 from openended.harness.models.families import find_refusal
-from openended.harness.models.files import (
-    INDEX,
-    TOKENIZERS,
-    WEIGHTS,
-    ModelSize,
-    describe_model_size,
-    digest_files,
-    is_offline,
-    list_model_files,
-    list_shards,
-)
-
-if TYPE_CHECKING:
-    from openended.harness.core import DeviceMap
-    from openended.harness.decoders import Decoder
+from openended.harness.models.files import WEIGHTS, ModelSize, digest_files, is_offline, list_shards
 
 Ability = Literal["generate", "score", "rank", "gradients", "q_statistics", "embed"]
 
@@ -72,7 +47,7 @@ class ModelService(NamedTuple):
     key: str | None = None  # the environment variable whose key they receive
 
 
-class BackendSpec(Spec):
+class BackendSpec(core.Spec):
     """Base of the specs in the registry's group `model`: where a model comes from, and what runs it."""
 
     error_name: ClassVar[str] = "model"
@@ -97,7 +72,6 @@ class BackendSpec(Spec):
 
     @property
     def dtype(self) -> str:
-        """Precision of the weights."""
         return "as served"
 
     @property
@@ -107,7 +81,6 @@ class BackendSpec(Spec):
 
     @property
     def is_bundled(self) -> bool:
-        """True for a model that comes with the harness."""
         return False
 
     @property
@@ -117,13 +90,12 @@ class BackendSpec(Spec):
 
     @property
     def title(self) -> str:
-        """Name in tables."""
         return self.path.rstrip("/").rpartition("/")[2]
 
     def identity(self) -> dict[str, Json]:
         """Return what identifies the model; by default all options but those of the connection."""
         names = {f.name for f in dataclasses.fields(self)} - self.connection_fields - {"label"}  # type: ignore[arg-type]
-        return {"backend": self.name, **{name: canonicalize(getattr(self, name)) for name in sorted(names)}}
+        return {"backend": self.name, **{name: core.canonicalize(getattr(self, name)) for name in sorted(names)}}
 
     def context_length(self) -> int | None:
         """Number of positions; None where there is no limit."""
@@ -137,14 +109,14 @@ class BackendSpec(Spec):
         """Return which servers run the model; None where this process loads it."""
         return None
 
-    def without_label(self) -> BackendSpec:
+    def without_label(self) -> "BackendSpec":
         """Return the spec without its name in tables: in a plan, one model under two names is one."""
         return self
 
     def check_ready(self) -> None:
         """Raise `DataError` if the model cannot be loaded; the message has what is missing and how to get it."""
 
-    def tokenizer_spec(self) -> ModelSpec | None:
+    def tokenizer_spec(self) -> "ModelSpec | None":
         """Return the model whose tokenizer is used for this model's texts; None: the model gets text, not ids."""
         return None
 
@@ -166,7 +138,6 @@ class BackendSpec(Spec):
         del decoder, max_new_tokens, min_new_tokens
 
     def load(self, *, device: str = "cpu", device_map: DeviceMap | None = None) -> Any:  # noqa: ANN401 - a `backend.Backend`, whose requests name specs
-        """Load the model."""
         module, _, function = self.loader.partition(":")
         return getattr(importlib.import_module(module), function)(self, device=device, device_map=device_map)
 
@@ -179,7 +150,7 @@ class ModelSpec(BackendSpec):
     loader = "openended.harness.backends.transformers:load_backend"
     runs_in_process = True
 
-    path: str = option(REQUIRED, str.strip, "a hub id, a folder or bundled:<name>")
+    path: str = core.option(core.REQUIRED, str.strip, "a hub id, a folder or bundled:<name>")
     """Hub id (`gpt2-large`), folder, or `bundled:docs-s`."""
     label: str | None = None
     """Name in tables; null: the last part of the path."""
@@ -217,9 +188,9 @@ class ModelSpec(BackendSpec):
         return self.path.startswith(BUNDLED)
 
     def describe_size(self) -> ModelSize:
-        return describe_model_size(self.path, self.folder, self.revision, self.dtype)
+        return files.describe_model_size(self.path, self.folder, self.revision, self.dtype)
 
-    def without_label(self) -> ModelSpec:
+    def without_label(self) -> "ModelSpec":
         """Return the spec without its label and `bos`, so that models with equal weights and prompts are equal."""
         return dataclasses.replace(self, label=None, bos=None)
 
@@ -232,7 +203,7 @@ class ModelSpec(BackendSpec):
         if folder is None:
             return {**fields, "hub": self.path, "commit": self.commit()}
         self.check_ready()
-        return {**fields, "files": digest_files(folder, list_model_files(folder, chat=bool(self.chat_template)))}
+        return {**fields, "files": digest_files(folder, files.list_model_files(folder, chat=bool(self.chat_template)))}
 
     def context_length(self) -> int | None:
         """Number of positions by config.json; None where the config has no such limit.
@@ -254,7 +225,7 @@ class ModelSpec(BackendSpec):
         flat = [i for value in named for i in (value if isinstance(value, list) else [value])]
         return tuple(dict.fromkeys(i for i in flat if isinstance(i, int)))
 
-    def tokenizer_spec(self) -> ModelSpec:
+    def tokenizer_spec(self) -> "ModelSpec":
         return self
 
     def config(self) -> dict[str, Any]:
@@ -270,7 +241,6 @@ class ModelSpec(BackendSpec):
         return _read_config(path)
 
     def tokenizer_config(self) -> dict[str, Any]:
-        """Read tokenizer_config.json; empty if there is none."""
         return self._read_optional("tokenizer_config.json")
 
     def _read_optional(self, name: str) -> dict[str, Any]:
@@ -289,7 +259,7 @@ class ModelSpec(BackendSpec):
                 cached = [try_to_load_from_cache(self.path, name, revision=self.revision) for name in WEIGHTS]
                 if self.hub_file("config.json") is None or not any(isinstance(path, str) for path in cached):
                     raise UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
-            if index := self.hub_file(INDEX, optional=True):
+            if index := self.hub_file(files.INDEX, optional=True):
                 list_shards(index)
             return
         if not folder.is_dir():
@@ -300,9 +270,9 @@ class ModelSpec(BackendSpec):
             advice = "; pickled weights (.bin) are not read: convert them with save_pretrained of transformers"
             pickled = advice if any(folder.glob("*.bin")) else ""
             raise DataError(f"model {self.path}: no weights in the folder (expected model.safetensors){pickled}")
-        if (folder / INDEX).is_file():
-            list_shards(folder / INDEX)
-        if not any((folder / name).is_file() for name in TOKENIZERS):
+        if (folder / files.INDEX).is_file():
+            list_shards(folder / files.INDEX)
+        if not any((folder / name).is_file() for name in files.TOKENIZERS):
             raise DataError(f"model {self.path}: no tokenizer in the folder (expected tokenizer.json)")
 
     def commit(self) -> str:
@@ -399,7 +369,7 @@ def find_assets_folder() -> Path:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    config = read_json(path)
+    config = core.read_json(path)
     if not isinstance(config, dict):
         raise DataError(f"{path}: expected a JSON object")
     check_config(config, path)

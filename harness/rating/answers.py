@@ -1,7 +1,5 @@
 """Read what raters sent back, check it against the study's key, and turn it into judgments."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
@@ -52,10 +50,9 @@ class AnsweredSheet:
 
     @property
     def seconds(self) -> float:
-        """Visible time of all items."""
         return sum(item.seconds for item in self.items if not math.isnan(item.seconds))
 
-    def is_contained_in(self, whole: AnsweredSheet) -> bool:
+    def is_contained_in(self, whole: "AnsweredSheet") -> bool:
         """Return whether every answer is also in another file of the same rater."""
         choices = {item.task: item.choices for item in whole.items}
         return self.rater == whole.rater and all(

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import itertools
+import json
 import math
 import os
 from collections import Counter
@@ -12,17 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Self
 
-from openended.harness import core
+from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, suggest
 from openended.harness.models import take_first_words
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol, make_protocol
-from openended.harness.results import (
-    ROW_FILES,
-    group_systems,
-    locate_verified_file,
-    read_results,
-    resolve_report_request,
-)
+from openended.harness.results import ROW_FILES, locate_verified_file
 from openended.harness.storage import RowFile
 from openended.metrics.judgments import read_rows
 
@@ -43,11 +38,11 @@ class StudyTexts:
 
 def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtocol, exclude: Path | None) -> StudyTexts:
     """Read the texts of runs: the first of each prompt, and of several seeds of a system the first."""
-    results = read_results(resolve_report_request(words, outputs).paths)
+    results = measured.read_results(measured.resolve_report_request(words, outputs).paths)
     texts: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}
     lengths: dict[str, int] = {}
-    for system in group_systems(results.values):
+    for system in measured.group_systems(results.values):
         run = results.runs[system.items[0].sources[0][0]]
         for player, stages in ((core.HUMAN, ("human",)), (system.name, ("generate", "import"))):
             names = ((name.partition(":")[0], artifact) for name, artifact in run.inputs.items())
@@ -138,7 +133,6 @@ class Control:
     """The question that is checked."""
 
     def accepts(self, answer: AnswerChoice) -> bool:
-        """Return whether an answer to its question is correct."""
         if answer.rating is None:
             return answer.outcome == self.expected
         low, _, high = self.expected.partition("..")
@@ -368,7 +362,6 @@ class StudyKey:
 
     @cached_property
     def by_id(self) -> Mapping[str, RatingTask]:
-        """Id → item."""
         return {task.id: task for task in self.tasks}
 
     def nonce(self, sheet: str) -> str:
@@ -384,11 +377,9 @@ class StudyKey:
         return self.material.prompts[task.example].strip(), tuple(texts[player].strip() for player in task.sides)
 
     def control(self, task: RatingTask) -> Control:
-        """Return the control of a control item."""
         return self.controls[int(task.example.removeprefix(CONTROL))]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         m = self.material
         return {
             "schema": _SCHEMA, "study": self.study, "secret": self.secret.hex(), "created": self.created,
@@ -399,9 +390,17 @@ class StudyKey:
             "controls": [asdict(control) for control in self.controls],
         }  # fmt: skip
 
+    def save(self, folder: Path) -> Path:
+        path = folder / KEY
+        if path.exists():
+            raise DataError(f"{folder} holds a study whose key would be lost; choose another folder with -o")
+        with core.open_for_replacement(path) as handle:
+            make_private(handle)
+            json.dump(self.to_json(), handle, ensure_ascii=False, allow_nan=False)
+        return path
+
     @classmethod
     def from_json(cls, node: Mapping[str, Any], where: str) -> Self:
-        """Read what `to_json` wrote."""
         if not isinstance(node, Mapping) or node.get("schema") != _SCHEMA:
             raise DataError(f"{where}: not the key of a study; `openended rate make` writes key.json")
         try:
@@ -423,19 +422,6 @@ def _check_name(name: str) -> str:
     if not name.isprintable() or "/" in name:
         raise ValueError(f"sheet {name!r:.60}: expected printable characters without /")
     return name
-
-
-def save_key(folder: Path, key: StudyKey) -> Path:
-    """Write the key, readable only by its owner."""
-    import json
-
-    path = folder / KEY
-    if path.exists():
-        raise DataError(f"{folder} holds a study whose key would be lost; choose another folder with -o")
-    with core.open_for_replacement(path) as handle:
-        make_private(handle)
-        json.dump(key.to_json(), handle, ensure_ascii=False, allow_nan=False)
-    return path
 
 
 def make_private(handle: IO[Any]) -> None:

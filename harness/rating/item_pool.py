@@ -131,7 +131,6 @@ class ItemPool:
         return new_tokens
 
     def find_rater(self, token: str) -> str | None:
-        """Return the rater with this token, or None."""
         with closing(sqlite3.connect(self.path, timeout=60)) as base:
             row = base.execute("SELECT name FROM raters WHERE token = ?", (_digest(token),)).fetchone()
         return None if row is None else str(row[0])
@@ -196,7 +195,6 @@ class ItemPool:
         return True
 
     def counts(self) -> Sequence[int]:
-        """Return the number of answers and of items."""
         with closing(sqlite3.connect(self.path, timeout=60)) as base:
             return tuple(base.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("answers", "tasks"))  # noqa: S608
 

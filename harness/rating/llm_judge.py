@@ -55,7 +55,6 @@ class JudgeQuestion:
 
     @property
     def unit(self) -> tuple[str, ...]:
-        """The item, independent of the order of its sides."""
         return (self.example, *sorted(self.sides))
 
 
@@ -178,7 +177,6 @@ class ServerAsker:
         return self.spec.label or self.spec.path.rstrip("/").rpartition("/")[2]
 
     def ask(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
-        """Return a reply to each prompt."""
         return asyncio.run(self._ask_all(prompts, seeds))
 
     async def _ask_all(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
@@ -341,19 +339,16 @@ def format_summary(key: StudyKey, judged: JudgeResult, calibration: str) -> list
     else:
         rows = rows.assign(player=rows["system"], score=rows["rating"].astype(float))
     means = rows.groupby(["player", "criterion", "example_id"])["score"].mean()
-    cells: dict[Any, str] = {
-        unit: _format_mean(values.to_numpy()) for unit, values in means.groupby(level=["player", "criterion"])
-    }
+    cells: dict[Any, str] = {}
+    for unit, means_of_unit in means.groupby(level=["player", "criterion"]):
+        values = means_of_unit.to_numpy()
+        rng = core.make_random_stream(0, "judge-summary", len(values))
+        draws = values[rng.integers(len(values), size=(_DRAWS, len(values)))].mean(axis=1)
+        low, high = np.quantile(draws, [0.025, 0.975])
+        cells[unit] = f"{values.mean():.2f} [{low:.2f}, {high:.2f}]"
     for player in key.material.players:
         out.append(f"| {player} | {' | '.join(cells.get((player, criterion), '–') for criterion in criteria)} |")
     return [*out, "", "Intervals: 95 %, percentile bootstrap over prompts.", ""]
-
-
-def _format_mean(values: core.F64) -> str:
-    rng = core.make_random_stream(0, "judge-summary", len(values))
-    draws = values[rng.integers(len(values), size=(_DRAWS, len(values)))].mean(axis=1)
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return f"{values.mean():.2f} [{low:.2f}, {high:.2f}]"
 
 
 def write_judge_files(

@@ -93,7 +93,6 @@ class StudyProtocol(core.Spec):
     """See `JudgeWords`."""
 
     def check(self) -> None:
-        """Check that answers and worked examples fit the kind."""
         wordings = [answer.say for answer in self.choices]
         self.require(len(set(wordings)) == len(wordings), "answers", "different ones")
         if self.kind == "pairs":
@@ -115,18 +114,15 @@ class StudyProtocol(core.Spec):
 
     @cached_property
     def choices(self) -> tuple[AnswerChoice, ...]:
-        """The answers as `AnswerChoice` objects."""
         return tuple(
             _build_options(AnswerChoice, answer, f"protocol.answers[{i}]") for i, answer in enumerate(self.answers)
         )
 
     @property
     def judging(self) -> JudgeWords:
-        """How an LLM judge is asked."""
         return _build_options(JudgeWords, self.judge, "protocol.judge")
 
     def to_json(self) -> dict[str, core.Json]:
-        """Return all options as plain JSON."""
         options: Any = core.canonicalize(self)
         return {k: v for k, v in options.items() if k not in ("group", "name", "version")}
 

@@ -61,7 +61,6 @@ class TimedProtocol(H11Protocol):
     _request_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        """Start the timer of the first request."""
         super().connection_made(transport)
         self._update_timer()
 
@@ -71,7 +70,6 @@ class TimedProtocol(H11Protocol):
         self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
         self._stop_timer()
         super().connection_lost(exc)
 
@@ -93,7 +91,7 @@ _UNKNOWN = "This link is not known. Ask the person who sent it to you."
 _BUSY = "Too many requests."
 _FRONT_PAGE = "Raters use their personal link, http://…/s/…/. Ask the person who runs this study for yours.\n"
 Handler = Callable[[Request], Awaitable[Response]]
-RaterHandler = Callable[[Request, str], Awaitable[Response]]
+RaterHandler = Callable[[Request, ItemPool, str], Awaitable[Response]]
 
 
 def make_app(pool: ItemPool, host: str) -> Starlette:
@@ -111,9 +109,7 @@ def make_app(pool: ItemPool, host: str) -> Starlette:
         Middleware(BaseHTTPMiddleware, dispatch=_guard_request),
     ]
     unknown = dict.fromkeys((404, 405), lambda *_: _make_error(404, _UNKNOWN))
-    app = Starlette(routes=routes, middleware=middleware, exception_handlers=unknown)
-    app.state.pool = pool
-    return app
+    return Starlette(routes=routes, middleware=middleware, exception_handlers=unknown)
 
 
 async def _guard_request(request: Request, call_next: Handler) -> Response:
@@ -175,19 +171,17 @@ class _RequestGuard:
                 wait = self.strangers.wait(request.client.host if request.client else "")
                 return _make_error(429, _BUSY, wait) if wait else _make_error(404, _UNKNOWN)
             wait = self.raters.wait(rater)
-            return _make_error(429, _BUSY, wait) if wait else await answer(request, rater)
+            return _make_error(429, _BUSY, wait) if wait else await answer(request, self.pool, rater)
 
         return handle
 
 
-async def _send_page(request: Request, rater: str) -> Response:
+async def _send_page(_: Request, pool: ItemPool, rater: str) -> Response:
     """Send the form; items are fetched one by one."""
-    pool: ItemPool = request.app.state.pool
     return HTMLResponse(render_form(pool.key, rater, None))
 
 
-async def _send_next_item(request: Request, rater: str) -> Response:
-    pool: ItemPool = request.app.state.pool
+async def _send_next_item(_: Request, pool: ItemPool, rater: str) -> Response:
     dealt = await run_in_threadpool(pool.next_item, rater)
     body: dict[str, Any] = {"done": dealt.done, "total": dealt.total, "item": None, "waiting": dealt.waiting}
     if dealt.task is not None:
@@ -195,7 +189,7 @@ async def _send_next_item(request: Request, rater: str) -> Response:
     return JSONResponse(body)
 
 
-async def _store_answer(request: Request, rater: str) -> Response:
+async def _store_answer(request: Request, pool: ItemPool, rater: str) -> Response:
     """Store an answer; the reply is sent when it is on the disk."""
     try:
         body = json.loads(await request.body())
@@ -205,7 +199,6 @@ async def _store_answer(request: Request, rater: str) -> Response:
         return _make_error(400, "Not JSON.")
     if not isinstance(body, dict):
         return _make_error(400, "Not an answer.")
-    pool: ItemPool = request.app.state.pool
     try:
         new = await run_in_threadpool(
             pool.store, rater, body.get("id"), body.get("lease"), body.get("answers"), body.get("ms")

@@ -18,16 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openended.harness.core import HUMAN, SpecError, UndefinedMetric, make_random_stream, write_json, write_text
-from openended.harness.rating.design import (
-    KEY,
-    Control,
-    RatingTask,
-    StudyDesign,
-    StudyKey,
-    StudyTexts,
-    design_study,
-    save_key,
-)
+from openended.harness.rating.design import KEY, Control, RatingTask, StudyDesign, StudyKey, StudyTexts, design_study
 from openended.harness.rating.protocol import StudyProtocol
 from openended.metrics.bradley_terry import bradley_terry
 from openended.metrics.huse import huse
@@ -273,7 +264,7 @@ def write_study(study: Study, folder: Path) -> list[Path]:
     """Write the key and one sheet per rater."""
     if (folder / SHEETS).exists() and not (folder / KEY).exists() and any((folder / SHEETS).iterdir()):
         raise SpecError(f"{folder / SHEETS} holds other files; choose another folder with -o")
-    save_key(folder, study.key)
+    study.key.save(folder)
     paths = {folder / SHEETS / f"{sheet}.html": ids for sheet, ids in study.key.sheets.items()}
     for path, ids in paths.items():
         write_text(path, render_form(study.key, path.stem, build_items(study.key, ids)))

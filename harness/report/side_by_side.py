@@ -7,20 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from openended.harness import results as measured
 from openended.harness.core import SpecError, compare_signatures
 from openended.harness.report.build import Report, write_report
 from openended.harness.report.tables.selection import format_axis_values, select_pairs
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
-from openended.harness.results import (
-    INTERNAL,
-    Layout,
-    Results,
-    SystemValue,
-    find_human_value,
-    group_systems,
-    order_axes,
-    read_results,
-)
+from openended.harness.results import Layout, Results, SystemValue, order_axes
 
 JOIN = " · "  # separates the names of report and system
 MISSING = "Not in this report."
@@ -39,7 +31,7 @@ def build_side_by_side(
         raise SpecError(f"--side-by-side: expected two names or folders of runs, got {len(paths)}")
     if names[0] == names[1]:
         names = [f"A {names[0]}", f"B {names[1]}"]
-    first, second = (read_results(folders, where) for folders in paths)
+    first, second = (measured.read_results(folders, where) for folders in paths)
     joined, later = _join_results(first, second)
     tables = [_build_settings_table(names, first, second), _build_number_table(names, first.values, later)]
 
@@ -57,16 +49,12 @@ def _join_results(first: Results, second: Results) -> tuple[Results, list[System
     import pandas as pd
 
     shift = len(first.runs)
-    moved = second.frame.assign(**{INTERNAL: second.frame[INTERNAL] + shift})
+    moved = second.frame.assign(**{measured.INTERNAL: second.frame[measured.INTERNAL] + shift})
     joined = Results(
-        pd.concat([first.frame, moved], ignore_index=True),
-        (*first.runs, *second.runs),
-        order_axes([*first.axes, *second.axes]),
-        first.unfinished + second.unfinished,
-        first.superseded + second.superseded,
-        first.damaged | second.damaged,
-        {**first.left_out, **second.left_out},
-    )
+        pd.concat([first.frame, moved], ignore_index=True), (*first.runs, *second.runs),
+        order_axes([*first.axes, *second.axes]), first.unfinished + second.unfinished,
+        first.superseded + second.superseded, first.damaged | second.damaged, {**first.left_out, **second.left_out},
+    )  # fmt: skip
     later = [replace(i, sources=tuple((at + shift, name) for at, name in i.sources)) for i in second.values]
     return joined, later
 
@@ -116,9 +104,9 @@ def _build_number_table(names: Sequence[str], first: Sequence[SystemValue], seco
 def _index_by_label(items: Sequence[SystemValue]) -> Mapping[tuple[str, str, str], SystemValue]:
     """Return (system, metric, key) → value; the first human value of each key has the system name `human`."""
     values: dict[tuple[str, str, str], SystemValue] = {}
-    systems = group_systems(items)
+    systems = measured.group_systems(items)
     for item in (i for system in systems for i in system.items):
-        human = find_human_value(items, item)
+        human = measured.find_human_value(items, item)
         if human is not None:
             values.setdefault(("human", *item.pair), human)
     for system in systems:

@@ -149,27 +149,19 @@ def _iterate_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, An
         **{name: getattr(result, name) for name in ("system", "metric", "status", "n_human", "n_model", "signature")},
         **{name: getattr(result, name) for name in ("family", "resampling", "artifact")},
         **{f"{r}_title": (run.titles[r] or str(axes.get(r) or "")) if is_model else "" for r in ("model", "decoder")},
-        INTERNAL: at,
-        "run": run.name,
-        "experiment": run.experiment,
-        "setting": hashlib.sha256(setting.encode()).hexdigest()[:12],
-        "reason": "; ".join([*result.notes, *imported]),
+        INTERNAL: at, "run": run.name, "experiment": run.experiment,
+        "setting": hashlib.sha256(setting.encode()).hexdigest()[:12], "reason": "; ".join([*result.notes, *imported]),
         **axes,
-    }
+    }  # fmt: skip
     who = parse_signature(result.signature).get("raters")  # shown in every column title: LLM judge or simulated raters
     for key, value in (result.values or {result.primary: math.nan}).items():
         interval = result.intervals.get(key, {})
         yield shared | {
-            "key": key,
-            "title": (result.titles.get(key) or key) + (f" ({who})" if who else ""),
-            "value": value,
-            "sd": result.sd.get(key, math.nan),
-            "low": interval.get("low", math.nan),
-            "high": interval.get("high", math.nan),
-            "primary": key == result.primary,
-            "direction": result.directions.get(key) or result.direction,
-            "target": result.targets.get(key, math.nan),
-        }
+            "key": key, "title": (result.titles.get(key) or key) + (f" ({who})" if who else ""), "value": value,
+            "sd": result.sd.get(key, math.nan), "low": interval.get("low", math.nan),
+            "high": interval.get("high", math.nan), "primary": key == result.primary,
+            "direction": result.directions.get(key) or result.direction, "target": result.targets.get(key, math.nan),
+        }  # fmt: skip
 
 
 def build_frame(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> pd.DataFrame:

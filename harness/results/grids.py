@@ -1,7 +1,5 @@
 """Files of grid folders: reports and jobs, which a report is built from, and the results of a search."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -36,7 +34,7 @@ class GridFolder:
         is_here = f"{temporary_files.MARK}{machine}-" in self.process
         return is_here and not temporary_files.is_in_use(Path(self.process))
 
-    def is_resumed_by(self, other: GridFolder) -> bool:
+    def is_resumed_by(self, other: "GridFolder") -> bool:
         """Return true if another grid is the same command, typed again after this one."""
         same = (self.command, self.titles, self.imported) == (other.command, other.titles, other.imported)
         return bool(self.command) and same and self.folder.name < other.folder.name
@@ -72,7 +70,6 @@ class ReportRequest:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object; empty if the file has none."""
     try:
         node = read_json(path)
     except DataError:
@@ -191,7 +188,6 @@ class SearchResult:
 
     @property
     def complete(self) -> list[SearchTrial]:
-        """The complete trials, ordered by number."""
         return [t for t in self.trials if t.state == "complete"]
 
     def front(self) -> list[SearchTrial]:

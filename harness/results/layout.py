@@ -72,7 +72,6 @@ class Layout(Spec):
     """Print the signatures under the LaTeX table; otherwise they are comments in the file."""
 
     def check(self) -> None:
-        """Check that no axis is used twice and that the line is wide enough for a table."""
         if not self.latex_width >= 100:
             raise SpecError(f"report.latex_width: expected 100 points or more, got {self.latex_width}")
         used = [axis for axes in (self.rows, self.columns, self.split) for axis in set(axes)]

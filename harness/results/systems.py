@@ -61,7 +61,6 @@ class SystemValue:
 
     @property
     def pair(self) -> Pair:
-        """Metric and key."""
         return self.metric, self.key
 
     @property
@@ -114,19 +113,14 @@ def _fold(rows: Sequence[Mapping[Any, Any]], axes: Mapping[str, str]) -> SystemV
     return SystemValue(
         **{name: first[name] for name in ("system", "metric", "key", "signature", "direction", "title", "family")},
         mean=math.fsum(finite) / len(finite) if finite else math.nan,
-        sd=statistics.stdev(finite) if len(finite) > 1 else math.nan,
-        seeds=len(finite),
-        reason="" if finite else reason or "no value",
-        note=reason if finite else "",
-        primary=bool(first["primary"]),
-        axes=axes,
-        titles=(first["model_title"], first["decoder_title"]),
-        values=dict(zip(seeds, values, strict=True)),
+        sd=statistics.stdev(finite) if len(finite) > 1 else math.nan, seeds=len(finite),
+        reason="" if finite else reason or "no value", note=reason if finite else "", primary=bool(first["primary"]),
+        axes=axes, titles=(first["model_title"], first["decoder_title"]), values=dict(zip(seeds, values, strict=True)),
         sources=tuple((int(r[INTERNAL]), r["artifact"]) for r in rows),
         target=first["target"] if math.isfinite(first["target"]) else None,
         metric_error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
         interval=(low, high) if len(rows) == 1 and -math.inf < low < high < math.inf else None,
-    )
+    )  # fmt: skip
 
 
 # Values ---------------------------------------------------------------------------------------------------------------

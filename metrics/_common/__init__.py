@@ -41,7 +41,6 @@ class Values:
         return f"{type(self).__name__}({', '.join(f'{name}={_format_value(self[name])}' for name in self)})"
 
     def keys(self) -> tuple[str, ...]:
-        """Field names, in order."""
         return tuple(f.name for f in dataclasses.fields(self))  # type: ignore[arg-type]
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401
@@ -57,7 +56,6 @@ class Values:
 
 
 def _format_value(value: Any) -> str:  # noqa: ANN401
-    """Format numbers by value and arrays by shape."""
     if shape := getattr(value, "shape", ()):
         return f"<array {'×'.join(map(str, shape))}>"
     return f"{value:.6g}" if isinstance(value, float) else repr(value)

@@ -42,7 +42,6 @@ class Level:
 
     @property
     def hapaxes(self) -> int:
-        """Number of n-grams that occur exactly once."""
         return self.total - len(self.positions)
 
 

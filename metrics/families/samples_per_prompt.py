@@ -34,12 +34,10 @@ class PromptGroups:
 
     @property
     def sizes(self) -> I64:
-        """Texts of each prompt."""
         return np.diff(self.starts)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was left out."""
         total = len(self) + self.alone
         return (f"{self.alone} of {total} prompts have one text and are left out",) if self.alone else ()
 

@@ -14,22 +14,8 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from openended.harness.core import (
-    F64,
-    HUMAN,
-    DataError,
-    Direction,
-    Family,
-    Features,
-    Metric,
-    Need,
-    Resampling,
-    Side,
-    digest_file,
-    read_csv,
-    read_jsonl,
-    suggest,
-)
+from openended.harness import core
+from openended.harness.core import F64, DataError, Features, Metric, Need, Side
 
 Empty = Literal["refuse", "skip"]
 """What to do about a row without a rating or an outcome."""
@@ -101,10 +87,10 @@ def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[lis
     """
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind in ("jsonl", "ndjson"):
-        rows = [FileRow(f"{path}:{line}", cells) for line, cells in read_jsonl(path)]
+        rows = [FileRow(f"{path}:{line}", cells) for line, cells in core.read_jsonl(path)]
         columns = list(dict.fromkeys(name for row in rows for name in row.cells))
     elif kind in ("csv", "tsv"):
-        columns, file_rows = read_csv(path)
+        columns, file_rows = core.read_csv(path)
         rows = [FileRow(f"{path}:{line}", cells) for line, cells in file_rows]
     else:
         raise DataError(f"{path}: expected a .csv, .tsv or .jsonl file")
@@ -113,7 +99,7 @@ def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[lis
     name_of = {column: name for name, column in (renamed or {}).items()}
     for column in name_of:
         if column not in columns:
-            raise DataError(f"{path}: judgment_columns: no column {column!r}{suggest(column, columns)}")
+            raise DataError(f"{path}: judgment_columns: no column {column!r}{core.suggest(column, columns)}")
     if name_of:
         rows = [FileRow(row.where, {name_of.get(name, name): cell for name, cell in row.cells.items()}) for row in rows]
     return [name_of.get(name, name) for name in columns], rows
@@ -139,7 +125,7 @@ def choose_column(columns: Sequence[str], names: Sequence[str], path: Path) -> s
 
 def format_source(path: Path) -> str:
     """Return `name@abc123`: the file's name and the start of its SHA-256, for signatures."""
-    return f"{path.name}@{digest_file(path)[:6]}"
+    return f"{path.name}@{core.digest_file(path)[:6]}"
 
 
 # Raters.
@@ -228,9 +214,9 @@ class ReadsFile(Metric):
 class JudgmentMetric(ReadsFile):
     """A metric that reads a file of human judgments and has its own standard errors."""
 
-    family: ClassVar[Family] = "human"
-    direction: ClassVar[Direction] = "higher"
-    resampling: ClassVar[Resampling] = "none"
+    family: ClassVar[core.Family] = "human"
+    direction: ClassVar[core.Direction] = "higher"
+    resampling: ClassVar[core.Resampling] = "none"
     sides: ClassVar[Literal["one", "two", "human"]] = "two"
 
     @classmethod
@@ -250,7 +236,7 @@ class JudgmentMetric(ReadsFile):
 def build_file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401
     """Build features from a file of judgments without a run."""
     facts = {"n": f"{len(human)}/{len(model)}", "judgments": source}
-    sides = [Side(name, tuple(ids), {need: record}) for name, ids in ((HUMAN, human), ("model", model))]
+    sides = [Side(name, tuple(ids), {need: record}) for name, ids in ((core.HUMAN, human), ("model", model))]
     return Features(sides[0], sides[1], facts)
 
 

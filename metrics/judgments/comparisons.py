@@ -122,7 +122,6 @@ class Wins:
 
     @property
     def items(self) -> int:
-        """Number of items that were compared."""
         return int(self.item_of.max(initial=-1)) + 1
 
 
@@ -177,13 +176,10 @@ def read_comparisons(
         key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds), c.count)
     )
     return ComparisonFile(
-        base.format_source(path),
-        tuple(comparisons),
+        base.format_source(path), tuple(comparisons),
         tuple(sorted({name for c in comparisons for name in (c.system_a, c.system_b)})),
-        has_seconds="seconds" in column_of,
-        empty=skipped,
-        calibration=base.read_calibration(rows),
-    )
+        has_seconds="seconds" in column_of, empty=skipped, calibration=base.read_calibration(rows),
+    )  # fmt: skip
 
 
 def _is_matrix(columns: Sequence[str], rows: Sequence[base.FileRow]) -> bool:
@@ -319,18 +315,10 @@ def count_wins(
     has_items = all(row.item and row.count == 1 for row in selected)
     compared, tied = sum(row.count for row in selected), sum(row.count for row in selected if row.outcome == "tie")
     return Wins(
-        players,
-        matrix,
-        compared=int(compared - (tied if ties == "drop" else 0)),
-        ties=int(tied),
-        too_fast=len(rows) - len(selected),
-        empty=comparisons.empty,
-        item_of=item_of.astype(np.int64),
-        winners=winners,
-        losers=losers,
-        weights=weights,
-        is_repeated=has_items and LEAST_ITEMS <= len(items) < len(selected),
-    )
+        players, matrix, compared=int(compared - (tied if ties == "drop" else 0)), ties=int(tied),
+        too_fast=len(rows) - len(selected), empty=comparisons.empty, item_of=item_of.astype(np.int64), winners=winners,
+        losers=losers, weights=weights, is_repeated=has_items and LEAST_ITEMS <= len(items) < len(selected),
+    )  # fmt: skip
 
 
 def _list_wins(

@@ -155,16 +155,12 @@ def read_judgments(
         for rater, value in pairs:
             table[i, number_of[rater]] = value
     return Judgments(
-        source=base.format_source(path),
-        example_ids=tuple(key[0] for key in keys),
-        systems=tuple(key[1] for key in keys),
-        ratings=table,
-        raters=tuple(raters) if has_raters else (),
+        source=base.format_source(path), example_ids=tuple(key[0] for key in keys),
+        systems=tuple(key[1] for key in keys), ratings=table, raters=tuple(raters) if has_raters else (),
         log_probs=np.array([extras_of[key][log_prob] for key in keys]) if log_prob else None,
-        lengths=np.array([extras_of[key][length] for key in keys]) if length else None,
-        empty=skipped,
+        lengths=np.array([extras_of[key][length] for key in keys]) if length else None, empty=skipped,
         calibration=base.read_calibration(rows),
-    )
+    )  # fmt: skip
 
 
 def _name_system(row: base.FileRow, columns: Sequence[str], side: str) -> str:

@@ -228,7 +228,6 @@ class NumberTokenizer:
     """A tokenizer that decodes token ids to their numbers."""
 
     def decode(self, ids: list[int], **_: object) -> str:
-        """Return the ids as text."""
         return " ".join(map(str, ids))
 
 

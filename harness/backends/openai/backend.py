@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from openended.harness import core, models
 from openended.harness.backends.openai import replies
 from openended.harness.backends.openai.client import Client, UnreachableError, compute_pause, run_concurrently
 from openended.harness.backends.openai.dialects import CompletionRequest, Sampling, ServedModel, make_sampling
@@ -20,28 +21,10 @@ from openended.harness.backends.openai.listed_q import CertifiedQ, count_listed_
 from openended.harness.backends.openai.probe import Probe, ProbeReport, are_same_model
 from openended.harness.backends.openai.session import ServerInfo, ServerSession, fetch_info
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.core import (
-    Advance,
-    DataError,
-    Generation,
-    NextToken,
-    Ragged,
-    SpecError,
-    canonicalize,
-    derive_seed,
-    digest,
-)
+from openended.harness.core import Advance, DataError, Generation, NextToken, Ragged, SpecError
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.generation import build_next_token
-from openended.harness.models import (
-    EmbeddingRequest,
-    QStatisticsRequest,
-    ScoringRequest,
-    TextTokenizer,
-    get_bos_prefix,
-    load_tokenizer,
-    plan_scoring,
-)
+from openended.harness.models import TextTokenizer, get_bos_prefix, load_tokenizer, plan_scoring
 
 if TYPE_CHECKING:
     import httpx
@@ -99,7 +82,7 @@ class EndpointTrust:
                 raise DataError(f"model {self.spec.title}: expected server {self.spec.server!r}, {titles[0]!r} answers")
         client.check_identity = partial(self._check_return, client)
         endpoints = sorted(self.infos)
-        self.end, name = _NOT_REPEATED, digest(canonicalize(decoder)) if decoder is not None else _SCORES
+        self.end, name = _NOT_REPEATED, core.digest(core.canonicalize(decoder)) if decoder is not None else _SCORES
         self._last = name
         if not self.spec.probe or name in self._reports:
             return endpoints
@@ -287,7 +270,7 @@ class ServerBackend:
         name = f"{prompt.example_id}/{prompt.sample}"
         completion_request = CompletionRequest(
             ids=ids, text=text, max_tokens=request.max_new_tokens, min_tokens=request.min_new_tokens,
-            sampling=sampling, seed=derive_seed(request.seed, "server", prompt.example_id, prompt.sample),
+            sampling=sampling, seed=core.derive_seed(request.seed, "server", prompt.example_id, prompt.sample),
         )  # fmt: skip
 
         def read(reply: replies.Reply) -> replies.CompletedText:
@@ -302,7 +285,7 @@ class ServerBackend:
             prompt.example_id, prompt.sample, completion.text, completion.ids, completion.stop, float("nan")
         )
 
-    def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
+    def score(self, request: models.ScoringRequest, advance: Advance | None = None) -> Ragged:
         """Return -log p of the continuations' tokens in nats, from the server's log-probabilities of a given text."""
         self.spec.demand("score")
         results: list[Ragged] = []
@@ -324,7 +307,7 @@ class ServerBackend:
         self._run_with_server(None, work)
         return results[0]
 
-    def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
+    def q_statistics(self, request: models.QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         continuations, least = request.continuations, request.min_new_tokens
         for decoder in request.decoders:
             self.spec.demand("q_statistics", decoder)
@@ -347,7 +330,7 @@ class ServerBackend:
         self._run_with_server(None, work)
         return [build_next_token(table.finish(), request, self.vocab_size) for table in tables]
 
-    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> NoReturn:  # noqa: ARG002
+    def embed(self, request: models.EmbeddingRequest, advance: Advance | None = None) -> NoReturn:  # noqa: ARG002
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
 
     embed_and_score = embed

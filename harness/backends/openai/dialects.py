@@ -138,13 +138,11 @@ class Dialect:
     version_field: str = "version"
 
     def path(self, served: ServedModel, request: CompletionRequest) -> str:
-        """Return the path of a request below the server's root."""
         if request.echo and self.echo == "/generate":
             return self.echo
         return "/v1/chat/completions" if served.chat else "/v1/completions"
 
     def body(self, served: ServedModel, request: CompletionRequest) -> Body:
-        """Return the JSON body of a request."""
         if request.echo and self.echo == "/generate":
             return {
                 "input_ids": list(request.ids), "return_logprob": True, "logprob_start_len": 0,

@@ -13,16 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from openended.harness import decoders
 from openended.harness.backends.openai.replies import Listing, PromptLogProbs, Token
 from openended.harness.core import F64, UndefinedMetric
-from openended.harness.decoders import (
-    Nucleus,
-    QDecoder,
-    QTable,
-    TopK,
-    build_descending_logits,
-    truncate_and_renormalize,
-)
+from openended.harness.decoders import Nucleus, QDecoder, QTable, TopK
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,8 +85,8 @@ def _cut(decoder: QDecoder, logs: F64, log_z: float, vocab_size: int) -> tuple[i
     temperature, is_before = decoder.temperature_and_order()
     z = torch.from_numpy(logs / temperature if is_before else logs.copy())[None]
     row = torch.empty((1, max(vocab_size, len(logs) + 1)), device="meta")  # only its width is read
-    truncated = truncate_and_renormalize(
-        decoder, build_descending_logits(z, torch.tensor([[log_z]], dtype=torch.float64), row)
+    truncated = decoders.truncate_and_renormalize(
+        decoder, decoders.build_descending_logits(z, torch.tensor([[log_z]], dtype=torch.float64), row)
     )
     hi = min(int(truncated.hi), len(logs))
     if isinstance(decoder, TopK):

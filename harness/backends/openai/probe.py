@@ -8,15 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from openended.harness.backends.openai import replies
 from openended.harness.backends.openai.dialects import NEUTRAL, CompletionRequest, Sampling, make_sampling
 from openended.harness.backends.openai.listed_q import compute_listed_q
-from openended.harness.backends.openai.replies import (
-    Listing,
-    PromptLogProbs,
-    Token,
-    read_completion,
-    read_prompt_log_probs,
-)
+from openended.harness.backends.openai.replies import Listing, Token
 from openended.harness.backends.openai.session import ServerSession
 from openended.harness.core import F64, DataError, derive_seed
 from openended.harness.decoders import Decoder, QDecoder
@@ -286,7 +281,6 @@ class Probe:
     # Requests: prompts, seeds and listings.
 
     def make_request(self, text: str, *, max_tokens: int = 1, sampling: Sampling = NEUTRAL) -> CompletionRequest:
-        """Return the request for what follows a prompt."""
         ids = self.server.encode(text)
         return CompletionRequest(ids=ids, text=text, max_tokens=max_tokens, sampling=sampling, seed=self._seed(text))
 
@@ -340,7 +334,7 @@ class Probe:
             text = tokenizer.decode(tokenizer.encode(text)[: max(self.context - 2 * LENGTH, 1)])
         for words in (text, KNOWN_TEXT):
             request = self.make_request(words, max_tokens=LENGTH)
-            read_completion(await self.server.send(request), self.served, request, tokenizer, words)
+            replies.read_completion(await self.server.send(request), self.served, request, tokenizer, words)
         return None
 
     async def _check_listing(self) -> str | None:
@@ -499,12 +493,12 @@ class Probe:
             )
         return None
 
-    async def _read_echo(self, text: str, *more: int, sampling: Sampling = NEUTRAL) -> PromptLogProbs:
+    async def _read_echo(self, text: str, *more: int, sampling: Sampling = NEUTRAL) -> replies.PromptLogProbs:
         """Return the log-probabilities of a prompt followed by `more` tokens."""
         request = self.make_request(text, sampling=sampling)
         words = self.server.tokenizer.decode(more) if self.server.tokenizer is not None and more else ""
         request = replace(request, ids=(*request.ids, *more), text=text + words, echo=True)
-        return read_prompt_log_probs(self.server.dialect, self.served, request, await self.server.send(request))
+        return replies.read_prompt_log_probs(self.server.dialect, self.served, request, await self.server.send(request))
 
 
 def are_same_model(first: Mapping[str, Listing], second: Mapping[str, Listing]) -> bool | None:

@@ -59,7 +59,6 @@ class Listing:
 
     @property
     def mass(self) -> float:
-        """Total probability of the listed tokens."""
         return float(np.exp(self.log_probs).sum())
 
 

@@ -7,18 +7,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
+from openended.harness.backends.openai import replies
 from openended.harness.backends.openai.client import Client, clean_line, run_concurrently
 from openended.harness.backends.openai.dialects import DIALECTS, CompletionRequest, Dialect, ServedModel
-from openended.harness.backends.openai.replies import (
-    Listing,
-    PromptLogProbs,
-    Reply,
-    Token,
-    read_first_tokens,
-    read_listings,
-    read_prompt_log_probs,
-    read_reply,
-)
+from openended.harness.backends.openai.replies import Listing, PromptLogProbs, Reply, Token, read_reply
 from openended.harness.core import DataError, Json, Tokenizer
 from openended.harness.models import get_bos_prefix
 
@@ -167,7 +159,7 @@ class ServerSession:
                 continue
             self.most = limit
             self.named = self.dialect.keyed_by_text or not reply.choices[0].ids
-            return next(iter(read_listings(reply.choices[0], limit)), None)
+            return next(iter(replies.read_listings(reply.choices[0], limit)), None)
         self.most = 0
         return None
 
@@ -176,7 +168,7 @@ class ServerSession:
         if not self.most or self.tokenizer is None:
             return []
         reply: Reply = await self.send(replace(request, listed=self.most))
-        ids, listings = reply.choices[0].ids or (), read_listings(reply.choices[0], self.most)
+        ids, listings = reply.choices[0].ids or (), replies.read_listings(reply.choices[0], self.most)
         before = [self.tokenizer.decode(ids[:at]) for at in range(len(ids))]
         return [(text, listing) for text, listing in zip(before, listings, strict=False) if listing is not None]
 
@@ -187,14 +179,14 @@ class ServerSession:
         request = replace(request, listed=1 if self.named else 0)
 
         async def draw_one(number: int) -> None:
-            tokens.extend(read_first_tokens(await self.send(replace(request, seed=seed(number)))))
+            tokens.extend(replies.read_first_tokens(await self.send(replace(request, seed=seed(number)))))
 
         if self.dialect.copies and self.copies and count > 1 and not request.sampling.greedy:
             for start in range(0, count, COPIES):
                 size = min(COPIES, count - start)
                 with suppress(DataError):  # a server may allow fewer; what else is wrong shows in single draws too
                     together = replace(request, seed=seed(start), copies=size)
-                    tokens.extend(read_first_tokens(await self.send(together)))
+                    tokens.extend(replies.read_first_tokens(await self.send(together)))
                 if len(tokens) < start + size:
                     self.copies = False
                     break
@@ -219,7 +211,7 @@ class ServerSession:
             inside = ids[len(self.bos_prefix) :] if ids[: len(self.bos_prefix)] == self.bos_prefix else ids
             text = self.tokenizer.decode(inside) if self.tokenizer is not None and not self.served.sends_ids else ""
             request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
-            read = partial(read_prompt_log_probs, self.dialect, self.served, request)
+            read = partial(replies.read_prompt_log_probs, self.dialect, self.served, request)
             try:
                 record(number, await self.send(request, self.order_endpoints(f"score {number}"), read))
             except DataError as err:

@@ -10,13 +10,8 @@ import re
 from typing import TYPE_CHECKING, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from openended.harness.backends.openai.dialects import (
-    DIALECTS,
-    Dialect,
-    DialectName,
-    explain_min_tokens_refusal,
-    explain_refusal,
-)
+from openended.harness.backends.openai import dialects
+from openended.harness.backends.openai.dialects import DIALECTS, Dialect, DialectName
 from openended.harness.core import REQUIRED, Json, SpecError, model, option, ranged, require_package
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, BackendSpec, ModelService, ModelSpec, tokenizer_digest
@@ -177,10 +172,10 @@ class ServerSpec(BackendSpec):
             if decoder.penalizes:
                 return "penalties need the whole distribution; a server lists its best tokens alone"
         return super().cannot(ability) or (
-            explain_refusal(self.server_dialect, decoder) if ability == "generate" else None
+            dialects.explain_refusal(self.server_dialect, decoder) if ability == "generate" else None
         )
 
     def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
         del decoder
-        if reason := explain_min_tokens_refusal(self.server_dialect, min_new_tokens, max_new_tokens):
+        if reason := dialects.explain_min_tokens_refusal(self.server_dialect, min_new_tokens, max_new_tokens):
             raise SpecError(f"{self.error_name} {self.title}: {reason}")

@@ -15,22 +15,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from openended.harness import models
 from openended.harness.backends.ray.cluster import AnyModel, Cluster, RemoteModelRef
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core import F64, I64, Advance, NextToken, Ragged, digest
 from openended.harness.decoders import Emit, GenerationRequest, Prompt
 from openended.harness.generation import check_rows, iterate_batches
-from openended.harness.models import (
-    BUNDLED,
-    EmbedderSpec,
-    ForwardRow,
-    GradientRequest,
-    ModelSpec,
-    Pool,
-    QStatisticsRequest,
-    allocate_vectors,
-    load_tokenizer,
-)
+from openended.harness.models import EmbedderSpec, ForwardRow, ModelSpec, Pool, load_tokenizer
 
 MAX_TEXT_BATCHES = 4  # batches of generated texts in a chunk: enough that a finished text frees its slot for another
 MAX_FEATURE_BATCHES = 16  # batches of features in a chunk
@@ -80,7 +71,7 @@ class RayBackend(TransformersBackend):
             part, targets, score_positions = numbered[number]
             if pool is not None and vectors:
                 if not pool.vectors:
-                    pool.vectors.extend(allocate_vectors(rows, v.shape[1]) for v in vectors)
+                    pool.vectors.extend(models.allocate_vectors(rows, v.shape[1]) for v in vectors)
                 for whole, chunk in zip(pool.vectors, vectors, strict=True):
                     whole[targets] = chunk
             if nll is not None:
@@ -88,7 +79,7 @@ class RayBackend(TransformersBackend):
             if advance is not None:
                 advance(len(part))
 
-    def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
+    def sketch_gradients(self, request: models.GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
         count = len(request.continuations)
         parts = cut_chunks(count, unit=1, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
         rows = [list(range(count))[part] for part in parts]
@@ -99,7 +90,7 @@ class RayBackend(TransformersBackend):
                 advance(len(sketches))
         return out
 
-    def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
+    def q_statistics(self, request: models.QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Statistics of each decoder's Q, in the batches that one pass over all texts would have."""
         prompts, continuations = request.prompts, request.continuations
         read = np.array([len(self.bos_prefix(row)) for row in prompts], dtype=np.int64) + prompts.lengths
@@ -118,7 +109,7 @@ class RayBackend(TransformersBackend):
         ]
 
     def _map_rows(
-        self, task: str, request: GradientRequest | QStatisticsRequest, rows: Sequence[Sequence[int]]
+        self, task: str, request: models.GradientRequest | models.QStatisticsRequest, rows: Sequence[Sequence[int]]
     ) -> Iterator[tuple[int, Any]]:
         """Run a task on parts of the rows; yield (number of the part, answer) as they finish."""
         prompts, continuations = request.prompts, request.continuations
@@ -132,7 +123,7 @@ class RayBackend(TransformersBackend):
 def make_model_ref(source: AnyModel) -> RemoteModelRef:
     """Return the reference by which workers load a model, with an absolute path."""
     spec = source.model_spec() if isinstance(source, EmbedderSpec) else source
-    folder = None if spec.path.startswith(BUNDLED) else spec.folder
+    folder = None if spec.path.startswith(models.BUNDLED) else spec.folder
     placed = replace(source, path=str(folder.resolve())) if folder is not None else source
     return RemoteModelRef(placed, digest(source.identity()))
 

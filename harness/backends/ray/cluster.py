@@ -21,18 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openended.harness import core
+from openended.harness import core, models
 from openended.harness.core import F64, DataError, Floats, Generation, HarnessError, Runtime, SpecError, Terminated
 from openended.harness.decoders import GenerationRequest
-from openended.harness.models import (
-    EmbedderSpec,
-    ForwardRow,
-    GradientRequest,
-    ModelCache,
-    ModelSpec,
-    Pool,
-    QStatisticsRequest,
-)
+from openended.harness.models import EmbedderSpec, ForwardRow, ModelSpec, Pool
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +103,7 @@ class Worker:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._models = ModelCache()
+        self._models = models.ModelCache()
         self._verified: set[RemoteModelRef] = set()
 
     def ready(self) -> int:
@@ -164,10 +156,10 @@ class Worker:
         self._load(model).forward(jobs, rows=rows, pool=worker_pool, nll=nll, batch_size=batch_size)
         return ([] if worker_pool is None else worker_pool.vectors), nll
 
-    def sketch_gradients(self, model: RemoteModelRef, request: GradientRequest) -> Any:  # noqa: ANN401
+    def sketch_gradients(self, model: RemoteModelRef, request: models.GradientRequest) -> Any:  # noqa: ANN401
         return self._load(model).sketch_gradients(request)
 
-    def q_statistics(self, model: RemoteModelRef, request: QStatisticsRequest) -> Any:  # noqa: ANN401
+    def q_statistics(self, model: RemoteModelRef, request: models.QStatisticsRequest) -> Any:  # noqa: ANN401
         return self._load(model).q_statistics(request)
 
     def _load(self, model: RemoteModelRef) -> Any:  # noqa: ANN401 - a language model, of either kind

@@ -12,21 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openended.harness import models
+from openended.harness import core, models
 from openended.harness.backends.vllm.rows import KEY, TextOrder, make_group, make_order
 from openended.harness.backends.vllm.spec import VllmSpec, find_version
-from openended.harness.core import (
-    Advance,
-    DataError,
-    DeviceMap,
-    Generation,
-    HarnessError,
-    NextToken,
-    Ragged,
-    SpecError,
-    shorten_error,
-    suggest,
-)
+from openended.harness.core import Advance, DataError, Generation, NextToken, Ragged, SpecError
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QTable
 from openended.harness.generation import build_generation, build_next_token, check_rows
 from openended.harness.models import EmbeddingRequest, Pooling, QStatisticsRequest, ScoringRequest, TextVectors
@@ -135,7 +124,7 @@ class Engine:
         try:
             self.inner.engine_core.shutdown()
         except Exception as err:
-            log.warning("%s: vLLM did not end cleanly (%s)", self._spec.title, shorten_error(err))
+            log.warning("%s: vLLM did not end cleanly (%s)", self._spec.title, core.shorten_error(err))
 
     def _build_options(self, names: set[str]) -> dict[str, Any]:
         return build_engine_options(self._spec, names) | {
@@ -187,7 +176,7 @@ class Engine:
             advice = _RESUME
             if models.is_out_of_memory(err) or models.is_out_of_memory(first) or "memory" in str(first).lower():
                 advice = "set model.max_num_seqs, model.max_model_len or model.gpu_memory_utilization lower; " + _RESUME
-            message = f"{type(first).__name__}: {shorten_error(first)}"
+            message = f"{type(first).__name__}: {core.shorten_error(first)}"
             raise DataError(f"model {self._spec.title}: {what} ({message}); {advice}") from err
 
 
@@ -224,7 +213,7 @@ def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
     """Return the options of every engine."""
     for name in spec.engine:
         if name not in names:
-            raise SpecError(f"model.engine: vLLM has no option {name!r}{suggest(name, names)}")
+            raise SpecError(f"model.engine: vLLM has no option {name!r}{core.suggest(name, names)}")
     options: dict[str, Any] = {
         "model": spec.source[0], "revision": spec.source[1],
         "skip_tokenizer_init": True, "dtype": spec.dtype, "quantization": spec.quantization,
@@ -421,7 +410,7 @@ class VllmBackend:
         try:
             reference = self.spec.tokenizer_spec().load(device=str(self.device))
             reference.generate(replace(request, prompts=first), generations.extend)
-        except (HarnessError, MemoryError, RuntimeError) as err:
+        except (core.HarnessError, MemoryError, RuntimeError) as err:
             self._comparison = f"the reference backend could not generate texts to compare with ({err!s:.100})"
             log.warning("%s: %s", self.spec.title, self._comparison)
         models.free_memory()
@@ -433,7 +422,7 @@ def _close_engines(engines: dict[Pooling | None, Engine]) -> None:
         engine.close()
 
 
-def load_vllm(spec: VllmSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> VllmBackend:
+def load_vllm(spec: VllmSpec, *, device: str = "cpu", device_map: core.DeviceMap | None = None) -> VllmBackend:
     """Check that the model can be run and load its tokenizer; the engine starts when it is needed."""
     if device_map is not None:
         raise SpecError("runtime.device_map: expected null for model=vllm; use model.tensor_parallel_size")

@@ -1,20 +1,15 @@
 """A model that vLLM runs in this process."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from openended.harness.core import Json, SpecError, model, ranged, require_package
-from openended.harness.decoders import QDecoder
+from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, ModelSpec
-
-if TYPE_CHECKING:
-    from openended.harness.decoders import Decoder
 
 OWN_OPTIONS = frozenset({
     "model", "tokenizer", "skip_tokenizer_init", "revision", "tokenizer_revision", "dtype", "quantization",

@@ -92,7 +92,6 @@ def _list_facts(item: SystemValue, humans: Sequence[SystemValue]) -> dict[str, A
 
 
 def _format_values(systems: Sequence[System]) -> str:
-    """Return a Markdown table of the primary values."""
     lines = ["| system | metric | value | 95 % interval or std over seeds |", "| --- | --- | --- | --- |"]
     for system in systems:
         name = system.name.replace("|", "\\|")

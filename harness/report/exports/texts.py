@@ -17,15 +17,12 @@ from openended.harness.results import Results
 
 METADATA = "croissant.json"
 FIELDS: Mapping[str, str] = {
-    "example_id": "Id of the example in its task.",
-    "sample": "Number of the draw for this prompt; 0 for human texts.",
-    "prompt": "What the text continues; empty for unconditional text.",
-    "text": "The continuation, without the prompt.",
+    "example_id": "Id of the example in its task.", "sample": "Number of the draw for this prompt; 0 for human texts.",
+    "prompt": "What the text continues; empty for unconditional text.", "text": "The continuation, without the prompt.",
     "stop": "`eos`: the text ended by itself; `length`: it was cut at the maximum length.",
     "system": "The system as the tables of the report name it; `human` for the human texts.",
-    "seed": "Seed of the run; empty for human texts.",
-    "task": "Task that the prompts are from.",
-}
+    "seed": "Seed of the run; empty for human texts.", "task": "Task that the prompts are from.",
+}  # fmt: skip
 """Name of each field of a line → its meaning."""
 _TYPES = {"sample": "sc:Integer"}  # the other fields are text
 _TERMS = (
@@ -35,18 +32,12 @@ _TERMS = (
 )
 # The context that Croissant 1.0 prescribes.
 _CONTEXT = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "sc": "https://schema.org/",
-    **{term: f"cr:{term}" for term in _TERMS.split()},
-}
+    "@language": "en", "@vocab": "https://schema.org/", "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/", "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"}, "dct": "http://purl.org/dc/terms/",
+    "examples": {"@id": "cr:examples", "@type": "@json"}, "rai": "http://mlcommons.org/croissant/RAI/",
+    "sc": "https://schema.org/", **{term: f"cr:{term}" for term in _TERMS.split()},
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +75,6 @@ def write_croissant(results: Results, folder: Path, name: str) -> list[TextFile]
 
 
 def _write_texts(source: TextSource, folder: Path, path: Path, task: str, seed: str) -> TextFile:
-    """Write the rows of one source."""
     digest, size, count = hashlib.sha256(), 0, 0
     with open_for_replacement(folder / path, "wb", sync=False) as handle:
         for row in source.rows:

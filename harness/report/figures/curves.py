@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from openended.harness import results as measured
 from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.drawing import COLORS, COLUMN, DEFAULT, MOST, PAGE, SystemStyles, draw_each_part
 from openended.harness.report.tables.fair_comparison import compute_curves, describe_printed_value, group_sweeps
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.report.tables.table import arrow
-from openended.harness.results import (
-    Layout,
-    Results,
-    System,
-    SystemValue,
-    find_human_value,
-    group_by_data,
-    group_systems,
-    select_values,
-)
+from openended.harness.results import Layout, Results, System, SystemValue, find_human_value, group_systems
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -215,11 +207,11 @@ def best_of_n(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) 
                     panel.plot(x, curve.seen[:most], color=style["color"], linestyle=":", linewidth=0.7)
                 values = curve.fresh if has_fresh else curve.seen
                 panel.plot(x, values[:most], label=escape_mathtext(curve.name), **style)
-            title, direction = describe_printed_value(select_values(part, *pair)[0])
+            title, direction = describe_printed_value(measured.select_values(part, *pair)[0])
             panel.set_title(escape_mathtext(f"{title} {arrow(direction)}"))
             panel.set_xlabel("settings tried (N)")
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         drawing.draw_legend_below(figure, axes[0], 4)
         return figure
 
-    return drawing.facet("best_of_n", group_by_data(results.values), draw)
+    return drawing.facet("best_of_n", measured.group_by_data(results.values), draw)

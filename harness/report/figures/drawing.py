@@ -14,18 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from openended.harness import results as measured
 from openended.harness.core import F64, open_for_replacement
 from openended.harness.report.tables.selection import DATA_AXES, name_files
-from openended.harness.results import (
-    Layout,
-    Results,
-    System,
-    SystemValue,
-    get_parent_axis,
-    group_by_data,
-    group_by_task_and_options,
-    group_systems,
-)
+from openended.harness.results import Layout, Results, System, SystemValue, get_parent_axis, group_by_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +103,7 @@ class SystemStyles:
 
     def __init__(self, items: Sequence[SystemValue]) -> None:
         self._numbers: dict[SystemKey, int] = {}
-        for system in group_systems(items):
+        for system in measured.group_systems(items):
             self._numbers.setdefault(_identify_system(system.items[0]), len(self._numbers))
 
     def choose(self, items: Sequence[SystemValue]) -> list[dict[str, Any]]:
@@ -144,7 +136,7 @@ def draw_each_part(name: str, metric: str = "") -> Callable[[DrawPart], Draw]:
         @wraps(draw)
         def draw_parts(results: Results, styles: SystemStyles, _: Layout = DEFAULT) -> Mapping[str, Figure]:
             parts: Mapping[Any, Sequence[SystemValue]] = (
-                group_by_task_and_options(results.values, metric) if metric else group_by_data(results.values)
+                measured.group_by_task_and_options(results.values, metric) if metric else group_by_data(results.values)
             )
             return facet(name, parts, partial(draw, results, styles))
 

@@ -112,7 +112,6 @@ def damage_heat_map(results: Results, *_: object) -> Mapping[str, Figure]:
 
 
 def _shade(curve: DamageCurve | None) -> tuple[float, str]:
-    """Return the color value and the text of a cell."""
     if curve is None or not curve.is_known:
         return math.nan, "–"
     return (float(np.log10(curve.smallest)), str(curve.smallest)) if curve.smallest else (NEVER, "no")

@@ -8,29 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from openended.harness import results as measured
 from openended.harness.core import escape_mathtext, parse_signature
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.drawing import DEFAULT, HUMAN_COLOR, MOST, PAGE, SystemStyles, draw_each_part
 from openended.harness.report.tables.selection import make_slug, select_pairs
 from openended.harness.report.tables.table import arrow
-from openended.harness.results import (
-    FACTS,
-    Layout,
-    Results,
-    SystemValue,
-    find_distinguishing_axes,
-    find_human_value,
-    format_option,
-    get_parent_axis,
-    group_by,
-    group_by_options,
-    group_systems,
-    is_readable,
-    make_natural_sort_key,
-    select_fewest_axes,
-    select_values,
-    sort_by_readability,
-)
+from openended.harness.results import FACTS, Layout, Results, SystemValue, find_human_value, group_by, is_readable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,11 +38,11 @@ def metric_panels(_: Results, styles: SystemStyles, part: Sequence[SystemValue])
     """Draw all primary values: each system's mean with its interval, and the human value as a line."""
     panels = []
     for metric, key in select_pairs(part, Layout()):
-        for options, items in group_by_options(part, metric).items():
+        for options, items in measured.group_by_options(part, metric).items():
             values = [i for i in items if i.system == "model" and i.key == key and math.isfinite(i.mean)]
             if values:
                 panels.append((values, items, options))
-    systems = [s for s in group_systems(part) if any(math.isfinite(i.mean) for i in s.items)]
+    systems = [s for s in measured.group_systems(part) if any(math.isfinite(i.mean) for i in s.items)]
     if not panels or not systems:
         return None
     visible = systems[:MOST]
@@ -156,11 +140,11 @@ def sweep(items: Sequence[SystemValue], axis: str, styles: SystemStyles, layout:
     """
     panels: list[list[Line]] = []
     for pair in select_pairs(items, Layout(metrics=layout.metrics)):
-        lines = group_into_lines([i for i in select_values(items, *pair) if math.isfinite(i.mean)], axis)
+        lines = group_into_lines([i for i in measured.select_values(items, *pair) if math.isfinite(i.mean)], axis)
         panels += [lines] if lines else []
     if not panels:
         return None
-    labels = sorted({line.label for lines in panels for line in lines}, key=make_natural_sort_key)[:MOST]
+    labels = sorted({line.label for lines in panels for line in lines}, key=measured.make_natural_sort_key)[:MOST]
     first = {line.label: line.points[0][1] for lines in reversed(panels) for line in lines}
     chosen = dict(zip(labels, styles.choose([first[label] for label in labels]), strict=True))
     most = 2 if len(panels) == 1 else 4
@@ -210,7 +194,7 @@ def group_into_lines(items: Sequence[SystemValue], axis: str) -> list[Line]:
     """Group points that share all but the swept value."""
     # The axes show who truncated the texts and how; all of these fields change with the length or the task's options.
     skipped = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts"}
-    skipped |= {"task"} if get_parent_axis(axis) == "task" else set()
+    skipped |= {"task"} if measured.get_parent_axis(axis) == "task" else set()
     groups: dict[tuple[tuple[str, str], ...], dict[float, SystemValue]] = {}
     for item in items:
         fields = parse_signature(item.signature)
@@ -236,16 +220,16 @@ def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[SystemValue
     titled_names = {"model", "decoder", *(f"option.{fact}" for fact in FACTS)}
     names = [n for n in dict.fromkeys(n for rest in rests for n in rest) if n not in titled_names]
     titled = [{**r, "title": " ".join(i.titles)} for r, i in zip(rests, items, strict=True)]
-    readable = [n for n in names if is_readable(n) and (by_decoder or get_parent_axis(n) != "decoder")]
-    distinguishing = find_distinguishing_axes(rests, readable)
-    others = sort_by_readability(n for n in names if n not in distinguishing)
-    axes = [n for n in select_fewest_axes(titled, others, ["title", *distinguishing]) if n != "title"]
+    readable = [n for n in names if is_readable(n) and (by_decoder or measured.get_parent_axis(n) != "decoder")]
+    distinguishing = measured.find_distinguishing_axes(rests, readable)
+    others = measured.sort_by_readability(n for n in names if n not in distinguishing)
+    axes = [n for n in measured.select_fewest_axes(titled, others, ["title", *distinguishing]) if n != "title"]
     labels = []
     for rest, item in zip(rests, items, strict=True):
         model, decoder = item.titles
         name = rest.get("decoder", "") if by_decoder else decoder
         parts = [p for p in ((model if several or not name else ""), name) if p]
-        labels.append(" ".join([*parts, *(format_option(n, rest[n]) for n in axes if rest.get(n))]))
+        labels.append(" ".join([*parts, *(measured.format_option(n, rest[n]) for n in axes if rest.get(n))]))
     return labels
 
 

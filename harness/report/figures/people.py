@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from openended.harness import results as measured
 from openended.harness.core import escape_mathtext, parse_signature
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.drawing import COLORS, COLUMN, DEFAULT, MOST, PAGE, FigureKey, SystemStyles
-from openended.harness.results import (
-    Layout,
-    Results,
-    System,
-    SystemValue,
-    group_by_options,
-    group_by_task_and_options,
-    group_systems,
-)
+from openended.harness.results import Layout, Results, System, SystemValue
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,11 +32,11 @@ def huse_figures(results: Results, styles: SystemStyles, _: Layout = DEFAULT) ->
     stability: dict[FigureKey, Figure | None] = {}
     parts: dict[FigureKey, Figure | None] = {}
     items = [item for item in results.values if item.metric == "huse"]
-    groups: dict[FigureKey, list[SystemValue]] = dict(group_by_task_and_options(items, "huse").items())
+    groups: dict[FigureKey, list[SystemValue]] = dict(measured.group_by_task_and_options(items, "huse").items())
     if all(item.axes.get("decoder") == RATED for item in items):  # each file of ratings would be a task
-        groups = {("ratings", options): part for options, part in group_by_options(items, "huse").items()}
+        groups = {("ratings", options): part for options, part in measured.group_by_options(items, "huse").items()}
     for key, part in groups.items():
-        systems = group_systems(part)
+        systems = measured.group_systems(part)
         rated = {s.name: ratings for s in systems if (ratings := read_ratings(results, s))}
         regions[key] = huse_regions(dict(list(rated.items())[:MOST])) if rated else None
         for label, (rated_pairs, rule) in rated.items():

@@ -96,7 +96,6 @@ def _collect_panels(trials: Sequence[SearchTrial]) -> list[tuple[str, list[tuple
 def _draw_parameters(
     searched: SearchResult, panels: Sequence[tuple[str, Sequence[tuple[str, SearchTrial]]]], number: int
 ) -> Figure:
-    """Draw the objective against each parameter."""
     figure, axes = drawing.create_panels(len(panels), 1.8, sharey=True)
     for panel, (name, points) in zip(axes, panels, strict=True):
         _draw_points(panel, [value for value, _ in points], [t.values[number] for _, t in points])
@@ -108,7 +107,6 @@ def _draw_parameters(
 
 
 def _draw_points(panel: Axes, texts: Sequence[str], y: Sequence[float]) -> None:
-    """Draw values against a parameter; words become categories."""
     try:
         x = [float(text) for text in texts]
     except ValueError:
@@ -123,7 +121,6 @@ def _draw_points(panel: Axes, texts: Sequence[str], y: Sequence[float]) -> None:
 
 
 def _draw_front(searched: SearchResult) -> Figure:
-    """Draw the two objectives against each other, with the Pareto front."""
     figure, (panel,) = drawing.create_figure(COLUMN, 2.8)
     for trials, style in (
         (searched.complete, {**POINTS, "color": COLORS[5], "label": "tried"}),

@@ -75,14 +75,12 @@ def _trace_series(line: Line2D) -> dict[str, Any]:
     every = line.get_markevery()
     series = {
         "label": "" if label.startswith("_") else unescape_mathtext(label),
-        "points": _round_points(x[finite], y[finite]),
-        "color": _to_hex(line.get_color()),
+        "points": _round_points(x[finite], y[finite]), "color": _to_hex(line.get_color()),
         "marker": str(line.get_marker()).replace("None", "").strip(),
         "every": list(every) if isinstance(every, tuple) and every[1] > 1 else "",
         "hollow": str(line.get_markerfacecolor()) == "none",
-        "line": str(line.get_linestyle()).replace("None", "").strip(),
-        "width": float(line.get_linewidth()),
-    }
+        "line": str(line.get_linestyle()).replace("None", "").strip(), "width": float(line.get_linewidth()),
+    }  # fmt: skip
     return {name: value for name, value in series.items() if value not in ("", False)} | {"label": series["label"]}
 
 
@@ -111,11 +109,8 @@ def _trace_axis(axis: Axis, limits: tuple[float, float], kind: str, label: str) 
         if low <= position <= high
     ]
     return {
-        "limits": [_round_value(v) for v in limits],
-        "kind": kind,
-        "label": unescape_mathtext(label),
-        "ticks": ticks,
-    }
+        "limits": [_round_value(v) for v in limits], "kind": kind, "label": unescape_mathtext(label), "ticks": ticks,
+    }  # fmt: skip
 
 
 def _format_tick(text: str) -> str:

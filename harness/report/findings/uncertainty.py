@@ -39,12 +39,10 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim holds."""
         return all(self.outcomes)
 
     @property
     def words(self) -> str:
-        """Verdict shown in the table."""
         if not self.varies:
             return "no variation seen"
         if self.sure is False:
@@ -109,7 +107,6 @@ class Sample:
         self._errors, self._scale = errors, scale
 
     def select(self, pair: Pair) -> list[SystemValue]:
-        """Return the values of all systems."""
         return select_values(self.items, *pair)
 
     def means(self, item: SystemValue) -> F64:

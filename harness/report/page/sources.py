@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from openended.harness.results import (
-    ROW_FILES,
-    Results,
-    Run,
-    find_distinguishing_axes,
-    format_axis_value,
-    format_option,
-    get_parent_axis,
-    group_systems,
-    locate_verified_file,
-)
+from openended.harness import results as measured
+from openended.harness.results import Results, Run, format_axis_value, locate_verified_file
 from openended.harness.storage import RowFile
 
 HUMAN = "human"
@@ -98,7 +89,7 @@ def collect_page_texts(reports: Sequence[tuple[str, Results]]) -> PageTexts:
 
 def _iterate_systems(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Yield name, seed and runs, in the order of the tables; a system without seeds has the seed `–`."""
-    for system in group_systems(results.values):
+    for system in measured.group_systems(results.values):
         runs: dict[str, dict[int, None]] = {}
         for item in system.items:
             for seed, (at, _) in zip(item.values, item.sources, strict=True):
@@ -124,7 +115,7 @@ def _make_side_key(run: Run) -> str:
 
 
 def _is_data_axis(name: str) -> bool:
-    return "task" in (name, get_parent_axis(name)) or name in ("max_new_tokens", "num_examples")
+    return "task" in (name, measured.get_parent_axis(name)) or name in ("max_new_tokens", "num_examples")
 
 
 def _make_human_source(
@@ -144,10 +135,10 @@ def _name_sides(sides: Sequence[TextSide]) -> None:
     """Extend the names of sides of one task by the options in which they differ, or else by a prime."""
     rows = [{n: format_axis_value(v) for n, v in side.run.axes.items()} for side in sides]
     axes = dict.fromkeys(n for row in rows for n in row if _is_data_axis(n))
-    distinguishing = [n for n in find_distinguishing_axes(rows, axes) if n != "task"] if len(rows) > 1 else []
+    distinguishing = [n for n in measured.find_distinguishing_axes(rows, axes) if n != "task"] if len(rows) > 1 else []
     used_names: set[str] = set()
     for row, side in zip(rows, sides, strict=True):
-        side.name = ", ".join([side.name, *(format_option(n, row.get(n, "")) for n in distinguishing)])
+        side.name = ", ".join([side.name, *(measured.format_option(n, row.get(n, "")) for n in distinguishing)])
         while side.name in used_names:
             side.name += "′"
         used_names.add(side.name)
@@ -158,5 +149,5 @@ def read_rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None
     # A run names what it read `stage:what`.
     inputs = ((n.partition(":")[0], artifact) for n, artifact in run.inputs.items())
     stage, artifact = next(((stage, artifact) for stage, artifact in inputs if stage in stages), ("", ""))
-    path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
+    path = locate_verified_file(run.store, artifact, measured.ROW_FILES.get(stage, ""), results.damaged)
     return RowFile(path) if path is not None else None

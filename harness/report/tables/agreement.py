@@ -152,7 +152,6 @@ def _collect_scores(part: TablePart, layout: Layout) -> tuple[dict[Pair, list[fl
     enough = [pair for pair in targets if sum(map(math.isfinite, scores[pair])) > 2]
 
     def repeats_criterion(pair: Pair) -> bool:
-        """Return whether a value is that of one of the metric's criteria."""
         metric, key = pair
         return key == metric and any(o[0] == metric and o != pair and scores[o] == scores[pair] for o in enough)
 

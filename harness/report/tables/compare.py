@@ -215,7 +215,6 @@ def read_published(reference: str) -> list[PaperValue]:
 
 
 def _read_rows(reference: str) -> list[dict[str, str]]:
-    """Return the rows of a published table."""
 
     def make_slug(table: str) -> str:
         return "".join(c for c in table.lower() if c.isalnum() or c == ".").removeprefix("table")

@@ -64,7 +64,6 @@ class Estimate:
     draws: F64
 
     def interval(self) -> Interval:
-        """Return the 95 % interval over prompts."""
         return Replicates(self.draws[None, :]).interval(self.value)
 
 

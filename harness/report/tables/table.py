@@ -1,7 +1,5 @@
 """Data model of a finished table, independent of the output format, and how its numbers are printed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -137,7 +135,7 @@ class Table:
         cls, name: str, title: str, labels: Iterable[str], columns: Iterable[tuple[Column, Sequence[Cell]]],
         remarks: Iterable[str] = (), *, kinds: Sequence[str] | str = "model", seeds: Sequence[int] = (),
         lines: Sequence[int] = (), **options: Any,  # noqa: ANN401
-    ) -> Table:  # fmt: skip
+    ) -> "Table":  # fmt: skip
         """Build a table without a column of seeds from columns that have one cell per label.
 
         `kinds` are those of the rows (or one for all), `lines` the rows with a line above them.
@@ -151,7 +149,7 @@ class Table:
         heads = tuple(column for column, _ in pairs)
         return cls(name, title, heads, tuple(rows), tuple(remarks), **{"show_seeds": False, **options})
 
-    def transpose(self) -> Table:
+    def transpose(self) -> "Table":
         """Return the table with one row per metric and one column per system, without the numbers of seeds."""
         bold = {column.bold for at, column in enumerate(self.columns) if any(row.cells[at].best for row in self.rows)}
         rule: BoldRule = bold.pop() if len(bold) == 1 else ""
@@ -177,7 +175,6 @@ class Table:
         return {"": "", **{note: format_letters(index) for index, note in enumerate(self.notes())}}
 
     def signatures(self) -> list[str]:
-        """Return the distinct signatures of the columns."""
         return list(dict.fromkeys(c.signature for c in self.columns if c.signature))
 
     @property

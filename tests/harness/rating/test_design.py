@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.rating.design import derive_opaque_id, design_study, find_key, read_controls, read_key, save_key
+from openended.harness.rating.design import derive_opaque_id, design_study, find_key, read_controls, read_key
 from openended.harness.rating.protocol import list_protocol_names, load_protocol, make_protocol
 from openended.harness.rating.study import build_form_policy, make_study, render_form, write_study
 from tests.harness.rating.studies import PLAYERS, material, study
@@ -84,7 +84,7 @@ def test_no_sheet_names_a_system_and_the_key_is_the_makers(tmp_path):
     assert read_key(tmp_path) == key
     assert find_key(None, [tmp_path / "sheets" / "x.json"]) == tmp_path / "key.json"
     with pytest.raises(DataError, match="choose another folder"):
-        save_key(tmp_path, key)
+        key.save(tmp_path)
 
 
 def test_two_studies_of_one_seed_share_no_id(tmp_path):
