@@ -99,14 +99,9 @@ def compute_huse(errors: F64) -> float:
 
 
 def _compute_margins(
-    points: F64,
-    is_model: NDArray[np.bool_],
-    k: int,
-    ties: Ties,
-    *,
-    queries: F64 | None = None,
+    points: F64, is_model: NDArray[np.bool_], k: int, ties: Ties, *, queries: F64 | None = None,
     copies: I64 | None = None,
-) -> I64:
+) -> I64:  # fmt: skip
     """Return votes for `model` less votes for `human` of the k nearest points (`exclude`: times the number tied)."""
     n = len(points)
     if queries is not None:

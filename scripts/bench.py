@@ -203,12 +203,15 @@ def format_row(work: Benchmark, sides: Mapping[str, Figures]) -> str:
     targets += [f"≤ {work.at_most_seconds:g} s"] if work.at_most_seconds else []
     targets += [f"≤ {work.at_most_mib:,.0f} MiB"] if work.at_most_mib else []
     cells = [
-        work.name, work.against, _format_time(harness) + (" CPU" if work.clock == "cpu" else ""),
-        _format_time(peer) + (" (extrapolated)" if work.peer_share < 1 and "seconds" in peer else ""), ratio,
+        work.name,
+        work.against,
+        _format_time(harness) + (" CPU" if work.clock == "cpu" else ""),
+        _format_time(peer) + (" (extrapolated)" if work.peer_share < 1 and "seconds" in peer else ""),
+        ratio,
         ", ".join(targets) or "–",
         " / ".join(f"{side['peak'] / 2**20:,.0f} MiB" if "peak" in side else "–" for side in (harness, peer)),
         "; ".join(results) or "–",
-    ]  # fmt: skip
+    ]
     return "| " + " | ".join(cells) + " |"
 
 

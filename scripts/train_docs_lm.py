@@ -135,13 +135,9 @@ class TrainingRun:
     """A training run: model, optimizers, progress and files."""
 
     def __init__(
-        self,
-        options: argparse.Namespace,
-        tokenizer: PreTrainedTokenizerFast,
-        train: list[np.ndarray],
-        valid: list[np.ndarray],
-        facts: dict[str, Any],
-    ) -> None:
+        self, options: argparse.Namespace, tokenizer: PreTrainedTokenizerFast, train: list[np.ndarray],
+        valid: list[np.ndarray], facts: dict[str, Any],
+    ) -> None:  # fmt: skip
         self.options, self.tokenizer, self.facts = options, tokenizer, facts
         self.train_data, self.valid_data = train, valid
         self.folder = options.workdir / f"{options.model}-{facts['fingerprint'][:12]}"

@@ -105,12 +105,9 @@ class Truncation:
 
 
 def sort_logits(
-    logits: Tensor,
-    head: int | None,
-    state: Tensor | None = None,
-    ordered: Tensor | None = None,
+    logits: Tensor, head: int | None, state: Tensor | None = None, ordered: Tensor | None = None,
     log_z: Tensor | None = None,
-) -> DescendingLogits:
+) -> DescendingLogits:  # fmt: skip
     """Sort rows of logits after penalties and temperature; `ordered` and `log_z` are given where they are known."""
     import torch
 

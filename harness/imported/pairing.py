@@ -42,12 +42,9 @@ def import_rows(
 
 
 def import_texts(
-    texts: Sequence[str] | Mapping[str, str],
-    name: str,
-    prompts: Path,
-    tokenizer: Tokenizer | None,
+    texts: Sequence[str] | Mapping[str, str], name: str, prompts: Path, tokenizer: Tokenizer | None,
     max_new_tokens: int | None,
-) -> "ImportedRows":
+) -> "ImportedRows":  # fmt: skip
     """Pair texts with the examples of a run: by example id, or texts without prompts row by row; as `import_rows`."""
     if isinstance(texts, Mapping):
         ids = [example for example in RowFile(prompts).ids if example in texts]
@@ -58,14 +55,9 @@ def import_texts(
 
 
 def _pair_and_import(
-    texts: Sequence[ImportedText],
-    path: Path,
-    prompts: Path,
-    tokenizer: Tokenizer | None,
-    max_new_tokens: int | None,
-    file_format: str | None,
-    left_out: str = "",
-) -> "ImportedRows":
+    texts: Sequence[ImportedText], path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None,
+    file_format: str | None, left_out: str = "",
+) -> "ImportedRows":  # fmt: skip
     if not texts:
         raise DataError(f"{path}: holds no generation")
     pairs, notes = _pair([decode_text(text, tokenizer) for text in texts], list(RowFile(prompts)), path)
@@ -80,14 +72,9 @@ def _pair_and_import(
 
 
 def import_unpaired(
-    path: Path,
-    name: Callable[[int], str],
-    tokenizer: Tokenizer | None,
-    max_new_tokens: int | None,
-    *,
-    count: int | None,
-    field: str | None = None,
-) -> "ImportedRows":
+    path: Path, name: Callable[[int], str], tokenizer: Tokenizer | None, max_new_tokens: int | None, *,
+    count: int | None, field: str | None = None,
+) -> "ImportedRows":  # fmt: skip
     """Import the texts of a file; if every text starts with its prompt, the prompts are removed.
 
     The file is read twice instead of being kept in memory: first to check all texts, then to yield the rows.
@@ -142,13 +129,9 @@ class ImportedRows:
     """Imported texts paired with examples; rows are made one by one, so that large files are not held in memory."""
 
     def __init__(
-        self,
-        open_pairs: Callable[[], Iterable[Pair]],
-        tokenizer: Tokenizer | None,
-        max_new_tokens: int | None,
-        notes: Sequence[str],
-        file_format: str | None,
-    ) -> None:
+        self, open_pairs: Callable[[], Iterable[Pair]], tokenizer: Tokenizer | None, max_new_tokens: int | None,
+        notes: Sequence[str], file_format: str | None,
+    ) -> None:  # fmt: skip
         self._open_pairs, self._tokenizer, self._most, self._notes = open_pairs, tokenizer, max_new_tokens, notes
         self._count: Counter[str] = Counter()
         self._format = file_format

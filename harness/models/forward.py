@@ -52,15 +52,9 @@ class Pool:
 
 
 def run_forward(
-    lm: CausalModel,
-    jobs: Sequence[ForwardRow],
-    *,
-    rows: int,
-    pool: Pool | None,
-    nll: F64 | None,
-    batch_size: int,
+    lm: CausalModel, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
     advance: Advance | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Run the model over all jobs; fills `pool.vectors` and `nll` in place."""
     import torch
 

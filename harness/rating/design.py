@@ -74,13 +74,9 @@ def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtoco
 
 
 def select_usable_texts(
-    players: Sequence[str],
-    prompts: Mapping[str, str],
-    texts_by_player: Mapping[str, Mapping[str, str]],
-    lengths: Mapping[str, int],
-    protocol: StudyProtocol,
-    excluded: frozenset[str] = frozenset(),
-) -> StudyTexts:
+    players: Sequence[str], prompts: Mapping[str, str], texts_by_player: Mapping[str, Mapping[str, str]],
+    lengths: Mapping[str, int], protocol: StudyProtocol, excluded: frozenset[str] = frozenset(),
+) -> StudyTexts:  # fmt: skip
     """Keep the prompts that every player has a text for, long enough; cut the texts."""
     longest = max(lengths.values(), default=0)
     if protocol.longest_tokens is not None and protocol.cut_words is None and longest > protocol.longest_tokens:

@@ -239,13 +239,9 @@ class Study:
 
 
 def make_study(
-    material: StudyTexts,
-    protocol: StudyProtocol,
-    *,
-    controls: Sequence[Control] = (),
-    made_of: Sequence[str] = (),
+    material: StudyTexts, protocol: StudyProtocol, *, controls: Sequence[Control] = (), made_of: Sequence[str] = (),
     seed: int | None = None,
-) -> Study:
+) -> Study:  # fmt: skip
     """Design a study; writes nothing."""
     secret = secrets.token_bytes(32)
     design_seed = secrets.randbits(48) if seed is None else seed

@@ -188,14 +188,9 @@ def _round_to_zero(squared: F32, slack: np.float32) -> F32:
 
 
 def resample_knn(
-    human: DistancePoints,
-    model: DistancePoints,
-    human_subsets: NDArray[np.bool_],
-    model_subsets: NDArray[np.bool_],
-    *,
-    k: int,
-    closed: bool,
-) -> dict[str, F64]:
+    human: DistancePoints, model: DistancePoints, human_subsets: NDArray[np.bool_], model_subsets: NDArray[np.bool_], *,
+    k: int, closed: bool,
+) -> dict[str, F64]:  # fmt: skip
     """Return the four values of each subset of half of the points or more, each of shape (subsets,).
 
     A radius is the distance to the k-th neighbor in the subset. NaN where it has too few points.
@@ -220,14 +215,9 @@ def _count_distinct(points: I64) -> int:
 
 
 def resample_clipped(
-    human: DistancePoints,
-    model: DistancePoints,
-    human_subsets: NDArray[np.bool_],
-    model_subsets: NDArray[np.bool_],
-    *,
-    k: int,
-    calibrate: Callable[[float], float],
-) -> dict[str, F64]:
+    human: DistancePoints, model: DistancePoints, human_subsets: NDArray[np.bool_], model_subsets: NDArray[np.bool_], *,
+    k: int, calibrate: Callable[[float], float],
+) -> dict[str, F64]:  # fmt: skip
     """Return clipped density and coverage of each subset of half of the points or more, each of shape (subsets,).
 
     Neither is cut off at 1: a spread that ends at the limit would be too narrow. `calibrate` turns the mean share of

@@ -150,14 +150,9 @@ class SamplesTextMetric(TextMetric):
 
 
 def average_over_prompts(
-    metric: core.Metric,
-    features: Features,
-    prompts: PromptGroups,
-    values: Mapping[str, F64],
-    *,
-    others: Mapping[str, float] | None = None,
-    notes: Sequence[str] = (),
-) -> MetricResult:
+    metric: core.Metric, features: Features, prompts: PromptGroups, values: Mapping[str, F64], *,
+    others: Mapping[str, float] | None = None, notes: Sequence[str] = (),
+) -> MetricResult:  # fmt: skip
     """Return means over prompts; the first value is the primary one, `others` are no means over prompts."""
     means = {name: float(np.mean(v)) for name, v in values.items()}
     per_example = {name: prompts.align_values(v) for name, v in values.items()}

@@ -273,13 +273,9 @@ def _parse_marks(row: base.FileRow, column_of: Mapping[str, str]) -> Outcome | N
 
 
 def count_wins(
-    comparisons: ComparisonFile,
-    *,
-    criterion: str | None = None,
-    ties: TieRule = "half",
-    min_seconds: float = 0.0,
+    comparisons: ComparisonFile, *, criterion: str | None = None, ties: TieRule = "half", min_seconds: float = 0.0,
     seed: int = 0,
-) -> Wins:
+) -> Wins:  # fmt: skip
     """Count the wins of every player against every other.
 
     Args:

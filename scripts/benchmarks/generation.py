@@ -185,13 +185,9 @@ def _teach_plainly(p: float, data: tuple[torch.Tensor, torch.Tensor]) -> Counts:
 
 
 def _make_teaching_work(
-    name: str,
-    decoders: Sequence[QDecoder],
-    p: float,
-    at_least: float,
-    against: str = "a full pass a metric",
+    name: str, decoders: Sequence[QDecoder], p: float, at_least: float, against: str = "a full pass a metric",
     peer_share: float = 1.0,
-) -> Benchmark:
+) -> Benchmark:  # fmt: skip
     return Benchmark(
         name=f"teacher-forced, {name}, V = {VOCAB:,}, T = {LENGTH:,}", prepare=_sample_logits,
         harness=partial(_teach_with_harness, decoders), peer=partial(_teach_plainly, p), at_least=at_least,

@@ -49,15 +49,9 @@ class RayBackend(TransformersBackend):
                 advance(sum(len(text.token_ids) for text in texts))
 
     def forward(
-        self,
-        jobs: Sequence[ForwardRow],
-        *,
-        rows: int,
-        pool: Pool | None,
-        nll: F64 | None,
-        batch_size: int,
+        self, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
         advance: Advance | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Run the model over sequences, in the batches that one pass over all of them would have."""
         order = np.argsort(-np.array([len(job.ids) for job in jobs], dtype=np.int64), kind="stable")
         parts = cut_chunks(len(jobs), unit=batch_size, workers=self.workers.count, most=MAX_FEATURE_BATCHES)

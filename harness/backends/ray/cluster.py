@@ -142,13 +142,9 @@ class Worker:
         return texts
 
     def forward(
-        self,
-        model: RemoteModelRef,
-        jobs: Sequence[ForwardRow],
-        pool: Pool | None,
-        scored: tuple[int, ...] | None,
+        self, model: RemoteModelRef, jobs: Sequence[ForwardRow], pool: Pool | None, scored: tuple[int, ...] | None,
         batch_size: int,
-    ) -> tuple[list[Floats], F64 | None]:
+    ) -> tuple[list[Floats], F64 | None]:  # fmt: skip
         """Run a model over sequences; returns vectors, a row for each sequence that begins one, and scores."""
         worker_pool = None if pool is None else replace(pool, vectors=[])
         nll = None if scored is None else np.full(scored, np.nan)

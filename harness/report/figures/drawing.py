@@ -162,15 +162,9 @@ def name_figures(name: str, figures: Mapping[FigureKey, Figure | None], *, alway
 
 
 def create_figure(
-    width: float,
-    height: float,
-    rows: int = 1,
-    columns: int = 1,
-    *,
-    sharey: bool = False,
-    legend: Sequence[str] = (),
+    width: float, height: float, rows: int = 1, columns: int = 1, *, sharey: bool = False, legend: Sequence[str] = (),
     most: int = 3,
-) -> tuple[Figure, list[Axes]]:
+) -> tuple[Figure, list[Axes]]:  # fmt: skip
     """Return a figure of a size in inches and its axes, row by row; no global state is touched.
 
     The figure is higher by what `draw_legend_below` needs for the labels `legend` in at most `most` columns.
