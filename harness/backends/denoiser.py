@@ -10,16 +10,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from openended.harness import models
-from openended.harness.core import Advance, DataError, DeviceMap, Json, SpecError, model, option, ranged
-from openended.harness.decoders import Emit, GenerationRequest, Prompt
+from openended.harness.core import Advance, CausalModel, DataError, DeviceMap, Json, SpecError, model, option, ranged
+from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.generation import DenoisingDecoder, Llada, Mdlm, generate_texts
 from openended.harness.models import Ability, ModelSpec, load_tokenizer, tokenizer_digest
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core import CausalModel
-    from openended.harness.decoders import Decoder
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _MASK_FIELDS = ("mask_token_id", "mask_index")  # of config.json

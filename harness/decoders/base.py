@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from openended.harness.core import Advance, Generation, Spec, SpecError, digest, ranged
+from openended.harness.core import Advance, CausalModel, Generation, ModelInfo, Spec, SpecError, digest, ranged
 from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 from openended.harness.decoders.truncation_rules import keep_all
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core import CausalModel, ModelInfo
 
 TEMPERATURES = "a number from 1e-6 (all but `greedy`) to 1e6 (all but uniform)"
 """Outside, scaled logits are equal or infinite in float32."""

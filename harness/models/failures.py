@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, DataError, Floats
+from openended.harness.core import I64, Advance, CausalModel, DataError, Floats
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core import CausalModel
 
 log = logging.getLogger(__name__)
 _SAID = ("out of memory", "not enough memory", "can't allocate memory")

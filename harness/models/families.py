@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakKeyDictionary
 
-from openended.harness.core import DataError, shorten_error
+from openended.harness.core import CausalModel, DataError, shorten_error
 from openended.harness.models.failures import describe_broken_weights, is_out_of_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.core import CausalModel
 
 log = logging.getLogger(__name__)
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, I64, Advance, SpecError
+from openended.harness.core import F64, I64, Advance, CausalModel, SpecError
 from openended.harness.models.failures import run_in_batches
 from openended.harness.models.families import get_body
 
 if TYPE_CHECKING:
     import torch
 
-    from openended.harness.core import CausalModel
 
 Pooling = Literal["last", "first", "mean"]
 Integers = NDArray[np.signedinteger[Any]]

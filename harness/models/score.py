@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, I64, Advance, DataError, Ragged, SpecError
+from openended.harness.core import F64, I64, Advance, CausalModel, DataError, Ragged, SpecError
 from openended.harness.models.backend import EmbeddingRequest, GradientRequest, ScoringRequest, TextVectors
 from openended.harness.models.failures import check_finite
 from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids
@@ -21,7 +21,6 @@ from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids
 if TYPE_CHECKING:
     import torch
 
-    from openended.harness.core import CausalModel
     from openended.harness.models.embedder import EmbedderSpec
 
 log = logging.getLogger(__name__)

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness.core import DataError, Ragged, Tokenizer, digest, require_package, shorten_error
 from openended.harness.models.files import TOKENIZERS, digest_files, list_tokenizer_files
 from openended.harness.models.isolated_process import run_isolated
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from openended.harness.models.spec import ModelSpec
 
 

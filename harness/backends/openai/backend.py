@@ -21,7 +21,7 @@ from openended.harness.backends.openai.listed_q import CertifiedQ, count_listed_
 from openended.harness.backends.openai.probe import Probe, ProbeReport, are_same_model
 from openended.harness.backends.openai.session import ServerInfo, ServerSession, fetch_info
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.core import Advance, DataError, Generation, NextToken, Ragged, SpecError
+from openended.harness.core import Advance, DataError, DeviceMap, Generation, NextToken, Ragged, SpecError
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.generation import build_next_token
 from openended.harness.models import TextTokenizer, get_bos_prefix, load_tokenizer, plan_scoring
@@ -29,7 +29,6 @@ from openended.harness.models import TextTokenizer, get_bos_prefix, load_tokeniz
 if TYPE_CHECKING:
     import httpx
 
-    from openended.harness.core import DeviceMap
 
 log = logging.getLogger(__name__)
 _SCORES = "scores"  # key of the report of a probe without a decoder
