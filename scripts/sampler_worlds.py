@@ -3,8 +3,6 @@
 A distribution over all states, masks included, is pushed through every step by the samplers' own update rules.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The command line `openended`: finds the command, and starts those that Hydra configures."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import importlib

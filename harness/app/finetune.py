@@ -7,8 +7,6 @@ last block is dropped. Batch size and learning rate are defaults of transformers
 `finetune.json` beside the weights. An interrupted run goes on from its last checkpoint.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import sys

@@ -1,7 +1,5 @@
 """What `openended stress` measured on the task `docs`: the table that comes with the package."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Reference backend: a transformers model in this process, with every decoder and exact Q."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Any

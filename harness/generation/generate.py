@@ -1,7 +1,5 @@
 """Generate all texts of a request, with smaller batches when memory runs out."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Replace a folder atomically, so that no stale file remains in it and a crash leaves the old or the new one."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 import sys

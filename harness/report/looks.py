@@ -1,7 +1,5 @@
 """Earlier looks at the same systems: adding seeds or texts until a verdict appears makes false verdicts frequent."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

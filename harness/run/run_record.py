@@ -4,8 +4,6 @@ A line of `explain.jsonl` names the texts (`id#sample`) behind a low score: of a
 cell`), outside all balls of k-NN precision and recall (`missed`), or least likely on the other side (`ratio`, nats).
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Verify every byte of a store (`openended store check`) and delete unneeded files (`gc`)."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

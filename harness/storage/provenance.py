@@ -1,7 +1,5 @@
 """Record the code, packages and hardware of a run."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

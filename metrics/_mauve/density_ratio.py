@@ -7,8 +7,6 @@ Source: Pillutla et al. 2023, "MAUVE scores for generative models" (the four kin
 "Direct estimation of information divergence using nearest neighbor ratios" (`knn`).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ all rows (the paper takes gradient steps), from starts far from each other; the 
 Source: Hämäläinen et al. 2020, "Deep residual mixture models" (model and loss); Pillutla et al. 2021, section 4.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ Source: Juang and Gray 1982, "Multiple stage vector quantization for speech codi
 "k-means++: the advantages of careful seeding" (starts, with several candidates per step).
 """
 
-from __future__ import annotations
-
 import importlib.util
 import warnings
 from collections.abc import Mapping, Sequence

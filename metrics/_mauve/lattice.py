@@ -13,8 +13,6 @@ Source: Sablayrolles et al. 2019, "Spreading vectors for similarity search", sec
 4.2 and appendix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import product

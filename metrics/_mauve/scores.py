@@ -27,8 +27,6 @@ smoothing; Krichevsky and Trofimov 1981; Braess and Sauer 2004; Orlitsky and Sur
 2023, "MAUVE scores for generative models" (estimation by density ratios). The closed form of g is ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The subcommands of `openended`, one file each: a table of arguments and what the command does."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

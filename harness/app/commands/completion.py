@@ -1,7 +1,5 @@
 """`openended completion bash|zsh`: a script for your shell that completes commands, flags and options."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib

@@ -1,7 +1,5 @@
 """`openended describe NAME`: what a metric, decoder, task, model or experiment is: formula, sources, options."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import importlib

@@ -1,7 +1,5 @@
 """`openended import archive.zip`: unpack what `openended export` packed; existing files are not overwritten."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

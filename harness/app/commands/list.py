@@ -1,7 +1,5 @@
 """`openended list [metrics|decoders|tasks|models|experiments|papers|…]`: all options and what they are."""
 
-from __future__ import annotations
-
 import argparse
 from importlib import resources
 from typing import Any

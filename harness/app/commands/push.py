@@ -1,7 +1,5 @@
 """`openended push NAME OWNER/NAME`: upload values, texts and report of a name to a dataset repository of the Hub."""
 
-from __future__ import annotations
-
 import argparse
 import re
 

@@ -1,7 +1,5 @@
 """`openended score`: score texts you already have against human texts; nothing is generated."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import re

@@ -1,7 +1,5 @@
 """`openended show RUN|NAME`: print a run, its results and its first texts, or the runs of a name."""
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """`openended status [NAME]`: list grids, their progress and why jobs failed."""
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`openended store [check|gc]`: list, verify or clean up the store."""
 
-from __future__ import annotations
-
 import argparse
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

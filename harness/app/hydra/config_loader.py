@@ -4,8 +4,6 @@ Files of an installed package are trusted. All others (`--config-dir`, `hydra.se
 of the options in `TYPED_ONLY`, and read no environment variables, where keys are. `--trust-config` lifts this.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

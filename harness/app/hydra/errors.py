@@ -1,7 +1,5 @@
 """Explain errors of composing a configuration in one line that says what to type."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

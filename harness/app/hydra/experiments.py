@@ -5,8 +5,6 @@ name of its runs. An entry point `openended.metrics` (`tasks`, …) names a clas
 `openended.conf` a package with YAML files.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

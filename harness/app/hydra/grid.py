@@ -4,8 +4,6 @@
 Of `hydra.sweeper.experiments` each keeps its own axes, options and report. Options of the command line count for all.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -1,7 +1,5 @@
 """A grid of jobs: their launch, the metrics that wait for all of them, the report, and what failed."""
 
-from __future__ import annotations
-
 import logging
 import time
 import traceback

@@ -1,7 +1,5 @@
 """The state of a grid: `grid.json`, written at its start, and one small file per job; no locks, no database."""
 
-from __future__ import annotations
-
 import logging
 import statistics
 import time

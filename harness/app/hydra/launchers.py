@@ -4,8 +4,6 @@ A worker is sent its composed jobs; what it computes goes into the store, and ho
 grid's folder. So the results do not depend on the launcher. A worker keeps its models from job to job.
 """
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

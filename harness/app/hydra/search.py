@@ -4,8 +4,6 @@ A setting's value is the mean over its seeds. With `rungs` a batch runs at the s
 asynchronous successive halving promotes goes on.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Compute a metric of texts that another framework generated: the values, their interval ends and the human value."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ over given texts rounds by the batch that a text stands in, so it is cut between
 would have in one piece.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast

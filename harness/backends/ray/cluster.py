@@ -3,8 +3,6 @@
 An actor's process that dies is started again by Ray, on another node if its own is gone; meanwhile the others go on.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import platform

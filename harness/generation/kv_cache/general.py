@@ -4,8 +4,6 @@ To the model a pass is one text of T tokens with positions of their own; what ma
 give it. Everything else in these models treats tokens alike.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

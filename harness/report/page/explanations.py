@@ -1,7 +1,5 @@
 """Why a score is low: the cells of MAUVE and the missed texts that a run recorded in `explain.jsonl`."""
 
-from __future__ import annotations
-
 import logging
 import math
 import re

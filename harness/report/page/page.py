@@ -4,8 +4,6 @@ Texts that are too many for one file are in a folder next to it. Nothing but the
 in the page's policy, and every text is shown as text.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """The texts on a page: their system, seed and file in the store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 

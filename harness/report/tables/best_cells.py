@@ -5,8 +5,6 @@ p-values are therefore corrected for all pairs of systems: by Holm's method, whe
 not significant. Among equal systems, in at most 5 % of columns one of them is not marked.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
