@@ -40,14 +40,10 @@ class Rule:
 class HusePoints:
     """Texts in the plane of HUSE."""
 
-    raw: F64
-    """Mean rating and log-probability per word, finite, shape (n, 2)."""
-    is_model: NDArray[np.bool_]
-    """Shape (n,)."""
-    mean: F64
-    """Of both columns, shape (2,)."""
-    spread: F64
-    """Population standard deviations, positive, shape (2,)."""
+    raw: F64  # mean rating and log-probability per word, finite, shape (n, 2)
+    is_model: NDArray[np.bool_]  # shape (n,)
+    mean: F64  # of both columns, shape (2,)
+    spread: F64  # population standard deviations, positive, shape (2,)
 
     @classmethod
     def build(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: Rule) -> Self:
@@ -184,14 +180,10 @@ _log = logging.getLogger(__name__)
 class PairRatings:
     """Rated pairs: rows 0..n−1 are human texts, rows n..2n−1 the model texts of the same examples."""
 
-    ids: tuple[str, ...]
-    """Example ids, sorted, shape (n,)."""
-    ratings: F64
-    """Shape (2n, most ratings per text), NaN where there is none."""
-    log_probs: F64
-    """Total nats per text, shape (2n,); −inf where the model cannot produce it."""
-    lengths: F64
-    """Shape (2n,), positive."""
+    ids: tuple[str, ...]  # example ids, sorted, shape (n,)
+    ratings: F64  # shape (2n, most ratings per text), NaN where there is none
+    log_probs: F64  # total nats per text, shape (2n,); −inf where the model cannot produce it
+    lengths: F64  # shape (2n,), positive
     notes: tuple[str, ...] = ()
 
     @property
@@ -325,11 +317,9 @@ class Curve:
     """HUSE against a number of raters or of examples."""
 
     sizes: I64
-    huse: F64
-    """Mean over draws, shape (sizes,)."""
+    huse: F64  # mean over draws, shape (sizes,)
     huse_q: F64
-    low: F64
-    """Percentile interval of HUSE."""
+    low: F64  # percentile interval of HUSE
     high: F64
 
 

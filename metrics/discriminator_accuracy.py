@@ -35,12 +35,9 @@ _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths th
 class DiscriminatorResult(Values):
     """Accuracy on held-out texts and the penalty that was chosen."""
 
-    accuracy: float
-    """Balanced accuracy, in [0, 1]; 0.5 is chance."""
-    inverse_penalty: float
-    """The chosen C."""
-    n_test: int
-    """Held-out texts of both sides."""
+    accuracy: float  # balanced accuracy, in [0, 1]; 0.5 is chance
+    inverse_penalty: float  # the chosen C
+    n_test: int  # held-out texts of both sides
 
 
 def discriminator_accuracy(
@@ -77,8 +74,7 @@ class ClassifierPredictions:
 
     sides: tuple[tuple[I64, Mask], ...]
     """Of the human and of the model side: the held-out rows, and which of them are classified correctly."""
-    penalty: float = math.nan
-    """C of a linear classifier, chosen by cross-validation."""
+    penalty: float = math.nan  # C of a linear classifier, chosen by cross-validation
 
     @property
     def accuracy(self) -> float:

@@ -56,38 +56,28 @@ Figures = dict[str, Any]
 class Benchmark:
     """One line of the table."""
 
-    name: str
-    """The task and its size, for example `self_bleu, 5,000 texts × 500 tokens, order 4`; unique in its area."""
+    name: str  # the task and its size, for example `self_bleu, 5,000 texts × 500 tokens, order 4`; unique in its area
     harness: Callable[[Any], Any]
-    prepare: Callable[[], Any] = lambda: None
-    """Makes the input of `harness`, the same in every process (seeded)."""
-    against: str = "–"
-    """The peer and the function that is called."""
+    prepare: Callable[[], Any] = lambda: None  # makes the input of `harness`, the same in every process (seeded)
+    against: str = "–"  # the peer and the function that is called
     peer: Callable[[Any], Any] | None = None
-    prepare_peer: Callable[[], Any] | None = None
-    """Makes the input of `peer`, if it differs from that of `harness`."""
+    prepare_peer: Callable[[], Any] | None = None  # makes the input of `peer`, if it differs from that of `harness`
     peer_needs: tuple[str, ...] = ()
     """Modules that the peer needs. If one is missing, the peer is skipped and the table shows the reason."""
     peer_share: float = 1.0
     """The share of the work that `peer` does. Its time is divided by it and marked `extrapolated`."""
-    at_least: float | None = None
-    """The target ratio of times, peer over harness."""
+    at_least: float | None = None  # the target ratio of times, peer over harness
     at_most_seconds: float | None = None
-    at_most_mib: float | None = None
-    """The target for peak memory beyond the input data."""
+    at_most_mib: float | None = None  # the target for peak memory beyond the input data
     agree: Callable[[Any, Any], str] | None = None
     """Describes the difference of the two results; receives (harness, peer)."""
-    say: Callable[[Any], str] | None = None
-    """Describes the result of the harness."""
-    repeats: int | None = None
-    """Overrides `--repeats` for long works."""
+    say: Callable[[Any], str] | None = None  # describes the result of the harness
+    repeats: int | None = None  # overrides `--repeats` for long works
     peer_repeats: int | None = None
     clock: Literal["wall", "cpu"] = "wall"
     """`cpu` is the CPU time of the process, for single-threaded work on a shared machine; it applies to both sides."""
-    threads: int | None = None
-    """Threads of BLAS and OpenMP in both processes; None keeps the default of the machine."""
-    timeout: float = 3600.0
-    """Seconds after which a process is stopped."""
+    threads: int | None = None  # threads of BLAS and OpenMP in both processes; None keeps the default of the machine
+    timeout: float = 3600.0  # seconds after which a process is stopped
 
 
 def format_max_gap(harness: Mapping[str, float], peer: Mapping[str, float]) -> str:

@@ -42,14 +42,10 @@ _SPLIT_SALT = "openended-docs-1"
 class Passage:
     """The prose of one docstring."""
 
-    id: str
-    """Stable and readable: `docs/<module>/<qualified name>/<occurrence of that name>`."""
-    package: str
-    """Import name of the package, or `python` for the standard library."""
-    module: str
-    """Dotted path of the module."""
-    text: str
-    """One line of prose, without markup."""
+    id: str  # stable and readable: `docs/<module>/<qualified name>/<occurrence of that name>`
+    package: str  # import name of the package, or `python` for the standard library
+    module: str  # dotted path of the module
+    text: str  # one line of prose, without markup
     split: Split
 
 

@@ -49,8 +49,7 @@ class UserFileTask(Task):
 class PublicFileTask(UserFileTask):
     """A task whose data are public files to download, or a user's copy of them."""
 
-    address: ClassVar[str]
-    """Where the file is, with names of options in braces."""
+    address: ClassVar[str]  # where the file is, with names of options in braces
     path: str | None = None  # a local copy of the file; null: download to the cache folder
     cache_dir: str | None = None  # null: the first that is set of OPENENDED_CACHE, HF_HOME, XDG_CACHE_HOME or ~/.cache
     offline: bool = False  # true: download nothing; missing files are an error

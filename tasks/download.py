@@ -37,8 +37,7 @@ class Remote:
     """A file at a public address."""
 
     url: str
-    path: str
-    """Where it lies in the cache folder, for example `webtext/webtext.test.jsonl`."""
+    path: str  # where it lies in the cache folder, for example `webtext/webtext.test.jsonl`
 
     def cache_path(self, cache_dir: str | None = None) -> Path:
         """Return the path of the file in the cache; refuse a name that leads out of the cache folder."""

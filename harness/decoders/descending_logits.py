@@ -17,18 +17,12 @@ SORT_ALL = 8192
 class DescendingLogits:
     """Rows in descending order, whole or only their head."""
 
-    z: Tensor
-    """Descending logits after penalties and temperature, shape (n, k), float64."""
-    log_z: Tensor
-    """Log of the full row's sum of exponentials, shape (n, 1), float64."""
-    p: Tensor
-    """Softmax over the full row at these positions, shape (n, k), float64."""
-    mass_before: Tensor
-    """Mass strictly before each position, shape (n, k + 1), float64; starts with 0."""
-    logits: Tensor
-    """The full rows in token order, shape (n, V), float32."""
-    state: Tensor | None = None
-    """State of decoders that have one, shape (n, s), float64."""
+    z: Tensor  # descending logits after penalties and temperature, shape (n, k), float64
+    log_z: Tensor  # log of the full row's sum of exponentials, shape (n, 1), float64
+    p: Tensor  # softmax over the full row at these positions, shape (n, k), float64
+    mass_before: Tensor  # mass strictly before each position, shape (n, k + 1), float64; starts with 0
+    logits: Tensor  # the full rows in token order, shape (n, V), float32
+    state: Tensor | None = None  # state of decoders that have one, shape (n, s), float64
 
     @property
     def complete(self) -> bool:
@@ -94,14 +88,12 @@ class DescendingLogits:
 class Truncation:
     """The part of each row's descending order that Q keeps."""
 
-    lo: Tensor | None
-    """First position kept, shape (n,), int64; None: 0."""
+    lo: Tensor | None  # first position kept, shape (n,), int64; None: 0
     hi: Tensor | None
     """First position after it, shape (n,), int64; None: all. From the end of a head on, the whole row is cut."""
     weights: Tensor | None = None
     """Unnormalized Q of the first positions, shape (n, w), where it is not the softmax's; without `hi`, Q itself."""
-    peak: Tensor | None = None
-    """First position of the largest weight, shape (n,), int64; None: `lo`."""
+    peak: Tensor | None = None  # first position of the largest weight, shape (n,), int64; None: `lo`
 
 
 def sort_logits(

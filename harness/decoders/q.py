@@ -111,18 +111,13 @@ class RenormalizedQ:
     view: DescendingLogits
     lo: Tensor
     hi: Tensor
-    weights: Tensor
-    """Unnormalized Q, shape (n, k), right inside [lo, hi) only."""
-    weight_before: Tensor
-    """Sum of weights strictly before each position, shape (n, w + 1)."""
-    total: Tensor
-    """Sum of weights over [lo, hi), shape (n,)."""
-    needs_whole_row: Tensor
-    """True where the head is too short for this row's Q, shape (n,)."""
+    weights: Tensor  # unnormalized Q, shape (n, k), right inside [lo, hi) only
+    weight_before: Tensor  # sum of weights strictly before each position, shape (n, w + 1)
+    total: Tensor  # sum of weights over [lo, hi), shape (n,)
+    needs_whole_row: Tensor  # true where the head is too short for this row's Q, shape (n,)
     keeps_all: bool
     """True where the rule leaves out no token: Q goes on beyond the head, and its weights sum to 1 over the row."""
-    peak: Tensor
-    """First position of the largest weight, shape (n,)."""
+    peak: Tensor  # first position of the largest weight, shape (n,)
 
     def draw(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """Return positions (n,) of the inverse CDF at u (n,) in [0, 1), and the rows that leave the head."""
@@ -283,14 +278,10 @@ def compute_dense_q(decoder: QDecoder, logits: Tensor, state: Tensor | None = No
 class QStatistics(NamedTuple):
     """Statistics of Q at some positions, shape (m,) each."""
 
-    gold_prob: Tensor
-    """Probability of the true token."""
-    sum_sq: Tensor
-    """Sum of the squares of Q."""
-    support: Tensor
-    """Number of tokens with a probability above 0."""
-    argmax: Tensor
-    """The most probable token."""
+    gold_prob: Tensor  # probability of the true token
+    sum_sq: Tensor  # sum of the squares of Q
+    support: Tensor  # number of tokens with a probability above 0
+    argmax: Tensor  # the most probable token
 
 
 @dataclass(slots=True)
@@ -338,8 +329,7 @@ class LogitChunk:
     logits: Tensor
     gold: Tensor
     positions: Sequence[TextPosition]
-    banned: bool = False
-    """True where a logit may be minus infinity."""
+    banned: bool = False  # true where a logit may be minus infinity
     ordered: Tensor | None = None
     best: Tensor | None = None
     sorted_at: dict[tuple[float, int], DescendingLogits] = field(default_factory=dict)

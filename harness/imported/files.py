@@ -45,10 +45,8 @@ _HUB_ADDRESS = re.compile(
 class TextRecord:
     """One record of a file of texts."""
 
-    where: str
-    """File and line, for errors."""
-    line: int
-    """From 0, over all files of a folder."""
+    where: str  # file and line, for errors
+    line: int  # from 0, over all files of a folder
     cells: Mapping[str, Any]
 
 

@@ -32,10 +32,8 @@ _MAX_MEMBER = 256 << 20  # bytes; a sample with many events has a megabyte
 class ReadSummary:
     """What became of the records of a file, other than texts that were read."""
 
-    dropped: Counter[str] = field(default_factory=Counter)
-    """Reason → number of records left out."""
-    truncated: int = 0
-    """Texts that the framework cut at a length limit."""
+    dropped: Counter[str] = field(default_factory=Counter)  # reason → number of records left out
+    truncated: int = 0  # texts that the framework cut at a length limit
     texts: int = 0
 
     def line(self) -> str:
@@ -50,12 +48,9 @@ class OutputFormat:
     """What the records of a format hold, and how texts are read from them."""
 
     title: str
-    read: Callable[[Cells, str], Iterable[dict[str, Any]]]
-    """(record, file and line) → fields to add, for every text."""
-    fields: Mapping[str, tuple[type[Any], ...]]
-    """Path of a field that every record has → its types."""
-    model: str = ""
-    """Path of the name of the model that wrote a text; a file holds the texts of one."""
+    read: Callable[[Cells, str], Iterable[dict[str, Any]]]  # (record, file and line) → fields to add, for every text
+    fields: Mapping[str, tuple[type[Any], ...]]  # path of a field that every record has → its types
+    model: str = ""  # path of the name of the model that wrote a text; a file holds the texts of one
 
     def convert(self, rows: Iterable[tuple[int, str, Any]], summary: ReadSummary) -> Records:
         """Yield a record per text of (line, file and line, record), each checked."""

@@ -65,20 +65,16 @@ _GPT2_OUTPUT = {"ended", "length", "text"}
 class ImportedText:
     """One imported text."""
 
-    where: str
-    """File and line, for errors."""
-    line: int
-    """From 0."""
-    text: str | None
-    """None where only token ids are given."""
+    where: str  # file and line, for errors
+    line: int  # from 0
+    text: str | None  # None where only token ids are given
     identity: str | None = None
     prompt: str | None = None
     sample: int | None = None
     stop: Stop | None = None
     token_ids: tuple[int, ...] | None = None
     """Token ids of the text as generated; those of the MAUVE archive include the prompt."""
-    paired: bool = True
-    """False: the text answers no prompt."""
+    paired: bool = True  # false: the text answers no prompt
 
 
 def read_generations(

@@ -35,8 +35,7 @@ class NaiveSystem:
     """A naive system and its number."""
 
     kind: str
-    number: int | None
-    """How many tokens or phrases; None where the kind takes no number."""
+    number: int | None  # how many tokens or phrases; None where the kind takes no number
 
 
 def parse_naive_system(name: str) -> NaiveSystem | None:
@@ -359,10 +358,8 @@ class Source:
     """What a damage of one text draws from."""
 
     prompt: str
-    next_text: str
-    """Another text of the corpus."""
-    words: Sequence[str]
-    """Words of the corpus, as often as it has them."""
+    next_text: str  # another text of the corpus
+    words: Sequence[str]  # words of the corpus, as often as it has them
 
 
 def split_words(text: str) -> list[str]:

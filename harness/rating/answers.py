@@ -29,12 +29,9 @@ MAX_SECONDS = 7 * 24 * 3600  # of visible time per item
 class AnsweredItem:
     """One rater's answers about one item."""
 
-    task: str
-    """Id of the item."""
-    choices: Mapping[str, int]
-    """Question → number of the answer, from 1."""
-    seconds: float
-    """Visible time; NaN if it was not measured."""
+    task: str  # id of the item
+    choices: Mapping[str, int]  # question → number of the answer, from 1
+    seconds: float  # visible time; NaN if it was not measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +39,9 @@ class AnsweredSheet:
     """All answers of one rater."""
 
     path: Path
-    rater: str
-    """Name of the sheet, prefixed with `simulated:` for simulated raters."""
+    rater: str  # name of the sheet, prefixed with `simulated:` for simulated raters
     items: tuple[AnsweredItem, ...]
-    expected: int
-    """Items on the sheet; 0 if a server assigned them one by one."""
+    expected: int  # items on the sheet; 0 if a server assigned them one by one
 
     @property
     def seconds(self) -> float:
@@ -221,8 +216,7 @@ class StudyAnswers:
 
     key: StudyKey
     sheets: tuple[AnsweredSheet, ...]
-    remarks: tuple[str, ...]
-    """Notes for the researcher: copies, missing answers, files left out."""
+    remarks: tuple[str, ...]  # notes for the researcher: copies, missing answers, files left out
 
 
 def find_answer_files(files: Sequence[Path]) -> list[Path]:
@@ -330,21 +324,14 @@ class RaterQuality:
     """Quality measures of one rater, or of all raters together; NaN where a measure is undefined."""
 
     rater: str
-    items: int
-    """Answered, controls among them."""
+    items: int  # answered, controls among them
     median_seconds: float
-    too_fast: float
-    """Share of items that took less than the protocol's minimum."""
-    ties: float
-    """Share of answers that are ties; NaN for ratings."""
-    top_answer: float
-    """Share of the most frequent answer among all answers; 1 for a rater who always chose the same."""
-    side_a: float
-    """Share of side A among the answers that are no ties."""
-    side_p: float
-    """Two-sided binomial p-value of that share against one half."""
-    controls: str
-    """`passed/seen`."""
+    too_fast: float  # share of items that took less than the protocol's minimum
+    ties: float  # share of answers that are ties; NaN for ratings
+    top_answer: float  # share of the most frequent answer among all answers; 1 for a rater who always chose the same
+    side_a: float  # share of side A among the answers that are no ties
+    side_p: float  # two-sided binomial p-value of that share against one half
+    controls: str  # `passed/seen`
     with_rest: float
     """Agreement with the others on shared items: share of equal outcomes (pairs), rank correlation with their mean."""
 

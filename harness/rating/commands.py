@@ -269,8 +269,7 @@ class Command(NamedTuple):
     summary: str
     description: str
     work: Callable[[argparse.Namespace], None]
-    after_interrupt: str
-    """What remains if it is interrupted."""
+    after_interrupt: str  # what remains if it is interrupted
     example: str
 
 

@@ -26,14 +26,10 @@ from openended.metrics.judgments import read_rows
 class StudyTexts:
     """Prompts and every player's continuation of each."""
 
-    players: tuple[str, ...]
-    """`human` first, then the systems under the names that the tables use."""
-    prompts: Mapping[str, str]
-    """Example id → prompt."""
-    texts: Mapping[str, Mapping[str, str]]
-    """Example id → player → text."""
-    remarks: tuple[str, ...] = ()
-    """What was left out, and why."""
+    players: tuple[str, ...]  # `human` first, then the systems under the names that the tables use
+    prompts: Mapping[str, str]  # example id → prompt
+    texts: Mapping[str, Mapping[str, str]]  # example id → player → text
+    remarks: tuple[str, ...] = ()  # what was left out, and why
 
 
 def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtocol, exclude: Path | None) -> StudyTexts:
@@ -121,12 +117,9 @@ class Control:
     """One control item with its expected answer."""
 
     prompt: str
-    texts: tuple[str, ...]
-    """`pairs`: A and B; `ratings`: one."""
-    expected: str
-    """`pairs`: `a`, `b` or `tie`; `ratings`: `low-high`, the ratings that pass."""
-    criterion: str
-    """The question that is checked."""
+    texts: tuple[str, ...]  # `pairs`: A and B; `ratings`: one
+    expected: str  # `pairs`: `a`, `b` or `tie`; `ratings`: `low-high`, the ratings that pass
+    criterion: str  # the question that is checked
 
     def accepts(self, answer: AnswerChoice) -> bool:
         if answer.rating is None:
@@ -181,11 +174,9 @@ def _parse_expected(text: str, answers: Sequence[AnswerChoice], where: str) -> s
 class RatingTask:
     """One item that one rater rates."""
 
-    id: str
-    """Id on sheets; it does not reveal prompt or players."""
+    id: str  # id on sheets; it does not reveal prompt or players
     example: str
-    sides: tuple[str, ...]
-    """`pairs`: the players shown as A and B; `ratings`: the player; of a control empty."""
+    sides: tuple[str, ...]  # `pairs`: the players shown as A and B; `ratings`: the player; of a control empty
 
     @property
     def is_control(self) -> bool:
@@ -343,18 +334,15 @@ _PRIVATE = 0o600
 class StudyKey:
     """The confidential part of a study: the origin of each item."""
 
-    study: str
-    """Its id, which is on every sheet."""
+    study: str  # its id, which is on every sheet
     secret: bytes
     created: str
     protocol: StudyProtocol
     material: StudyTexts
     tasks: tuple[RatingTask, ...]
-    sheets: Mapping[str, tuple[str, ...]]
-    """Name of a sheet → ids of its items, in order."""
+    sheets: Mapping[str, tuple[str, ...]]  # name of a sheet → ids of its items, in order
     controls: tuple[Control, ...] = ()
-    made_of: tuple[str, ...] = ()
-    """The words that named the runs."""
+    made_of: tuple[str, ...] = ()  # the words that named the runs
 
     @cached_property
     def by_id(self) -> Mapping[str, RatingTask]:

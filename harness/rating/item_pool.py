@@ -56,13 +56,11 @@ class AnswerRefused(Exception):  # noqa: N818 - an answer to a rater, not a fail
 class LeasedItem:
     """The next item of a rater and the rater's progress."""
 
-    task: str | None
-    """None if nothing is left for this rater."""
+    task: str | None  # None if nothing is left for this rater
     lease: str
     done: int
     total: int
-    waiting: bool = False
-    """True if all remaining items are leased to other raters."""
+    waiting: bool = False  # true if all remaining items are leased to other raters
 
 
 class ItemPool:

@@ -46,12 +46,10 @@ class JudgeQuestion:
     """One question to a judge: an item with its sides in one order."""
 
     example: str
-    sides: tuple[str, ...]
-    """In the order shown; a pair is asked in both orders."""
+    sides: tuple[str, ...]  # in the order shown; a pair is asked in both orders
     prompt: str
     seed: int
-    votes: int = 0
-    """Texts that contain an answer of their own."""
+    votes: int = 0  # texts that contain an answer of their own
 
     @property
     def unit(self) -> tuple[str, ...]:
@@ -168,8 +166,7 @@ class ServerAsker:
     """Asks a served model with greedy decoding; the seed is sent for servers that break ties at random."""
 
     spec: ServerSpec
-    transport: httpx.AsyncBaseTransport | None = None
-    """In place of the network, for tests."""
+    transport: httpx.AsyncBaseTransport | None = None  # in place of the network, for tests
 
     @property
     def title(self) -> str:
@@ -228,15 +225,11 @@ class JudgeResult:
     """The judgments of one judge and how many replies could not be used."""
 
     rater: str
-    rows: tuple[Mapping[str, Any], ...]
-    """Judgments in the columns of the file, `calibration` aside."""
+    rows: tuple[Mapping[str, Any], ...]  # judgments in the columns of the file, `calibration` aside
     num_questions: int
-    unread: int
-    """Answers that could not be read: their items have no judgment on that question."""
-    disagreed: int
-    """Judgments that are ties because the two orders disagree."""
-    with_votes: int = 0
-    """Questions about a text that contains an answer of its own."""
+    unread: int  # answers that could not be read: their items have no judgment on that question
+    disagreed: int  # judgments that are ties because the two orders disagree
+    with_votes: int = 0  # questions about a text that contains an answer of its own
 
     def lines(self) -> Iterator[str]:
         """Return the lines that the command prints."""

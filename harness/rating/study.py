@@ -100,12 +100,9 @@ class RaterModel:
 
     strengths: Mapping[str, float]
     """Player → natural-log ability (`pairs`), or shift of its typicality in steps of the scale (`ratings`)."""
-    ties: float = 0.05
-    """Share of pairs that a rater calls a tie, whoever wrote them."""
-    text_spread: float = 0.6
-    """`ratings`: standard deviation of typicality over texts, in steps."""
-    noise: float = 0.7
-    """`ratings`: standard deviation of a rater around a text's typicality, in steps."""
+    ties: float = 0.05  # share of pairs that a rater calls a tie, whoever wrote them
+    text_spread: float = 0.6  # `ratings`: standard deviation of typicality over texts, in steps
+    noise: float = 0.7  # `ratings`: standard deviation of a rater around a text's typicality, in steps
     seconds: Mapping[str, float] = field(default_factory=lambda: {"median": 60.0, "spread": 0.4})
     """Log-normal time an item."""
     seed: int = 0
@@ -199,12 +196,9 @@ _LOGP = {True: (-3.4, 0.6), False: (-4.2, 0.9)}
 class StudyForecast(NamedTuple):
     """Expected precision of a study."""
 
-    what: str
-    """Name of the value that the interval is for."""
-    width: float
-    """Mean width of a 95 % interval; NaN if undefined."""
-    coverage: float
-    """Share of simulated intervals that contain the truth; NaN if not measured."""
+    what: str  # name of the value that the interval is for
+    width: float  # mean width of a 95 % interval; NaN if undefined
+    coverage: float  # share of simulated intervals that contain the truth; NaN if not measured
     assumed: str
 
 

@@ -40,14 +40,11 @@ class Report:
 
     folder: Path
     tables: tuple[Table, ...]
-    paths: tuple[Path, ...]
-    """All files written, in the order tables, figures, frame, page."""
+    paths: tuple[Path, ...]  # all files written, in the order tables, figures, frame, page
     runs: int
-    unfinished: int
-    """Number of run folders without a record."""
+    unfinished: int  # number of run folders without a record
     superseded: int
-    left_out: int
-    """Number of runs with damaged records."""
+    left_out: int  # number of runs with damaged records
     results: Results = field(repr=False, compare=False)
     """What the report was built from, or the runs of both reports side by side."""
 

@@ -126,12 +126,9 @@ def n_rows(sides: Sequence[Floats]) -> int:
 class Projection:
     """A centered linear map fitted on some rows."""
 
-    mean: F64
-    """Shape (d,), of the scaled rows."""
-    axes: F64
-    """Shape (d, m), one component a column."""
-    rows: Rows
-    """How rows are scaled before they are centered."""
+    mean: F64  # shape (d,), of the scaled rows
+    axes: F64  # shape (d, m), one component a column
+    rows: Rows  # how rows are scaled before they are centered
 
     def apply(self, sides: Sequence[Floats]) -> NDArray[np.float32]:
         """Return the projected rows of all sides one below the other, float32, shape (sum of n, m)."""

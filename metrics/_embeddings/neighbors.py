@@ -26,24 +26,18 @@ _ROUNDING = np.float32(1e-5)
 class DistancePoints:
     """Points of one side, prepared for distances to the other side."""
 
-    exact: F64
-    """Rows as given, times a power of two; shape (n, d)."""
-    fast: F32
-    """Centered rows."""
-    squares: F32
-    """Squared norms of the centered rows."""
+    exact: F64  # rows as given, times a power of two; shape (n, d)
+    fast: F32  # centered rows
+    squares: F32  # squared norms of the centered rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
     """Which points of each side lie in which balls of the other side."""
 
-    human_balls: I64
-    """Number of human balls that each model point is in, shape (n_model,)."""
-    model_balls: I64
-    """Number of model balls that each human point is in, shape (n_human,)."""
-    members: I64
-    """Number of model points in each human ball, shape (n_human,)."""
+    human_balls: I64  # number of human balls that each model point is in, shape (n_model,)
+    model_balls: I64  # number of model balls that each human point is in, shape (n_human,)
+    members: I64  # number of model points in each human ball, shape (n_human,)
 
 
 def center_points(human: Floats, model: Floats) -> tuple[DistancePoints, DistancePoints]:

@@ -26,14 +26,10 @@ Positions: TypeAlias = NDArray[np.signedinteger[Any]]
 class Level:
     """The n-grams of one order that occur more than once; the others are only counted."""
 
-    positions: Positions
-    """Where each occurrence starts in the padded tokens, grouped by n-gram, rising inside a group."""
-    starts: I64
-    """Group g is `positions[starts[g]:starts[g + 1]]`."""
-    total: int
-    """All n-grams of this order, those that occur once included."""
-    types: int
-    """Different n-grams of this order, those that occur once included."""
+    positions: Positions  # where each occurrence starts in the padded tokens, grouped by n-gram, rising inside a group
+    starts: I64  # group g is `positions[starts[g]:starts[g + 1]]`
+    total: int  # all n-grams of this order, those that occur once included
+    types: int  # different n-grams of this order, those that occur once included
 
     @property
     def counts(self) -> I64:
@@ -51,10 +47,8 @@ class RunLengths:
 
     text: NDArray[np.int32]
     count: NDArray[np.int32]
-    first: I64
-    """Index of the first run of each n-gram."""
-    group: NDArray[np.int32]
-    """Index of the n-gram of each run."""
+    first: I64  # index of the first run of each n-gram
+    group: NDArray[np.int32]  # index of the n-gram of each run
 
 
 class NgramIndex:

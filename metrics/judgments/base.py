@@ -30,8 +30,7 @@ MOST = 1e15  # of any rating, length or log-probability: squares of more lose ev
 class FileRow:
     """One row of a file."""
 
-    where: str
-    """`file:line`."""
+    where: str  # `file:line`
     cells: Mapping[str, Any]
 
     def text(self, column: str) -> str:

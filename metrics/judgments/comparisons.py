@@ -70,26 +70,20 @@ class Comparison:
     criterion: str = ""
     rater: str = ""
     seconds: float = math.nan
-    count: float = 1.0
-    """How often it had this outcome, where the file counts."""
+    count: float = 1.0  # how often it had this outcome, where the file counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparisonFile:
     """The content of a file: single comparisons, or a matrix of wins."""
 
-    source: str
-    """`name@digest` of the file."""
+    source: str  # `name@digest` of the file
     rows: tuple[Comparison, ...]
-    players: tuple[str, ...]
-    """Sorted names (a matrix: in its own order)."""
-    matrix: F64 | None = None
-    """Wins, shape (players, players), where the file was a matrix."""
+    players: tuple[str, ...]  # sorted names (a matrix: in its own order)
+    matrix: F64 | None = None  # wins, shape (players, players), where the file was a matrix
     has_seconds: bool = False
-    empty: int = 0
-    """Rows without an outcome, which were left out."""
-    calibration: str = ""
-    """Agreement of the file's LLM judge with people, if the file has it."""
+    empty: int = 0  # rows without an outcome, which were left out
+    calibration: str = ""  # agreement of the file's LLM judge with people, if the file has it
 
     @property
     def criteria(self) -> tuple[str, ...]:
@@ -102,21 +96,16 @@ class Wins:
     """Counted comparisons."""
 
     players: tuple[str, ...]
-    matrix: F64
-    """Shape (players, players): [i, j] counts how often i beat j."""
-    compared: int
-    """Comparisons that were counted."""
+    matrix: F64  # shape (players, players): [i, j] counts how often i beat j
+    compared: int  # comparisons that were counted
     ties: int
-    too_fast: int
-    """Comparisons left out because they took less than the minimum time."""
-    empty: int = 0
-    """Rows without an outcome, left out."""
+    too_fast: int  # comparisons left out because they took less than the minimum time
+    empty: int = 0  # rows without an outcome, left out
     item_of: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Item of each win, numbered from 0, shape (wins,); empty for a matrix of wins."""
     winners: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     losers: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    weights: F64 = field(default_factory=lambda: np.zeros(0))
-    """Weight of each win: one half for each side of a tie."""
+    weights: F64 = field(default_factory=lambda: np.zeros(0))  # weight of each win: one half for each side of a tie
     is_repeated: bool = False
     """Whether there are at least `LEAST_ITEMS` items and one of them was compared more than once."""
 

@@ -27,22 +27,16 @@ _WIDE = re.compile(r"(rating|hj|rater|score)[_-]?\d+")
 class Judgments:
     """Rated texts, sorted by (example id, human before model, system); nothing depends on the file's order."""
 
-    source: str
-    """`name@digest` of the file."""
+    source: str  # `name@digest` of the file
     example_ids: tuple[str, ...]
-    systems: tuple[str, ...]
-    """`human` or a model's name, shape (n,)."""
-    ratings: F64
-    """Shape (n, most ratings per text), NaN where there is none; every row has at least one."""
-    raters: tuple[str, ...]
-    """Names of the columns of `ratings`; empty if the file does not identify raters."""
+    systems: tuple[str, ...]  # `human` or a model's name, shape (n,)
+    ratings: F64  # shape (n, most ratings per text), NaN where there is none; every row has at least one
+    raters: tuple[str, ...]  # names of the columns of `ratings`; empty if the file does not identify raters
     log_probs: F64 | None
     """Total natural-log probability per text, shape (n,); −inf is possible, NaN where the cell is empty."""
     lengths: F64 | None
-    empty: int = 0
-    """Rows without a rating, which were left out."""
-    calibration: str = ""
-    """Agreement of the file's LLM judge with people, if the file has it."""
+    empty: int = 0  # rows without a rating, which were left out
+    calibration: str = ""  # agreement of the file's LLM judge with people, if the file has it
 
     def __len__(self) -> int:
         return len(self.example_ids)

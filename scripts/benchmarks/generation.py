@@ -53,8 +53,7 @@ class Size:
     new: int
     slots: int
     samples: int = 1
-    ends: bool = False
-    """Whether texts end at random, by a token that has a probability near 1 / MEAN after any text."""
+    ends: bool = False  # whether texts end at random, by a token that has a probability near 1 / MEAN after any text
     least: int = 0
 
 

@@ -44,15 +44,13 @@ _CONTEXT = {
 class TextFile:
     """One written file of texts."""
 
-    path: Path
-    """Relative to the folder of the export."""
+    path: Path  # relative to the folder of the export
     task: str
     system: str
     seed: str
     rows: int
     sha256: str
-    size: int
-    """In bytes."""
+    size: int  # in bytes
 
 
 def write_croissant(results: Results, folder: Path, name: str) -> list[TextFile]:

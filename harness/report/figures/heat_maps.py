@@ -38,12 +38,9 @@ _WHY = (
 class TextSetSimilarity(NamedTuple):
     """The similarities of one set of texts to all others."""
 
-    system: int
-    """Index of its system."""
-    text_set: int
-    """Its index in the grid; -1 if unknown."""
-    between: F64
-    """Its similarity to each set of texts, NaN if they share no prompt, shape (sets,)."""
+    system: int  # index of its system
+    text_set: int  # its index in the grid; -1 if unknown
+    between: F64  # its similarity to each set of texts, NaN if they share no prompt, shape (sets,)
 
 
 @draw_each_part("similarity", SIMILARITY)

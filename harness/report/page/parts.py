@@ -142,10 +142,8 @@ class TextValue(NamedTuple):
     """One number for every text of a source."""
 
     title: str
-    direction: str
-    """`higher`, `lower`, `match_human` or `none`."""
-    values: F64
-    """Shape (texts,); NaN where a text has none."""
+    direction: str  # `higher`, `lower`, `match_human` or `none`
+    values: F64  # shape (texts,); NaN where a text has none
 
 
 def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, TextValue]:

@@ -14,15 +14,12 @@ HUMAN = "human"
 class TextSource:
     """All texts of one system with one seed, or of the human side."""
 
-    system: str
-    """The name that the tables use, with that of its report before it where two are compared; `human`."""
-    side: int
-    """Number of the human side that it belongs to."""
+    system: str  # the name that the tables use, with that of its report before it where two are compared; `human`
+    side: int  # number of the human side that it belongs to
     seed: str
     rows: RowFile
     results: Results
-    runs: tuple[int, ...]
-    """Indices into `results.runs` of the runs that have data about it, in order of preference."""
+    runs: tuple[int, ...]  # indices into `results.runs` of the runs that have data about it, in order of preference
 
     @property
     def role(self) -> str:
@@ -34,12 +31,9 @@ class TextSource:
 class TextSide:
     """Prompts that several systems continue."""
 
-    run: Run
-    """The first run with these prompts."""
-    name: str
-    """The task with its distinguishing options; the first part of a permalink."""
-    prompts: dict[str, str] = field(default_factory=dict)
-    """Example id → prompt, in the order of the files."""
+    run: Run  # the first run with these prompts
+    name: str  # the task with its distinguishing options; the first part of a permalink
+    prompts: dict[str, str] = field(default_factory=dict)  # example id → prompt, in the order of the files
 
 
 @dataclass(frozen=True, slots=True)

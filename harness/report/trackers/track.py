@@ -72,19 +72,14 @@ class TrackerOptions(Spec):
 class TrackedJob:
     """What a tracker logs about a finished run or about the report of a grid."""
 
-    id: str
-    """Equal for equal results: the folder of the run below `runs`, or the name and digest of the report."""
-    name: str
-    """Display name."""
-    group: str
-    """Name that the runs of a grid share."""
-    config: Mapping[str, Json]
-    """Option → value."""
+    id: str  # equal for equal results: the folder of the run below `runs`, or the name and digest of the report
+    name: str  # display name
+    group: str  # name that the runs of a grid share
+    config: Mapping[str, Json]  # option → value
     values: Mapping[str, float]
     """`metric/key` → value, with `metric/key.low` and `metric/key.high`; human values below `human/`."""
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    figures: Mapping[str, Path] = field(default_factory=dict)
-    """Name → PNG."""
+    figures: Mapping[str, Path] = field(default_factory=dict)  # name → PNG
 
     def list_texts(self) -> dict[str, str]:
         """Return the config as text, for trackers whose parameters are text."""
@@ -94,8 +89,7 @@ class TrackedJob:
 class Tracker(ABC):
     """The interface of trackers; if a method raises, the run is kept."""
 
-    package: ClassVar[str]
-    """Import name of the package, and name of the extra that installs it."""
+    package: ClassVar[str]  # import name of the package, and name of the extra that installs it
 
     def __init__(self, options: TrackerOptions, folder: Path) -> None:
         self.options, self.folder = options, folder
