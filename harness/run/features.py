@@ -47,8 +47,7 @@ _WHOLE: core.Scope = "prompt_and_continuation"
 class FeatureHandle:
     """One feature of one source."""
 
-    content: str | None
-    """Digest of its inputs, part of the keys of metrics; None while the feature is not computed yet."""
+    content: str | None  # digest of its inputs, part of the keys of metrics; None while the feature is not computed yet
     load: Callable[[], Any]
 
     @classmethod
@@ -374,16 +373,11 @@ class ScoringOptions:
     """Options of `token_nll`, `token_rank`, `gradients` and `tokens`; defaults are in no key."""
 
     scope: core.Scope
-    bos: bool = False
-    """The model's start token is read before every text."""
-    retokenize: bool = False
-    """The text is tokenized again, also where its stored ids are of the scorer's tokenizer."""
-    without_end: bool = False
-    """End tokens and outer white space are removed from the text before it is tokenized."""
-    window: int | None = None
-    """Tokens that are read at once; None: as many as the model can."""
-    stride: int | None = None
-    """Tokens that each later window scores; None: half a window."""
+    bos: bool = False  # the model's start token is read before every text
+    retokenize: bool = False  # the text is tokenized again, also where its stored ids are of the scorer's tokenizer
+    without_end: bool = False  # end tokens and outer white space are removed from the text before it is tokenized
+    window: int | None = None  # tokens that are read at once; None: as many as the model can
+    stride: int | None = None  # tokens that each later window scores; None: half a window
 
     @classmethod
     def from_need(cls, need: core.Need) -> ScoringOptions:

@@ -31,15 +31,11 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 class Outcome:
     """The outcome of a run or a plan."""
 
-    folder: Path
-    """The run folder; holds `record.json`."""
-    num_computed: int
-    """Number of artifacts computed, not cached."""
+    folder: Path  # the run folder; holds `record.json`
+    num_computed: int  # number of artifacts computed, not cached
     plan: tuple[PlannedArtifact, ...]
-    missing: tuple[DataError, ...] = ()
-    """What a plan found to be missing, with how to get it."""
-    failed: tuple[str, ...] = ()
-    """Metrics whose code raised, with what it said; "–" in the table."""
+    missing: tuple[DataError, ...] = ()  # what a plan found to be missing, with how to get it
+    failed: tuple[str, ...] = ()  # metrics whose code raised, with what it said; "–" in the table
 
 
 def write_record(

@@ -16,18 +16,12 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 class StoreReport:
     """The contents of a store, classified."""
 
-    sound: tuple[str, ...]
-    """Names (`stage/ab/key`) of entries whose bytes are verified."""
-    damaged: dict[str, str]
-    """Name → what is wrong; each is computed again when it is needed."""
-    aside: tuple[str, ...]
-    """Entries that were moved aside as damaged."""
-    unfinished: tuple[str, ...]
-    """Interrupted generations; the same command resumes them."""
-    litter: tuple[str, ...]
-    """Temporary files of processes that have ended."""
-    foreign: tuple[str, ...]
-    """Everything else: temporary folders of other machines, unrelated files."""
+    sound: tuple[str, ...]  # names (`stage/ab/key`) of entries whose bytes are verified
+    damaged: dict[str, str]  # name → what is wrong; each is computed again when it is needed
+    aside: tuple[str, ...]  # entries that were moved aside as damaged
+    unfinished: tuple[str, ...]  # interrupted generations; the same command resumes them
+    litter: tuple[str, ...]  # temporary files of processes that have ended
+    foreign: tuple[str, ...]  # everything else: temporary folders of other machines, unrelated files
 
     def lines(self) -> list[str]:
         """Format the report: one line per damaged entry and one with the counts."""
@@ -45,8 +39,7 @@ class CollectedGarbage:
     """Paths that were, or would be, deleted."""
 
     names: tuple[str, ...]
-    size: int
-    """In bytes."""
+    size: int  # in bytes
 
 
 def check_store(root: Path) -> StoreReport:

@@ -32,14 +32,10 @@ _MIN_VARIANCE = 1e-12  # lower limit of the variance, for identical rows
 class MixtureLayer:
     """One layer's parameters."""
 
-    centers: F64
-    """Shape (k, d)."""
-    variance: float
-    """σ² of each dimension."""
-    log_weights: F64
-    """Shape (k,)."""
-    tables: tuple[F64, ...]
-    """Log-probabilities of each earlier layer's components, each of shape (k, k)."""
+    centers: F64  # shape (k, d)
+    variance: float  # σ² of each dimension
+    log_weights: F64  # shape (k,)
+    tables: tuple[F64, ...]  # log-probabilities of each earlier layer's components, each of shape (k, k)
 
     def compute_terms(self, rows: F64, streams: Sequence[F64]) -> tuple[F64, F64 | float]:
         """Return a and b of the module docstring, each of shape (n, k); b is 0 in the first layer."""
