@@ -29,8 +29,7 @@ FREQUENCIES = 1000  # Yang et al. 2023
 _TINY = 1e-300
 
 Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
-SideSpectra = tuple[F64, NDArray[np.str_]]
-"""The spectra of the texts that have one, and their prompts."""
+SideSpectra = tuple[F64, NDArray[np.str_]]  # the spectra of the texts that have one, and their prompts
 
 
 @dataclass(frozen=True, slots=True, repr=False)

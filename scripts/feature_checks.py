@@ -29,8 +29,7 @@ COLUMNS = {
     "mauve": ("mauve", "frontier_integral"),
 }  # of metrics with many values
 
-Sample = Callable[[np.random.Generator, int, int], F64]
-"""From a generator, a number of rows and a dimension to rows."""
+Sample = Callable[[np.random.Generator, int, int], F64]  # from a generator, a number of rows and a dimension to rows
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 Split = Literal["train", "valid", "test"]
-Docstring = tuple[str, list[str]]
-"""Qualified name and prose paragraphs."""
+Docstring = tuple[str, list[str]]  # qualified name and prose paragraphs
 
 STDLIB = "python"
 DEFAULT_PACKAGES = (

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 TEMPERATURES = "a number from 1e-6 (all but `greedy`) to 1e6 (all but uniform)"
 """Outside, scaled logits are equal or infinite in float32."""
-Emit = Callable[[list[Generation]], None]
-"""Takes rows as soon as they are finished; each row once."""
+Emit = Callable[[list[Generation]], None]  # takes rows as soon as they are finished; each row once
 
 
 @dataclass(frozen=True, slots=True)

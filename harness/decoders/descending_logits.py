@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-SORT_ALL = 8192
-"""Up to this vocabulary a whole row is sorted faster than its head is selected."""
+SORT_ALL = 8192  # up to this vocabulary a whole row is sorted faster than its head is selected
 
 
 @dataclass

@@ -16,8 +16,7 @@ from typing import Any
 from openended.harness.core import DataError, check_regular_file, parse_json, read_jsonl, shorten_error
 
 Cells = Mapping[str, Any]
-Records = Iterator[tuple[int, Cells]]
-"""(line number, fields) of each record."""
+Records = Iterator[tuple[int, Cells]]  # (line number, fields) of each record
 
 _FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
 _STOPS = {"stop": "eos", "length": "length", "max_tokens": "length", "model_length": "length"}

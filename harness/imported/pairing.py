@@ -20,8 +20,7 @@ TEXT_OVERHEAD = 1 << 10  # bytes that a text takes in addition to its characters
 _PROMPTS_REMOVED = "every text began with its prompt, which was cut off"
 
 IdSource = Literal["generated", "mixed", "retokenized"]
-Pair = tuple[Row, ImportedText]
-"""An example and its text."""
+Pair = tuple[Row, ImportedText]  # an example and its text
 
 
 def import_rows(

@@ -100,8 +100,7 @@ def are_valid_choices(answers: Mapping[str, Any], questions: Sequence[str], most
 
 
 _HEAD = b"SQLite format 3\x00"
-DATABASE_ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError)
-"""What reading a tampered database may raise."""
+DATABASE_ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError)  # what reading a tampered database may raise
 _MAX_NAME = 200  # characters of a rater's name
 _MAX_CELL = 1 << 20  # bytes
 _MAX_SECONDS_READING = 60.0

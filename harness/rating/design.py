@@ -108,8 +108,7 @@ def select_usable_texts(
     return StudyTexts(tuple(players), {e: prompts[e] for e in texts}, texts, tuple(remarks))
 
 
-CONTROL = "control/"
-"""Prefix of the example id of a control item."""
+CONTROL = "control/"  # prefix of the example id of a control item
 
 
 @dataclass(frozen=True, slots=True)

@@ -370,8 +370,7 @@ def write_judge_files(
     ]  # fmt: skip
 
 
-LEAST = 20
-"""Minimum of shared judgments; with fewer, an interval of κ would cover nearly everything."""
+LEAST = 20  # minimum of shared judgments; with fewer, an interval of κ would cover nearly everything
 Unit = tuple[str, ...]
 
 

@@ -23,8 +23,7 @@ from openended.harness.rating.protocol import StudyProtocol
 from openended.metrics.bradley_terry import bradley_terry
 from openended.metrics.huse import huse
 
-FORM = "openended-rate/1"
-"""Version of the form and of what it saves."""
+FORM = "openended-rate/1"  # version of the form and of what it saves
 
 
 def build_form_policy(*, connect: bool) -> str:

@@ -10,8 +10,7 @@ from openended.harness.results import Results
 FILE = "looks.json"
 MOST = 100  # looks that are remembered
 
-Look = Mapping[str, str]
-"""System, as a digest of its axes → its seeds and numbers of texts."""
+Look = Mapping[str, str]  # system, as a digest of its axes → its seeds and numbers of texts
 
 
 def describe_look(results: Results) -> dict[str, str]:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from openended.harness.core import Replicates
 
 Mask = NDArray[np.bool_]
-ReplicatesByName = Mapping[str, Replicates]
-"""Name of a value → its replicates."""
+ReplicatesByName = Mapping[str, Replicates]  # name of a value → its replicates
 
 SUBSET_SHARE = 0.6
 """Share of the prompts in a subset.

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from openended.harness.core import F64
 from openended.metrics._ngrams.index import NgramIndex
 
-Halves = NDArray[np.bool_]
-"""Whether each text is in the first half of each split, shape (splits, texts)."""
-Subsets = NDArray[np.bool_]
-"""Whether each text is in each subset, shape (subsets, texts)."""
+Halves = NDArray[np.bool_]  # whether each text is in the first half of each split, shape (splits, texts)
+Subsets = NDArray[np.bool_]  # whether each text is in each subset, shape (subsets, texts)
 
 _CELLS = 1 << 22  # size of a table (n-grams × subsets) that is computed at a time
 

@@ -17,8 +17,7 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core import F64, DataError, Features, Metric, Need, Side
 
-Empty = Literal["refuse", "skip"]
-"""What to do about a row without a rating or an outcome."""
+Empty = Literal["refuse", "skip"]  # what to do about a row without a rating or an outcome
 
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _MISSING = frozenset({"", "na", "nan", "null", "none"})

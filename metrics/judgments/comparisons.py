@@ -26,8 +26,7 @@ from openended.metrics.judgments import base
 
 Outcome = Literal["a", "b", "tie"]
 TieRule = Literal["half", "random", "drop"]
-LEAST_ITEMS = 10
-"""Items from which standard errors can be clustered by item."""
+LEAST_ITEMS = 10  # items from which standard errors can be clustered by item
 
 # Ours first; the others are those of released files.
 _ALIASES: Mapping[str, Sequence[str]] = {

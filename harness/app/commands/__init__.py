@@ -7,8 +7,7 @@ from typing import Any
 
 from openended.harness.core import CommandParser, run_command
 
-Arguments = Mapping[str, Mapping[str, Any]]
-"""Name of an argument or flag → the options of `add_argument`."""
+Arguments = Mapping[str, Mapping[str, Any]]  # name of an argument or flag → the options of `add_argument`
 OUTPUTS: Arguments = {
     "--outputs": {"type": Path, "default": Path("outputs"), "metavar": "DIR", "help": "default: outputs"}
 }

@@ -25,8 +25,7 @@ from openended.harness.imported import HUMAN_TEXTS, choose_text_field, read_reco
 logger = logging.getLogger(__name__)
 
 SOURCE = "inspect"
-HUMAN = "human"
-"""Key of a score's metadata under which its human text is."""
+HUMAN = "human"  # key of a score's metadata under which its human text is
 
 
 def _build_metric(name: str) -> Callable[..., Metric]:

@@ -21,12 +21,10 @@ from openended.harness.core import CausalModel
 from openended.harness.generation.kv_cache import base
 from openended.harness.models import get_body
 
-NAME = "openended_rows"
-"""Name of our attention and our experts in transformers' registries."""
+NAME = "openended_rows"  # name of our attention and our experts in transformers' registries
 _GROUPED = "grouped_mm"
 _LAYERS = frozenset({"full_attention", "sliding_attention"})
-_OWN_LENGTH = frozenset({"dynamic", "longrope"})
-"""Rotary embeddings that change with the longest row of a batch."""
+_OWN_LENGTH = frozenset({"dynamic", "longrope"})  # rotary embeddings that change with the longest row of a batch
 _now: ContextVar[tuple[base.KeyValues, base.ForwardPass]] = ContextVar("_now")
 
 

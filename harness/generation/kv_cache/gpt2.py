@@ -14,10 +14,8 @@ from openended.harness.generation.kv_cache.base import TILE, ForwardPass, KeyVal
 from openended.harness.generation.kv_cache.general import KeyValueRunner
 from openended.harness.models import has_many_devices
 
-SAFE = 64
-"""Up to this number of rows, in whole tiles, every tested BLAS sums each row in the same order."""
-LARGE = (256, 128)
-"""Sizes that are faster, tried before they are used: a BLAS may split long sums there."""
+SAFE = 64  # up to this number of rows, in whole tiles, every tested BLAS sums each row in the same order
+LARGE = (256, 128)  # sizes that are faster, tried before they are used: a BLAS may split long sums there
 
 
 def is_plain_gpt2(model: Any) -> bool:  # noqa: ANN401 - a transformers model

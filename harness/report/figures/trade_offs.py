@@ -32,8 +32,7 @@ DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -
 OFFSETS = [(far, dx, dy) for far in (5, 9, 14, 20) for dx, dy in DIRECTIONS]
 
 Entry = tuple[System, SystemValue, SystemValue]
-Estimate = tuple[float, float, float]
-"""Gen-PPL with the ends of its interval."""
+Estimate = tuple[float, float, float]  # Gen-PPL with the ends of its interval
 
 
 @draw_each_part("precision_recall", KNN)
