@@ -191,12 +191,8 @@ class PairRatings:
         return len(self.ids)
 
     def columns(self) -> dict[str, Any]:
-        return {
-            "judgments": np.nanmean(self.ratings, axis=1),
-            "log_probs": self.log_probs,
-            "lengths": self.lengths,
-            "is_model": np.arange(2 * self.n) >= self.n,
-        }
+        means, is_model = np.nanmean(self.ratings, axis=1), np.arange(2 * self.n) >= self.n
+        return {"judgments": means, "log_probs": self.log_probs, "lengths": self.lengths, "is_model": is_model}
 
     def take(self, examples: NDArray[np.integer[Any]]) -> "PairRatings":
         rows = np.concatenate([examples, examples + self.n])
@@ -215,12 +211,9 @@ class PairRatings:
         """Return errors in the order of the run's examples; NaN where a text was not rated."""
         row_of = {example: i for i, example in enumerate(self.ids)}
         rows = np.array([row_of.get(example, -1) for example in model_ids], dtype=np.int64)
-        columns = {
-            "error_model": errors[self.n :],
-            "error_human": errors[: self.n],
-            "error_q_model": errors_q[self.n :],
-            "error_q_human": errors_q[: self.n],
-        }
+        columns = {}
+        for name, column in (("error", errors), ("error_q", errors_q)):
+            columns |= {f"{name}_model": column[self.n :], f"{name}_human": column[: self.n]}
         return {name: np.where(rows < 0, np.nan, column[rows]) for name, column in columns.items()}
 
 

@@ -91,12 +91,10 @@ def _count_balls(points: Points, k: int, closed: bool) -> neighbors.Counts:
 
 
 def _compute_shares(counts: neighbors.Counts, k: int) -> KnnResult:
-    return KnnResult(
-        precision=float(np.mean(counts.human_balls > 0)),
-        recall=float(np.mean(counts.model_balls > 0)),
-        density=float(np.mean(counts.human_balls) / k),
-        coverage=float(np.mean(counts.members > 0)),
+    precision, recall, coverage = (
+        float(np.mean(balls > 0)) for balls in (counts.human_balls, counts.model_balls, counts.members)
     )
+    return KnnResult(precision, recall, float(np.mean(counts.human_balls) / k), coverage)
 
 
 @metric

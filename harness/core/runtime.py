@@ -9,16 +9,8 @@ from openended.harness.core.spec import Spec, option, ranged
 
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
-_ADDRESS = re.compile(r"(?!.*://)\S+:\d{1,5}")
+_ADDRESS = re.compile(r"auto|(?!.*://)\S+:\d{1,5}")
 _DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?")
-
-
-def _is_share_or_count(gpus: float | None) -> bool:
-    return gpus is None or 0 <= gpus < 1 or gpus == int(gpus) >= 1
-
-
-def _is_cluster(address: str | None) -> bool:
-    return address is None or address == "auto" or bool(_ADDRESS.fullmatch(address))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +36,11 @@ class Runtime(Spec):
     where one of the next three options is given."""
     workers: int | None = ranged(None, "[1, inf)", "1 or more, or null")
     """Workers of the engine `ray`, each with its own copy of the models; null: one a GPU, else one a machine."""
-    gpus_per_worker: float | None = option(None, _is_share_or_count, "a whole number, a part of 1, or null")
+    gpus_per_worker: float | None = option(
+        None, lambda n: n is None or 0 <= n < 1 or n == int(n) >= 1, "a whole number, a part of 1, or null"
+    )
     """GPUs of each; a part of one is shared. null: 1 where the cluster has GPUs, else 0."""
-    ray_address: str | None = option(None, _is_cluster, "auto, host:port or null")
+    ray_address: str | None = option(None, lambda a: a is None or _ADDRESS.fullmatch(a), "auto, host:port or null")
     """The cluster: `auto` (the one that this machine is part of), `host:port`, or null: one on this machine alone."""
     keep_models: int = ranged(4, "[1, inf)", "1 or more")
     """Models kept loaded between the jobs of one process: as many as a run has at most (under test, scorer, embedder,

@@ -196,20 +196,13 @@ def _display() -> Iterator[Progress]:
         yield _shown[-1]
         return
     from rich.console import Console
-    from rich.progress import (
-        Progress,
-        ProgressColumn,
-        SpinnerColumn,
-        Task as ProgressTask,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
     class Count(ProgressColumn):
         """Count, rate and time left, if units are counted."""
 
-        def render(self, task: ProgressTask) -> Text:
+        def render(self, task: Task) -> Text:
             if task.total is None:
                 return Text("")
             speed = task.finished_speed or task.speed
@@ -253,12 +246,9 @@ class SafeStream(io.TextIOWrapper):
         self._needed, self._lost = needed, False
         # The old wrapper stays usable: others may hold a reference.
         super().__init__(
-            stream.buffer,
-            encoding=stream.encoding,
-            errors="backslashreplace",
-            line_buffering=True,
+            stream.buffer, encoding=stream.encoding, errors="backslashreplace", line_buffering=True,
             write_through=not needed,
-        )
+        )  # fmt: skip
 
     def write(self, text: str) -> int:
         """Write text; if the stream fails, end the command (stdout) or go on (stderr)."""

@@ -39,16 +39,9 @@ class Outcome:
 
 
 def write_record(
-    settings: Settings,
-    builder: ArtifactBuilder,
-    results: Sequence[SystemResult],
-    *,
-    decoder: Decoder | None,
-    human: storage.Entry | None,
-    task: str,
-    notes: Sequence[str],
-    overrides: Sequence[str],
-) -> Path:
+    settings: Settings, builder: ArtifactBuilder, results: Sequence[SystemResult], *, decoder: Decoder | None,
+    human: storage.Entry | None, task: str, notes: Sequence[str], overrides: Sequence[str],
+) -> Path:  # fmt: skip
     """Write the run record unless an equal one exists; return the run folder."""
     spec = settings.spec()
     if decoder is not None and isinstance(spec["decoder"], dict):

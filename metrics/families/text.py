@@ -67,15 +67,9 @@ class TextMetric(core.Metric):
         return features.model.derive(_build_variant_index, self.needs()[0], self.fixed_tokens, variant)
 
     def report(
-        self,
-        features: Features,
-        primary: str,
-        values: Mapping[str, float],
-        by_text: Mapping[str, F64] | None = None,
-        *,
-        notes: Sequence[str] = (),
-        arrays: Mapping[str, NDArray[Any]] | None = None,
-    ) -> core.MetricResult:
+        self, features: Features, primary: str, values: Mapping[str, float], by_text: Mapping[str, F64] | None = None,
+        *, notes: Sequence[str] = (), arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> core.MetricResult:  # fmt: skip
         """Return a result with a number of each text of the corpus, and notes on texts and values that are missing."""
         corpus = self.corpus(features)
         notes = (*corpus.notes, *describe_missing(values), *notes)

@@ -27,14 +27,9 @@ def make_parser(
 
 
 def make_main(
-    command: str,
-    description: str | None,
-    arguments: Arguments,
-    work: Callable[[argparse.Namespace], object],
-    *,
-    example: str = "",
-    after: str = "nothing was changed",
-) -> Callable[[Sequence[str]], int]:
+    command: str, description: str | None, arguments: Arguments, work: Callable[[argparse.Namespace], object], *,
+    example: str = "", after: str = "nothing was changed",
+) -> Callable[[Sequence[str]], int]:  # fmt: skip
     """Return the function that runs a command with its words and returns its exit code."""
 
     def main(words: Sequence[str]) -> int:

@@ -20,14 +20,9 @@ FILES = ("data", MODELS, "generations", METADATA, "results.parquet", "results.cs
 
 
 def export_results(
-    paths: Iterable[Path | str],
-    folder: Path,
-    file_format: str,
-    *,
-    name: str,
-    organization: str = "not stated",
+    paths: Iterable[Path | str], folder: Path, file_format: str, *, name: str, organization: str = "not stated",
     dataset: str | None = None,
-) -> list[Path]:
+) -> list[Path]:  # fmt: skip
     """Write runs in a format of `FORMATS` into a folder; equal runs give equal bytes.
 
     Args:

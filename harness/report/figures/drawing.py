@@ -91,11 +91,8 @@ def _warn_of_missing_letters(letters: str) -> None:
 
 def choose_style(index: int) -> dict[str, Any]:
     """Return color, marker and dash of the n-th system."""
-    return {
-        "color": COLORS[index % len(COLORS)],
-        "marker": MARKERS[index % len(MARKERS)],
-        "linestyle": DASHES[index % len(DASHES)],
-    }
+    color, marker, dash = (styles[index % len(styles)] for styles in (COLORS, MARKERS, DASHES))
+    return {"color": color, "marker": marker, "linestyle": dash}
 
 
 class SystemStyles:

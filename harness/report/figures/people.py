@@ -64,11 +64,9 @@ def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] |
     fields = parse_signature(value.signature)
     floor = fields.get("log_prob_floor", "none")
     rule = Rule(
-        k=int(fields["k"]),
-        ties=cast("Ties", fields["ties"]),
-        vote_tie=cast("VoteTie", fields["vote_tie"]),
+        k=int(fields["k"]), ties=cast("Ties", fields["ties"]), vote_tie=cast("VoteTie", fields["vote_tie"]),
         log_prob_floor=None if floor == "none" else float(floor),
-    )
+    )  # fmt: skip
     return PairRatings.from_arrays(arrays), rule
 
 

@@ -109,12 +109,9 @@ def _make_group(source: TextSource, metric: str, signature: str) -> dict[str, An
 
 
 def _describe_groups(
-    groups: Sequence[dict[str, Any]],
-    source: TextSource,
-    human: TextSource,
-    human_counts: Counter[str],
+    groups: Sequence[dict[str, Any]], source: TextSource, human: TextSource, human_counts: Counter[str],
     positions: Positions,
-) -> None:
+) -> None:  # fmt: skip
     """Name the cells by their typical words, and begin each group with a sentence."""
     texts: dict[str, dict[tuple[int, int], str]] = {}
     for side, of_side in (("human", human), ("model", source)):

@@ -34,15 +34,10 @@ SCRIPTS = (
 
 
 def write_page(
-    results: Results,
-    tables: Sequence[Table],
-    figures: Sequence[Path],
-    path: Path,
-    *,
-    traces: Mapping[str, Any] | None = None,
-    compared_results: Mapping[str, Results] | None = None,
+    results: Results, tables: Sequence[Table], figures: Sequence[Path], path: Path, *,
+    traces: Mapping[str, Any] | None = None, compared_results: Mapping[str, Results] | None = None,
     leaderboard: bool = False,
-) -> list[Path]:
+) -> list[Path]:  # fmt: skip
     """Write the page and, if there are many texts, a folder next to it; all text is escaped.
 
     A figure with a trace (its content as plain data) is interactive. Where two reports are compared, the texts are

@@ -30,8 +30,9 @@ def build_search_tables(searched: SearchResult) -> list[Table]:
     several = len(searched.objectives) > 1
     ranked = searched.front() if several else searched.rank_trials()
     distinct: dict[tuple[str, ...], SearchTrial] = {}
-    for trial in ranked:
-        distinct.setdefault(_round_setting(trial), trial)
+    for trial in ranked:  # trials whose settings agree when numbers are rounded to two digits are one setting
+        values = trial.setting.values()
+        distinct.setdefault(tuple(f"{float(v):.2g}" if _NUMBER.fullmatch(v) else v for v in values), trial)
     best = list(distinct.values())[: None if several else SHOWN]
     states = [t.state for t in searched.trials]
     counts = {state: states.count(state) for state in ("complete", "pruned", "failed") if state in states}
@@ -55,11 +56,6 @@ def build_search_tables(searched: SearchResult) -> list[Table]:
         *([_build_importance_table(searched)] if any(searched.importance) else []),
         _build_settings_table("search-trials", f"Trials of {searched.name}", searched, searched.trials, every),
     ]
-
-
-def _round_setting(trial: SearchTrial) -> tuple[str, ...]:
-    """Return the values of a setting with numbers rounded to two digits: trials that agree are one setting."""
-    return tuple(f"{float(value):.2g}" if _NUMBER.fullmatch(value) else value for value in trial.setting.values())
 
 
 def _build_settings_table(
