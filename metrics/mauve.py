@@ -203,8 +203,7 @@ class Mauve(Quantized):
     def prepare(self, features: Features) -> Prepared:
         """Cluster with each seed, or estimate density ratios."""
         if self.estimator == "cells":
-            runs: tuple[ClusteringRun, ...] = super().prepare(features)
-            return runs
+            return super().prepare(features)
         human, model = self.pair(features)
         ids = self.sort_both_ids(features)
         settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)

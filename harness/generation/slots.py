@@ -26,12 +26,9 @@ if TYPE_CHECKING:
 class SlotChanges:
     """What changed before the next step."""
 
-    fresh: list[int]
-    """Slots with a prompt that has not gone through the models yet, ascending."""
-    source: list[int]
-    """Slots whose texts moved to close gaps, because no prompt is waiting."""
-    target: list[int]
-    """The slots that these texts are in now."""
+    fresh: list[int]  # slots with a prompt that has not gone through the models yet, ascending
+    source: list[int]  # slots whose texts moved to close gaps, because no prompt is waiting
+    target: list[int]  # the slots that these texts are in now
 
 
 @dataclass(frozen=True, slots=True)

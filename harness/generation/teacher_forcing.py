@@ -3,8 +3,6 @@
 Positions go in chunks that fit the processor's cache; a chunk's rows are sorted once for all truncations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial

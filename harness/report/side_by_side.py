@@ -1,7 +1,5 @@
 """Compare two reports side by side: settings, numbers and texts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 The same code plans and runs. While planning, a missing artifact is noted and what depends on its bytes waits for it.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time
@@ -39,24 +37,16 @@ class PlannedArtifact:
     """An artifact to find in the store or to build, and a line of the plan."""
 
     stage: str
-    what: str
-    """Of what, in words; `stage:what` names it in the run record."""
-    spec: Mapping[str, Any]
-    """All options that can change the bytes, defaults included."""
-    inputs: Mapping[str, str | None]
-    """Name → content digest; None while it is not known."""
+    what: str  # of what, in words; `stage:what` names it in the run record
+    spec: Mapping[str, Any]  # all options that can change the bytes, defaults included
+    inputs: Mapping[str, str | None]  # name → content digest; None while it is not known
     role: Role
-    num_texts: int = 0
-    """0 where it is not known, or no model reads or writes the texts."""
-    num_tokens: int = 0
-    """Tokens of the continuations, at most; 0 where it is not known."""
-    model: BackendSpec | None = None
-    """Writes or reads the texts."""
-    metric: str | None = None
-    """What is measured."""
+    num_texts: int = 0  # 0 where it is not known, or no model reads or writes the texts
+    num_tokens: int = 0  # tokens of the continuations, at most; 0 where it is not known
+    model: BackendSpec | None = None  # writes or reads the texts
+    metric: str | None = None  # what is measured
     state: State = "waits"
-    key: str | None = None
-    """None while the key waits for bytes that are still to be made."""
+    key: str | None = None  # none while the key waits for bytes that are still to be made
 
     @property
     def recipe(self) -> Recipe | None:
@@ -79,8 +69,7 @@ class ArtifactBuilder:
     """What a plan found to be missing: files and models, with how to get them; each once."""
     provenance: dict[str, Mapping[str, core.Json]] = field(default_factory=dict)
     """Name of a cached input → differences of the environment that computed it; for servers, their information."""
-    _entries: dict[str, Entry | None] = field(default_factory=dict)
-    """Key → what was made, found or planned under it."""
+    _entries: dict[str, Entry | None] = field(default_factory=dict)  # key → what was made, found or planned under it
 
     @property
     def num_computed(self) -> int:
@@ -166,16 +155,11 @@ class TextRows:
     role: Role
     entry: Entry | None
     file: str
-    tokenizer: str | None
-    """Digest of the tokenizer that made the ids; None if there are none."""
-    chat: Entry | None = None
-    """What the model under test reads in place of the prompts, where it has a chat template."""
-    label: str = ""
-    """Name in the plan and the record if the role does not identify the rows."""
-    num_texts: int = 0
-    """As planned; 0 where it is not known before they are read."""
-    num_tokens: int = 0
-    """Of the continuations, at most; 0 where it is not known."""
+    tokenizer: str | None  # digest of the tokenizer that made the ids; None if there are none
+    chat: Entry | None = None  # what the model under test reads in place of the prompts, where it has a chat template
+    label: str = ""  # name in the plan and the record if the role does not identify the rows
+    num_texts: int = 0  # as planned; 0 where it is not known before they are read
+    num_tokens: int = 0  # of the continuations, at most; 0 where it is not known
 
     @property
     def title(self) -> str:

@@ -1,7 +1,5 @@
 """The first stage of a run: the task's examples, the human side, and the prompts as a chat model reads them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,18 +23,14 @@ NO_TOKENIZER = "none"  # replaces a tokenizer's digest if the rows are stored as
 class Dataset:
     """The examples of a run and the human side; entries are None while they are only planned."""
 
-    fingerprint: str | None
-    """Digest of the task's data; None where a plan finds it missing."""
-    tokenizer: str | None
-    """Digest of the tokenizer of the rows, or `NO_TOKENIZER`; None where a plan finds it missing."""
+    fingerprint: str | None  # digest of the task's data; None where a plan finds it missing
+    tokenizer: str | None  # digest of the tokenizer of the rows, or `NO_TOKENIZER`; None where a plan finds it missing
     examples: Entry | None
     human: Entry | None
     chat: Entry | None
     """The prompts in the chat template of the model under test; None too where there is none to be used."""
-    human_rows: TextRows
-    """The human side."""
-    spare_rows: TextRows
-    """Human texts of other prompts; they replace the system in the human ceiling."""
+    human_rows: TextRows  # the human side
+    spare_rows: TextRows  # human texts of other prompts; they replace the system in the human ceiling
 
     @property
     def prompts(self) -> Path:

@@ -4,8 +4,6 @@ A signature is the metric's options and the facts of the data that move the numb
 of every file in which two runs can differ, flat; the report folds what shares all of them but the seed.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping

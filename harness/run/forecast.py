@@ -30,16 +30,12 @@ class Forecast:
 
     jobs: int = 0
     num_cached: int = 0
-    make: int = 0
-    """Steps that can begin at once."""
-    waits: int = 0
-    """Steps that depend on missing or not yet computed artifacts."""
+    make: int = 0  # steps that can begin at once
+    waits: int = 0  # steps that depend on missing or not yet computed artifacts
     models: dict[BackendSpec, set[str]] = field(default_factory=dict)
     """Model → its roles; models that differ only in their names in tables are one."""
-    hosts: dict[str, str] = field(default_factory=dict)
-    """Address → what it receives, in words."""
-    files: dict[str, core.SourceFile] = field(default_factory=dict)
-    """Path → a file of a task."""
+    hosts: dict[str, str] = field(default_factory=dict)  # address → what it receives, in words
+    files: dict[str, core.SourceFile] = field(default_factory=dict)  # path → a file of a task
     outside: dict[str, None] = field(default_factory=dict)
     """Files and folders outside the working directory that options name."""
     missing: dict[str, None] = field(default_factory=dict)
@@ -48,8 +44,7 @@ class Forecast:
     """Texts to make: what → (model, decoder, texts, tokens at most)."""
     reads: dict[tuple[str, str, BackendSpec], tuple[int, int]] = field(default_factory=dict)
     """(stage, rows, model) → (texts, tokens at most) that a model reads."""
-    measures: Counter[str] = field(default_factory=Counter)
-    """Metric → values to compute."""
+    measures: Counter[str] = field(default_factory=Counter)  # metric → values to compute
     _steps: set[str] = field(default_factory=set)
 
     def add(self, settings: Settings, outcome: Outcome) -> None:
@@ -180,8 +175,7 @@ class Rates:
     """(digest of the model, decoder) → tokens per second."""
     passes: dict[str, float] = field(default_factory=dict)
     """Digest of the model → tokens per second of one pass over finished texts."""
-    measures: dict[str, float] = field(default_factory=dict)
-    """Metric → median seconds."""
+    measures: dict[str, float] = field(default_factory=dict)  # metric → median seconds
 
     def find_generation_rate(self, spec: BackendSpec, decoder: str) -> tuple[float | None, Certainty]:
         """Return tokens per second of a model under a decoder."""

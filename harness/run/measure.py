@@ -1,7 +1,5 @@
 """The measure stage: every metric over the features of both sides."""
 
-from __future__ import annotations
-
 import logging
 import math
 import traceback

@@ -1,7 +1,5 @@
 """One run: task × model × decoder × seed, from examples to a run record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,10 +43,8 @@ class RunTexts:
     settings: Settings
     dataset: Dataset
     model_rows: TextRows
-    decoder: Decoder | None
-    """Resolved: nothing left to be measured."""
-    featurizer: Featurizer
-    """Has what the decoder needed of the human side; makes the rest."""
+    decoder: Decoder | None  # resolved: nothing left to be measured
+    featurizer: Featurizer  # has what the decoder needed of the human side; makes the rest
 
     @property
     def human_rows(self) -> TextRows:

@@ -98,10 +98,7 @@ class Session(ModelCache):
             self._workers = shape, Cluster(runtime)
         workers = self._workers[1]
         title = f"{spec.title} by {workers.count} workers"
-        backend: Backend = self._load(
-            [spec.identity(), "ray"], title, runtime, lambda _: load_ray_backend(workers, spec)
-        )
-        return backend
+        return self._load([spec.identity(), "ray"], title, runtime, lambda _: load_ray_backend(workers, spec))
 
     def tokenizer(self, spec: ModelSpec) -> Tokenizer:
         """Return a model's tokenizer; no weights are loaded."""

@@ -1,7 +1,5 @@
 """The typed root configuration: what one run is."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

@@ -30,27 +30,42 @@ ITSELF = "record"  # in `provenance`: the record itself, which was imported
 class ResultRow:
     """One metric of one system."""
 
-    system: str  # `model`, the system under test; `human`, the human row; `ceiling`, human text against more human text
-    metric: str  # registered name of the metric
-    signature: str  # everything that identifies the number except the system under test
-    primary: str  # the key of `values` that a table shows first
-    values: Mapping[str, float]  # name → value; NaN if missing
-    sd: Mapping[str, float] = field(default_factory=dict)  # name → standard deviation over the metric's own repetitions
-    n_human: int  # texts of the human side
-    n_model: int  # texts of the system under test
-    status: str  # `ok`; `undefined`: it has no value for these texts; `failed`: its code raised
-    notes: tuple[str, ...] = ()  # notes for readers of a table; the reason if the metric has no value
-    family: str = ""  # family of the metric, which groups tables
-    direction: str = "none"  # `higher`, `lower` or `match_human`: which value of the metric is best
+    system: str
+    """`model`, the system under test; `human`, the human row; `ceiling`, human text against more human text."""
+    metric: str
+    """Registered name of the metric."""
+    signature: str
+    """Everything that identifies the number except the system under test."""
+    primary: str
+    """The key of `values` that a table shows first."""
+    values: Mapping[str, float]
+    """Name → value; NaN if missing."""
+    sd: Mapping[str, float] = field(default_factory=dict)
+    """Name → standard deviation over the metric's own repetitions."""
+    n_human: int
+    """Texts of the human side."""
+    n_model: int
+    """Texts of the system under test."""
+    status: str
+    """`ok`; `undefined`: it has no value for these texts; `failed`: its code raised."""
+    notes: tuple[str, ...] = ()
+    """Notes for readers of a table; the reason if the metric has no value."""
+    family: str = ""
+    """Family of the metric, which groups tables."""
+    direction: str = "none"
+    """`higher`, `lower` or `match_human`: which value of the metric is best."""
     directions: Mapping[str, str] = field(default_factory=dict)
     """Name of a value → its own direction, `target` or `none`."""
     targets: Mapping[str, float] = field(default_factory=dict)
     """Name of a value whose direction is `target` → the number that is best; in the file: direction `nearest 0.5`."""
-    titles: Mapping[str, str] = field(default_factory=dict)  # name of a value → display name, where it differs
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """Name of a value → display name, where it differs."""
     bounds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Name of a value → least and greatest number that it can be."""
-    resampling: str = "none"  # which interval over examples is valid: `bootstrap`, `subsample` or `none`
-    artifact: str | None = None  # store entry (`stage/ab/key`) of its arrays; None if nothing was computed
+    resampling: str = "none"
+    """Which interval over examples is valid: `bootstrap`, `subsample` or `none`."""
+    artifact: str | None = None
+    """Store entry (`stage/ab/key`) of its arrays; None if nothing was computed."""
     intervals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name of a value → `low`, `high`, `std_error`, `level`, `method`, `replicates` of its interval over examples."""
 
@@ -105,26 +120,36 @@ class ResultRow:
 class RunRecord:
     """Everything needed to audit a run and to repeat it."""
 
-    schema: int = SCHEMA  # version of this form
-    created: str  # when the run ended: UTC, ISO 8601, to the second
+    schema: int = SCHEMA
+    """Version of this form."""
+    created: str
+    """When the run ended: UTC, ISO 8601, to the second."""
     spec: Mapping[str, Any]
     """Everything that can change results: task, model, decoder, scorer, embedder, metrics, counts, seed."""
-    axes: Mapping[str, Any]  # the system as flat options, which distinguish it from other runs of a report
-    overrides: tuple[str, ...] = ()  # the overrides that the user typed
-    command: tuple[str, ...] = ()  # the words of the command line of the process
+    axes: Mapping[str, Any]
+    """The system as flat options, which distinguish it from other runs of a report."""
+    overrides: tuple[str, ...] = ()
+    """The overrides that the user typed."""
+    command: tuple[str, ...] = ()
+    """The words of the command line of the process."""
     git: Mapping[str, Any] = field(default_factory=dict)
     """Commit of the harness's checkout and whether it was changed; null for an installed package."""
     packages: Mapping[str, str] = field(default_factory=dict)
     """Name → version of Python and the packages that can change results."""
-    hardware: Mapping[str, Any] = field(default_factory=dict)  # processor, memory, accelerator
+    hardware: Mapping[str, Any] = field(default_factory=dict)
+    """Processor, memory, accelerator."""
     inputs: Mapping[str, str] = field(default_factory=dict)
     """`stage:what` → store entry (`stage/ab/key`); `task` → digest of the task's data."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Name of a cached input → how its environment differed (empty: not at all)."""
-    timings: Mapping[str, float] = field(default_factory=dict)  # stage → seconds in this run
-    store: str | None = None  # the store's folder, relative to the record's; None: the artifacts are not available
-    notes: tuple[str, ...] = ()  # notes on the texts for readers of a table
-    results: tuple[ResultRow, ...]  # one row per metric and system
+    timings: Mapping[str, float] = field(default_factory=dict)
+    """Stage → seconds in this run."""
+    store: str | None = None
+    """The store's folder, relative to the record's; None: the artifacts are not available."""
+    notes: tuple[str, ...] = ()
+    """Notes on the texts for readers of a table."""
+    results: tuple[ResultRow, ...]
+    """One row per metric and system."""
 
     def to_json(self) -> dict[str, core.Json]:
         """Return plain JSON."""

@@ -225,8 +225,7 @@ class RowFile:
     @property
     def log_probs(self) -> NDArray[np.float64]:
         """Log-probability of each row under the distribution that it was drawn from, nats; NaN where there is none."""
-        column: NDArray[np.float64] = self._table["log_prob"].to_numpy()
-        return column
+        return self._table["log_prob"].to_numpy()
 
     def __iter__(self) -> Iterator[Row]:
         for batch in _open(self.path):

@@ -6,8 +6,6 @@ is used only if manifest, digests, path and files agree; otherwise it is moved a
 `openended import` unpacked are used only if they were imported with `--trust`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import itertools
@@ -48,12 +46,9 @@ class Recipe:
     """Everything that identifies an artifact."""
 
     stage: str
-    version: int
-    """Raised when the stage's results change."""
-    spec: Mapping[str, Any]
-    """All options that can change the bytes, defaults included."""
-    inputs: Mapping[str, str]
-    """Name → content digest."""
+    version: int  # raised when the stage's results change
+    spec: Mapping[str, Any]  # all options that can change the bytes, defaults included
+    inputs: Mapping[str, str]  # name → content digest
 
     def canonical(self) -> core.Json:
         """Return plain JSON of the recipe; its digest is the store key."""
@@ -185,12 +180,9 @@ class Entry:
     stage: str
     key: str
     path: Path
-    files: Mapping[str, str]
-    """File name → SHA-256 of its bytes."""
-    meta: Mapping[str, Any]
-    """Facts that later stages and reports show (counts, numbers of skipped records)."""
-    computed: bool = False
-    """True if it was computed now, False if it was cached."""
+    files: Mapping[str, str]  # file name → SHA-256 of its bytes
+    meta: Mapping[str, Any]  # facts that later stages and reports show (counts, numbers of skipped records)
+    computed: bool = False  # whether it was computed now; False: it was cached
     maker: Mapping[str, Any] = field(default_factory=dict)
     """Environment that computed it: `git`, `packages`, `hardware`, `imported`; empty if not recorded."""
 

@@ -37,14 +37,10 @@ _RIDGE = 1e-2  # added to a covariance, as a share of its mean variance
 class RatioSettings:
     """Settings of the density-ratio estimators."""
 
-    neighbors: int
-    """Option of `knn`; with `counted`, a text is one of its own neighbors."""
-    own_point: OwnPoint
-    """Of `knn`: whether a text counts among its neighbors."""
-    explained_variance: float
-    """Share of the variance that PCA keeps, for `knn` and `gaussian`."""
-    seed: int
-    """Of the folds."""
+    neighbors: int  # option of `knn`; with `counted`, a text is one of its own neighbors
+    own_point: OwnPoint  # of `knn`: whether a text counts among its neighbors
+    explained_variance: float  # share of the variance that PCA keeps, for `knn` and `gaussian`
+    seed: int  # of the folds
     groups: tuple[NDArray[Any], NDArray[Any]] | None
     """The prompts of all texts; a text is never compared with texts of its own prompt. None: all prompts differ."""
 
@@ -53,8 +49,7 @@ class RatioSettings:
 class SidePair:
     """Rows of both sides, the human ones first."""
 
-    rows: F64
-    """Shape (n_human + n_model, d)."""
+    rows: F64  # shape (n_human + n_model, d)
     n_human: int
 
     @property

@@ -154,8 +154,7 @@ def _sum_by_component(rows: F64, component: I64, k: int) -> F64:
 
     ones, ends = np.ones(len(rows)), np.cumsum(np.bincount(component, minlength=k))
     order = np.argsort(component, kind="stable")
-    sums: F64 = csr_array((ones, order, np.concatenate([[0], ends])), shape=(k, len(rows))) @ rows
-    return sums
+    return csr_array((ones, order, np.concatenate([[0], ends])), shape=(k, len(rows))) @ rows
 
 
 def _compute_squared_norms(rows: F64) -> F64:
@@ -164,5 +163,4 @@ def _compute_squared_norms(rows: F64) -> F64:
 
 def _normalize_rows(weights: F64) -> F64:
     """Divide each row by its sum."""
-    shares: F64 = weights / weights.sum(axis=1, keepdims=True)
-    return shares
+    return weights / weights.sum(axis=1, keepdims=True)

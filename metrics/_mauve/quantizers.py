@@ -4,8 +4,6 @@ A quantizer is fitted once (the projection, which does not depend on the seed) a
 Another one is a function of type `Cluster` and its `Quantizer` in `QUANTIZERS`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -181,5 +179,4 @@ def count_fitted_rows(num_buckets: int, quantizer: QuantizerName) -> int:
 
 
 def _count_codes(num_buckets: int) -> int:
-    codes: int = round(num_buckets ** (1 / LEVELS))
-    return codes
+    return round(num_buckets ** (1 / LEVELS))

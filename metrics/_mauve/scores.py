@@ -90,8 +90,7 @@ def count_half_histograms(cells: I64, halves: NDArray[np.bool_], num_buckets: in
     first = np.bincount(split * num_buckets + cells[row], minlength=splits * num_buckets)
     first = first.reshape(splits, num_buckets).astype(np.float64)
     counts = np.concatenate([first, np.bincount(cells, minlength=num_buckets) - first])
-    shares: F64 = counts / counts.sum(axis=1, keepdims=True)
-    return shares
+    return counts / counts.sum(axis=1, keepdims=True)
 
 
 def renumber_cells(p: I64, q: I64) -> tuple[I64, I64, int]:
@@ -319,14 +318,10 @@ def resample_mauve(
 class Ratios:
     """An estimate of log p / q in nats, infinite where one side has no density; means of it are kept in their range."""
 
-    human: F64
-    """At the human texts, shape (n_human,)."""
-    model: F64
-    """At the model texts, shape (n_model,)."""
-    clipped: int = 0
-    """Means so far that fell outside their range."""
-    means: int = 0
-    """Means that were taken so far."""
+    human: F64  # at the human texts, shape (n_human,)
+    model: F64  # at the model texts, shape (n_model,)
+    clipped: int = 0  # means so far that fell outside their range
+    means: int = 0  # means that were taken so far
 
     def kl_human(self, weight: float) -> float:
         """Return KL(P || λ P + (1 - λ) Q), nats."""

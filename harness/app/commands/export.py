@@ -1,7 +1,5 @@
 """`openended export NAME archive.zip`: pack a name with its store entries; --format: results for other tools."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import zipfile

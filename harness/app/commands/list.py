@@ -44,8 +44,7 @@ def read_papers() -> dict[str, Any]:
     import yaml
 
     text = (resources.files("openended.harness") / "reference" / "papers.yaml").read_text(encoding="utf-8")
-    papers: dict[str, Any] = yaml.safe_load(text)
-    return papers
+    return yaml.safe_load(text)
 
 
 def describe_state(item: dict[str, str]) -> str:

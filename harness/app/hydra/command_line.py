@@ -1,7 +1,5 @@
 """Read a command line of options: Hydra's flags, this project's flags, and overrides that Hydra can parse."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

@@ -95,8 +95,7 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
     def compose(self, config: str, words: Sequence[str], mode: RunMode, *, sweeps: bool = True) -> DictConfig:
         """Compose a configuration with the node `hydra`; `sweeps=False` accepts several values even for a run."""
         with self.explain_composition():
-            composed: DictConfig = self.load_configuration(config, list(words), mode, validate_sweep_overrides=sweeps)
-            return composed
+            return self.load_configuration(config, list(words), mode, validate_sweep_overrides=sweeps)
 
     def list_defaults(self, config: str, words: Sequence[str]) -> defaults_list.DefaultsList:
         """Return which files a configuration is composed of, and the overrides that are set afterwards."""
@@ -142,8 +141,7 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
                 if group == "metric":
                     raise SpecError(f"metric: {name} is there twice, by itself or in a set; name it once")
                 raise SpecError(f"{path} is merged twice, and its values would undo others: leave {group}={name} out")
-        config: DictConfig = super()._compose_config_from_defaults_list(defaults, repo)
-        return config
+        return super()._compose_config_from_defaults_list(defaults, repo)
 
     def get_group_options(self, *args: Any, **options: Any) -> list[str]:  # noqa: ANN401 - as in Hydra
         """Exclude files that other options inherit from (`_base`)."""
@@ -232,8 +230,7 @@ class _Files(CachingConfigRepository):  # type: ignore[misc]
                 check_config_file(self.paths[-1])
                 if not self._trusted:
                     self.untrusted.add(config_path)
-        result: ConfigResult | None = super().load_config(config_path)
-        return result
+        return super().load_config(config_path)
 
 
 def _merge(target: dict[str, Any], source: Mapping[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """Plans: what is cached, computed and missing (`plan_only=true`), and whether the jobs of a grid can run at all."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

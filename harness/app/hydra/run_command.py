@@ -1,7 +1,5 @@
 """Run what a command line of options asks for: a run, a grid, a search, or a plan of one of them."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ alike. More go together only where a trial on this machine gave the same bits (s
 rows of one length, without padding. On a GPU shorter rows are masked, and last bits may depend on the others.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -67,8 +65,7 @@ class CacheRunner(ABC):
 
     def _project(self, hidden: Tensor) -> Tensor:
         """Apply the output layer, (n, d) → (n, V)."""
-        logits: Tensor = self._lm.model.get_output_embeddings()(hidden)
-        return logits
+        return self._lm.model.get_output_embeddings()(hidden)
 
     def _round_up_count(self, count: int) -> int:
         """Return the number of tokens or rows to run for a requested number."""
@@ -99,13 +96,10 @@ def split_prompts(prompts: Sequence[Sequence[int]], device: str) -> Iterator[lis
 class Group:
     """Rows of one length that stand side by side."""
 
-    first: int
-    """Index of their first token in the pass."""
+    first: int  # index of their first token in the pass
     rows: tuple[int, ...]
-    fed: int
-    """Tokens of each row in this pass."""
-    length: int
-    """Positions of each row after it."""
+    fed: int  # tokens of each row in this pass
+    length: int  # positions of each row after it
 
     @property
     def index(self) -> slice | list[int]:
@@ -118,17 +112,12 @@ class Group:
 class ForwardPass:
     """The tokens of one forward pass, row after row, filled up to whole tiles with copies."""
 
-    ids: Tensor
-    """Shape (T,)."""
-    positions: Tensor
-    """Shape (T,)."""
-    size: int
-    """Tokens without the filling."""
+    ids: Tensor  # shape (T,)
+    positions: Tensor  # shape (T,)
+    size: int  # tokens without the filling
     groups: list[Group]
-    steps: bool
-    """True: one token more for rows that run; False: prompts."""
-    masks: dict[int | None, Tensor] = field(default_factory=dict)
-    """Window of the attention → mask of a padded step."""
+    steps: bool  # true: one token more for rows that run; False: prompts
+    masks: dict[int | None, Tensor] = field(default_factory=dict)  # window of the attention → mask of a padded step
 
     @cached_property
     def rows(self) -> list[int]:
@@ -252,8 +241,7 @@ class _LayerAttention:
     kernel: Kernel
     window: int | None
     out: Tensor
-    buffers: tuple[Tensor, Tensor] | None
-    """Where keys and values are kept; None: nowhere."""
+    buffers: tuple[Tensor, Tensor] | None  # where keys and values are kept; None: nowhere
 
     def store_step(self) -> None:
         """Store one key and value more for each row."""

@@ -4,8 +4,6 @@ Here are also the runners for models that take no rows of different lengths: one
 one that reads the whole text again at each step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -138,8 +138,7 @@ def _run_experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -
         torch.cat([chosen, more]),
         torch.cat([weights, weights.new_zeros(more.shape)]),
     )
-    real: Tensor = output[: len(hidden)]
-    return real
+    return output[: len(hidden)]
 
 
 def _attend(

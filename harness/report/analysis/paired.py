@@ -17,8 +17,6 @@ a = b and where (a + b) / 2 = h; `nearer` is the larger of the two p-values, a t
 1982; Miles and Chambaz 2021). Further sources: Good 2005, "Permutation, parametric and bootstrap tests"; Holm 1979.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

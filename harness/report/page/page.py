@@ -142,8 +142,7 @@ def _load_captions() -> dict[str, dict[str, str]]:
     """Return beginning of a figure's name → title and text."""
     import yaml
 
-    captions: dict[str, dict[str, str]] = yaml.safe_load((FOLDER / "captions.yaml").read_text(encoding="utf-8"))
-    return captions
+    return yaml.safe_load((FOLDER / "captions.yaml").read_text(encoding="utf-8"))
 
 
 def find_caption(name: str) -> tuple[str, str]:

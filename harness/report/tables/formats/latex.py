@@ -1,7 +1,5 @@
 """Format tables as LaTeX (booktabs, siunitx) for a paper; provenance and notes are comments."""
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from collections.abc import Sequence
