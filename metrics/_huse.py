@@ -211,9 +211,10 @@ class PairRatings:
         """Return errors in the order of the run's examples; NaN where a text was not rated."""
         row_of = {example: i for i, example in enumerate(self.ids)}
         rows = np.array([row_of.get(example, -1) for example in model_ids], dtype=np.int64)
-        columns = {}
-        for name, column in (("error", errors), ("error_q", errors_q)):
-            columns |= {f"{name}_model": column[self.n :], f"{name}_human": column[: self.n]}
+        columns = {
+            "error_model": errors[self.n :], "error_human": errors[: self.n],
+            "error_q_model": errors_q[self.n :], "error_q_human": errors_q[: self.n],
+        }  # fmt: skip
         return {name: np.where(rows < 0, np.nan, column[rows]) for name, column in columns.items()}
 
 
