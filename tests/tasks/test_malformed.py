@@ -138,15 +138,6 @@ def test_missing_and_mixed_fields(tmp_path, name, value):
         check_refused(tmp_path, form, path, message)
 
 
-@pytest.mark.parametrize("name", [n for n, f in FORMATS.items() if f.identity])
-def test_duplicated_ids(tmp_path, name):
-    form = FORMATS[name]
-    rows = form.rows(COUNT)
-    rows[3][form.identity] = rows[1][form.identity]
-    path = put(tmp_path, form, form.write(rows))
-    check_refused(tmp_path, form, path, "first used on line 2|duplicate example id")
-
-
 def test_a_draw_with_two_texts(tmp_path):
     """Of a reference, two texts for one draw cannot both be used; nothing is dropped silently."""
     form = FORMATS["creative"]

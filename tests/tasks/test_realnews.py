@@ -1,6 +1,5 @@
 """News in Grover's formats, made up and real."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -78,19 +77,3 @@ def test_its_machine_articles_are_a_ready_system(tmp_path):
     write_rows(tmp_path / "prompts.arrow", nothing)
     rows = import_rows(Path(path), tmp_path / "prompts.arrow", None, None)
     assert [r.generation.text for r in rows] == [f"Body {i} of machine." for i in range(4)]
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize(("name", "split"), [("april2019_set_mini", "gen"), ("realnews_tiny", "train")])
-def test_real_records(name, split):
-    path = REAL / f"{name}.jsonl"
-    if not path.is_file():
-        pytest.skip(f"{path} is not there")
-    examples, skipped = read_counted(RealNews(path=str(path), split=split))
-    assert not skipped
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert len(examples) == sum(r["split"] == split for r in rows)
-    if name == "april2019_set_mini":
-        (prompt,) = (e.prompt for e in examples if e.id == "realnews/024030")
-        assert prompt.startswith("Domain: techcrunch.com\nDate: 04-19-2019\nTitle: Malware researcher")
-        assert prompt.endswith("TechCrunch\n\n")

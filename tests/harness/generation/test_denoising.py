@@ -252,37 +252,6 @@ def distances(*decoders: denoising.DenoisingDecoder) -> list[float]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("cls", "options"),
-    [
-        (denoising.Mdlm, {}),
-        (denoising.Mdlm, {"schedule": "cosine"}),
-        (denoising.Remdm, {"strategy": "cap", "eta": 0.01}),
-        (denoising.Remdm, {"strategy": "rescale", "eta": 0.05}),
-        (denoising.Remdm, {"strategy": "forward_backward"}),
-        (denoising.Duo, {}),
-        (denoising.Duo, {"mode": "pc"}),
-    ],
-)
-def test_the_error_of_parallel_draws_shrinks_with_the_steps(cls, options):
-    options |= {"nucleus_p": 1.0}
-    few, more, most = distances(*(cls(steps=steps, **options) for steps in (4, 32, 256)))
-    assert few > 3 * more > 6 * most
-    assert most < 0.03
-
-
-def test_the_order_of_revealing_decides_the_law():
-    one, two = distances(
-        *(denoising.Llada(temperature=1.0, steps=steps, block_length=3, remasking="random") for steps in (3, 2))
-    )
-    assert one < 1e-12 < two
-
-    confident, by_confidence = distances(
-        denoising.Llada(temperature=1.0, steps=3, block_length=3), denoising.Mdlm(steps=256)
-    )
-    assert confident > 10 * by_confidence
-
-
 @pytest.mark.parametrize("decoder", SAMPLERS, ids=lambda d: f"{d.title} {d.precision}")
 def test_texts_do_not_depend_on_the_batch(decoder):
     assert sample(small_world(), decoder, 15, batch_size=1) == sample(small_world(), decoder, 15, batch_size=7)

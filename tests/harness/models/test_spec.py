@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from openended.harness.core import DataError, SpecError, build, digest, load_members, read_full_yaml
+from openended.harness.core import DataError, SpecError, build, digest, load_members
 from openended.harness.models import BackendSpec, ModelSpec, list_bundled_models, load_tokenizer, tokenizer_digest
 from tests.helpers import copy_without, tiny_model
 
@@ -77,17 +76,6 @@ def test_bundled_models_are_well_formed():
         spec = ModelSpec(path=f"bundled:{name}")
         spec.check_ready()
         assert (spec.title, spec.context_length()) == (name, 512)
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "conf/model").glob("[!_]*.yaml")), ids=lambda p: p.stem)
-def test_every_model_option_is_a_spec(path):
-    node = yaml.safe_load(read_full_yaml("model", path.stem))
-    options = {k: v for k, v in node.items() if k not in ("_target_", "defaults")}
-    if not node["_target_"].endswith(".ModelSpec"):
-        pytest.skip("a backend of its own, tested beside its code")
-    if options["path"].removeprefix("bundled:") not in list_bundled_models() and options["path"].startswith("bundled:"):
-        pytest.skip("the bundled model is not there yet")
-    assert ModelSpec(**options).title
 
 
 def test_specs_import_no_torch():

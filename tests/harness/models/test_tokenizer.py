@@ -33,7 +33,6 @@ from openended.harness.models.tokenizer import (
 from openended.harness.models.transformers import load_model
 from openended.harness.run.dataset import build_human_row
 from tests.helpers import copy_without, embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
-from tests.metrics.helpers import bpe, published
 
 BOS = 1
 
@@ -258,14 +257,6 @@ def test_pieces_give_the_tokens_of_the_text(text: str) -> None:
 @given(st.text(max_size=60))
 def test_of_any_text(text: str) -> None:
     assert PIECES.encode(text) == INNER.encode(text, add_special_tokens=False).ids
-
-
-@pytest.mark.reference
-def test_of_real_texts_under_the_real_gpt2_vocabulary() -> None:
-    inner, texts = bpe(), published("webtext/gpt2-large-greedy.jsonl", "reference")
-    pieces = PieceTokens(inner)
-    for text in texts:
-        assert pieces.encode(text) == inner.encode(text, add_special_tokens=False).ids
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,9 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
         for line in lines:
             line["artifact"] = write_arrays(folder / "store", key, line)
     elif not inputs:
-        lines = [line | {"artifact": None} for line in lines]
+        for line in lines:
+            if not (folder / "store" / str(line["artifact"])).is_dir():
+                line["artifact"] = None
     if texts:
         inputs = write_texts(folder / "store", key, decoder)
     stamp = created[:19].replace("-", "").replace(":", "")
@@ -146,10 +148,25 @@ def seal_record(run: Path, record: Mapping[str, Any]) -> None:
     (run / "record.json").write_text(json.dumps({**told, "digest": digest(told)}, sort_keys=True) + "\n", "utf-8")
 
 
-def write_arrays(store: Path, key: str, line: Mapping[str, Any]) -> str | None:
-    """Write the arrays that figures and tests read; returns the artifact's path in the store."""
+def change_record(run: Path, **changes: Any) -> None:
+    """Write other values into the record of a run."""
+    told = json.loads((run / "record.json").read_text("utf-8"))
+    del told["digest"]
+    seal_record(run, told | changes)
+
+
+def store_arrays(store: Path, name: str, arrays: Mapping[str, Any]) -> str:
+    """Write arrays as an artifact of the store; returns its path there."""
     from safetensors.numpy import save_file
 
+    (store / name).mkdir(parents=True, exist_ok=True)
+    save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, store / name / "arrays.safetensors")
+    seal(store / name)
+    return name
+
+
+def write_arrays(store: Path, key: str, line: Mapping[str, Any]) -> str | None:
+    """Write the arrays that figures and tests read; returns the artifact's path in the store."""
     rng = np.random.default_rng(int(hashlib.sha256(f"{key}{line['metric']}".encode()).hexdigest()[:8], 16))
     metric, value = line["metric"], next(iter(line["values"].values()), None)
     arrays: dict[str, np.ndarray] = {}
@@ -167,11 +184,7 @@ def write_arrays(store: Path, key: str, line: Mapping[str, Any]) -> str | None:
         line["values"]["loop_rate"] = float(each.mean())  # type: ignore[index]
     if not arrays:
         return None
-    name = f"measure/{key[:2]}/{key}-{metric}-{line['system']}"
-    (store / name).mkdir(parents=True, exist_ok=True)
-    save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, store / name / "arrays.safetensors")
-    seal(store / name)
-    return name
+    return store_arrays(store, f"measure/{key[:2]}/{key}-{metric}-{line['system']}", arrays)
 
 
 def seal(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from openended.harness.core import Example
 from openended.harness.report.build import make_tables
@@ -10,16 +9,13 @@ from openended.harness.report.figures.curves import f_scores, pr_curves
 from openended.harness.report.figures.drawing import SystemStyles, apply_style
 from openended.harness.results import load_layout, read_results
 from openended.harness.storage import write_examples
-from tests.harness.report.synthetic import result, seal, write_run
+from tests.harness.report.synthetic import result, seal, store_arrays, write_run
 
 PR = "knn_precision_recall"
 
 
-def store_arrays(folder, name, **arrays):
-    (folder / "store" / name).mkdir(parents=True, exist_ok=True)
-    save_file({key.replace("__", "/"): np.asarray(value) for key, value in arrays.items()}, folder / "store" / name / "arrays.safetensors")  # fmt: skip
-    seal(folder / "store" / name)
-    return name
+def save(folder, name, **arrays):
+    return store_arrays(folder / "store", name, {key.replace("__", "/"): value for key, value in arrays.items()})
 
 
 def read_table(results, layout):
@@ -52,9 +48,7 @@ def test_examples_of_what_huse_separates(tmp_path):
         "per_example__error_model": np.array([0.0, 0, 1, 1, np.nan, np.nan]),
     }
     values = {"huse": 0.75, "huse_q": 1.25, "huse_d": 0.5}
-    line = result(
-        "model", "huse", values, direction="higher", artifact=store_arrays(tmp_path, "measure/ab/x", **arrays)
-    )
+    line = result("model", "huse", values, direction="higher", artifact=save(tmp_path, "measure/ab/x", **arrays))
     run_folder = tmp_path
     write_run(run_folder, "nucleus", 0, results=[line], texts=True, inputs={"measure:huse": "measure/ab/x"})
     table = read_table(read_results([tmp_path / "runs"]), "huse_examples")
@@ -70,9 +64,9 @@ def test_examples_of_what_huse_separates(tmp_path):
 def test_both_curves_and_their_scores(tmp_path):
     """A precision-recall curve of two points (1, 0.5) and (0.5, 1): F8 = 65 · 0.5 / (64 · 0.5 + 1)."""
     for name, share in (("nucleus", 1.0), ("ancestral", 0.5)):
-        curve = store_arrays(tmp_path, f"measure/ab/{name}", arrays__precision=[1.0, 0.5], arrays__recall=[0.5, share])
+        curve = save(tmp_path, f"measure/ab/{name}", arrays__precision=[1.0, 0.5], arrays__recall=[0.5, share])
         frontier = np.array([[[1.0, 0.0], [0.5, 1.0], [0.0, 1.0]]])
-        mauve = store_arrays(tmp_path, f"measure/ab/{name}-mauve", arrays__divergence_curves=frontier)
+        mauve = save(tmp_path, f"measure/ab/{name}-mauve", arrays__divergence_curves=frontier)
         lines = [
             result("model", "precision_recall_curve", {"f8": share, "f1_8": 0.9}, direction="higher", artifact=curve),
             result("model", "mauve", {"mauve": 0.8}, direction="higher", artifact=mauve),
@@ -99,7 +93,7 @@ def test_the_domains_of_the_human_texts_in_each_cell(tmp_path):
     cells = [4, 2, 4, 2, 4, 2, 4, 2, 4, 2, 4, 7]
     sites = ["bbc.com" if cell == 4 else "cbc.ca" if number < 6 else "nbc.com" for number, cell in enumerate(cells)]
     examples = [Example(f"realnews/{n:02d}", "", "text", {"domain": site}) for n, site in enumerate(sites)]
-    artifact = store_arrays(tmp_path, "measure/ab/cells", arrays__human_cells=np.array(cells))
+    artifact = save(tmp_path, "measure/ab/cells", arrays__human_cells=np.array(cells))
     folder = tmp_path / "store" / "examples" / "ab" / "x"
     folder.mkdir(parents=True)
     write_examples(folder / "examples.arrow", reversed(examples))

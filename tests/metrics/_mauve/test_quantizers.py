@@ -228,7 +228,7 @@ def test_same_seed_same_cells_on_one_and_two_threads(quantizer):
     assert found[0].mauve != mauve(human=human, model=model, quantizer=quantizer, restarts=2, seed=26).mauve
 
 
-@pytest.mark.parametrize("quantizer", CODED)
+@pytest.mark.parametrize("quantizer", ["kmeans", "kmeans_l1", *CODED])
 def test_meaning(quantizer):
     """Copies score one, a collapse lower, far sides as disjoint histograms: 1 / C(10, 5)."""
     options = {"quantizer": quantizer, "restarts": 2} | ({} if quantizer == "lattice" else {"num_buckets": 27})

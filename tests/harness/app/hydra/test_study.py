@@ -2,8 +2,10 @@
 
 import dataclasses
 import math
+import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -179,9 +181,16 @@ def test_a_damaged_file_is_told_in_one_line(tmp_path):
 # The values of a search are those of its runs' records, whatever the file of the study holds.
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a finished search and its runs."""
+    return searches.write_study(tmp_path_factory.mktemp("study")).parent
+
+
 @pytest.fixture
-def path(tmp_path):
-    return searches.write_study(tmp_path)
+def path(finished, tmp_path):
+    """A copy of its file, to be changed."""
+    return Path(shutil.copy(finished / "search.db", tmp_path))
 
 
 def change(path, *statements):
@@ -219,9 +228,9 @@ def test_a_changed_trial_is_tried_again(statement, rejected, path, caplog):
     assert len(searching.ask(1)) == 1
 
 
-def test_values_of_the_run_of_another_setting_are_not_accepted(path, tmp_path):
+def test_values_of_the_run_of_another_setting_are_not_accepted(path, finished, tmp_path):
     other = searches.write_run(tmp_path / "other", ("decoder.p=0.5",), 0.1)
-    change(path, f"UPDATE trial_user_attributes SET value_json = replace(value_json, '{tmp_path}/run-1', '{other}')")
+    change(path, f"UPDATE trial_user_attributes SET value_json = replace(value_json, '{finished}/run-1', '{other}')")
     assert reject_false_trials(searches.PLAN, path) == 1
 
 

@@ -14,9 +14,8 @@ from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Epsilon, Greedy, MinP, Nucleus, Temperature, TopK, Typical
 from openended.harness.generation.beam_search import Beam
 from openended.harness.models import EmbedderSpec, ModelSpec
-from openended.metrics.mauve import mauve
 from tests.harness.backends.openai.fake import ID, Fake, Fault, log_softmax, logits, server
-from tests.helpers import embed_one, embedding, generation, q_request, ragged, scoring
+from tests.helpers import embedding, generation, q_request, ragged, scoring
 
 STARTS = ("The name of the", "Return a", "If the value is", "A list of", "This function", "Raised when")
 
@@ -59,25 +58,6 @@ def test_first_tokens_of_ancestral_texts_have_the_models_distribution(local):
     from scipy.stats import chi2
 
     assert chi2.sf(((seen - expected) ** 2 / expected).sum(), len(best)) > 1e-4
-
-
-@pytest.mark.slow
-def test_mauve_of_a_servers_texts_is_that_of_local_ones_within_the_noise_of_seeds(local):
-    prompts, embedder = prompts_of(local, 10), EmbedderSpec(path=f"bundled:{ID}")
-
-    def vectors(made: list[Generation]) -> np.ndarray:
-        by = {p.example_id: p.token_ids for p in prompts}
-        rows = ragged([by[g.example_id] for g in made]), ragged([g.token_ids for g in made])
-        return embed_one(local, embedder, *rows, batch_size=64).vectors
-
-    human = vectors(write(local, prompts, Ancestral(), 5, seed=99))
-
-    def value(made: list[Generation]) -> float:
-        return float(mauve(human=human, model=vectors(made), num_buckets=5, restarts=2)["mauve"])
-
-    decoder = Nucleus(p=0.5)
-    locals_ = [value(write(local, prompts, decoder, 5, seed=s)) for s in range(5)]
-    assert abs(value(write(server(), prompts, decoder, 5)) - np.mean(locals_)) < 4 * np.std(locals_, ddof=1)
 
 
 def test_a_text_has_a_seed_of_its_own(local):

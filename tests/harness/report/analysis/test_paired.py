@@ -1,13 +1,11 @@
 """Paired tests and their correction: by hand, from draws of one seed, from examples, and near the human value."""
 
 import dataclasses
-import json
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from safetensors.numpy import save_file
 
 from openended.harness.core import Features, Ragged, Side, SpecError
 from openended.harness.core.resampling import Plan, Replicates
@@ -25,7 +23,7 @@ from openended.harness.report.tables.compare import UNSURE, UNTESTED, build_sign
 from openended.harness.report.tables.values import build_value_tables
 from openended.harness.results import Layout, find_interval, load_replicates, read_results
 from openended.metrics.gen_ppl import GenPPL
-from tests.harness.report.synthetic import result, seal, seal_record, write_run
+from tests.harness.report.synthetic import result, store_arrays, write_run
 
 
 def test_p_values_of_sign_flips():
@@ -147,19 +145,12 @@ def test_a_run_of_several_samples_is_compared_prompt_by_prompt(tmp_path):
         for system, side in (("model", model), ("human", human)):
             made = metric.compute(Features(human, side, {"n": str(len(side)), "task": "t@1"}))
             assert ("prompts" in made.arrays) == (system == "model")
-            name = f"measure/aa/{decoder}-{system}"
-            (tmp_path / "store" / name).mkdir(parents=True)
             held = {f"per_example/{k}": v for k, v in made.per_example.items()}
             held |= {f"arrays/{k}": v for k, v in made.arrays.items()}
-            save_file(held, tmp_path / "store" / name / "arrays.safetensors")
-            seal(tmp_path / "store" / name)
+            name = store_arrays(tmp_path / "store", f"measure/aa/{decoder}-{system}", held)
             lines.append(result(system, "gen_ppl", made.values, direction="match_human", family="scored")
                          | {"signature": made.signature, "artifact": name})  # fmt: skip
-        folder = write_run(tmp_path, decoder, 0, results=lines, axes={"samples": 4})
-        record = json.loads((folder / "record.json").read_text())
-        for line, kept in zip(record["results"], lines, strict=True):
-            line["artifact"] = kept["artifact"]
-        seal_record(folder, {k: v for k, v in record.items() if k != "digest"})
+        write_run(tmp_path, decoder, 0, results=lines, axes={"samples": 4})
     results = read_results([tmp_path])
     differences, _ = build_significance_tables(results, "nucleus p=0.95")
     cells = {c.key: cell for c, cell in zip(differences.columns, differences.rows[0].cells, strict=True)}
@@ -191,11 +182,8 @@ def halves(values):
 def stored(folder, name, values, direction="higher", kind="halves"):
     """Write a run whose value is the mean of `values`, with draws alone (halves) or values by example (bootstrap)."""
     made = Replicates(halves(values)) if kind == "halves" else PLAN.mean(PROMPTS, values)
-    place = f"measure/aa/{name}"
-    (folder / "store" / place).mkdir(parents=True)
     arrays = {"draws/m": made.draws} | ({} if kind == "halves" else {"per_example/m": values})
-    save_file(arrays, folder / "store" / place / "arrays.safetensors")
-    seal(folder / "store" / place)
+    place = store_arrays(folder / "store", f"measure/aa/{name}", arrays)
     mean = float(values.mean())
     told = made.interval(mean)
     interval = {k: getattr(told, k) for k in ("low", "high", "std_error", "level", "method", "replicates")}
@@ -203,14 +191,13 @@ def stored(folder, name, values, direction="higher", kind="halves"):
                   artifact=place, intervals={"m": interval}, n=120)  # fmt: skip
 
 
-def written(folder, systems, monkeypatch, direction="higher", kind="halves", human=None):
-    """Write a run a system; the artifact stays as it is."""
+def written(folder, systems, direction="higher", kind="halves", human=None):
+    """Write a run for each system."""
     for number, (decoder, values) in enumerate(systems.items()):
         lines = [stored(folder, f"{decoder}{number}", values, direction, kind)]
         if human is not None:
             lines.append(stored(folder, f"human{number}", human, direction, kind))
-        monkeypatch.setattr("tests.harness.report.synthetic.write_arrays", lambda store, key, line: line["artifact"])
-        write_run(folder, decoder, 0, results=lines, arrays=True)
+        write_run(folder, decoder, 0, results=lines)
     return read_results([folder])
 
 
@@ -222,8 +209,8 @@ def systems(rng, shifts):
     }
 
 
-def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path, monkeypatch):
-    results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)), monkeypatch)
+def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path):
+    results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)))
     tests = {(t.first, t.second): t for t in pair_tests(results, "m", "m")}
     assert len(tests) == 3
     assert {(t.over, t.n) for t in tests.values()} == {("draws", 200)}
@@ -238,13 +225,12 @@ def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path, monkeypatch):
         assert math.isnan(apart.nearer)
 
 
-def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path, monkeypatch):
+def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path):
     """The fair comparison scores a setting on the seeds that did not choose it, after its mean over all was read."""
     rng = np.random.default_rng(5)
-    monkeypatch.setattr("tests.harness.report.synthetic.write_arrays", lambda store, key, line: line["artifact"])
     values = [rng.normal(size=120) for _ in range(2)]
     for seed, own in enumerate(values):
-        write_run(tmp_path, "ancestral", seed, results=[stored(tmp_path, f"ancestral{seed}", own)], arrays=True)
+        write_run(tmp_path, "ancestral", seed, results=[stored(tmp_path, f"ancestral{seed}", own)])
     results = read_results([tmp_path])
     (item,) = (i for i in results.values if i.system == "model")
     assert len(item.sources) == 2
@@ -256,8 +242,8 @@ def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path, monkeypatch):
         assert not np.allclose(drawn, whole)
 
 
-def test_the_interval_of_a_value_stands_in_the_table_where_it_is_asked_for(tmp_path, monkeypatch):
-    results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)), monkeypatch)
+def test_the_interval_of_a_value_stands_in_the_table_where_it_is_asked_for(tmp_path):
+    results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)))
     item = next(i for i in results.values if i.system == "model")
     known = find_interval(results, item)
     assert item.interval == (known.low, known.high)
@@ -267,12 +253,12 @@ def test_the_interval_of_a_value_stands_in_the_table_where_it_is_asked_for(tmp_p
     assert any(cell.interval == (known.low, known.high) for row in full.rows for cell in row.cells)
 
 
-def test_two_systems_that_are_not_alike_near_the_human_value_are_told_apart(tmp_path, monkeypatch):
+def test_two_systems_that_are_not_alike_near_the_human_value_are_told_apart(tmp_path):
     """One a little above the human value, one a little below: the values differ, and neither is nearer."""
     rng = np.random.default_rng(3)
     made = systems(rng, (-0.2, 0.2, 1.5))
     human = np.mean([made["greedy"], made["ancestral"]], axis=0) + 0.3 * rng.normal(size=120)
-    results = written(tmp_path, made, monkeypatch, direction="match_human", kind="bootstrap", human=human)
+    results = written(tmp_path, made, direction="match_human", kind="bootstrap", human=human)
     tests = {(t.first, t.second): t for t in pair_tests(results, "m", "m")}
     near = tests["greedy", "ancestral"]
     assert (near.over, near.corrected < 0.001, near.nearer > 0.05) == ("examples", True, True)
@@ -285,12 +271,12 @@ def test_two_systems_that_are_not_alike_near_the_human_value_are_told_apart(tmp_
 
 
 @pytest.mark.parametrize(("shift", "words"), [(0.5, "holds"), (0.004, "undecided")])
-def test_a_verdict_says_how_sure_it_is(tmp_path, monkeypatch, shift, words):
+def test_a_verdict_says_how_sure_it_is(tmp_path, shift, words):
     rng = np.random.default_rng(5)
     made = systems(rng, (0.0, 0.0, 0.0))
     made["nucleus"] = made["greedy"] + shift + 0.3 * rng.normal(size=120)
     made["nucleus"] += shift - (made["nucleus"] - made["greedy"]).mean()
-    results = written(tmp_path, made, monkeypatch)
+    results = written(tmp_path, made)
     items = results.values
 
     def higher(sample):
@@ -313,8 +299,8 @@ def best_rows(results, **options):
 
 
 @pytest.mark.parametrize("kind", ["halves", "bootstrap"])
-def test_bold_is_what_the_tests_do_not_separate_from_the_best(tmp_path, monkeypatch, kind):
-    results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.5, 0.5)), monkeypatch, kind=kind)
+def test_bold_is_what_the_tests_do_not_separate_from_the_best(tmp_path, kind):
+    results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.5, 0.5)), kind=kind)
     table, best = best_rows(results)
     assert best == {"ancestral", "nucleus p=0.95"}, "greedy is separated, the other two differ by noise alone"
     assert table.explain_bold() == [
@@ -323,11 +309,11 @@ def test_bold_is_what_the_tests_do_not_separate_from_the_best(tmp_path, monkeypa
     assert best_rows(results, intervals=True)[1] == best
 
 
-def test_values_on_both_sides_of_a_target_are_equally_good(tmp_path, monkeypatch):
+def test_values_on_both_sides_of_a_target_are_equally_good(tmp_path):
     noise = np.random.default_rng(1).normal(size=120) * 0.1
     noise -= noise.mean()
     rows = {"greedy": 0.3 + noise, "nucleus": 0.7 + noise[::-1]}
-    results = written(tmp_path, rows, monkeypatch, kind="bootstrap")
+    results = written(tmp_path, rows, kind="bootstrap")
     a, b = (i for i in results.values if i.system == "model")
     assert compute_equality_p_value(results, [a, b], a, b) < 0.001
     results = read_results([tmp_path])  # without memory of the test above

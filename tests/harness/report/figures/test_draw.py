@@ -1,7 +1,6 @@
 """Each figure is drawn from the stored set of runs, twice to the same bytes, and not at all without data."""
 
 import itertools
-import json
 import math
 import re
 from dataclasses import replace
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from openended.harness.core import Features, Replicates, Side, SpecError
 from openended.harness.report.figures import curves, draw as draw_module, panels, trade_offs
@@ -45,7 +43,7 @@ from openended.harness.report.tables.values import build_value_tables
 from openended.harness.results import Layout, filter_results, group_systems, load_layout, read_results
 from openended.metrics.huse import Huse, PairRatings, Rule
 from openended.metrics.mauve import Mauve
-from tests.harness.report.synthetic import quickstart, result, seal, seal_record, stored, write_run
+from tests.harness.report.synthetic import quickstart, result, store_arrays, stored, write_run
 from tests.helpers import openended
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "report"
@@ -138,16 +136,10 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
     for seed in (0, 1):
         model = Side("model", ids, {need: rng.normal(size=(60, 6)).astype("f4") + 0.5})
         made = spec.compute(Features(human, model, {"n": "60/60", "task": "docs@1"}))
-        name = f"measure/aa/{seed}"
-        (tmp_path / "store" / name).mkdir(parents=True)
-        held = {f"arrays/{k}": v for k, v in made.arrays.items()}
-        save_file(held, tmp_path / "store" / name / "arrays.safetensors")
-        seal(tmp_path / "store" / name)
-        line = result("model", "mauve", made.values, direction="higher", family="two_sample")
-        folder = write_run(tmp_path, "nucleus", seed, results=[line | {"signature": made.signature, "sd": made.sd}])
-        record = json.loads((folder / "record.json").read_text())
-        record["results"][0]["artifact"] = name
-        seal_record(folder, {k: v for k, v in record.items() if k != "digest"})
+        arrays = {f"arrays/{k}": v for k, v in made.arrays.items()}
+        name = store_arrays(tmp_path / "store", f"measure/aa/{seed}", arrays)
+        line = result("model", "mauve", made.values, direction="higher", family="two_sample", artifact=name)
+        write_run(tmp_path, "nucleus", seed, results=[line | {"signature": made.signature, "sd": made.sd}])
     results = read_results([tmp_path])
     panel = draw(curves.divergence_curves, results)["divergence"].axes[0]
     (line,) = panel.get_lines()

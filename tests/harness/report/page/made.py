@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from openended.harness.core.types import Generation, Ragged
 from openended.harness.storage.rows import Row, write_rows
-from tests.harness.report.synthetic import result, seal, write_run
+from tests.harness.report.synthetic import result, seal, store_arrays, write_run
 from tests.helpers import write_jsonl
 
 HOSTILE = [
@@ -100,12 +100,8 @@ def _save(folder: Path, **arrays: np.ndarray) -> None:
 
 def _scored(system: str, metric: str, value: float, made: Mapping[str, Any], store: Path) -> dict[str, Any]:
     """A result with a number a text: 100 less its place, so that the first text has the highest."""
-    from safetensors.numpy import save_file
-
     name = f"measure/{made['key'][:2]}/{made['key']}"
-    (store / name).mkdir(parents=True, exist_ok=True)
-    save_file({"per_example/gen_ppl": 100.0 - np.arange(made["n"])}, store / name / "arrays.safetensors")
-    seal(store / name)
+    store_arrays(store, name, {"per_example/gen_ppl": 100.0 - np.arange(made["n"])})
     return result(system, metric, {metric: value, "entropy": 4 + value / 100}, family="scored", artifact=name)
 
 

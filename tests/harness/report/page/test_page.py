@@ -38,7 +38,7 @@ from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.results import Layout, read_results
 from tests.harness.report.page.made import COUNT, HOSTILE, TOKENIZER, make_report, text_of
-from tests.harness.report.synthetic import seal_record, write_run
+from tests.harness.report.synthetic import change_record, write_run
 
 EVIL = "<script>alert(1)</script>"
 
@@ -123,9 +123,7 @@ def test_runs_without_texts_make_a_page_without_a_reader(tmp_path):
 
 def test_the_page_says_settings_date_and_command(tmp_path):
     folder = write_run(tmp_path, "greedy", None, texts=True, created="2026-02-03T10:20:30+00:00")
-    record = json.loads((folder / "record.json").read_text())
-    told = {k: v for k, v in record.items() if k != "digest"}
-    seal_record(folder, told | {"command": ["/x/openended", "decoder=greedy", "a=<b>"]})
+    change_record(folder, command=["/x/openended", "decoder=greedy", "a=<b>"])
     results = read_results([tmp_path])
     page = written(results, tmp_path)
     head = page[page.index('<h2 id="about"') :]

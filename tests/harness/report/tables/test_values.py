@@ -1,6 +1,5 @@
 """What stands in a table of values: numbers, best ones, dashes, notes, the human side, the runs behind it, and what is refused."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -21,7 +20,7 @@ from openended.harness.report.tables.values import (
     mark_incomparable,
 )
 from openended.harness.results import Layout, build_layout, find_human_value, load_layout, read_results
-from tests.harness.report.synthetic import result, seal_record, write_run
+from tests.harness.report.synthetic import change_record, result, write_run
 
 
 def write(folder, decoder, values, seed=0, human=None, direction="match_human", metric="m", **more):
@@ -230,9 +229,7 @@ def label(item):
 
 def write_noted(folder, decoder, notes=(), run_notes=(), model="docs-s", **more):
     lines = [result("model", "mauve", {"mauve": 0.5}, direction="higher", notes=list(notes), **more)]
-    run = write_run(folder, decoder, 0, results=lines, model=model)
-    record = json.loads((run / "record.json").read_text())
-    seal_record(run, {k: v for k, v in record.items() if k != "digest"} | {"notes": list(run_notes)})
+    change_record(write_run(folder, decoder, 0, results=lines, model=model), notes=list(run_notes))
 
 
 def test_a_caveat_names_its_systems_unless_it_is_about_all(tmp_path):
@@ -330,9 +327,7 @@ def test_the_most_frequent_signature_has_the_column_and_others_say_so(tmp_path):
 
 def by(folder, *words):
     """Say in a run's record which command made it."""
-    path = folder / "record.json"
-    record = json.loads(path.read_text())
-    seal_record(folder, {k: v for k, v in record.items() if k != "digest"} | {"command": list(words)})
+    change_record(folder, command=list(words))
 
 
 def group_into_lines(folder):
@@ -353,9 +348,7 @@ def test_task_number_length_date_and_command_are_said(tmp_path):
 
 def test_imported_artifacts_are_noted_under_the_tables_of_their_runs(tmp_path):
     for length, provenance in ((32, {}), (64, {"generate:x": {"imported": True}, "measure:mauve": {"imported": True}})):
-        folder = write_run(tmp_path, "nucleus", 0, length=length)
-        record = json.loads((folder / "record.json").read_text())
-        seal_record(folder, {k: v for k, v in record.items() if k != "digest"} | {"provenance": provenance})
+        change_record(write_run(tmp_path, "nucleus", 0, length=length), provenance=provenance)
     own, imported = build_value_tables(read_results([tmp_path]), Layout(split=("auto",)), "t")
     assert not any("Imported" in line for line in own.about)
     assert "Imported, not computed here: generate, measure (in 1 of 1 runs)." in imported.about
@@ -394,7 +387,5 @@ def test_every_written_table_says_it_and_rebuilding_changes_no_byte(tmp_path):
 def test_a_job_that_a_launcher_started_says_what_the_user_set(tmp_path):
     folder = write_run(tmp_path, "nucleus", 0)
     by(folder, "/opt/site-packages/submitit/core/_submit.py", "/tmp/grids")
-    record = json.loads((folder / "record.json").read_text())
-    told = {k: v for k, v in record.items() if k != "digest"}
-    seal_record(folder, told | {"overrides": ["decoder=nucleus", "seed=0"]})
+    change_record(folder, overrides=["decoder=nucleus", "seed=0"])
     assert group_into_lines(tmp_path)[-1] == "Command: openended decoder=nucleus seed=0"
