@@ -126,6 +126,7 @@ def test_any_number_of_workers_and_one_killed_in_the_middle(session, caplog):
         assert [r.message for r in caplog.records if f"worker {killed[0]} died while it did {name}" in r.message]
 
 
+@pytest.mark.slow
 def test_what_a_worker_refuses_is_told_as_if_it_were_here(session):
     cluster = cluster_of(session)
     lm = load_ray_backend(cluster, settings_model())
