@@ -112,23 +112,14 @@ def mauve(
         ratios = log_ratios(human=human, model=model, estimator=estimator, settings=settings)
         return mauve_of_ratios(human=ratios[0], model=ratios[1], **options)
     cluster, buckets = fit_quantizer(
-        [model, human],
-        quantizer=quantizer,
-        num_buckets=num_buckets,
-        explained_variance=explained_variance,
-        restarts=restarts,
-        max_iter=max_iter,
-        unit_norm=unit_norm,
-    )
+        [model, human], quantizer=quantizer, num_buckets=num_buckets, explained_variance=explained_variance,
+        restarts=restarts, max_iter=max_iter, unit_norm=unit_norm,
+    )  # fmt: skip
     model_cells, human_cells = cluster(seed)([model, human])
     return mauve_of_cells(
-        human=human_cells,
-        model=model_cells,
-        num_buckets=buckets,
-        smoothing=smoothing,
-        seen_only=counts_seen_cells(quantizer),
-        **options,
-    )
+        human=human_cells, model=model_cells, num_buckets=buckets, smoothing=smoothing,
+        seen_only=counts_seen_cells(quantizer), **options,
+    )  # fmt: skip
 
 
 @metric
@@ -242,13 +233,9 @@ class Mauve(Quantized):
 
     def score(self, cells: CellCounts) -> ClusteringRun:
         scores = mauve_of_cells(
-            human=cells.human,
-            model=cells.model,
-            num_buckets=cells.count,
-            smoothing=self.smoothing,
-            seen_only=counts_seen_cells(self.quantizer),
-            **self._curve_options,
-        )
+            human=cells.human, model=cells.model, num_buckets=cells.count, smoothing=self.smoothing,
+            seen_only=counts_seen_cells(self.quantizer), **self._curve_options,
+        )  # fmt: skip
         values = self._select_values(scores, "mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
         sizes = len(cells.human), len(cells.model)
         values |= mauve_scores.histogram_values(scores, *sizes, self.lambdas, self.smoothing)

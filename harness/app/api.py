@@ -202,12 +202,9 @@ def make_metric(name: str, options: Mapping[str, Any]) -> core.Metric:
 
 
 def _select_metrics(
-    requested: str | Sequence[str | core.Metric] | None,
-    options: Mapping[str, Mapping[str, Any]],
-    *,
-    has_scorer: bool,
+    requested: str | Sequence[str | core.Metric] | None, options: Mapping[str, Mapping[str, Any]], *, has_scorer: bool,
     has_vectors: bool,
-) -> dict[str, core.Metric]:
+) -> dict[str, core.Metric]:  # fmt: skip
     """Build the requested metrics with these options; None selects all that scorer and vectors allow."""
     if requested is None:
         every_metric = [make_metric(name, {}) for name in core.resolve_metric_names(["all"])]

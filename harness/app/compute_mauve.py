@@ -146,15 +146,12 @@ def compute_mauve(
     interval = result.intervals.get("mauve")
     numbers = ("mauve", "frontier_integral", "mauve_star", "frontier_integral_star")
     return ComputedMauve(
-        **{name: result.values[name] for name in numbers},
-        divergence_curve=result.arrays["divergence_curves"][0],
-        p_hist=result.arrays["human_hists"][0],
-        q_hist=result.arrays["model_hists"][0],
+        **{name: result.values[name] for name in numbers}, divergence_curve=result.arrays["divergence_curves"][0],
+        p_hist=result.arrays["human_hists"][0], q_hist=result.arrays["model_hists"][0],
         num_buckets=len(result.arrays["human_hists"][0]),
-        interval=None if interval is None else (interval["low"], interval["high"]),
-        signature=result.signature,
+        interval=None if interval is None else (interval["low"], interval["high"]), signature=result.signature,
         notes=result.notes,
-    )
+    )  # fmt: skip
 
 
 def _embed(form: str, value: Any, embedder: EmbedderSpec, limit: int, batch_size: int, runtime: Runtime) -> Any:  # noqa: ANN401

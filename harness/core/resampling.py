@@ -309,13 +309,9 @@ def _derive_numbers(hashes: NDArray[np.uint64], draw: int) -> NDArray[np.uint64]
 
 
 def estimate_interval(
-    replicates: Replicates,
-    value: float,
-    bounds: Sequence[float] = (-math.inf, math.inf),
-    rows: F64 | None = None,
-    prompts: I64 | None = None,
-    level: float = LEVEL,
-) -> Interval | None:
+    replicates: Replicates, value: float, bounds: Sequence[float] = (-math.inf, math.inf), rows: F64 | None = None,
+    prompts: I64 | None = None, level: float = LEVEL,
+) -> Interval | None:  # fmt: skip
     """Return the interval of a value; None if its replicates do not vary and it is not a share.
 
     Args:

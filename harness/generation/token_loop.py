@@ -61,13 +61,9 @@ def decode_rows(
 
 
 def add_tokens(
-    lm: CausalModel,
-    request: GenerationRequest,
-    slots: BatchSlots,
-    token: Tensor,
-    emit: Emit,
+    lm: CausalModel, request: GenerationRequest, slots: BatchSlots, token: Tensor, emit: Emit,
     chooser: TokenChooser | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Add the next tokens (n,) to the texts of the slots in use; emit the finished ones and free their slots."""
     import torch
 
@@ -170,16 +166,9 @@ class QChooser(TokenChooser):
 
 
 def draw_next_tokens(
-    decoder: QDecoder,
-    logits: Tensor,
-    u: Tensor,
-    state: Tensor | None,
-    *,
-    history: Tensor,
-    lengths: Tensor,
-    too_short: Sequence[int],
-    eos_ids: Sequence[int],
-) -> tuple[Tensor, Tensor, Tensor | None]:
+    decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None, *, history: Tensor, lengths: Tensor,
+    too_short: Sequence[int], eos_ids: Sequence[int],
+) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
     """Draw the next token of each row from a model's logits; the one place where logits become tokens.
 
     Args:

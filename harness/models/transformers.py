@@ -7,21 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import DataError, DeviceMap, ExtraNotInstalled, shorten_error
+from openended.harness.models import tokenizer as tokenizers
 from openended.harness.models.chat import load_template
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.families import choose_attention
 from openended.harness.models.forward import run_forward
 from openended.harness.models.score import embed_rows
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import (
-    TextTokenizer,
-    check_ids,
-    decode_continuation,
-    find_added_ids,
-    get_bos_prefix,
-    load_tokenizer,
-    load_transformers_tokenizer,
-)
+from openended.harness.models.tokenizer import TextTokenizer, check_ids, load_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -144,11 +137,11 @@ class LanguageModel:
 
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         """Return the text that `ids` add after `prompt`: keeps the space that some tokenizers drop at a start."""
-        return decode_continuation(self.tokenizer, prompt, ids)
+        return tokenizers.decode_continuation(self.tokenizer, prompt, ids)
 
     def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
         """Return the tokens that precede a text of these ids: the beginning-of-text token, unless the text has it."""
-        return get_bos_prefix(self.tokenizer.bos_prefix, ids)
+        return tokenizers.get_bos_prefix(self.tokenizer.bos_prefix, ids)
 
     forward = run_forward
     embed = embed_rows
@@ -253,11 +246,11 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
 
     spec.check_ready()
     model = read_weights(AutoModel, spec, "embedder", unused=is_output_layer)
-    slow = load_transformers_tokenizer(spec)
+    slow = tokenizers.load_transformers_tokenizer(spec)
     # RoBERTa's config counts two positions that no text can use.
     limits = [n for n in (spec.context_length(), slow.model_max_length) if n is not None and n < 10**9]
     model = model.to(device).eval().requires_grad_(requires_grad=False)
-    model.openended_before, model.openended_after = find_added_ids(slow)
+    model.openended_before, model.openended_after = tokenizers.find_added_ids(slow)
     tokenizer = load_tokenizer(spec)
     check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))
     return LanguageModel(

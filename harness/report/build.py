@@ -19,16 +19,9 @@ if TYPE_CHECKING:
     from openended.harness.results import Results
 
 FILES = (
-    "looks.json",
-    "tables",
-    "figures",
-    "results.parquet",
-    "results.csv",
-    "stress.csv",
-    "report.html",
-    "index.html",
+    "looks.json", "tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html",
     "page",
-)
+)  # fmt: skip
 TEXTS = ("methods.tex", "references.bib", "checklist.md")  # of `openended report --methods --checklist`
 LAYOUTS = "layouts"  # reports of other layouts than the runs' own
 MAX_LISTED_RUNS = 5  # in an error message

@@ -119,17 +119,10 @@ def _build_report(args: argparse.Namespace) -> Report:
     # Another layout and a comparison go next to the finished report, never over it.
     others = [*(Path(word).stem for word in layouts), *(["compare"] if args.compare else [])]
     report = build_report(
-        request.paths,
-        args.out or (folder / LAYOUTS / "-".join(others) if others and folder.exists() else folder),
-        layout=layout,
-        compare=_split_at_commas(args.compare),
-        baseline=args.baseline,
-        where=where,
-        figures=not args.no_figures,
-        page=not args.no_page,
-        required_axes=typed_axes,
-        **options,
-    )
+        request.paths, args.out or (folder / LAYOUTS / "-".join(others) if others and folder.exists() else folder),
+        layout=layout, compare=_split_at_commas(args.compare), baseline=args.baseline, where=where,
+        figures=not args.no_figures, page=not args.no_page, required_axes=typed_axes, **options,
+    )  # fmt: skip
     texts = write_methods(report.results, report.folder, __version__) if args.methods else []
     texts += [write_checklist(report.results, report.folder, __version__)] if args.checklist else []
     return replace(report, paths=(*report.paths, *texts))

@@ -17,13 +17,9 @@ MISSING = "Not in this report."
 
 
 def build_side_by_side(
-    paths: Sequence[Sequence[Path | str]],
-    names: Sequence[str],
-    out_dir: Path | str,
-    *,
-    where: Mapping[str, str] | None = None,
-    page: bool = True,
-) -> Report:
+    paths: Sequence[Sequence[Path | str]], names: Sequence[str], out_dir: Path | str, *,
+    where: Mapping[str, str] | None = None, page: bool = True,
+) -> Report:  # fmt: skip
     """Write tables of the differences between two reports, and a page with the texts of both."""
     if len(paths) != 2:
         raise SpecError(f"--side-by-side: expected two names or folders of runs, got {len(paths)}")

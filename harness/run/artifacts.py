@@ -167,13 +167,9 @@ class TextRows:
         return self.label or self.role
 
     def plan_artifact(
-        self,
-        stage: str,
-        what: str,
-        spec: Mapping[str, Any],
-        inputs: Mapping[str, str | None],
+        self, stage: str, what: str, spec: Mapping[str, Any], inputs: Mapping[str, str | None],
         model: BackendSpec | None = None,
-    ) -> PlannedArtifact:
+    ) -> PlannedArtifact:  # fmt: skip
         """Return an artifact for which a model reads or writes these texts."""
         return PlannedArtifact(stage, what, spec, inputs, self.role, self.num_texts, self.num_tokens, model)
 

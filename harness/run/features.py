@@ -446,13 +446,9 @@ class ModelPasses:
         return np.array(tokenizer.eos_ids, dtype=np.int64)
 
     def score_and_embed(
-        self,
-        spec: models.BackendSpec,
-        embedder: models.EmbedderSpec | None,
-        source: TextRows,
-        options: ScoringOptions,
+        self, spec: models.BackendSpec, embedder: models.EmbedderSpec | None, source: TextRows, options: ScoringOptions,
         requested: Sequence[str],
-    ) -> list[Build]:
+    ) -> list[Build]:  # fmt: skip
         """Make what is requested of `score`, `rank` and `embed` in one pass; `embedder` is the scorer's model."""
         if embedder is not None and list(requested) == ["embed"]:
             return self.embed([embedder], source, "prompt_and_continuation", [0])

@@ -91,17 +91,9 @@ def plan_model_rows(settings: Settings, dataset: Dataset, chat: storage.Entry | 
 
 
 def make_generations(
-    folder: Path,
-    lm: Backend,
-    request: GenerationRequest,
-    prompts: Path,
-    *,
-    chat: Path | None = None,
-    samples: int,
-    flush_seconds: float,
-    advance: Advance,
-    recode: Tokenizer | None = None,
-) -> Mapping[str, Any]:
+    folder: Path, lm: Backend, request: GenerationRequest, prompts: Path, *, chat: Path | None = None, samples: int,
+    flush_seconds: float, advance: Advance, recode: Tokenizer | None = None,
+) -> Mapping[str, Any]:  # fmt: skip
     """Generate for every prompt; finished rows of an interrupted call found in `folder` are kept.
 
     `request` comes without prompts and gets those of the file that are not finished yet, `samples` times each. The

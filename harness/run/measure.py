@@ -190,12 +190,9 @@ def check_result(result: object) -> core.MetricResult:
 
 
 def add_intervals(
-    metric: core.Metric,
-    features: core.Features,
-    result: core.MetricResult,
-    plan: core.Plan,
+    metric: core.Metric, features: core.Features, result: core.MetricResult, plan: core.Plan,
     shared: Mapping[str, Any] | None = None,
-) -> core.MetricResult:
+) -> core.MetricResult:  # fmt: skip
     """Add replicates of the values and their intervals; if that fails, add a note and a log line."""
     if result.status != "ok" or not plan.count:
         return result

@@ -9,21 +9,14 @@ from typing import Any
 from openended.harness import core
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, BackendSpec, EmbedderSpec
+from openended.harness.run import measure
 from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, TextRows, load_result, save_result
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
 from openended.harness.run.facts import compute_perplexity, describe_columns, list_notes, reads_q
 from openended.harness.run.features import FOR_DECODER, Featurizer, find_model
 from openended.harness.run.generate import generate
 from openended.harness.run.import_texts import import_generations
-from openended.harness.run.measure import (
-    RESAMPLING_VERSION,
-    MetricRunner,
-    System,
-    SystemResult,
-    add_intervals,
-    digest_judgments,
-    list_text_needs,
-)
+from openended.harness.run.measure import MetricRunner, System, SystemResult, list_text_needs
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
@@ -286,7 +279,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     path, columns = Path(str(settings.judgments)), settings.judgment_columns
     check_judgments_file(path)
     builder = ArtifactBuilder(session, plan_only=settings.plan_only)
-    sha = digest_judgments(path, columns)
+    sha = measure.digest_judgments(path, columns)
     results = []
     for metric in settings.metrics:
         if not isinstance(metric, JudgmentMetric):
@@ -299,12 +292,12 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
             shared = {} if prepared is None else {"prepared": prepared}
             result = scored.compute(with_columns, **shared)
             return save_result(
-                folder, add_intervals(scored, with_columns, result, core.Plan(settings.intervals), shared)
+                folder, measure.add_intervals(scored, with_columns, result, core.Plan(settings.intervals), shared)
             )
 
         spec = {"metric": core.canonicalize(metric), "system": "judgments", "file": path.name}
         if settings.intervals:
-            spec["intervals"] = [settings.intervals, RESAMPLING_VERSION]
+            spec["intervals"] = [settings.intervals, measure.RESAMPLING_VERSION]
         what = f"{metric.name} {path.name}"
         artifact = PlannedArtifact("measure", what, spec, {"judgments": sha}, "model", metric=metric.name)
         entry = builder.build(artifact, write)

@@ -73,15 +73,9 @@ QUANTIZERS: Mapping[QuantizerName, Quantizer] = {
 
 
 def fit_quantizer(
-    fit: Sequence[Floats],
-    *,
-    quantizer: QuantizerName,
-    num_buckets: Buckets,
-    explained_variance: float,
-    restarts: int,
-    max_iter: int,
-    unit_norm: UnitNorm = "before_pca",
-) -> tuple[Callable[[int], Assign], int]:
+    fit: Sequence[Floats], *, quantizer: QuantizerName, num_buckets: Buckets, explained_variance: float, restarts: int,
+    max_iter: int, unit_norm: UnitNorm = "before_pca",
+) -> tuple[Callable[[int], Assign], int]:  # fmt: skip
     """Fit a quantizer on checked sides; return the function from a seed to cells, and the number of cells.
 
     The order of the sides feeds the seeding of k-means. `num_buckets=auto` follows the smallest side. `unit_norm` moves

@@ -218,17 +218,9 @@ def mauve_of_cells(
 
 
 def mauve_of_histograms(
-    p: F64,
-    q: F64,
-    n_human: float,
-    n_model: float,
-    *,
-    scaling_factor: float = 5.0,
-    curve: Curve = "uniform",
-    curve_points: int = 25,
-    smoothing: Smoothing = "none",
-    part: float = 1.0,
-) -> MauveResult:
+    p: F64, q: F64, n_human: float, n_model: float, *, scaling_factor: float = 5.0, curve: Curve = "uniform",
+    curve_points: int = 25, smoothing: Smoothing = "none", part: float = 1.0,
+) -> MauveResult:  # fmt: skip
     """Compute MAUVE from the histograms of a part of the texts; every field has one value a row if they have rows."""
     starred = smooth(p, n_human), smooth(q, n_model)
     smoothed = smooth(p, n_human, smoothing, part), smooth(q, n_model, smoothing, part)
@@ -246,13 +238,9 @@ def mauve_of_histograms(
         "mid_point": np.exp(-2 * scaling_factor * js),
     }
     return MauveResult(
-        **_convert_to_floats(scores),
-        divergence_curve=points,
-        human_hist=p,
-        model_hist=q,
-        num_buckets=p.shape[-1],
+        **_convert_to_floats(scores), divergence_curve=points, human_hist=p, model_hist=q, num_buckets=p.shape[-1],
         clipped=0,
-    )
+    )  # fmt: skip
 
 
 def _convert_to_floats(values: dict[str, Any]) -> dict[str, Any]:
@@ -260,15 +248,9 @@ def _convert_to_floats(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def histogram_values(
-    scores: MauveResult,
-    n_human: float,
-    n_model: float,
-    lambdas: Sequence[float],
-    smoothing: Smoothing = "none",
-    *,
-    part: float = 1.0,
-    num_angles: int = _ANGLES,
-) -> dict[str, Any]:
+    scores: MauveResult, n_human: float, n_model: float, lambdas: Sequence[float], smoothing: Smoothing = "none", *,
+    part: float = 1.0, num_angles: int = _ANGLES,
+) -> dict[str, Any]:  # fmt: skip
     """Return every other summary of the same histograms.
 
     The KL divergences need smoothed histograms to be finite: `kt` where `smoothing` is `none`. The errors at λ are KL
@@ -367,18 +349,10 @@ def mauve_of_ratios(
     js = (ratios.kl_human(0.5) + ratios.kl_model(0.5)) / 2
     integral = ratios.integral()
     return MauveResult(
-        mauve=float(curve_area(points)),
-        mauve_star=float("nan"),
-        frontier_integral=integral,
-        frontier_integral_star=float("nan"),
-        divergence_curve=points,
-        human_hist=np.zeros(0),
-        model_hist=np.zeros(0),
-        num_buckets=0,
-        js=js,
-        mid_point=float(np.exp(-2 * scaling_factor * js)),
-        clipped=ratios.clipped / ratios.means,
-    )
+        mauve=float(curve_area(points)), mauve_star=float("nan"), frontier_integral=integral,
+        frontier_integral_star=float("nan"), divergence_curve=points, human_hist=np.zeros(0), model_hist=np.zeros(0),
+        num_buckets=0, js=js, mid_point=float(np.exp(-2 * scaling_factor * js)), clipped=ratios.clipped / ratios.means,
+    )  # fmt: skip
 
 
 def ratio_values(scores: MauveResult, human: F64, model: F64, lambdas: Sequence[float]) -> dict[str, float]:

@@ -85,12 +85,9 @@ class ComparisonMetric(core.Metric):
         return core.relabel_rows(*self.sort_both_ids(features), count) if count else None
 
     def subsample(
-        self,
-        features: Features,
-        plan: Plan,
-        compute: Callable[[Mask, Mask], Mapping[str, F64]],
+        self, features: Features, plan: Plan, compute: Callable[[Mask, Mask], Mapping[str, F64]],
         share: float = SUBSET_SHARE,
-    ) -> ReplicatesByName:
+    ) -> ReplicatesByName:  # fmt: skip
         """Return replicates of values computed from masks of the sorted rows in each subset, shape (draws, rows)."""
         human_ids, model_ids = self.sort_both_ids(features)
         values = compute(plan.subsets(human_ids, share), plan.subsets(model_ids, share))
@@ -321,14 +318,9 @@ class Quantized(TwoSample):
         return tuple(runs)
 
     def average(
-        self,
-        features: Features,
-        primary: str,
-        runs: Sequence[ClusteringRun],
-        *,
-        notes: Sequence[str] = (),
+        self, features: Features, primary: str, runs: Sequence[ClusteringRun], *, notes: Sequence[str] = (),
         arrays: Mapping[str, NDArray[Any]] | None = None,
-    ) -> MetricResult:
+    ) -> MetricResult:  # fmt: skip
         """Return means over the clusterings, with their standard deviation where there are several."""
         values = _collect_values(runs)
         means = {name: float(v.mean()) for name, v in values.items()}

@@ -72,12 +72,9 @@ def are_ratings(columns: Sequence[str]) -> bool:
 
 
 def read_judgments(
-    path: str | Path,
-    *,
-    scale: Sequence[float] | None = None,
-    renamed: Mapping[str, str] | None = None,
+    path: str | Path, *, scale: Sequence[float] | None = None, renamed: Mapping[str, str] | None = None,
     empty: base.Empty = "refuse",
-) -> Judgments:
+) -> Judgments:  # fmt: skip
     """Read ratings from a CSV or JSON-lines file, long or wide.
 
     Args:
