@@ -31,12 +31,17 @@ _BLOCK = 1_000_000  # numbers in one block of orders
 class Correlation(Values):
     """A rank correlation over systems."""
 
-    value: float  # in [−1, 1]; NaN where one side is constant or fewer than 3 systems have both values
-    p_value: float  # two-sided permutation p-value
-    low: float  # bootstrap percentile interval
+    value: float
+    """In [−1, 1]; NaN where one side is constant or fewer than 3 systems have both values."""
+    p_value: float
+    """Two-sided permutation p-value."""
+    low: float
+    """Bootstrap percentile interval."""
     high: float
-    n: int  # systems with both values
-    exact: bool  # true if the p-value is over all orders, false if over random ones
+    n: int
+    """Systems with both values."""
+    exact: bool
+    """True if the p-value is over all orders, false if over random ones."""
 
 
 def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman") -> float:

@@ -35,9 +35,12 @@ _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths th
 class DiscriminatorResult(Values):
     """Accuracy on held-out texts and the penalty that was chosen."""
 
-    accuracy: float  # balanced accuracy, in [0, 1]; 0.5 is chance
-    inverse_penalty: float  # the chosen C
-    n_test: int  # held-out texts of both sides
+    accuracy: float
+    """Balanced accuracy, in [0, 1]; 0.5 is chance."""
+    inverse_penalty: float
+    """The chosen C."""
+    n_test: int
+    """Held-out texts of both sides."""
 
 
 def discriminator_accuracy(

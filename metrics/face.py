@@ -36,12 +36,18 @@ SideSpectra = tuple[F64, NDArray[np.str_]]  # the spectra of the texts that have
 class FaceResult(Values):
     """The six comparisons of two mean spectra; a field can also be read as `result["so"]`."""
 
-    so: float  # spectral overlap, in [0, 1]
-    pearson: float  # correlation over frequencies
-    spearman: float  # rank correlation over frequencies
-    emd: float  # earth mover's distance of the normalized spectra, cycles per token, in [0, 1/2]
-    kl: float  # KL divergence of the human spectrum from the model's, nats
-    js: float  # Jensen-Shannon divergence, nats
+    so: float
+    """Spectral overlap, in [0, 1]."""
+    pearson: float
+    """Correlation over frequencies."""
+    spearman: float
+    """Rank correlation over frequencies."""
+    emd: float
+    """Earth mover's distance of the normalized spectra, cycles per token, in [0, 1/2]."""
+    kl: float
+    """KL divergence of the human spectrum from the model's, nats."""
+    js: float
+    """Jensen-Shannon divergence, nats."""
 
 
 def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> FaceResult:

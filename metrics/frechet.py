@@ -51,10 +51,12 @@ def frechet_distance(
 class Extrapolated(Values):
     """The distance extrapolated to infinitely many texts; fields by attribute or by key."""
 
-    frechet_infinity: float  # mean over draws
+    frechet_infinity: float
+    """Mean over draws."""
     spread: float
     """Standard deviation over subsets of one set of texts (not over sets of texts); NaN for a single subset."""
-    at_zero: tuple[float, ...]  # the value of each draw
+    at_zero: tuple[float, ...]
+    """The value of each draw."""
 
 
 def frechet_infinity(
