@@ -15,11 +15,13 @@ Inception score" (extrapolation).
 """
 
 import contextlib
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import numpy as np
 
+from openended.harness import core
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, option, ranged
 from openended.metrics._common import ReplicatesByName, Values, check_choice
 from openended.metrics._embeddings.blocks import blocks, check_range, check_sides, moments, project_pair
@@ -285,6 +287,7 @@ class Frechet(TwoSample):
     direction = "lower"
     bounds = (0.0, np.inf)
     ranges = {"frechet_infinity": (-np.inf, np.inf)}
+    shares_space = True
     coverage = {"frechet": 100}  # docs/statistics.md, 100 texts
     titles = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
     targets = {"frechet_infinity": 0.0}  # may come out below
@@ -297,6 +300,11 @@ class Frechet(TwoSample):
     draws: int = ranged(5, "[1, inf)", "at least 1")  # subsets per size; FD-infinity has their standard deviation
     seed: int = ranged(25, "[0, inf)", "at least 0")  # draws the subsets; as MAUVE
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
+
+    def share_space(self, sides: Sequence[core.Side]) -> tuple[Self, list[core.Side]]:
+        if self.pca_share is None:
+            return self, list(sides)
+        return replace(self, pca_share=None), self.project_sides(sides, self.pca_share, "none")
 
     def prepare(self, features: Features) -> FrechetSides:
         least = _FEWEST if self.extrapolate else 2

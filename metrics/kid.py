@@ -149,6 +149,7 @@ class Kid(TwoSample):
     targets = {"kid": 0.0}  # unbiased: below 0 as often as above for texts of one source
     directions = {"std_error": "none"}
 
+    shares_space = True
     most = 50_000  # all pairs, as in knn_precision_recall
     degree: int = ranged(3, "[1, inf)", "at least 1")  # Bińkowski et al. 2018
     scope: Scope = "prompt_and_continuation"  # the same features as MAUVE

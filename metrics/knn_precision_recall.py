@@ -12,13 +12,14 @@ Source: Kynkäänniemi et al. 2019, "Improved precision and recall metric", equa
 fidelity and diversity metrics", equations 5 and 6 (density, coverage); Le Bronnec et al. 2024 (protocol for text).
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
-from openended.harness.core import Features, Floats, MetricResult, Plan, Scope, metric, ranged
+from openended.harness.core import Features, Floats, MetricResult, Plan, Scope, Side, metric, ranged
 from openended.metrics._common import ReplicatesByName, Values, check_choice
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import Rows, blocks, check_sides, project_pair
@@ -76,7 +77,7 @@ def _project(*, human: Floats, model: Floats, k: int, explained_variance: float 
     if k < 1:
         raise ValueError(f"k: expected at least 1, got {k}")
     human, model = check_sides(human=human, model=model, least=k + 1)
-    scale: Rows = "l2" if rows == "l2" or (rows == "with_pca" and explained_variance is not None) else "none"
+    scale = _choose_scale(explained_variance, rows)
     if explained_variance is not None:
         human, model = project_pair(
             human=human, model=model, share=explained_variance, rows=scale, option="explained_variance"
@@ -84,6 +85,10 @@ def _project(*, human: Floats, model: Floats, k: int, explained_variance: float 
     elif scale == "l2":
         human, model = (np.vstack([block for _, block in blocks(side, "l2")]) for side in (human, model))
     return neighbors.center_points(human, model)
+
+
+def _choose_scale(explained_variance: float | None, rows: RowScale) -> Rows:
+    return "l2" if rows == "l2" or (rows == "with_pca" and explained_variance is not None) else "none"
 
 
 def _count_balls(points: Points, k: int, closed: bool) -> neighbors.Counts:
@@ -108,6 +113,7 @@ class KnnPrecisionRecall(TwoSample):
     coverage = {"precision": 99, "density": 99, "coverage": 99}  # docs/statistics.md, 100 texts
     titles = {"precision": "Precision", "recall": "Recall", "density": "Density", "coverage": "Coverage"}
     targets = {"density": 1.0}  # section 3 of Naeem et al. 2020
+    shares_space = True
     most = 50_000  # all pairs: two to three minutes per core
 
     k: int = ranged(4, "[1, inf)", "at least 1")  # Le Bronnec et al. 2024; prdc: 5, Kynkäänniemi et al.: 3
@@ -122,6 +128,12 @@ class KnnPrecisionRecall(TwoSample):
         if self.k == type(self).k or self.k < least:
             return ""
         return f"k={self.k}: needs more than {self.k} texts a side, this run has {least}; raise num_examples"
+
+    def share_space(self, sides: Sequence[Side]) -> tuple[Self, list[Side]]:
+        share, scale = self.explained_variance, _choose_scale(self.explained_variance, self.rows)
+        if share is None:
+            return self, list(sides)
+        return replace(self, explained_variance=None, rows="none"), self.project_sides(sides, share, scale)
 
     def prepare(self, features: Features) -> Points:
         human, model = self.pair(features)

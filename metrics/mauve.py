@@ -31,6 +31,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
 from openended.metrics._common import ReplicatesByName, check_choice
 from openended.metrics._embeddings.blocks import blocks, check_sides
@@ -38,7 +39,7 @@ from openended.metrics._mauve import scores as mauve_scores
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName, UnitNorm, counts_seen_cells, fit_quantizer
 from openended.metrics._mauve.scores import Curve, MauveResult, Ratios, Smoothing, mauve_of_cells, mauve_of_ratios
-from openended.metrics.families import CellCounts, ClusterFit, ClusteringRun, Quantized
+from openended.metrics.families import CellCounts, ClusterFit, ClusteringRun, Estimates, Quantized, TwoSample
 
 Summary = Literal["area", "mid_point", "js", "integral"]
 _VALUE: Mapping[Summary, str] = {"area": "mauve", "mid_point": "mid_point", "js": "js", "integral": "frontier_integral"}
@@ -46,7 +47,6 @@ _CHOICES = {
     "quantizer": QuantizerName, "curve": Curve, "estimator": EstimatorName, "smoothing": Smoothing, "self": OwnPoint
 }  # fmt: skip
 _FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
-_FEW_FOR_INTERVAL = 200  # docs/statistics.md
 CELLS, TEXTS = 10, 3  # shown of a score, and of each side of a cell
 Prepared = tuple[ClusteringRun, ...] | Ratios
 MISSED = 20  # texts of each side that a ball or a ratio singles out
@@ -191,6 +191,14 @@ class Mauve(Quantized):
             return ""
         return f"neighbors={self.neighbors}: both sides have {total} texts; set fewer, or raise num_examples"
 
+    def estimate_jointly(self, human: core.Side, systems: Sequence[core.Side], plan: Plan) -> list[Estimates]:
+        if self.estimator != "cells":
+            return TwoSample.estimate_jointly(self, human, systems, plan)
+        return super().estimate_jointly(human, systems, plan)
+
+    def explain_no_interval(self, num_texts: int) -> str:
+        return super().explain_no_interval(num_texts) if self.estimator == "cells" else ""
+
     def prepare(self, features: Features) -> Prepared:
         """Cluster with each seed, or estimate density ratios."""
         if self.estimator == "cells":
@@ -297,8 +305,6 @@ def _describe_sample(n_human: int, n_model: int, buckets: int) -> list[str]:
             f"small sample: n={n}, k={buckets}, n/k={n / buckets:.3g}; "
             "two samples of the same text score below 1 here, compare with the human ceiling"
         )
-    if n < _FEW_FOR_INTERVAL:
-        notes.append(f"below {_FEW_FOR_INTERVAL} texts its 95 % interval covers 67 to 100 %, by the kind of text")
     if n_human != n_model:
         notes.append(f"the sides differ in size (human {n_human}, model {n_model}); k follows the smaller")
     return notes

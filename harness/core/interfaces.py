@@ -188,6 +188,10 @@ class Metric(Spec):
         """Return which option asks for more texts than there are, and what to type; empty if none does."""
         return ""
 
+    def explain_no_interval(self, num_texts: int) -> str:  # noqa: ARG002 - most intervals hold for few texts
+        """Return why values of so few texts per side have no interval; empty if they have one."""
+        return ""
+
     def needs(self) -> tuple[Need, ...]:
         """Return the features that `compute` reads."""
         raise TypeError(f"{type(self).__name__} does not define needs()")

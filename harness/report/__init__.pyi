@@ -1,3 +1,4 @@
+from .analysis.power import format_power as format_power
 from .build import (
     Report as Report,
     build_report as build_report,

@@ -18,6 +18,7 @@ from .grids import (
     resolve_report_request as resolve_report_request,
     save_search as save_search,
 )
+from .joint import find_joint_estimate as find_joint_estimate, find_joint_space as find_joint_space
 from .layout import Layout as Layout, build_layout as build_layout, load_layout as load_layout
 from .runs import ROW_FILES as ROW_FILES, Run as Run, locate_verified_file as locate_verified_file
 from .systems import (

@@ -40,6 +40,8 @@ class Results:
     superseded: int  # number of values skipped because a newer run has the same axes and signature
     damaged: dict[str, str] = field(default_factory=dict)  # skipped artifact → what is wrong with it
     left_out: Mapping[str, str] = field(default_factory=dict)  # run folder → what is wrong with its record
+    spaces: dict[tuple[str, str], Any] = field(default_factory=dict)
+    """Metric and signature → the `JointSpace` of their values, where one was asked for."""
     _arrays: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property
@@ -244,19 +246,26 @@ def write_frame(results: Results, folder: Path) -> list[Path]:
 
 def load_replicates(results: Results, item: SystemValue) -> core.Replicates | None:
     """Load the replicates of a value, averaged over its seeds; None if a seed has none or the store is missing."""
-    import numpy as np
-
     parts = []
     for source, value in zip(item.sources, item.values.values(), strict=True):
         if not math.isfinite(value):
             continue
-        arrays = results.arrays(*source)
-        if f"draws/{item.key}" not in arrays:
+        part = read_replicates(results.arrays(*source), item.key)
+        if part is None:
             return None
-        repeats = np.asarray(arrays.get(f"draws/repeats/{item.key}", ()), dtype=np.float64)
-        share = float(arrays.get(f"draws/share/{item.key}", np.ones(1))[0])
-        parts.append(core.Replicates(np.asarray(arrays[f"draws/{item.key}"], dtype=np.float64), repeats, share))
+        parts.append(part)
     return core.combine_replicates([1 / len(parts)] * len(parts), parts) if parts else None
+
+
+def read_replicates(arrays: Mapping[str, Any], key: str) -> core.Replicates | None:
+    """Return the replicates of a value from the arrays of a result; None if it has none."""
+    import numpy as np
+
+    if f"draws/{key}" not in arrays:
+        return None
+    repeats = np.asarray(arrays.get(f"draws/repeats/{key}", ()), dtype=np.float64)
+    share = float(arrays.get(f"draws/share/{key}", np.ones(1))[0])
+    return core.Replicates(np.asarray(arrays[f"draws/{key}"], dtype=np.float64), repeats, share)
 
 
 def find_interval(results: Results, item: SystemValue) -> core.Interval | None:
@@ -272,7 +281,7 @@ def find_interval(results: Results, item: SystemValue) -> core.Interval | None:
         interval = rows[0].intervals.get(item.key)
         return core.Interval(**interval) if interval else None
     replicates = load_replicates(results, item)
-    if replicates is None or not rows:
+    if replicates is None or not any(item.key in row.intervals for row in rows):
         return None
     arrays = [results.arrays(*source) for source in item.sources]
     per_example = [np.asarray(a.get(f"per_example/{item.key}", ()), dtype=np.float64) for a in arrays]

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -37,6 +38,8 @@ class Run:
     imported_stages: tuple[str, ...] = ()  # stages whose artifacts were imported, not computed here
     imported: Mapping[str, Any] = field(default_factory=dict)  # mark of an imported record (`archive`, `trusted`)
     command: tuple[str, ...] = ()  # arguments of the command line that started it
+    metrics: Mapping[str, Any] = field(default_factory=dict)  # name → options, as in the record's spec
+    seconds: float = math.nan  # that generating its texts took; NaN if they were cached
 
 
 def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
@@ -106,6 +109,7 @@ def read_run(path: Path) -> Run:
         titles[role] = str(part.get("title") or "")
     imported = [name for name, other in record.provenance.items() if _get_mapping(other).get("imported")]
     stages = (name.partition(":")[0] for name in imported if name != ITSELF)
+    is_cached = any(name.partition(":")[0] == "generate" for name in record.provenance)
     is_slurm_job = record.command and record.command[0].endswith("/_submit.py")
     return Run(
         folder=folder,
@@ -124,6 +128,8 @@ def read_run(path: Path) -> Run:
         imported_stages=tuple(dict.fromkeys(stages)),
         imported=_get_mapping(_get_mapping(record.provenance.get(ITSELF)).get("imported")),
         command=("openended", *record.overrides) if is_slurm_job else tuple(record.command),
+        metrics=_get_mapping(record.spec.get("metric")),
+        seconds=math.nan if is_cached else record.timings.get("generate", math.nan),
     )
 
 

@@ -1,7 +1,16 @@
-from .artifacts import load_result_arrays as load_result_arrays
+from .artifacts import (
+    load_result as load_result,
+    load_result_arrays as load_result_arrays,
+    load_vectors as load_vectors,
+    save_result as save_result,
+)
 from .facts import derive_system_name as derive_system_name
 from .forecast import Forecast as Forecast, Rates as Rates, forecast_plans as forecast_plans, read_rates as read_rates
-from .measure import add_intervals as add_intervals
+from .measure import (
+    RESAMPLING_VERSION as RESAMPLING_VERSION,
+    add_intervals as add_intervals,
+    pack_replicates as pack_replicates,
+)
 from .pipeline import (
     RunTexts as RunTexts,
     compute_texts as compute_texts,

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 State = Literal["hit", "make", "waits"]
-Role = Literal["human", "more human", "ceiling", "model"]
+Role = Literal["human", "more human", "other human", "ceiling", "model"]
 """The role of the texts of an artifact; `ceiling`: human texts in place of the system under test."""
 VECTORS = "embeddings.npy"
 _NEXT_TOKEN = ("offsets", "gold_prob", "sum_sq", "support", "argmax", "gold")

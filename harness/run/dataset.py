@@ -31,6 +31,14 @@ class Dataset:
     """The prompts in the chat template of the model under test; None too where there is none to be used."""
     human_rows: TextRows  # the human side
     spare_rows: TextRows  # human texts of other prompts; they replace the system in the human ceiling
+    other_rows: TextRows | None  # human texts beyond both (`human_examples`), for differences of systems
+
+    def list_further_human(self) -> list[TextRows]:
+        """List the human texts of other prompts that differences of systems rest on."""
+        if self.other_rows is None:
+            return []
+        both = (self.spare_rows, self.other_rows)
+        return [rows for rows in both if rows.entry is None or rows.entry.meta["more"]]
 
     @property
     def prompts(self) -> Path:
@@ -61,16 +69,33 @@ def load_dataset(settings: Settings, fingerprint: str | None, builder: ArtifactB
         most = None if count == "all" else count
         return make_examples(folder, task, load_tokenizer_of(builder, cuts), most, spare)
 
+    def write_other_examples(folder: Path) -> Mapping[str, Any]:
+        return make_examples(folder, task, load_tokenizer_of(builder, cuts), used, left, may_lack=True)
+
     source = {"source": fingerprint} | ({"tokenizer": tokenizer} if cuts is not None else {})
     spec_of_examples = {"task": canonicalize(task), "count": count, "more": spare}
     planned = PlannedArtifact("examples", task.name, spec_of_examples, source, "human")
     examples = builder.build(planned, write_task_examples)
     inputs = {"examples": get_content(examples), "tokenizer": tokenizer}
 
-    def write_human(folder: Path) -> Mapping[str, Any]:
-        return make_human(folder, _get_path(examples), load_tokenizer_of(builder, spec), length)
+    def build_human(examples: Entry | None, what: str) -> Entry | None:
+        def write(folder: Path) -> Mapping[str, Any]:
+            return make_human(folder, _get_path(examples), load_tokenizer_of(builder, spec), length)
 
-    human = builder.build(PlannedArtifact("human", task.name, {"max_new_tokens": length}, inputs, "human"), write_human)
+        of_examples = {**inputs, "examples": get_content(examples)}
+        return builder.build(PlannedArtifact("human", what, {"max_new_tokens": length}, of_examples, "human"), write)
+
+    human = build_human(examples, task.name)
+    requested = settings.human_examples
+    other = None
+    if requested is not None and count != "all" and task.has_human():
+        used = count + spare
+        left = None if requested == "all" else max(requested - used, 0)
+        what = f"{task.name} beyond the ceiling"
+        spec_of_examples = {"task": canonicalize(task), "count": used, "more": "all" if left is None else left}
+        planned = PlannedArtifact("examples", what, spec_of_examples, source, "human")
+        other = TextRows("other human", build_human(builder.build(planned, write_other_examples), what), SPARE_ROWS,
+                         tokenizer, num_texts=left or 0, num_tokens=(left or 0) * (length or 0))  # fmt: skip
     chat = _build_chat(settings.chat_model, builder, examples, inputs) if settings.chat_model is not None else None
     num_tokens = settings.num_planned * (length or 0)
 
@@ -80,6 +105,7 @@ def load_dataset(settings: Settings, fingerprint: str | None, builder: ArtifactB
     return Dataset(
         fingerprint, tokenizer, examples, human, chat,
         human_rows=plan_rows("human", HUMAN_ROWS, chat), spare_rows=plan_rows("more human", SPARE_ROWS, None),
+        other_rows=other,
     )  # fmt: skip
 
 
@@ -89,15 +115,16 @@ def load_tokenizer_of(builder: ArtifactBuilder, spec: models.ModelSpec | None) -
 
 
 def make_examples(
-    folder: Path, task: Task, tokenizer: Tokenizer | None, count: int | None, spare: int
+    folder: Path, task: Task, tokenizer: Tokenizer | None, count: int | None, spare: int | None, may_lack: bool = False
 ) -> Mapping[str, Any]:
-    """Write `count` examples, and up to `spare` for the human ceiling; all where it is None; sorted by id."""
+    """Write `count` examples, and up to `spare` more; all where one is None; sorted by id."""
     skipped: Counter[str] = Counter()
-    most = None if count is None else count + spare
+    most = None if count is None or spare is None else count + spare
     ids: list[str] = []
     unsorted = folder / ".drawn.arrow"
     write_examples(unsorted, _check_examples(islice(task.examples(tokenizer, skipped), most), task, ids))
     count = max(len(ids), 1) if count is None else count
+    count = min(count, len(ids)) if may_lack else count
     if len(ids) < count:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in skipped.items())
         lost = f" (skipped: {reasons})" if skipped else ""

@@ -25,7 +25,7 @@ from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_fi
 log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
-RESAMPLING_VERSION = 4  # increased when replicates are drawn differently; enters the keys of results that have any
+RESAMPLING_VERSION = 5  # increased when replicates are drawn differently; enters the keys of results that have any
 # From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
 MANY = 200_000
 _RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "sd": Mapping,
@@ -210,21 +210,26 @@ def add_intervals(
     values, prompts = result.values, result.arrays.get("prompts")
     defined = {k: r for k, r in replicates.items() if math.isfinite(values.get(k, math.nan))}
     sound = {k: r for k, r in defined.items() if np.isfinite(r.draws).all()}
-    draws = {k: r.draws for k, r in sound.items()}
-    draws |= {f"repeats/{k}": r.repeats for k, r in sound.items() if len(r.repeats) > 1}
-    draws |= {f"share/{k}": np.array([r.share]) for k, r in sound.items() if r.share < 1}
     intervals = {}
-    for k, r in sound.items():
+    too_few = metric.explain_no_interval(min(len(features.human), len(features.model)))
+    for k, r in sound.items() if not too_few else ():
         bounds = metric.bounds_of(k, result)
         interval = core.estimate_interval(r, values[k], bounds, result.per_example.get(k), prompts)
         if interval is not None:
             intervals[k] = asdict(interval)
     reasons = {
-        "no variation seen": [k for k in sound if k not in intervals],
+        too_few or "no variation seen": [k for k in sound if k not in intervals],
         "a draw of so few texts has no value": [k for k in defined if k not in sound],
     }
     notes = [f"no interval of {', '.join(names)}: {reason}" for reason, names in reasons.items() if names]
-    return replace(result, draws=draws, intervals=intervals, notes=(*result.notes, *notes))
+    return replace(result, draws=pack_replicates(sound), intervals=intervals, notes=(*result.notes, *notes))
+
+
+def pack_replicates(replicates: Mapping[str, core.Replicates]) -> dict[str, core.F64]:
+    """Return replicates as the arrays of a result."""
+    draws = {k: r.draws for k, r in replicates.items()}
+    draws |= {f"repeats/{k}": r.repeats for k, r in replicates.items() if len(r.repeats) > 1}
+    return draws | {f"share/{k}": np.array([r.share]) for k, r in replicates.items() if r.share < 1}
 
 
 def _build_undefined_result(

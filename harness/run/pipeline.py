@@ -20,6 +20,7 @@ from openended.harness.run.measure import MetricRunner, System, SystemResult, li
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
+from openended.metrics.families import TwoSample
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, check_judgments_file, read_rows
 
 NO_PROMPTS = "not defined without prompts"
@@ -142,6 +143,9 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
         if metric.sides != "human":
             requests.append((rows, list_text_needs(metric)))
     requests += [(source, list_text_needs(m)) for m in metrics if m.reads_grid for source in others]
+    for rows in texts.dataset.list_further_human():  # what a report compares the systems with
+        shared = [metric for metric in metrics if isinstance(metric, TwoSample) and metric.shares_space]
+        requests += [(rows, list_text_needs(metric)) for metric in shared]
     texts.featurizer.compute(requests, texts.decoder)
     runner = MetricRunner(settings, texts.featurizer, others)
     out = [runner.measure(metric, system, human, rows) for metric, system, rows in jobs]

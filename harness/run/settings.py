@@ -57,6 +57,8 @@ class Settings(core.Spec):
     features: Mapping[str, str | None] = field(default_factory=dict)
     """`human` and `model`: files with one vector per text, in place of an embedder."""
     judgments: str | None
+    human_examples: int | Literal["all"] | None = None
+    """Human texts that differences of systems rest on; None: those of the examples and of the ceiling."""
     protocol: str | None = None
     """The preset of `compat` whose name stands in the signatures of the metrics that it sets."""
     intervals: int = core.COUNT
@@ -72,6 +74,8 @@ class Settings(core.Spec):
         """Counts are positive; who generates has a model, a decoder and a length."""
         check_name(self.experiment)
         self.require(self.num_examples == "all" or self.num_examples >= 1, "num_examples", "1 or more, or all")
+        many = self.human_examples in (None, "all") or int(self.human_examples or 0) >= 1
+        self.require(many, "human_examples", "a number of human texts, all, or null")
         self.require(self.samples >= 1, "samples", "1 or more")
         self.require(self.seed >= 0, "seed", "0 or more")
         if not self.metrics:
@@ -197,7 +201,7 @@ class Settings(core.Spec):
             out[name] = node
         for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
             out[name] = getattr(self, name)
-        for name in ("generations_field", "system", "judgment_columns", "continue_after_end"):
+        for name in ("generations_field", "system", "judgment_columns", "continue_after_end", "human_examples"):
             if value := getattr(self, name):
                 out[name] = core.canonicalize(value)
         if self.vector_files:

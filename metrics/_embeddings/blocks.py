@@ -168,9 +168,14 @@ def project_pair(
         raise ValueError(f"{option}: expected a share in (0, 1] or None, got {share}")
     if rows == "none":
         check_range(human=human, model=model)
-    points = fit_pca([human, model], share=share, rows=rows).apply([human, model])
-    points = points[find_equal_rows([human, model])]
-    return points[: len(human)], points[len(human) :]
+    first, second = project_together([human, model], share, rows)
+    return first, second
+
+
+def project_together(sides: Sequence[Floats], share: float, rows: Rows) -> list[NDArray[np.float32]]:
+    """Return the rows of each side after a PCA of all of them; rows that are equal stay equal."""
+    points = fit_pca(sides, share=share, rows=rows).apply(sides)
+    return np.split(points[find_equal_rows(sides)], np.cumsum([len(side) for side in sides])[:-1])
 
 
 def moments(sides: Sequence[Floats], rows: Rows) -> tuple[F64, F64]:

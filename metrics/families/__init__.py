@@ -25,10 +25,12 @@ from openended.metrics.families.text import (
     variant_of as variant_of,
 )
 from openended.metrics.families.two_sample import (
+    JOINT_CLUSTERINGS as JOINT_CLUSTERINGS,
     CellCounts as CellCounts,
     ClusterFit as ClusterFit,
     ClusteringRun as ClusteringRun,
     ComparisonMetric as ComparisonMetric,
+    Estimates as Estimates,
     FeatureSpaceMetric as FeatureSpaceMetric,
     PermutationMetric as PermutationMetric,
     Quantized as Quantized,

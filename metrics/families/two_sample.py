@@ -6,7 +6,7 @@ Options have no defaults here: each metric defines its own with their source, in
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,15 @@ from numpy.typing import NDArray
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Plan, Replicates, Side
 from openended.metrics._common import SUBSET_SHARE, Mask, ReplicatesByName
-from openended.metrics._embeddings.blocks import check_side, check_sides
+from openended.metrics._embeddings.blocks import Rows, check_side, check_sides, project_together
 from openended.metrics._mauve import kmeans, quantizers
 from openended.metrics._mauve.scores import count_half_histograms
 
 Space = Literal["surface", "embeddings"]
+Estimates = tuple[Mapping[str, float], ReplicatesByName]
+"""Values of a system and their replicates."""
+LEAST_TEXTS = 200  # for an interval of a value of cells; docs/statistics.md
+JOINT_CLUSTERINGS = 20  # clusterings of one space that differences are averaged over; docs/resolution.md
 ClusterFit = Literal["pair", "joint", "reference"]
 
 
@@ -142,6 +146,8 @@ class TwoSample(ComparisonMetric):
     family: ClassVar[core.Family] = "two_sample"
     most: ClassVar[int | None] = None
     """Maximum number of texts per side, for metrics whose cost grows faster than linearly; None: no limit."""
+    shares_space: ClassVar[bool] = False
+    """Whether differences of systems are estimated by `estimate_jointly`."""
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope),)
@@ -181,6 +187,33 @@ class TwoSample(ComparisonMetric):
         )
         facts = {**features.facts, "n": "/".join(counts)}
         return replace(features, human=limited[0], model=limited[1], facts=facts), [note]
+
+    def estimate_jointly(self, human: Side, systems: Sequence[Side], plan: Plan) -> list[Estimates]:
+        """Return values of each system against all human texts, in one space, with replicates: for their differences.
+
+        What is fitted is fitted once on all sides, so that its noise is the same for all systems and cancels.
+        """
+        metric, (human, *systems) = self.share_space((human, *systems))
+        estimates = []
+        for system in systems:
+            features = Features(human, system)
+            prepared = metric.prepare(features)
+            result = metric.compute(features, prepared)
+            estimates.append((result.values, metric.replicates(features, result, plan, prepared)))
+        return estimates
+
+    def share_space(self, sides: Sequence[Side]) -> tuple[Self, list[Side]]:
+        """Return the metric and the sides in the space that all of them share."""
+        return self, list(sides)
+
+    def project_sides(self, sides: Sequence[Side], share: float, scale: Rows) -> list[Side]:
+        """Return the sides with their rows after a PCA of all of them."""
+        projected = project_together([self.sort_rows(side) for side in sides], share, scale)
+        need = self.needs()[0]
+        return [
+            Side(side.system, sort_ids(side).tolist(), {need: rows})
+            for side, rows in zip(sides, projected, strict=True)
+        ]
 
     def prompts(self, features: Features) -> tuple[NDArray[np.str_], NDArray[np.str_]] | None:
         """Return the ids of both sides if rows of one prompt must be resampled together, None if that changes nothing.
@@ -262,6 +295,7 @@ class Quantized(TwoSample):
 
     direction: ClassVar[core.Direction] = "higher"
     bounds = (0.0, 1.0)
+    shares_space = True
     cluster_fit: ClusterFit = "pair"  # not an option unless a subclass declares it
     unit_norm: quantizers.UnitNorm = "before_pca"  # likewise
 
@@ -292,6 +326,11 @@ class Quantized(TwoSample):
             f"type metric.{self.name}.num_buckets=auto, or raise num_examples"
         )
 
+    def explain_no_interval(self, num_texts: int) -> str:
+        if num_texts >= LEAST_TEXTS:
+            return ""
+        return f"below {LEAST_TEXTS} texts it would cover 67 to 100 %, by the kind of text; differences are tested"
+
     def score(self, cells: CellCounts) -> ClusteringRun:
         """Return the values of one clustering."""
         raise TypeError(f"{type(self).__name__} does not score {cells.count} cells")
@@ -316,6 +355,25 @@ class Quantized(TwoSample):
             model_cells, human_cells = cluster(seed)([model, human])
             runs.append(self.score(CellCounts(human_cells, model_cells, count)))
         return tuple(runs)
+
+    def estimate_jointly(self, human: Side, systems: Sequence[Side], plan: Plan) -> list[Estimates]:
+        """Cluster all systems and human texts together, and score each system in every clustering.
+
+        Many clusterings of one start each cost less than a few of the best of several, and their mean has less noise.
+        """
+        rows = [self.sort_rows(side) for side in (*systems, human)]
+        cluster, count = self.fit([check_side(side, "a system") for side in rows], restarts=1)
+        runs: list[list[ClusteringRun]] = [[] for _ in systems]
+        for seed in range(self.seed, self.seed + JOINT_CLUSTERINGS):
+            *cells, human_cells = cluster(seed)(rows)
+            for scored, model_cells in zip(runs, cells, strict=True):
+                scored.append(self.score(CellCounts(human_cells, model_cells, count)))
+        estimates = []
+        for system, scored in zip(systems, runs, strict=True):
+            features = Features(human, system)
+            result = self.average(features, next(iter(scored[0].values)), scored)
+            estimates.append((result.values, self.resample(features, result, plan, tuple(scored))))
+        return estimates
 
     def average(
         self, features: Features, primary: str, runs: Sequence[ClusteringRun], *, notes: Sequence[str] = (),
@@ -358,9 +416,9 @@ class Quantized(TwoSample):
                 raise core.UndefinedMetric(why)
         return features.human.derive(_fit_grid, self, *systems)
 
-    def fit(self, sides: Sequence[Floats]) -> Clusterer:
+    def fit(self, sides: Sequence[Floats], **others: Any) -> Clusterer:  # noqa: ANN401
         names = ("quantizer", "num_buckets", "explained_variance", "restarts", "max_iter", "unit_norm")
-        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options: dict[str, Any] = {name: getattr(self, name) for name in names} | others
         return quantizers.fit_quantizer(sides, **options)
 
 

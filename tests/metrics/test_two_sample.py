@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from openended.harness.core import SHARE, Features, Plan, Side, UndefinedMetric, build_signature, canonicalize
+from openended.harness.core import (
+    SHARE,
+    Features,
+    Plan,
+    Side,
+    UndefinedMetric,
+    build_signature,
+    canonicalize,
+    combine_replicates,
+)
 from openended.metrics import kid as kid_module
 from openended.metrics._embeddings import neighbors
 from openended.metrics._surface import NAMES, surface_features
@@ -17,11 +26,12 @@ from openended.metrics.clipped_density_coverage import clipped_density_coverage,
 from openended.metrics.copying import Copying, auth_pct, copying_z
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy, discriminator_accuracy, split_by_prompt
 from openended.metrics.energy_distance import EnergyDistance, energy_distance
-from openended.metrics.families.two_sample import standardize
+from openended.metrics.families.two_sample import JOINT_CLUSTERINGS, standardize
 from openended.metrics.frechet import Frechet, frechet_distance, frechet_infinity
 from openended.metrics.gradient_moment import GradientMoment, gradient_moment
 from openended.metrics.kid import Kid, kid
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall, knn_precision_recall
+from openended.metrics.mauve import Mauve
 from openended.metrics.typicality import Typicality, typicality
 from openended.metrics.vendi import Vendi, vendi
 from tests.helpers import features
@@ -546,3 +556,68 @@ def test_vendi_scores_subsets_where_texts_are_few_for_their_dimension(dim, metho
         inside = plan.subsets(side.ids, SHARE)[3]
         raw = drawn.draws[0].mean() + (drawn.draws[0, 3] - drawn.draws[0].mean()) / 3  # sqrt(.9 / .1)
         assert raw == pytest.approx(vendi(rows[inside]))
+
+
+# Differences of systems in one space ----------------------------------------------------------------------------------
+
+
+def make_space(metric, *, dim=6):
+    """A human side of 60 texts and two systems of 30, which have their prompts in common."""
+    need = metric.needs()[0]
+    ids = [f"t/{i:03d}" for i in range(60)]
+    human = Side("human", ids, {need: normal(60, dim, 1)})
+    systems = [Side(name, ids[:30], {need: normal(30, dim, seed) + 0.3 * seed}) for seed, name in ((2, "a"), (3, "b"))]
+    return human, systems
+
+
+@pytest.mark.parametrize(
+    "metric", [Mauve(), Kid(), Frechet(), Frechet(pca_share=0.9), KnnPrecisionRecall()], ids=lambda m: m.name
+)
+def test_joint_estimates_are_values_against_all_human_texts_in_one_space(metric):
+    human, systems = make_space(metric)
+    estimates = metric.estimate_jointly(human, systems, Plan(40))
+    need = metric.needs()[0]
+    rows = [side.data[need] for side in (human, *systems)]
+    if isinstance(metric, Mauve):  # its option for a grid fits on the same texts
+        fitted = replace(metric, cluster_fit="joint", restarts=1, clustering_seeds=JOINT_CLUSTERINGS)
+        expected = [fitted.compute(Features(human, side, {}, systems)).values for side in systems]
+    elif isinstance(metric, KnnPrecisionRecall):
+        unit = [row / np.linalg.norm(row, axis=1, keepdims=True) for row in rows]
+        human_rows, *others = project(unit, 0.9)
+        expected = [knn_precision_recall(human=human_rows, model=row, explained_variance=None) for row in others]
+    elif isinstance(metric, Kid):
+        expected = [{"kid": kid(human=rows[0], model=row).kid} for row in rows[1:]]
+    else:
+        human_rows, *others = project(rows, metric.pca_share) if metric.pca_share else rows
+        expected = [{"frechet": frechet_distance(human=human_rows, model=row)} for row in others]
+    for (values, replicates), right in zip(estimates, expected, strict=True):
+        assert replicates.keys() <= values.keys()
+        for key in replicates:
+            assert values[key] == pytest.approx(right[key], abs=1e-5), key
+
+
+def project(sides, share):
+    """Each side after the principal components of all rows that reach a share of the variance."""
+    rows = np.concatenate(sides)
+    centered = rows - rows.mean(axis=0)
+    _, values, axes = np.linalg.svd(centered, full_matrices=False)
+    keep = int(np.searchsorted(np.cumsum(values**2) / np.sum(values**2), share)) + 1
+    return np.split(centered @ axes[:keep].T, np.cumsum([len(side) for side in sides])[:-1])
+
+
+def test_the_noise_that_systems_share_cancels_in_the_joint_estimate():
+    """The second system is the first with three texts exchanged, so the error of the difference is small."""
+    metric = Mauve()
+    human, (first, _) = make_space(metric)
+    need = metric.needs()[0]
+    rows = first.data[need].copy()
+    rows[:3] += 0.5
+    second = Side("b", first.ids, {need: rows})
+    (a, of_a), (b, of_b) = metric.estimate_jointly(human, [first, second], Plan())
+    both = combine_replicates((1.0, -1.0), (of_a["mauve"], of_b["mauve"]))
+    assert both.std_error() < of_a["mauve"].std_error() / 2
+    assert abs(a["mauve"] - b["mauve"]) < 4 * both.std_error()
+    own = [metric.compute(Features(human, side)) for side in (first, second)]
+    alone = [metric.replicates(Features(human, side), result, Plan()) for side, result in zip((first, second), own)]
+    apart = combine_replicates((1.0, -1.0), [replicates["mauve"] for replicates in alone])
+    assert both.std_error() < apart.std_error()

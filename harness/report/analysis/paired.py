@@ -9,7 +9,8 @@
 - `examples`: the value is a mean over examples. Both systems' values on the same prompts (samples of one prompt, and
   the seeds of a system, are one observation), signs flipped at random.
 - `draws`: any other statistic with bootstrap or subsampling replicates, which share their prompts; the standard error
-  of the replicates' differences gives a t test. One seed is enough.
+  of the replicates' differences gives a t test. One seed is enough. Metrics of embeddings are estimated in one space
+  of all systems and all human texts, if their embeddings are in the store.
 - `seeds`: sign flips of differences paired by seed; the smallest p-value with n seeds is 2 / 2ⁿ.
 
 If the human value h is the target, the test is whether the two *values* differ. Their *distances* to h are equal where
@@ -20,7 +21,7 @@ a = b and where (a + b) / 2 = h; `nearer` is the larger of the two p-values, a t
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TypeVar
@@ -137,8 +138,20 @@ def compute_equality_p_value(results: Results, items: Sequence[SystemValue], a: 
     test = compare_values(results, items, a, b) if a.signature == b.signature else None
     if test is None:
         return math.nan
+    if test.over == "draws" and a.direction != "match_human" and test.difference * (a.mean - b.mean) < 0:
+        return 1.0  # the shared space orders the two differently than the printed values: nothing is certain
     nearer = test.nearer if a.target is None else _test_distances(results, a, b, test, None, a.target)
     return nearer if math.isfinite(nearer) else test.p_value
+
+
+def estimate_difference(results: Results, a: SystemValue, b: SystemValue) -> tuple[float, float]:
+    """Return the difference of two values and its standard error, which is NaN where it cannot be estimated."""
+    if (sides := _load_examples(results, a, b)) is not None:
+        apart = sides[0] - sides[1]
+        return float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(len(apart)) if len(apart) > 1 else math.nan
+    (first, second), parts = _load_estimates(results, a, b)
+    both = _combine((1.0, -1.0), parts)
+    return first - second, both.std_error() if both is not None and both.varies else math.nan
 
 
 def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
@@ -154,12 +167,39 @@ def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> Sys
 
 
 def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
-    both = _combine((1.0, -1.0), (measured.load_replicates(results, a), measured.load_replicates(results, b)))
+    (first, second), parts = _load_estimates(results, a, b)
+    both = _combine((1.0, -1.0), parts)
     if both is None or not both.varies:
         return None
-    apart = a.mean - b.mean
+    apart = first - second
     interval = both.interval(apart)
     return SystemComparison(apart, both.p_value(apart), "draws", both.draws.size, interval.low, interval.high)
+
+
+def _load_estimates(
+    results: Results, a: SystemValue, b: SystemValue
+) -> tuple[tuple[float, float], list[Replicates | None]]:
+    """Return values and replicates of two systems: those of a space that both share, else the printed ones."""
+    first, second = (measured.find_joint_estimate(results, item) for item in (a, b))
+    if a.signature == b.signature and first is not None and second is not None:
+        return (first[0], second[0]), [first[1], second[1]]
+    return (a.mean, b.mean), [measured.load_replicates(results, item) for item in (a, b)]
+
+
+def describe_estimates(results: Results, items: Iterable[SystemValue]) -> tuple[list[str], list[str]]:
+    """Return lines that say what the differences of metrics of embeddings rest on, and their signatures."""
+    lines: dict[str, dict[str, None]] = {}
+    signatures = []
+    for item in {(i.metric, i.signature): i for i in items if i.system == "model"}.values():
+        space = measured.find_joint_space(results, item)
+        if space.values:
+            signatures.append(f"signature of differences: {space.signature}")
+            clusterings = f" ({space.num_clusterings} clusterings)" if space.num_clusterings else ""
+            basis = f"one space of {space.num_systems} systems and {space.num_human:,} human texts; the printed values"
+            lines.setdefault(f"{basis} on each system's own", {})[item.metric + clusterings] = None
+        elif space.is_possible:
+            lines.setdefault(f"each system's own values, which resolve less: {space.reason}", {})[item.metric] = None
+    return [f"Differences of {', '.join(names)} rest on {basis}." for basis, names in lines.items()], signatures
 
 
 def _combine(weights: Sequence[float], parts: Sequence[Replicates | None]) -> Replicates | None:
@@ -184,10 +224,11 @@ def _test_distances(
     results: Results, a: SystemValue, b: SystemValue, test: SystemComparison, human: SystemValue | None, center: float
 ) -> float:
     """Return the p-value of equal distances to a center: the human value, or a constant."""
-    parts = [measured.load_replicates(results, item) if item is not None else None for item in (a, b, human)]
-    both = _combine((1.0, 1.0, -2.0), parts) or _combine((1.0, 1.0), parts[:2])
+    (first, second), parts = _load_estimates(results, a, b)
+    of_human = measured.load_replicates(results, human) if human is not None else None
+    both = _combine((1.0, 1.0, -2.0), [*parts, of_human]) or _combine((1.0, 1.0), parts)
     if both is not None:
-        return float(np.maximum(test.p_value, both.p_value(a.mean + b.mean - 2 * center)))  # NaN if one is
+        return float(np.maximum(test.p_value, both.p_value(first + second - 2 * center)))  # NaN if one is
     sides = _load_examples(results, a, b)
     if sides is None:
         return math.nan

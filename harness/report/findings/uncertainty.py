@@ -68,7 +68,15 @@ class Errors:
             self._draws[id(item)] = self._draw(item)
         return self._draws[id(item)]
 
+    def find_center(self, item: SystemValue) -> float:
+        """Return the value that the errors are added to: in a space that all systems share, else the printed one."""
+        joint = measured.find_joint_estimate(self._results, item) if self._results is not None else None
+        return item.mean if joint is None else joint[0]
+
     def _draw(self, item: SystemValue) -> F64 | None:
+        joint = measured.find_joint_estimate(self._results, item) if self._results is not None else None
+        if joint is not None:
+            return draw_replicate_errors(joint[1])
         replicates = measured.load_replicates(self._results, item) if self._results is not None else None
         if replicates is not None:
             return draw_replicate_errors(replicates)
@@ -113,7 +121,9 @@ class Sample:
         """Return the mean of a value in every draw, shape (1 + DRAWS,)."""
         self.read[id(item)] = item
         error = self._errors.get(item)
-        return np.concatenate([[item.mean], item.mean + (np.zeros(DRAWS) if error is None else self._scale * error)])
+        if error is None:
+            return np.full(1 + DRAWS, item.mean)
+        return np.concatenate([[item.mean], self._errors.find_center(item) + self._scale * error])
 
     def find_human(self, item: SystemValue) -> F64 | None:
         """Return the human value that a system's value is compared with in every draw; None if there is none."""

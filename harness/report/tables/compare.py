@@ -11,7 +11,13 @@ from importlib import resources
 from typing import Any
 
 from openended.harness.core import DataError, SpecError, suggest
-from openended.harness.report.analysis.paired import LEAST_SEEDS, SystemComparison, compare_systems, correct_by_holm
+from openended.harness.report.analysis.paired import (
+    LEAST_SEEDS,
+    SystemComparison,
+    compare_systems,
+    correct_by_holm,
+    describe_estimates,
+)
 from openended.harness.report.tables import agreement
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
 from openended.harness.report.tables.selection import check_signatures, select_pairs
@@ -328,10 +334,12 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
         differences.append((column, cells))
         p_cells = [Cell(corrected[n, pair]) if (n, pair) in corrected else Cell(note=UNTESTED) for n in names]
         p_values.append((Column(*pair, f"p {first.title}", "none", 4), p_cells))
+    estimates, signatures = describe_estimates(results, (value for values in pairs.values() for value in values))
     remarks = [
         f"Difference from {baseline}; Δ|Δ| is the difference of the distances to the human value.",
         "* p < 0.05, ** p < 0.01, *** p < 0.001, two-sided, after Holm's correction over the table.",
         "Tests over examples for means (sign flips), over paired replicates for other metrics, otherwise over seeds.",
+        *estimates,
     ]
     if any(c.suffix.endswith(UNSURE) for _, cells in differences for c in cells):
         remarks.append(f"{UNSURE} The two values differ, but not significantly in their distance to the human value.")
@@ -341,7 +349,9 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
         remarks.append(f"Smallest p-value that a test over seeds can reach, before the correction: {floor}.")
     holm = ["p-values after Holm's correction over all cells."]
     return [
-        Table.from_columns("significance", f"Difference from {baseline}", names, differences, remarks),
+        Table.from_columns(
+            "significance", f"Difference from {baseline}", names, differences, remarks, rules=tuple(signatures)
+        ),
         Table.from_columns("significance-p", f"p-values against {baseline}", names, p_values, holm),
     ]
 

@@ -2,13 +2,13 @@
 
 import math
 import re
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, compare_signatures, load_members, parse_signature
-from openended.harness.report.analysis.paired import compute_equality_p_value
+from openended.harness.report.analysis.paired import compute_equality_p_value, describe_estimates
+from openended.harness.report.analysis.power import describe_resolution
 from openended.harness.report.tables import selection, table as tables
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.selection import TablePart
@@ -24,7 +24,6 @@ NOT_MEASURED = "Not measured for this system."
 NO_VARIATION = "No variation seen: all replicates of this value are equal, so there is no interval."
 NOT_COMPARABLE = "not comparable"
 MAX_LISTED = 4  # systems that one line names
-RESOLVED = 1.96 * math.sqrt(2)  # standard errors between two independent values that differ at 5 %
 CEILING = "Human ceiling: two disjoint sets of human text against each other"
 UNSHARED = "The two human sets have different prompts, so a system can score above this ceiling."
 
@@ -101,14 +100,20 @@ class _Pivot:
         def label(item: SystemValue) -> str:
             return labels[self.get_row(item)]
 
+        tested = {(column.metric, column.key) for column, _ in columns if column.bold == "tests"}
+        estimates, signatures = describe_estimates(self.results, (item for item in models if item.pair in tested))
+
         return Table(
             part.stem, title, tuple(column for column, _ in columns), tuple(rows), about=part.about,
             remarks=(
-                *describe_coverage(column for column, _ in columns), *describe_resolution(models, self.results),
+                *describe_coverage(column for column, _ in columns),
+                *estimates, *describe_resolution(models, self.results),
                 *list_run_notes(models, self.results, label),
             ),
             warnings=list_warnings(models, part.items, label, intervals=layout.intervals),
-            rules=(*([f"Mean over {counts} seeds, as the column says."] if counts else []), tables.RULE),
+            rules=(
+                *([f"Mean over {counts} seeds, as the column says."] if counts else []), tables.RULE, *signatures,
+            ),
         )  # fmt: skip
 
     def label_rows(self) -> tuple[dict[RowKey, str], list[str]]:
@@ -306,23 +311,6 @@ def describe_coverage(columns: Iterable[Column]) -> tuple[str, ...]:
     listed = ", ".join(f"{title} {percent} %" for title, percent in shares if percent is not None)
     line = f"Coverage of 95 % intervals, as measured on real text, where it is far from 95 %: {listed}."
     return (line,) if listed else ()
-
-
-def describe_resolution(models: Sequence[SystemValue], results: Results) -> tuple[str, ...]:
-    """Return a line with the smallest difference of two systems that these texts resolve, for every value.
-
-    Two independent values differ at 5 % if they are 1.96 times the root of the sum of their squared errors apart; the
-    error is the median of the systems' standard errors.
-    """
-    errors: dict[str, list[float]] = {}
-    for item in models:
-        interval = find_interval(results, item)
-        if interval is not None and math.isfinite(interval.std_error) and interval.std_error > 0:
-            errors.setdefault(item.title, []).append(interval.std_error)
-    if not errors:
-        return ()
-    listed = ", ".join(f"{title} {RESOLVED * statistics.median(e):.2g}" for title, e in errors.items())
-    return (f"Smallest difference of two systems that these texts resolve at 5 % without pairing: {listed}.",)
 
 
 def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from openended.harness.report.analysis.paired import (
     correct_by_holm,
     pair_tests,
 )
+from openended.harness.report.analysis.power import compute_needed_texts, describe_resolution, format_power
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.uncertainty import Errors, check_with_uncertainty
 from openended.harness.report.tables.agreement import stars
@@ -223,6 +225,20 @@ def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path):
         assert apart.low < apart.difference < apart.high < 0
         assert apart.corrected >= apart.p_value
         assert math.isnan(apart.nearer)
+
+
+def test_power_is_that_of_paired_differences(tmp_path):
+    """120 texts; the system's own errors have a deviation of 0.3 each: s.e. 0.3 sqrt(2 / 120) = 0.0387, 2.80 of it 0.108."""
+    results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)))
+    (line,) = describe_resolution(results.values, results)
+    resolved = float(line.rpartition(" m ")[2].rstrip("."))
+    assert resolved == pytest.approx(0.108, rel=0.15)
+    (text,) = [t for t in format_power(results, ["m"], resolved / 2) if "nucleus" not in t]
+    needed = int(text.partition(" needs ")[2].partition(" ")[0].replace(",", ""))
+    assert needed == pytest.approx(4 * 120, rel=0.35), "half the difference, four times the texts"
+    for n, error, difference in ((100, 0.01, 0.014), (500, 0.3, 0.84)):
+        shift = difference / (error * math.sqrt(n / compute_needed_texts(n, error, difference)))
+        assert NormalDist().cdf(shift - 1.959964) == pytest.approx(0.8, abs=0.002)
 
 
 def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path):

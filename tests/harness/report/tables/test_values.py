@@ -7,6 +7,7 @@ import pytest
 
 from openended.harness.core import OUT_OF_DOMAIN, SpecError, describe_out_of_domain
 from openended.harness.report import build_report
+from openended.harness.report.analysis.power import describe_resolution
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.selection import summarize_sources
 from openended.harness.report.tables.table import Column
@@ -14,7 +15,6 @@ from openended.harness.report.tables.values import (
     NOT_COMPARABLE,
     build_ceiling_cell,
     build_value_tables,
-    describe_resolution,
     list_run_notes,
     list_warnings,
     mark_incomparable,
@@ -238,7 +238,7 @@ def test_a_caveat_names_its_systems_unless_it_is_about_all(tmp_path):
     results = read_results([tmp_path])
     assert list_warnings(results.values, results.values, label) == ("mauve: few texts (greedy)",)
     assert list_run_notes(results.values, results, label) == ("5 records skipped",)
-    assert describe_resolution(results.values, results) == (), "without intervals nothing is said"
+    assert describe_resolution(results.values, results) == (), "without replicates nothing is said"
 
 
 def test_caveats_of_one_kind_are_one_line_about_what_is_printed(tmp_path):
@@ -262,16 +262,6 @@ def test_the_warning_of_a_marked_heading_is_not_repeated_as_a_note(tmp_path):
     write_noted(tmp_path, "greedy", run_notes=[note], facts=f"embedder:docs-m@1/last ({OUT_OF_DOMAIN})|task:webtext@1")
     results = read_results([tmp_path])
     assert list_run_notes(results.values, results, label) == ()
-
-
-def test_the_smallest_difference_is_that_of_the_median_error(tmp_path):
-    """Errors 0.01, 0.02 and 0.04: 1.96 * sqrt(2) * 0.02 = 0.0554."""
-    for number, error in enumerate((0.01, 0.02, 0.04)):
-        interval = {"low": 0.4, "high": 0.6, "std_error": error, "level": 0.95, "method": "halves", "replicates": 40}
-        write_noted(tmp_path, f"d{number}", intervals={"mauve": interval})
-    results = read_results([tmp_path])
-    (line,) = describe_resolution(results.values, results)
-    assert line.endswith("without pairing: MAUVE 0.055.")
 
 
 # The human side -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,92 @@
+"""Which difference of two systems a number of texts resolves, and how many texts a difference needs.
+
+A difference is resolved if a test at 5 % finds it with 80 % power. Its standard error is that of the report's tests,
+and shrinks as 1 / √n.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from statistics import NormalDist
+
+from openended.harness.core import DataError, format_duration, parse_signature, suggest
+from openended.harness.report.analysis.paired import LEVEL, estimate_difference
+from openended.harness.results import Results, SystemValue, group_by, group_systems
+
+_NUM_ERRORS = NormalDist().inv_cdf(1 - LEVEL / 2) + NormalDist().inv_cdf(0.8)
+
+
+def compute_resolved_difference(std_error: float) -> float:
+    """Return the smallest difference that is resolved: 2.8 standard errors.
+
+    >>> round(compute_resolved_difference(0.01), 4)
+    0.028
+    """
+    return _NUM_ERRORS * std_error
+
+
+def compute_needed_texts(n: float, std_error: float, difference: float) -> int:
+    """Return how many texts resolve a difference that has a standard error with n texts.
+
+    >>> compute_needed_texts(100, 0.01, 0.014)
+    401
+    """
+    return math.ceil(n * (compute_resolved_difference(std_error) / difference) ** 2)
+
+
+def describe_resolution(models: Sequence[SystemValue], results: Results) -> tuple[str, ...]:
+    """Return a line with the smallest difference of two systems that these texts resolve, for every value.
+
+    It is the median over neighboring systems.
+    """
+    errors: dict[str, list[float]] = {}
+    for items in group_by(models, lambda item: (item.pair, item.signature)).values():
+        for a, b in itertools.pairwise(item for item in items if math.isfinite(item.mean)):
+            errors.setdefault(a.title, []).append(estimate_difference(results, a, b)[1])
+    medians = {title: statistics.median(e) for title, of in errors.items() if (e := [x for x in of if x > 0])}
+    if not medians:
+        return ()
+    listed = ", ".join(f"{title} {compute_resolved_difference(error):.2g}" for title, error in medians.items())
+    return (f"Smallest difference of two systems that these texts resolve at 5 % with 80 % power: {listed}.",)
+
+
+def format_power(results: Results, metrics: Sequence[str], difference: float | None) -> Iterator[str]:
+    """Yield a line per value and pair of systems; `difference` is the one whose number of texts is asked for."""
+    models = [item for item in results.values if item.system == "model" and item.direction != "none"]
+    if missing := [name for name in metrics if name not in {text for i in models for text in (i.metric, i.key)}]:
+        raise DataError(f"no values of {missing[0]} in these runs{suggest(missing[0], {i.metric for i in models})}")
+    chosen = [i for i in models if (i.primary and not metrics) or {i.metric, i.key} & set(metrics)]
+    names = {id(item): system.name for system in group_systems(results.values) for item in system.items}
+    lines = 0
+    for items in group_by(chosen, lambda item: (item.pair, item.signature)).values():
+        for a, b in itertools.combinations(items, 2):
+            apart, error = estimate_difference(results, a, b)
+            if not error > 0:
+                continue
+            lines += 1
+            yield f"{a.title}  {names[id(a)]} - {names[id(b)]}: {_describe_pair(results, a, apart, error, difference)}"
+    if not lines:
+        raise DataError("no two systems of these runs have a value with replicates; give runs of two systems or more")
+
+
+def _describe_pair(results: Results, item: SystemValue, apart: float, error: float, difference: float | None) -> str:
+    n = int(parse_signature(item.signature).get("n", "0").rpartition("/")[2].partition("of")[0] or 0)
+    target = abs(difference if difference is not None else apart)
+    parts = [f"{apart:+.3g} with {n:,} texts, which resolve {compute_resolved_difference(error):.2g}"]
+    if target > 0 and n:
+        needed = compute_needed_texts(n, error, target)
+        parts.append(f"{target:.3g} needs {needed:,}{_describe_cost(results, item, n, needed)}")
+    return "; ".join(parts)
+
+
+def _describe_cost(results: Results, item: SystemValue, n: int, needed: int) -> str:
+    """Return tokens and time of so many texts of one system, as far as the records of these runs know them."""
+    runs = [results.runs[at] for at, _ in item.sources]
+    length = next((run.axes.get("max_new_tokens") for run in runs), None)
+    parts = [f"up to {needed * length:,} tokens"] if isinstance(length, int) else []
+    seconds = [run.seconds for run in runs if math.isfinite(run.seconds)]
+    parts += [f"{format_duration(needed * statistics.median(seconds) / n)}"] if seconds else []
+    return f" ({', '.join(parts)} a system)" if parts else ""

@@ -1,0 +1,223 @@
+"""Estimate the differences of systems in one space: of all systems of a report and all human texts there are.
+
+A printed value follows its metric's protocol: a clustering or PCA of one system and the human texts of its prompts. The
+difference of two printed values has the noise of both. Here all systems and all stored human texts share one space, so
+that most of the noise cancels. Values and replicates are computed from the stored embeddings and kept in the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openended.harness import core
+from openended.harness.results.frame import ARRAYS, Results, load_replicates, read_replicates
+from openended.harness.results.runs import ROW_FILES, Run, locate_verified_file
+from openended.harness.results.systems import SystemValue
+from openended.harness.run import RESAMPLING_VERSION, load_result, load_vectors, pack_replicates, save_result
+from openended.harness.storage import STAGES, Recipe, RowFile, Store
+from openended.metrics.families import JOINT_CLUSTERINGS, Quantized, TwoSample
+
+log = logging.getLogger(__name__)
+
+VERSION = 1  # increased when the estimates change; enters the keys of their artifacts
+# Roles of the human texts whose embeddings a run may have, and the file of the stage `human` that holds each.
+HUMAN_FILES = {"human": "human.arrow", "more human": "more.arrow", "other human": "more.arrow"}
+_SPEC_FACTS = ("group", "name", "version")
+
+Source = tuple[int, str | None]
+"""Index of a run in `Results.runs`, and the artifact of a metric's result."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointSpace:
+    """The values of all systems in one space; none where `reason` says why."""
+
+    reason: str = ""
+    is_possible: bool = True
+    """Whether the metric has joint estimates."""
+    signature: str = ""
+    """That of the printed values, and what the differences rest on."""
+    num_systems: int = 0
+    num_human: int = 0
+    num_clusterings: int = 0
+    """0 where nothing is clustered."""
+    numbers: Mapping[Source, int] = field(default_factory=dict)
+    """Source of a system's printed value → number of the system."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    """`number/key` → value."""
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+    """Replicates, under the same names."""
+
+    def estimate(self, item: SystemValue) -> tuple[float, core.Replicates] | None:
+        """Return a system's value and replicates, averaged over its seeds; None if a seed has none."""
+        names = [
+            f"{self.numbers.get(source)}/{item.key}"
+            for source, value in zip(item.sources, item.values.values(), strict=True)
+            if math.isfinite(value)
+        ]
+        replicates = [read_replicates(self.arrays, name) for name in names]
+        parts = [part for part in replicates if part is not None]
+        both = core.combine_replicates([1 / len(parts)] * len(parts), parts) if parts else None
+        if both is None or len(parts) < len(names):
+            return None
+        return math.fsum(self.values[name] for name in names) / len(names), both
+
+
+@dataclass(frozen=True, slots=True)
+class RoleVectors:
+    """The embeddings of one role in a run."""
+
+    entry: str
+    side: core.Side
+
+
+class _NoSpaceError(Exception):
+    """Raised with the reason why systems share no space; without one where the metric has no joint estimate."""
+
+
+def find_joint_space(results: Results, item: SystemValue) -> JointSpace:
+    """Return the space of all systems whose values may be compared with one; it is computed once."""
+    key = item.metric, item.signature
+    if key not in results.spaces:
+        try:
+            results.spaces[key] = _compute_space(results, *key)
+        except (core.HarnessError, _NoSpaceError) as err:
+            results.spaces[key] = JointSpace(str(err), is_possible=bool(str(err)))
+    space: JointSpace = results.spaces[key]
+    return space
+
+
+def find_joint_estimate(results: Results, item: SystemValue) -> tuple[float, core.Replicates] | None:
+    """Return a system's value and replicates in the space that it shares with others; None if it has none."""
+    if item.system != "model" or load_replicates(results, item) is None:
+        return None
+    return find_joint_space(results, item).estimate(item)
+
+
+def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
+    items = [i for i in results.values if i.system == "model" and (i.metric, i.signature) == (name, signature)]
+    sources = list(dict.fromkeys(source for i in items for source in i.sources if source[1] is not None))
+    runs = [results.runs[at] for at, _ in sources]
+    metric = _build_metric(runs, name)
+    need = metric.needs()[0]
+    if need.kind != "embeddings":
+        raise _NoSpaceError("it compares no embeddings")
+    systems = {s: read_vectors(results, run, need, "model") for s, run in zip(sources, runs, strict=True)}
+    human = read_human_vectors(results, runs, need)
+    # A system is in the space once, even if several runs have its texts, and the order of the runs does not matter.
+    distinct = dict(sorted({vectors.entry: vectors.side for vectors in systems.values()}.items()))
+    if len(distinct) < 2:
+        raise _NoSpaceError("there is one system")
+    if metric.most is not None and max(map(len, (human[1], *distinct.values()))) > metric.most:
+        raise _NoSpaceError(f"a side has more than {metric.most:,} texts")
+    clusterings = JOINT_CLUSTERINGS if isinstance(metric, Quantized) else 0
+    spec = {
+        "metric": core.canonicalize(metric), "system": "joint",
+        "intervals": [core.COUNT, RESAMPLING_VERSION], "joint": [clusterings, VERSION],
+    }  # fmt: skip
+    inputs = {f"system {number}": entry for number, entry in enumerate(distinct)} | human[0]
+
+    sizes = f"{len(distinct)} systems and {len(human[1])} human texts"
+    signature_of_space = f"{signature}|differences:{sizes}" + (f", {clusterings} clusterings" if clusterings else "")
+
+    def compute() -> core.MetricResult:
+        values, draws = dict[str, float](), dict[str, Any]()
+        for number, (of_system, replicates) in enumerate(
+            metric.estimate_jointly(human[1], list(distinct.values()), core.Plan())
+        ):
+            values |= {f"{number}/{key}": of_system[key] for key in replicates}
+            draws |= pack_replicates({f"{number}/{key}": part for key, part in replicates.items()})
+        return core.MetricResult(
+            metric=metric.name, signature=signature_of_space, primary=next(iter(values), ""),
+            values=values, n_human=len(human[1]), n_model=len(next(iter(distinct.values()))), draws=draws,
+        )  # fmt: skip
+
+    result = _load_or_compute(runs[0].store, Recipe("measure", STAGES["measure"], spec, inputs), compute)
+    ranks = {entry: number for number, entry in enumerate(distinct)}
+    return JointSpace(
+        signature=signature_of_space, num_systems=len(distinct), num_human=len(human[1]), num_clusterings=clusterings,
+        values=result[0], arrays=result[1],
+        numbers={source: ranks[vectors.entry] for source, vectors in systems.items()},
+    )  # fmt: skip
+
+
+def _build_metric(runs: list[Run], name: str) -> TwoSample:
+    """Build the metric from the records of runs, which must agree."""
+    cls = core.load_members("metric").get(name)
+    if cls is None or not issubclass(cls, TwoSample) or not cls.shares_space:
+        raise _NoSpaceError
+    nodes = [run.metrics.get(name) for run in runs]
+    if not nodes or not isinstance(nodes[0], Mapping) or any(node != nodes[0] for node in nodes):
+        raise _NoSpaceError("the runs do not have one setting of it")
+    if nodes[0].get("version") != getattr(cls, "version", 1):
+        raise _NoSpaceError("another version of it was measured")
+    return core.construct(cls, {k: v for k, v in nodes[0].items() if k not in _SPEC_FACTS}, name)
+
+
+def read_human_vectors(results: Results, runs: list[Run], need: core.Need) -> tuple[dict[str, str], core.Side]:
+    """Return the store entries of all human texts of the runs, and one side of them."""
+    if len({run.inputs.get(_name_entry("human", need)) for run in runs}) > 1:
+        raise _NoSpaceError("their human texts differ")
+    parts = dict[str, RoleVectors]()
+    for role in HUMAN_FILES:
+        holders = [run for run in runs if _name_entry(role, need) in run.inputs]
+        vectors = {v.entry: v for v in (read_vectors(results, run, need, role) for run in holders)}
+        parts |= {f"{role} {number}": v for number, (_, v) in enumerate(sorted(vectors.items()))}
+    if not parts:
+        raise _NoSpaceError("the embeddings of the human texts are not stored")
+    rows = {i: row for v in parts.values() for i, row in zip(v.side.ids, v.side.embeddings(need), strict=True)}
+    side = core.Side(core.HUMAN, list(rows), {need: np.stack(list(rows.values()))})
+    return {role: vectors.entry for role, vectors in parts.items()}, side
+
+
+def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> RoleVectors:
+    """Read the embeddings of a role and the ids of its texts from the store."""
+    stages = {"human": HUMAN_FILES[role]} if role in HUMAN_FILES else {s: ROW_FILES[s] for s in ("generate", "import")}
+    entry = run.inputs.get(_name_entry(role, need), "")
+    vectors = locate_verified_file(run.store, entry, "embeddings.npy", results.damaged)
+    inputs = [(name.partition(":")[0], artifact) for name, artifact in sorted(run.inputs.items())]
+    holders = [(stage, artifact) for stage, artifact in inputs if stage in stages]
+    # The human texts beyond the ceiling are in an entry of their own, the last by its name.
+    stage, artifact = holders[-1 if role == "other human" else 0] if holders else ("", "")
+    rows = locate_verified_file(run.store, artifact, stages.get(stage, ""), results.damaged)
+    if vectors is None or rows is None:
+        raise _NoSpaceError("its embeddings are not stored")
+    ids, loaded = RowFile(rows).ids, load_vectors(vectors.parent)
+    if len(ids) != len(loaded):
+        raise _NoSpaceError("its embeddings do not fit its texts")
+    return RoleVectors(entry, core.Side(entry, ids, {need: loaded}))
+
+
+def _name_entry(role: str, need: core.Need) -> str:
+    """Return the name under which a record has the embeddings of a role."""
+    return f"embed:{role} {need.scope}"
+
+
+def _load_or_compute(
+    store: Path | None, recipe: Recipe, compute: Callable[[], core.MetricResult]
+) -> tuple[Mapping[str, float], Mapping[str, Any]]:
+    """Return values and arrays from the store; where nothing can be written, they are computed for this report."""
+    from safetensors.numpy import load_file
+
+    computed: list[core.MetricResult] = []
+
+    def write(folder: Path) -> Mapping[str, Any]:
+        computed[:] = [compute()]
+        return save_result(folder, computed[0])
+
+    try:
+        if store is None:
+            raise core.StoreError("no store")
+        folder = Store(store).make(recipe, write).path
+    except core.StoreError as err:
+        log.debug("the joint estimates are not kept: %s", err)
+        result = computed[0] if computed else compute()
+        return result.values, {f"draws/{name}": draws for name, draws in result.draws.items()}
+    return load_result(folder).values, load_file(folder / ARRAYS)
