@@ -59,14 +59,15 @@ def _make_side(rng: np.random.Generator, metric: Metric, name: str, ids: object,
     data: dict[object, object] = {}
     for need in metric.needs():
         if need.kind in OF_TOKENS:
-            tokens = _draw_tokens(rng, topic, writer) if tokens is None else tokens
+            tokens = draw_tokens(rng, topic, writer) if tokens is None else tokens
             data[need] = OF_TOKENS[need.kind](rng, topic, tokens, writer)
         else:
             data[need] = OF_TOPICS[need.kind](rng, topic, writer)
     return Side(name, [str(i) for i in np.asarray(ids)], data)  # type: ignore[arg-type]
 
 
-def _draw_tokens(rng: np.random.Generator, topic: I64, writer: Writer) -> Ragged:
+def draw_tokens(rng: np.random.Generator, topic: I64, writer: Writer) -> Ragged:
+    """Draw the texts of a writer: topical words, pairs of words that go together, and loops."""
     lengths = rng.integers(20, 60, len(topic)) + topic
     law = np.cumsum(np.arange(1, VOCABULARY + 1) ** -writer.exponent)
     text = np.repeat(np.arange(len(topic)), lengths)
@@ -172,6 +173,10 @@ class Pool:
     """Of each token id."""
     embeddings: F64
 
+    def share_drawn(self, rows: int) -> float:
+        """Return the share of the texts that may be a system's that so many rows are."""
+        return rows / (len(self.texts) - self.humans or self.humans)
+
     def draw(self, rng: np.random.Generator, n: int, samples: int) -> list[I64]:
         """Return rows of a human side and of two systems."""
         if self.humans == len(self.texts):
@@ -221,10 +226,12 @@ def _embed(words: Ragged, vocabulary: int) -> F64:
 def draw_passages(
     rng: np.random.Generator, n: int, metric: Metric, samples: int = 1, source: str = "docs"
 ) -> list[Features] | None:
-    """Draw the features of two systems against one human side; None if the metric needs other features."""
+    """Draw the features of two systems against one human side; None if the pool lacks texts or features for them."""
     if metric.sides == "human" or any(need.kind not in FEATURES for need in metric.needs()):
         return None
     pool = load_pool(source)
+    if 2 * pool.share_drawn(n * samples) > 1:
+        return None
     ids = sorted(f"passage/{i:06d}-{rng.integers(1 << 30)}" for i in range(n))
     human, *systems = pool.draw(rng, n, samples)
     facts = {"n": f"{n}/{n * samples}", "task": f"{Path(source).stem}@0"}

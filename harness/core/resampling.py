@@ -322,8 +322,8 @@ def estimate_interval(
         prompts: The prompt of each row; None if each has its own.
         level: Confidence level.
     """
-    is_share = rows is not None and np.isin(rows[np.isfinite(rows)], (0.0, 1.0)).all() and _is_mean(rows, value)
-    if rows is not None and is_share and replicates.method == "bootstrap":
+    is_share = tuple(bounds) == (0.0, 1.0) and replicates.method == "bootstrap"  # one-token texts have no share of 1
+    if is_share and rows is not None and np.isin(rows[np.isfinite(rows)], (0.0, 1.0)).all() and _is_mean(rows, value):
         count = len(np.unique(prompts)) if prompts is not None else int(np.isfinite(rows).sum())
         if replicates.varies and 0 < value < 1:
             return wilson_interval(value, value * (1 - value) / replicates.std_error() ** 2, replicates, level)

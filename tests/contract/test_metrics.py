@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -89,20 +90,96 @@ def test_result_is_complete_bounded_and_repeats_and_inputs_stay(name):
         assert array.dtype == np.float64
 
 
+ODD_TEXTS = (
+    "",
+    " ",
+    "\n\n",
+    "a",
+    "A.",
+    "e\u0301\u0301",
+    "\u200d",
+    "🙂🙂 🙂",
+    "ﷺ ١٢ ٣",
+    "a " * 300,
+    "?!" * 40,
+    "Da. " * 9,
+)
+
+
+def draw_odd_features(metric: Metric, rng: np.random.Generator) -> Features:
+    """A few texts that are equal, empty, of one word, in other scripts or the human ones, by a writer of any kind."""
+    writer = Writer(rng.choice([0, 0.5, 1]), rng.choice([0.1, 1, 6]), *10.0 ** rng.uniform(-6, (2, 4, 4)))
+    n, samples = int(rng.choice([2, 3, 9, 10, 11, 24])), metric.least_samples
+    model, other = draw(rng, n, metric, Writer() if rng.random() < 0.3 else writer, Writer(), samples=samples)
+    human = distort(model.human, model.human, rng)
+    if metric.sides == "human":
+        return Features(human, human)
+    side = distort(model.model, human if rng.random() < 0.2 and samples == 1 else model.model, rng)
+    return Features(human, side, {"n": f"{n}/{n * samples}"}, (side, other.model) if metric.reads_grid else ())
+
+
+def distort(side: Side, source: Side, rng: np.random.Generator) -> Side:
+    """Replace the texts of a side by some of another's, cut after some tokens; sometimes by odd ones."""
+    kinds = [
+        np.arange(len(side)),
+        np.zeros(len(side), np.int64),
+        rng.integers(0, 2, len(side)),
+        rng.permutation(len(side)),
+    ]
+    rows, length = kinds[rng.integers(4)], int(rng.choice([0, 1, 2, 5, 1000], p=[0.05, 0.1, 0.1, 0.1, 0.65]))
+    scale, ends, is_odd = (
+        rng.choice([0.0, 1e-9, 1.0, 1e6], p=[0.1, 0.1, 0.7, 0.1]),
+        rng.random() < 0.2,
+        rng.random() < 0.3,
+    )
+    data = {}
+    for need, value in source.data.items():
+        if isinstance(value, Ragged):
+            data[need] = Ragged.from_rows((value[row][:length] for row in rows), value.values.dtype)
+        elif isinstance(value, NextToken):
+            one_hot = {"gold_prob": np.round(value.gold_prob), "sum_sq": np.ones_like(value.sum_sq)}
+            data[need] = dataclasses.replace(value, **one_hot) if ends else value
+        elif isinstance(value, list):
+            texts = rng.choice(ODD_TEXTS, len(rows)) if is_odd else value
+            data[need] = [" ".join(str(texts[row]).split(" ")[: length + 1]) for row in rows]
+        elif isinstance(value, np.ndarray) and len(value) == len(rows):
+            data[need] = value[rows] * scale if need.kind in ("embeddings", "gradients") else value[rows]
+        else:
+            data[need] = value
+    return Side(side.system, side.ids, data)
+
+
+def check_intervals(metric: Metric, features: Features) -> int:
+    """Check that values and intervals are in range, and that no interval ends at an inner value; return their number."""
+    result = add_intervals(metric, features, metric.compute(features), Plan(20))
+    assert not any("Error" in note for note in result.notes), result.notes
+    for key, value in result.values.items():
+        least, most = metric.bounds_of(key, result)
+        assert np.isnan(value) or least - 1e-9 <= value <= most + 1e-9, f"{key}: {value} outside [{least}, {most}]"
+    for key, interval in result.intervals.items():
+        value, (least, most) = result.values[key], metric.bounds_of(key, result)
+        low, high = interval["low"], interval["high"]
+        ends = f"{key}: {value} is no end of its range, but of [{low}, {high}]"
+        assert least - 1e-9 <= low <= value <= high <= most + 1e-9, key
+        assert low < value or value <= least + 1e-9, ends
+        assert value < high or value >= most - 1e-9, ends
+    return len(result.intervals)
+
+
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in FROM_TEXTS])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_no_interval_leaves_the_range_of_its_value_or_ends_at_it(name):
-    metric = METRICS[name]()
     for seed, shift in ((1, 0.0), (5, 0.3), (9, 4.0)):
-        features = features_for(metric, seed, shift)
-        result = add_intervals(metric, features, metric.compute(features), Plan(20))
-        for key, interval in result.intervals.items():
-            value, (least, most) = result.values[key], metric.bounds_of(key, result)
-            low, high = interval["low"], interval["high"]
-            ends = f"{key}: {value} is no end of its range, but of [{low}, {high}]"
-            assert least - 1e-9 <= low <= value <= high <= most + 1e-9, key
-            assert low < value or value <= least + 1e-9, ends
-            assert value < high or value >= most - 1e-9, ends
+        check_intervals(METRICS[name](), features_for(METRICS[name](), seed, shift))
+
+
+@pytest.mark.parametrize("cases", [2, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in FROM_TEXTS])
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
+def test_odd_texts_have_values_and_intervals_in_range_or_none(name, cases):
+    for case in range(min(cases, 200) if name in SLOW else cases):
+        with suppress(UndefinedMetric):
+            check_intervals(METRICS[name](), draw_odd_features(METRICS[name](), np.random.default_rng([case, 0])))
 
 
 def remove_texts(side: Side) -> Side:

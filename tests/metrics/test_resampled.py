@@ -1,6 +1,7 @@
 """Draws of a metric are what the metric says of the drawn texts; influences are derivatives."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from openended.metrics._ngrams.index import select_rows
 from openended.metrics.frechet import _fit_gaussian, _frechet_influence
 from openended.metrics.mauve import Mauve
 from openended.metrics.vendi import vendi, vendi_influence
-from scripts.coverage import count_needed_samples, simulate
+from scripts.coverage import LEFT_OUT, count_needed_samples, read_rows, simulate
+from scripts.equal_systems import TESTS, measure
 from scripts.worlds import MODEL, draw
 from tests.metrics.test_mauve import clusters
 
@@ -228,6 +230,54 @@ def test_every_metric_of_texts_has_draws_of_every_value(name):
         assert drawn.draws.size == 40, key
         assert np.isfinite(drawn.draws).all(), key
         assert np.isfinite(drawn.std_error()), key
+
+
+PAGE = Path(__file__).parents[2] / "docs/statistics.md"
+PUBLISHED = {
+    heading: [[cell.strip(" *") for cell in row.split("|")[1:-1]] for row in read_rows(PAGE, heading)]
+    for heading in ("measured", "measured on docs", "measured on docs-m", "measured on gpt2-large-nucleus", "p-values")
+}
+
+
+def check_share(share, count, published, published_count, what):
+    """Two shares of one probability differ by more than four standard errors once in 16,000 times."""
+    both = (share * count + published * published_count + 2) / (count + published_count + 4)
+    error = math.sqrt(both * (1 - both) * (1 / count + 1 / published_count))
+    assert share == pytest.approx(published, abs=4 * error), what
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_every_value_has_a_published_row(name):
+    metric = METRICS[name]()
+    (features,) = draw(np.random.default_rng(1), 30, metric, MODEL, samples=count_needed_samples(metric) or 1)
+    rows = {(row[0].partition(" ")[0], row[1]) for table in PUBLISHED.values() for row in table}
+    assert {(name, key) for key in set(metric.compute(features).values) - {*LEFT_OUT, "longest_copy"}} <= rows
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted({row[0] for row in PUBLISHED["measured on docs"]}))
+def test_coverage_is_as_published(name):
+    made = {shares.key: shares for shares in simulate(METRICS[name](), 100, 100, seed=7, texts="docs", seconds=15)}
+    for _, key, _, n, intervals, coverage, *_ in (row for row in PUBLISHED["measured on docs"] if row[0] == name):
+        if n == "100" and coverage != "–" and key in made:
+            check_share(made[key].coverage, made[key].intervals, float(coverage) / 100, int(intervals), key)
+
+
+QUICK = (
+    "sign flips, means over 40 examples (normal)",
+    "t test, 40 prompts (halves)",
+    "bold cells, sign flips, 5 systems",
+)
+
+
+@pytest.mark.parametrize(
+    "title", [pytest.param(t, marks=pytest.mark.slow if t in QUICK else pytest.mark.long) for t in TESTS]
+)
+def test_equal_systems_are_called_different_as_often_as_published(title):
+    (published,) = (row for row in PUBLISHED["p-values"] if row[0] == title)
+    p_values = measure(title, 200, seed=1)
+    share = float((p_values < 0.05).mean())
+    check_share(share, len(p_values), float(published[2]) / 100, int(published[1].replace(",", "")), title)
 
 
 @pytest.mark.slow

@@ -67,7 +67,10 @@ def build_findings_tables(results: Results, layout: Layout, name: str) -> list[T
             rows.append(_build_row(claim, parts, errors))
             advance(1)
     columns = tuple(Column("", title, title, "none") for title in ("source", "measured", "verdict"))
-    return [Table(name, layout.title, columns, tuple(rows), (REMARK,), head="Claim", show_seeds=False)]
+    checked = sum(row.cells[-1].words != "not measured" for row in rows)
+    expected = f"of {checked} claims about equal systems, {LEVEL * checked:.1f} would be sure by chance."
+    remarks = (REMARK, f"The {LEVEL:.0%} are of each claim: {expected}")
+    return [Table(name, layout.title, columns, tuple(rows), remarks, head="Claim", show_seeds=False)]
 
 
 def _build_row(claim: Claim, parts: Mapping[str, Sequence[SystemValue]], errors: Errors) -> TableRow:

@@ -170,7 +170,7 @@ def test_the_interval_of_a_share_covers_it(p, n):
     plan, ids, held = Plan(200), [f"t/{i}" for i in range(n)], 0
     for world in range(300):
         rows = (np.random.default_rng([7, world]).random(n) < p).astype(np.float64)
-        made = estimate_interval(plan.mean(ids, rows), float(rows.mean()), (0.0, math.inf), rows)
+        made = estimate_interval(plan.mean(ids, rows), float(rows.mean()), (0.0, 1.0), rows)
         assert made.low < made.high
         held += made.low <= p <= made.high
     assert held / 300 > 0.91
@@ -181,10 +181,10 @@ def test_samples_of_a_prompt_count_for_less_than_prompts():
     ids = [f"t/{i}" for i in prompts]
     rows = np.repeat(np.random.default_rng(0).random(50) < 0.2, 8).astype(np.float64)  # all samples of a prompt agree
     share = float(rows.mean())
-    made = estimate_interval(Plan(200).mean(ids, rows), share, rows=rows, prompts=prompts)
+    made = estimate_interval(Plan(200).mean(ids, rows), share, (0.0, 1.0), rows, prompts)
     independent = wilson_interval(share, 50, FLAT)
     assert made.high - made.low == pytest.approx(independent.high - independent.low, rel=0.2)
-    none = estimate_interval(FLAT, 0.0, rows=np.zeros(400), prompts=prompts)
+    none = estimate_interval(FLAT, 0.0, (0.0, 1.0), np.zeros(400), prompts)
     assert none.high == pytest.approx(wilson_interval(0.0, 50, FLAT).high), "prompts are counted, not samples"
 
 
@@ -192,10 +192,13 @@ def test_without_variation_only_a_share_has_an_interval():
     assert estimate_interval(FLAT, 0.0) is None
     same = Replicates(np.full((1, 200), 0.1) + 1e-17)
     assert not same.varies
-    assert estimate_interval(same, 0.1, rows=np.full(30, 0.1)) is None
+    assert estimate_interval(same, 0.1, (0.0, 1.0), np.full(30, 0.1)) is None
+    assert estimate_interval(FLAT, 1.0, (1.0, math.inf), np.ones(30)) is None, "texts of one token have no share of 1"
     assert math.isnan(same.p_value(0.1))
     halves = Replicates(np.zeros((2, 100)))
-    assert estimate_interval(halves, 0.0, rows=np.zeros(30)) is None, "rows that depend on each other are no share"
+    assert estimate_interval(halves, 0.0, (0.0, 1.0), np.zeros(30)) is None, (
+        "rows that depend on each other are no share"
+    )
 
 
 def test_texts_of_one_prompt_are_exchanged_and_others_are_drawn():

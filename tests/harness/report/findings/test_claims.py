@@ -71,7 +71,10 @@ def run(folder, decoder, mauve=None, ppl=None, seed=0, options="", model="docs-s
 
 def findings(folder):
     (table,) = build_findings_tables(read_results([folder]), load_layout("findings"), "f")
-    return {row.label: row.cells[-1].words for row in table.rows}
+    verdicts = {row.label: row.cells[-1].words for row in table.rows}
+    checked = sum(words != "not measured" for words in verdicts.values())
+    assert f"of {checked} claims about equal systems, {0.05 * checked:.1f} would be sure by chance" in table.remarks[-1]
+    return verdicts
 
 
 @pytest.mark.parametrize(("nucleus", "holds"), [(0.9, "holds"), (0.5, "does not hold")])

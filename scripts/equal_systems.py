@@ -1,0 +1,266 @@
+"""Measure how often each test calls equal systems different: the share of p-values below 5 % and below 50 %.
+
+    python scripts/equal_systems.py [--worlds 1000] [--tests bold headline] [--write docs/statistics.md]
+
+In each world, all systems follow one law. Values of systems go through the report as records in memory; metrics with a
+p-value of their own compare disjoint draws of docstring passages. Tests that print a decision instead of a p-value
+(bold cells, verdicts, intervals) count as p = 0 where they call equal systems different, else as p = 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+import pandas as pd
+
+from openended.harness import core
+from openended.harness.core import F64, Metric, Plan, Replicates
+from openended.harness.report.analysis.paired import compare_values, compute_equality_p_value
+from openended.harness.report.findings.checks import join_components
+from openended.harness.report.findings.claims import write_headline
+from openended.harness.report.findings.uncertainty import Errors, Outcome, Sample, check_with_uncertainty
+from openended.harness.report.tables.best_cells import mark_best_cells
+from openended.harness.report.tables.detected_damage import DamagedValue, detect_damage
+from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap
+from openended.harness.report.tables.table import Cell, Column
+from openended.harness.results import Results, Run, SystemValue
+from openended.harness.storage import ResultRow
+from openended.metrics._ngrams.statistics import entropy_by_text
+from openended.metrics.correlation import correlate
+from openended.metrics.families import NgramIndex
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.coverage import replace_rows
+from scripts.worlds import TOPICS, Writer, draw_passages, draw_tokens
+
+Law = Literal["normal", "skewed", "share"]
+Known = Literal["examples", "bootstrap", "halves", "subsample", "seeds"]
+"""What a record tells of the errors of its values."""
+STORE = Path("memory")
+
+
+def draw_values(rng: np.random.Generator, law: Law, *shape: int) -> F64:
+    """Draw the values of texts; systems share the difficulty of the prompts, which are the last axis."""
+    prompt = rng.standard_normal(shape[-1])
+    values = 0.7 * prompt + rng.standard_normal(shape)
+    if law == "share":
+        return (values > 0.8).astype(np.float64)
+    return np.exp(values) if law == "skewed" else values
+
+
+def build_results(texts: F64, known: Known = "examples", human: float | None = None) -> Results:
+    """Return results of systems from the values of their texts, shape (systems, seeds, prompts)."""
+    runs, arrays, values = [], {}, []
+    plan, ids = Plan(), [f"{texts[0, 0, 0]}/{i:04d}" for i in range(texts.shape[-1])]
+    direction = "higher" if human is None else "match_human"
+    rows = [*texts, np.full((1, 1), human)] if human is not None else list(texts)
+    for number, system in enumerate(rows):
+        role = "human" if number == len(texts) else "model"
+        facts = {"system": role, "metric": "m", "signature": f"m|v:1|n:{len(ids)}/{len(ids)}|task:t@0"}
+        axes, sources = {"task": "t", "decoder": f"d{number}"} if role == "model" else {"task": "t"}, []
+        for seed in system:
+            artifact = f"measure/a/{len(runs)}"
+            sources.append((len(runs), artifact))
+            intervals = {}
+            if known != "seeds" and role == "model":
+                replicates = resample(plan, ids, seed, known)
+                interval = core.estimate_interval(replicates, float(seed.mean()))
+                intervals = {"m": asdict(interval)} if interval is not None else {}
+                arrays[f"{STORE}/{artifact}"] = {
+                    "draws/m": replicates.draws,
+                    "draws/share/m": np.array([replicates.share]),
+                }
+                arrays[f"{STORE}/{artifact}"] |= {"per_example/m": seed} if known == "examples" else {}
+            row = ResultRow(
+                **facts, primary="m", values={"m": float(seed.mean())}, n_human=len(ids), n_model=len(ids), status="ok",
+                direction=direction, bounds={"m": (-math.inf, math.inf)}, artifact=artifact, intervals=intervals,
+            )  # fmt: skip
+            runs.append(Run(STORE, "", "", "", axes, {}, STORE, {}, [row], ()))
+        means = {str(at): float(seed.mean()) for at, seed in enumerate(system)}
+        ends = (intervals["m"]["low"], intervals["m"]["high"]) if intervals and len(means) == 1 else None
+        sd = float(np.std(list(means.values()), ddof=1)) if len(means) > 1 else math.nan
+        values.append(SystemValue(
+            **facts, key="m", mean=float(np.mean(list(means.values()))), sd=sd, seeds=len(means), direction=direction,
+            title="M", reason="", note="", primary=True, family="text", axes=axes, titles=("", ""), values=means,
+            sources=tuple(sources), interval=ends,
+        ))  # fmt: skip
+    results = Results(pd.DataFrame(), tuple(runs), ("task", "decoder"), 0, 0, {}, {}, arrays)
+    vars(results)["values"] = values  # where its cached property looks
+    return results
+
+
+def resample(plan: Plan, ids: Sequence[str], texts: F64, known: Known) -> Replicates:
+    """Return replicates of a mean by one of the methods."""
+    if known == "halves":
+        halves = plan.halves(ids)
+        return Replicates(np.stack([side @ texts / side.sum(axis=1) for side in (halves, ~halves)]))
+    if known == "subsample":
+        subsets = plan.subsets(ids, 0.6)
+        return plan.build_subset_replicates(ids, 0.6, subsets @ texts / subsets.sum(axis=1))
+    return plan.mean(ids, texts)
+
+
+def compare_two(
+    rng: np.random.Generator, n: int, law: Law = "normal", known: Known = "examples", seeds: int = 1
+) -> float:
+    """Return the p-value of two systems."""
+    results = build_results(draw_values(rng, law, 2, seeds, n), known)
+    test = compare_values(results, results.values, *results.values)
+    return math.nan if test is None else test.p_value
+
+
+def compare_distances(rng: np.random.Generator, n: int, apart: float) -> float:
+    """Return the p-value of the distances of two systems to a human value halfway between them."""
+    texts = draw_values(rng, "normal", 2, 1, n) + np.array([0.0, apart])[:, None, None]
+    results = build_results(texts, human=apart / 2)
+    test = compare_values(results, results.values, *results.values[:2])
+    return math.nan if test is None else test.nearer
+
+
+def lose_bold(rng: np.random.Generator, n: int, systems: int, known: Known | Literal["intervals"]) -> float:
+    """Return 0 if one of the systems is not bold in their column."""
+    results = build_results(draw_values(rng, "normal", systems, 1, n), "examples" if known == "intervals" else known)
+    cells = [Cell(item.mean, source=item, interval=item.interval) for item in results.values]
+
+    def test(cell: Cell, best: Cell) -> float:
+        if known == "intervals" or cell.source is None or best.source is None:
+            return math.nan
+        return compute_equality_p_value(results, results.values, cell.source, best.source)
+
+    _, marked = mark_best_cells(Column("m", "m", "M", "higher", decimals=9), cells, test)
+    return float(all(cell.best for cell in marked))
+
+
+def get_ahead(rng: np.random.Generator, n: int, systems: int) -> float:
+    """Return 0 if the headline calls one of the systems better than another."""
+    return float(
+        "ahead of" not in write_headline(build_results(draw_values(rng, "normal", systems, 1, n), "bootstrap"))
+    )
+
+
+def reach_verdict(rng: np.random.Generator, n: int, systems: int) -> float:
+    """Return 0 if the claim that the first system is better than each of the others is sure."""
+    results = build_results(draw_values(rng, "normal", systems, 1, n), "bootstrap")
+
+    def check(sample: Sample) -> Outcome | None:
+        first, *others = [sample.orient(item) for item in sample.items]
+        return join_components("", [first > other for other in others])
+
+    verdict = check_with_uncertainty(check, results.values, Errors(results))
+    return float(verdict is None or not verdict.sure)
+
+
+def detect_no_damage(rng: np.random.Generator, n: int, strengths: int) -> float:
+    """Return 0 if some strength of a damage that changes nothing is detected."""
+    results = build_results(draw_values(rng, "normal", strengths + 1, 1, n), "bootstrap")
+    errors = [run.results[0].intervals["m"]["std_error"] for run in results.runs]
+    none, *points = (DamagedValue(i, v.mean, errors[i], None, None) for i, v in enumerate(results.values))
+    return float(not any(point.detected for point in detect_damage(points, none)))
+
+
+def correlate_noise(
+    rng: np.random.Generator, systems: int, method: Literal["spearman", "kendall"] = "spearman"
+) -> float:
+    """Return the p-value of the rank correlation of two independent rows."""
+    return correlate(*rng.standard_normal((2, systems)), method=method, permutations=2000, draws=0).p_value
+
+
+def compare_passages(rng: np.random.Generator, n: int, metric: str) -> float:
+    """Return the p-value that a metric prints for passages against other passages."""
+    spec = cast("Metric", core.load_members("metric")[metric]())
+    pair = draw_passages(rng, n, spec)
+    return math.nan if pair is None else spec.compute(pair[0]).values["p_value"]
+
+
+def leave_frontier(rng: np.random.Generator, n: int, kind: Literal["gap", "area"]) -> float:
+    """Return 0 if the interval of the gap or the area between two frontiers does not contain 0.
+
+    Both systems draw words of one family of laws, at exponents of their own, so that their points lie on one curve.
+    """
+    topic, plan = rng.integers(0, TOPICS, n), Plan()
+    ids = [f"{rng.integers(1 << 30)}/{i:05d}" for i in range(n)]
+
+    def draw_point(exponent: float) -> F64:
+        """Return entropy and log perplexity of texts, each with its replicates, shape (2, 1 + replicates)."""
+        tokens = draw_tokens(rng, topic, Writer(exponent=exponent))
+        losses = np.log1p(tokens.values.astype(np.float64))
+        sums, counts = np.add.reduceat(losses, tokens.offsets[:-1]), tokens.lengths.astype(np.float64)
+        columns = (entropy_by_text(NgramIndex(tokens), 1), np.ones(n)), (sums, counts)
+        return np.stack([
+            np.append(sum(values) / sum(sizes), plan.mean(ids, values / sizes, sizes).draws[0])
+            for values, sizes in columns
+        ])  # fmt: skip
+
+    first, second = (
+        Frontier(name, *np.stack([draw_point(exponent) for exponent in exponents], axis=2))
+        for name, exponents in (("a", (1.4, 1.2, 1.0, 0.8)), ("b", (1.3, 1.1, 0.9, 0.7)))
+    )
+    estimate = estimate_gap(first, second, draw_point(1.05)[0]) if kind == "gap" else estimate_area(first, second)
+    interval = estimate.interval()
+    return float(interval.low <= 0 <= interval.high)
+
+
+Test = Callable[[np.random.Generator], float]
+LAWS: tuple[Law, ...] = ("normal", "skewed", "share")
+METHODS: tuple[Known, ...] = ("bootstrap", "halves", "subsample")
+TESTS: dict[str, Test] = {
+    **{f"sign flips, means over 40 examples ({law})": partial(compare_two, n=40, law=law) for law in LAWS},
+    **{f"t test, 40 prompts ({known})": partial(compare_two, n=40, known=known) for known in METHODS},
+    "sign flips, 10 seeds": partial(compare_two, n=20, known="seeds", seeds=10),
+    "distances to the human value, which lies between two systems": partial(compare_distances, n=40, apart=1.0),
+    "distances to the human value, which both systems have": partial(compare_distances, n=40, apart=0.0),
+    **{
+        f"permutations, {metric}, {n} texts": partial(compare_passages, n=n, metric=metric)
+        for n in (30, 100)
+        for metric in ("energy_distance", "gradient_moment", "rank_histogram", "typicality")
+    },
+    **{f"Spearman's correlation, {n} systems": partial(correlate_noise, systems=n) for n in (8, 20)},
+    "Kendall's correlation, 8 systems": partial(correlate_noise, systems=8, method="kendall"),
+    **{
+        f"bold cells, {rule}, {k} systems": partial(lose_bold, n=60, systems=k, known=known)
+        for rule, known in (("sign flips", "examples"), ("t tests", "bootstrap"), ("intervals", "intervals"))
+        for k in (2, 5, 10, 20)
+    },
+    **{f"headline, {k} systems": partial(get_ahead, n=60, systems=k) for k in (2, 5)},
+    **{f"finding about {k} systems": partial(reach_verdict, n=60, systems=k) for k in (2, 10)},
+    **{f"damage without effect, strengths: {k}": partial(detect_no_damage, n=60, strengths=k) for k in (1, 3)},
+    **{f"frontier {kind}, 100 texts": partial(leave_frontier, n=100, kind=kind) for kind in ("gap", "area")},
+}
+
+
+def measure(title: str, worlds: int, seed: int = 0) -> F64:
+    """Return the finite p-values of a test in many worlds."""
+    p_values = np.array([TESTS[title](core.make_random_stream(seed, title, world)) for world in range(worlds)])
+    finite: F64 = p_values[np.isfinite(p_values)]
+    return finite
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Print or write a row for each test."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worlds", type=int, default=1000)
+    parser.add_argument("--tests", nargs="*", default=[""], help="beginnings of the names of tests; default: all")
+    parser.add_argument("--write", type=Path, default=None)
+    options = parser.parse_args(words)
+    rows = []
+    for title in TESTS:
+        if title.startswith(tuple(options.tests)):
+            p_values = measure(title, options.worlds)
+            low, half = (f"{100 * np.mean(p_values < level):.1f}" for level in (0.05, 0.5))
+            rows.append(f"| {title} | {len(p_values):,} | {low} | {'–' if set(p_values) <= {0.0, 1.0} else half} |")
+            print(rows[-1], flush=True)
+    if options.write:
+        replace_rows(options.write, "p-values", rows, columns=(1,))
+
+
+if __name__ == "__main__":
+    main()
