@@ -94,6 +94,8 @@ class Replicates:
     """The value for each seed of the metric (clusterings, subsets), shape (S,); their mean is the reported value."""
     share: float = 1.0
     """Share of the prompts in a subsample; 1 for the other methods."""
+    prompts: int = 0
+    """Number of prompts, for tests; 0: unknown, as if there were many."""
 
     @classmethod
     def from_subsamples(cls, draws: F64, share: float) -> "Replicates":
@@ -120,18 +122,24 @@ class Replicates:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the estimated variance, from the number of replicates and seeds.
+        """Degrees of freedom of the estimated variance, from the numbers of replicates, seeds and prompts.
 
         Satterthwaite 1946, for a sum of variances. For halves, both parts of the covariance count, also when the lower
-        bound of the variance applies.
+        bound of the variance applies. The prompts are a sample too: the relative errors of the variance add.
         """
         parts, variance = [(self.noise, len(self.repeats) - 1)], self.std_error() ** 2
         if len(self.draws) == 1:
-            parts.append((float(np.var(self.draws[0], ddof=1)), self.draws.shape[1] - 1))
+            parts.append((self._compute_variance(), self.draws.shape[1] - 1))
         else:
             parts += [(part, self.draws.shape[1] - 1) for part in self._compute_half_variances()]
         total = math.fsum(part**2 / degrees for part, degrees in parts if part > 0)
-        return max(variance**2 / total, 1.0) if total > 0 else max(float(self.draws.shape[1]) - 1, 1.0)
+        degrees = variance**2 / total if total > 0 else float(self.draws.shape[1]) - 1
+        return max(1 / (1 / degrees + 1 / (self.prompts - 1)) if self.prompts > 1 else degrees, 1.0)
+
+    def _compute_variance(self) -> float:
+        """Return the variance of the draws; the bootstrap's is (n - 1) / n of the right one for n prompts."""
+        scale = self.prompts / (self.prompts - 1) if self.share == 1 and self.prompts > 1 else 1.0
+        return float(np.var(self.draws[0], ddof=1)) * scale
 
     def _compute_half_variances(self) -> tuple[float, float]:
         """Return the variance of half the difference of the halves, and of their mean."""
@@ -139,7 +147,7 @@ class Replicates:
         return float(np.mean(((half - other) / 2) ** 2)), float(np.var((half + other) / 2, ddof=1))
 
     def map(self, of: Callable[[F64], F64]) -> "Replicates":
-        return Replicates(of(self.draws), of(self.repeats), self.share)
+        return Replicates(of(self.draws), of(self.repeats), self.share, self.prompts)
 
     def deviations(self) -> F64:
         """Return replicates of the value's error, shape (R,), scaled to the standard error."""
@@ -153,7 +161,7 @@ class Replicates:
     def std_error(self) -> float:
         """Standard error of the value; NaN if a replicate is NaN."""
         if len(self.draws) == 1:
-            return math.sqrt(float(np.var(self.draws[0], ddof=1)) + self.noise)
+            return math.sqrt(self._compute_variance() + self.noise)
         apart, together = self._compute_half_variances()
         return math.sqrt(max(apart - together, _FLOOR * apart) + self.noise)
 
@@ -192,7 +200,7 @@ def combine_replicates(weights: Sequence[float], parts: Sequence[Replicates]) ->
     if not parts or len({(p.draws.shape, p.method) for p in parts}) > 1 or len({len(r) for r in repeats}) > 1:
         return None
     draws = reduce(np.add, [w * p.draws for w, p in zip(weights, parts, strict=True)])
-    return Replicates(draws, reduce(np.add, repeats) if repeats else np.zeros(0), parts[0].share)
+    return Replicates(draws, reduce(np.add, repeats) if repeats else np.zeros(0), parts[0].share, parts[0].prompts)
 
 
 @dataclass(frozen=True, slots=True)

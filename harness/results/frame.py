@@ -250,14 +250,20 @@ def load_replicates(results: Results, item: SystemValue) -> core.Replicates | No
     for source, value in zip(item.sources, item.values.values(), strict=True):
         if not math.isfinite(value):
             continue
-        part = read_replicates(results.arrays(*source), item.key)
+        part = read_replicates(results.arrays(*source), item.key, count_prompts(item))
         if part is None:
             return None
         parts.append(part)
     return core.combine_replicates([1 / len(parts)] * len(parts), parts) if parts else None
 
 
-def read_replicates(arrays: Mapping[str, Any], key: str) -> core.Replicates | None:
+def count_prompts(item: SystemValue) -> int:
+    """Return the number of prompts behind a value, from its signature; 0 if it does not say."""
+    counts = core.parse_signature(item.signature).get("n", "").split("/")
+    return min((int(count) for count in counts if count.isdigit()), default=0)
+
+
+def read_replicates(arrays: Mapping[str, Any], key: str, prompts: int) -> core.Replicates | None:
     """Return the replicates of a value from the arrays of a result; None if it has none."""
     import numpy as np
 
@@ -265,7 +271,7 @@ def read_replicates(arrays: Mapping[str, Any], key: str) -> core.Replicates | No
         return None
     repeats = np.asarray(arrays.get(f"draws/repeats/{key}", ()), dtype=np.float64)
     share = float(arrays.get(f"draws/share/{key}", np.ones(1))[0])
-    return core.Replicates(np.asarray(arrays[f"draws/{key}"], dtype=np.float64), repeats, share)
+    return core.Replicates(np.asarray(arrays[f"draws/{key}"], dtype=np.float64), repeats, share, prompts)
 
 
 def find_interval(results: Results, item: SystemValue) -> core.Interval | None:

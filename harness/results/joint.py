@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness import core
-from openended.harness.results.frame import ARRAYS, Results, load_replicates, read_replicates
+from openended.harness.results.frame import ARRAYS, Results, count_prompts, load_replicates, read_replicates
 from openended.harness.results.runs import ROW_FILES, Run, locate_verified_file
 from openended.harness.results.systems import SystemValue
 from openended.harness.run import RESAMPLING_VERSION, load_result, load_vectors, pack_replicates, save_result
@@ -62,7 +62,7 @@ class JointSpace:
             for source, value in zip(item.sources, item.values.values(), strict=True)
             if math.isfinite(value)
         ]
-        replicates = [read_replicates(self.arrays, name) for name in names]
+        replicates = [read_replicates(self.arrays, name, count_prompts(item)) for name in names]
         parts = [part for part in replicates if part is not None]
         both = core.combine_replicates([1 / len(parts)] * len(parts), parts) if parts else None
         if both is None or len(parts) < len(names):

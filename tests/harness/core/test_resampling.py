@@ -138,6 +138,12 @@ def test_degrees_of_freedom_are_those_of_all_parts():
     a, t, n = float(np.mean(one**2)), float(np.var(both, ddof=1)), 0.005 / 2
     assert halves.std_error() ** 2 == pytest.approx(a - t + n)
     assert halves.freedom == pytest.approx((a - t + n) ** 2 / ((a**2 + t**2) / 99 + n**2 / 1))
+    # 20 prompts: the bootstrap's variance is 19 / 20 of the right one, and 199 draws and 20 prompts estimate it.
+    few = Replicates(alone.draws, prompts=20)
+    assert few.std_error() == pytest.approx(alone.std_error() * math.sqrt(20 / 19))
+    assert few.freedom == pytest.approx(1 / (1 / 199 + 1 / 19))
+    assert combine_replicates((1.0, -1.0), (few, few)).prompts == few.map(np.exp).prompts == 20
+    assert Replicates(halves.draws, halves.repeats, prompts=20).std_error() == halves.std_error()
 
 
 def test_too_few_prompts_are_not_drawn(plan):

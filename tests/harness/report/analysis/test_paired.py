@@ -307,6 +307,7 @@ def test_a_verdict_says_how_sure_it_is(tmp_path, shift, words):
         assert "n = " in verdict.decides or "256 times" in verdict.decides
     assert check_with_uncertainty(higher, items, Errors(None)).sure is None
     assert load_replicates(results, items[0]).draws.shape == (2, 100)
+    assert load_replicates(results, items[0]).prompts == 120, "the signature's n"
 
 
 def best_rows(results, **options):
