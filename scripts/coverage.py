@@ -170,10 +170,10 @@ def replace_rows(page: Path, heading: str, rows: Sequence[str], columns: Sequenc
     """Replace the rows of a page's table that agree with new ones in some columns, and add those that are new."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for part in (read_rows(page, heading), rows):
-        found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        by_key: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for row in part:
-            found[tuple(row.split("|")[at] for at in columns)].append(row)
-        groups |= found
+            by_key[tuple(row.split("|")[at] for at in columns)].append(row)
+        groups |= by_key
     before, mark, after = page.read_text(encoding="utf-8").partition(f"<!-- {heading} -->\n")
     table, end, after = after.partition(END)
     lines = [*table.splitlines()[:2], *(row for group in groups.values() for row in group)]

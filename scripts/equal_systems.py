@@ -43,8 +43,8 @@ from scripts.coverage import replace_rows
 from scripts.worlds import TOPICS, Writer, draw_passages, draw_tokens
 
 Law = Literal["normal", "skewed", "share"]
-Known = Literal["examples", "bootstrap", "halves", "subsample", "seeds"]
-"""What a record tells of the errors of its values."""
+Method = Literal["examples", "bootstrap", "halves", "subsample", "seeds"]
+"""What the error of a value is estimated from."""
 STORE = Path("memory")
 
 
@@ -57,7 +57,7 @@ def draw_values(rng: np.random.Generator, law: Law, *shape: int) -> F64:
     return np.exp(values) if law == "skewed" else values
 
 
-def build_results(texts: F64, known: Known = "examples", human: float | None = None) -> Results:
+def build_results(texts: F64, method: Method = "examples", human: float | None = None) -> Results:
     """Return results of systems from the values of their texts, shape (systems, seeds, prompts)."""
     runs, arrays, values = [], {}, []
     plan, ids = Plan(), [f"{texts[0, 0, 0]}/{i:04d}" for i in range(texts.shape[-1])]
@@ -71,15 +71,15 @@ def build_results(texts: F64, known: Known = "examples", human: float | None = N
             artifact = f"measure/a/{len(runs)}"
             sources.append((len(runs), artifact))
             intervals = {}
-            if known != "seeds" and role == "model":
-                replicates = resample(plan, ids, seed, known)
+            if method != "seeds" and role == "model":
+                replicates = resample(plan, ids, seed, method)
                 interval = core.estimate_interval(replicates, float(seed.mean()))
                 intervals = {"m": asdict(interval)} if interval is not None else {}
                 arrays[f"{STORE}/{artifact}"] = {
                     "draws/m": replicates.draws,
                     "draws/share/m": np.array([replicates.share]),
                 }
-                arrays[f"{STORE}/{artifact}"] |= {"per_example/m": seed} if known == "examples" else {}
+                arrays[f"{STORE}/{artifact}"] |= {"per_example/m": seed} if method == "examples" else {}
             row = ResultRow(
                 **facts, primary="m", values={"m": float(seed.mean())}, n_human=len(ids), n_model=len(ids), status="ok",
                 direction=direction, bounds={"m": (-math.inf, math.inf)}, artifact=artifact, intervals=intervals,
@@ -98,22 +98,22 @@ def build_results(texts: F64, known: Known = "examples", human: float | None = N
     return results
 
 
-def resample(plan: Plan, ids: Sequence[str], texts: F64, known: Known) -> Replicates:
+def resample(plan: Plan, ids: Sequence[str], texts: F64, method: Method) -> Replicates:
     """Return replicates of a mean by one of the methods."""
-    if known == "halves":
+    if method == "halves":
         halves = plan.halves(ids)
         return Replicates(np.stack([side @ texts / side.sum(axis=1) for side in (halves, ~halves)]))
-    if known == "subsample":
+    if method == "subsample":
         subsets = plan.subsets(ids, 0.6)
         return plan.build_subset_replicates(ids, 0.6, subsets @ texts / subsets.sum(axis=1))
     return plan.mean(ids, texts)
 
 
 def compare_two(
-    rng: np.random.Generator, n: int, law: Law = "normal", known: Known = "examples", seeds: int = 1
+    rng: np.random.Generator, n: int, law: Law = "normal", method: Method = "examples", seeds: int = 1
 ) -> float:
     """Return the p-value of two systems."""
-    results = build_results(draw_values(rng, law, 2, seeds, n), known)
+    results = build_results(draw_values(rng, law, 2, seeds, n), method)
     test = compare_values(results, results.values, *results.values)
     return math.nan if test is None else test.p_value
 
@@ -126,13 +126,13 @@ def compare_distances(rng: np.random.Generator, n: int, apart: float) -> float:
     return math.nan if test is None else test.nearer
 
 
-def lose_bold(rng: np.random.Generator, n: int, systems: int, known: Known | Literal["intervals"]) -> float:
+def lose_bold(rng: np.random.Generator, n: int, systems: int, method: Method | Literal["intervals"]) -> float:
     """Return 0 if one of the systems is not bold in their column."""
-    results = build_results(draw_values(rng, "normal", systems, 1, n), "examples" if known == "intervals" else known)
+    results = build_results(draw_values(rng, "normal", systems, 1, n), "examples" if method == "intervals" else method)
     cells = [Cell(item.mean, source=item, interval=item.interval) for item in results.values]
 
     def test(cell: Cell, best: Cell) -> float:
-        if known == "intervals" or cell.source is None or best.source is None:
+        if method == "intervals" or cell.source is None or best.source is None:
             return math.nan
         return compute_equality_p_value(results, results.values, cell.source, best.source)
 
@@ -211,11 +211,11 @@ def leave_frontier(rng: np.random.Generator, n: int, kind: Literal["gap", "area"
 
 Test = Callable[[np.random.Generator], float]
 LAWS: tuple[Law, ...] = ("normal", "skewed", "share")
-METHODS: tuple[Known, ...] = ("bootstrap", "halves", "subsample")
+METHODS: tuple[Method, ...] = ("bootstrap", "halves", "subsample")
 TESTS: dict[str, Test] = {
     **{f"sign flips, means over 40 examples ({law})": partial(compare_two, n=40, law=law) for law in LAWS},
-    **{f"t test, 40 prompts ({known})": partial(compare_two, n=40, known=known) for known in METHODS},
-    "sign flips, 10 seeds": partial(compare_two, n=20, known="seeds", seeds=10),
+    **{f"t test, 40 prompts ({method})": partial(compare_two, n=40, method=method) for method in METHODS},
+    "sign flips, 10 seeds": partial(compare_two, n=20, method="seeds", seeds=10),
     "distances to the human value, which lies between two systems": partial(compare_distances, n=40, apart=1.0),
     "distances to the human value, which both systems have": partial(compare_distances, n=40, apart=0.0),
     **{
@@ -226,8 +226,8 @@ TESTS: dict[str, Test] = {
     **{f"Spearman's correlation, {n} systems": partial(correlate_noise, systems=n) for n in (8, 20)},
     "Kendall's correlation, 8 systems": partial(correlate_noise, systems=8, method="kendall"),
     **{
-        f"bold cells, {rule}, {k} systems": partial(lose_bold, n=60, systems=k, known=known)
-        for rule, known in (("sign flips", "examples"), ("t tests", "bootstrap"), ("intervals", "intervals"))
+        f"bold cells, {rule}, {k} systems": partial(lose_bold, n=60, systems=k, method=method)
+        for rule, method in (("sign flips", "examples"), ("t tests", "bootstrap"), ("intervals", "intervals"))
         for k in (2, 5, 10, 20)
     },
     **{f"headline, {k} systems": partial(get_ahead, n=60, systems=k) for k in (2, 5)},
