@@ -93,7 +93,7 @@ def build_results(texts: F64, method: Method = "examples", human: float | None =
             title="M", reason="", note="", primary=True, family="text", axes=axes, titles=("", ""), values=means,
             sources=tuple(sources), interval=ends,
         ))  # fmt: skip
-    results = Results(pd.DataFrame(), tuple(runs), ("task", "decoder"), 0, 0, {}, {}, arrays)
+    results = Results(pd.DataFrame(), tuple(runs), ("task", "decoder"), 0, 0, {}, _arrays=arrays)
     vars(results)["values"] = values  # where its cached property looks
     return results
 
