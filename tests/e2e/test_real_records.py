@@ -1,30 +1,20 @@
 """Real published records, through the whole pipeline, have the values that were stored with them."""
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from openended.harness.core.io import read_json
 from openended.harness.run import Session, run
 from openended.harness.storage.store import Store
-from openended.metrics.eps_ppl import eps_ppl
-from openended.metrics.jensen_shannon import jensen_shannon
 from tests.helpers import run_settings
+from tests.metrics.helpers import SHARED, needed
 
 pytestmark = pytest.mark.reference
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 GENERATIONS = ["webtext/gpt2-large-greedy", "webtext/gpt2-large-nucleus", "wikitext/gpt2-xl-contrastive"]
 WORDS = [f"metric.{name}.unit=words" for name in ("repetition", "length", "distinct_n", "zipf")]
-
-
-def needed(path: Path) -> Path:
-    if not path.exists():
-        pytest.skip(f"reference data is not beside the repository: {'/'.join(path.parts[-3:])}")
-    return path
 
 
 def record(folder: Path, *overrides: str) -> Any:
@@ -56,18 +46,6 @@ def test_published_generations(tmp_path: Path, name: str) -> None:
     assert round(100 * found["model", "repetition"]["diversity"], 2) == stored["diversity_pct"]
     assert round(100 * found["human", "repetition"]["diversity"], 2) == stored["reference_diversity_pct"]
     assert found["model", "length"]["length"] == pytest.approx(stored["gen_length_words"], rel=1e-12)
-
-
-@pytest.mark.parametrize("name", ["webtext-human.gpt2", "wiki-gpt2-generated", "wiki-gpt2-xl-generated"])
-def test_published_losses(name: str) -> None:
-    """What follows from the probabilities of the true tokens alone."""
-    want = json.loads(needed(SHARED / "nll" / "expected.json").read_text(encoding="utf-8"))[f"{name}.jsonl.gz"]
-    with gzip.open(needed(SHARED / "nll" / f"{name}.jsonl.gz"), "rt", encoding="utf-8") as handle:
-        gold = np.exp(-np.concatenate([np.asarray(json.loads(line)["nll"], np.float64) for line in handle]))
-    assert len(gold) == want["n_scored_tokens"]
-    assert jensen_shannon(gold) == pytest.approx(want["js_one_hot_mean"], rel=1e-12)
-    for eps, value in want["eps_ppl"].items():
-        assert eps_ppl(gold, vocab_size=50257, eps=float(eps)) == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize(("name", "split"), [("april2019_set_mini", "any"), ("realnews_tiny", "any")])

@@ -297,6 +297,9 @@ def test_intervals_are_around_the_value():
     """Texts at random: a bootstrap that let a text's copies vote would call 2 × 0.3 of the errors back, far below 1."""
     metric, features = Huse().from_file(EXAMPLE)
     result = add_intervals(metric, features, metric.compute(features), Plan(40))
+    for name, value in result.values.items():
+        low, high = metric.bounds_of(name, result)
+        assert low <= value <= high, name
     for name in ("huse", "huse_q", "huse_d"):
         interval = result.intervals[name]
         assert interval["method"] == "subsample"

@@ -8,7 +8,9 @@ import pytest
 
 from openended.metrics._ngrams.index import index_of
 from openended.metrics.distinct_n import distinct_n
+from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.gen_ppl import gen_ppl
+from openended.metrics.jensen_shannon import jensen_shannon
 from openended.metrics.length import length_statistics
 from openended.metrics.repetition import diversity, final_repeats, loop_rate, seq_rep_n
 from openended.metrics.self_bleu import self_bleu
@@ -97,3 +99,7 @@ def test_losses(name):
     assert gen_ppl(rows, average="macro") == pytest.approx(want["ppl_mean_of_documents"], rel=1e-12)
     compat = gen_ppl(rows, compat="mauve_experiments")
     assert compat == pytest.approx(want["ppl_corpus_first_token_in_denominator"], rel=1e-12)
+    gold = np.exp(-rows.values)  # of the statistics of Q, what follows from the probabilities of the true tokens alone
+    assert jensen_shannon(gold) == pytest.approx(want["js_one_hot_mean"], rel=1e-12)
+    for eps, value in want["eps_ppl"].items():
+        assert eps_ppl(gold, vocab_size=50257, eps=float(eps)) == pytest.approx(value, rel=1e-12)

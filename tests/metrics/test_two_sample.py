@@ -422,7 +422,7 @@ def test_knn_agrees_with_pairs_even_where_distances_tie(case, closed):
 
 
 @settings(max_examples=20, deadline=None)
-@given(GRID, st.sampled_from([1e-6, 1.0, 1e12]), st.sampled_from([0.0, 1e3]))
+@given(GRID, st.sampled_from([1e-30, 1e-6, 1.0, 1e12]), st.sampled_from([0.0, 1e3]))
 def test_knn_agrees_with_pairs_at_any_scale_and_offset(case, scale, offset):
     seed, n, m, k = case
     human, model = (normal(rows, 5, seed + i) * scale + offset * scale for i, rows in enumerate((n, m)))

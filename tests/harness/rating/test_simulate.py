@@ -100,9 +100,7 @@ def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
     assert told.width == pytest.approx(width, rel=0.35)  # a standard error from 100 examples is itself rough
 
 
-def test_simulated_raters_say_so_in_every_number(two_hundred, tmp_path):
-    _, _, comparisons = two_hundred
-    assert judgments.format_raters_fact((row.rater for row in comparisons.rows), "") == "200 simulated raters"
+def test_simulated_raters_say_so_in_every_number(tmp_path):
     key = study(tmp_path, items=12, raters=2)
     fill_all_sheets(key, tmp_path / "x", strengths=None)
     rows = build_judgment_rows(gather_answers([tmp_path / "x"], key, leave_out=False))

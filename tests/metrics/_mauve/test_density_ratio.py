@@ -222,7 +222,8 @@ def test_options_that_do_nothing_together_are_refused():
 def test_too_few_texts_have_no_estimate():
     human, model = normal(10), normal(10, seed=1)
     with pytest.raises(UndefinedMetric, match="neighbors"):
-        mauve(human=human, model=model, estimator="knn")
+        mauve(human=human, model=model, estimator="knn", neighbors=21)
+    mauve(human=human, model=model, estimator="knn", neighbors=20)  # each of the 20 texts and the 19 others
     with pytest.raises(UndefinedMetric, match="folds"):
         mauve(human=human[:2], model=model[:2], estimator="gaussian")
     assert 0 <= mauve(human=np.ones((9, 3)), model=np.ones((9, 3)), estimator="kde").mauve <= 1

@@ -107,10 +107,14 @@ def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
     assert done.stderr == "openended: optuna is not installed; pip install 'openended[search]'\n"
 
 
-def test_a_plan_says_what_a_search_would_take_and_writes_nothing(whole, tmp_path):
+def test_a_plan_says_what_a_search_would_take_and_writes_nothing(tmp_path):
     done = openended(*SEARCH, "plan_only=json", cwd=tmp_path, code=0)
     assert json.loads(done.stdout)["jobs"] == 4
     assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.slow
+def test_a_plan_counts_the_trials_that_are_there(whole):
     again = openended(*SEARCH, "trials=6", "plan_only=true", cwd=whole[0])
     assert "2 of 6 settings to try by tpe" in again.stderr
     assert "jobs       2" in again.stdout

@@ -362,8 +362,6 @@ def test_a_leaderboard_is_filtered_and_sorted_and_its_address_keeps_both(opened,
     assert opened.faults == []
 
 
-pytestmark = needs_browser
-
 METRICS = ("bleu", "distinct_n", "gen_ppl", "length", "mauve", "repetition", "self_bleu", "ttr", "zipf")
 
 
