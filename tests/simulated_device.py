@@ -17,15 +17,17 @@ import numpy as np
 import pytest
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._device import _device_constructors
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 INDEXING = frozenset({"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"})
-READS_VALUES = frozenset(
-    {"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive"}
-)  # fmt: skip
+READS_VALUES = frozenset({
+    "_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive",
+    "bincount", "repeat_interleave",
+})  # fmt: skip
 """Operations that wait for the device, because the host needs a value or a size."""
-MADE_BY_HOST = ("tensor", "as_tensor", "arange", "linspace")
-"""Functions that PyTorch's Python backends cannot run: made on the CPU and moved."""
+MADE_BY_HOST = {"tensor": False, "as_tensor": False, "arange": True, "linspace": True}
+"""Functions that PyTorch's Python backends cannot run: made on the CPU and moved; True: an accelerator makes them itself."""
 
 
 class SimulatedTensor(torch.Tensor):
@@ -54,6 +56,7 @@ class SimulatedTensor(torch.Tensor):
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.Tensor.tolist:
             COUNTS["to host"] += 1
+            COUNTS["waits"] += 1
             return args[0].on_cpu.tolist()
         if function is torch.Tensor.numpy:
             raise TypeError("can't convert sim device type tensor to numpy; use Tensor.cpu() first")
@@ -64,7 +67,10 @@ class SimulatedTensor(torch.Tensor):
 
 
 COUNTS: Counter[str] = Counter()
-"""Copies `to host` and `to device`, and `operations`."""
+"""Copies `to host` and `to device`, `operations`, and `waits`: how often the host waits for the device, as on CUDA.
+
+Every copy to the host waits, and every copy to the device that is not `non_blocking`.
+"""
 _FAULTS: list[Callable[[str], None]] = []
 """Called with the name of each operation; may raise what a device raises."""
 
@@ -96,8 +102,14 @@ def _run(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             into = args[1].device
         if source.device.type != into.type:
             COUNTS["to host" if into.type == "cpu" else "to device"] += 1
-    elif simulated and (name in READS_VALUES or (name in INDEXING and _has_mask(args[1]))):
+            is_async = kwargs.get("non_blocking") or (name != "_to_copy" and len(args) > 2 and args[2])
+            COUNTS["waits"] += into.type == "cpu" or not is_async
+    elif simulated and (name in READS_VALUES or (name in INDEXING and _has_mask(args))):
         COUNTS["to host"] += 1
+        COUNTS["waits"] += 1
+    if name == "histc":  # of integers, which the CPU does not have
+        args = (args[0].float(), *args[1:])
+        leaves, layout = pytree.tree_flatten((args, kwargs))
     if name == "_copy_from":
         name, operation, args = "copy_", torch.ops.aten.copy_.default, (args[1], args[0])
         leaves, layout = pytree.tree_flatten((args, {}))
@@ -121,8 +133,10 @@ def _run(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return pytree.tree_map_only(torch.Tensor, wrap, results)
 
 
-def _has_mask(indices: Any) -> bool:
-    return any(isinstance(index, torch.Tensor) and index.dtype == torch.bool for index in indices)
+def _has_mask(args: Any) -> bool:
+    """Return whether an index is a mask; to write one value there is no need to know how many they are."""
+    is_mask = any(isinstance(index, torch.Tensor) and index.dtype == torch.bool for index in args[1])
+    return is_mask and (len(args) < 3 or args[2].numel() != 1)
 
 
 def _poison(dtype: torch.dtype) -> Any:
@@ -157,17 +171,18 @@ def _register() -> torch.library.Library:
 def simulate_device() -> Iterator[Counter[str]]:
     """Make the device `sim` known; yields the counts of what crosses between it and the host."""
     _register()
+    _device_constructors()  # cached with PyTorch's own functions, which `with torch.device("meta")` has to recognize
 
-    def make_by_host(make: Callable[..., Any]) -> Callable[..., Any]:
+    def make_by_host(make: Callable[..., Any], non_blocking: bool) -> Callable[..., Any]:
         def call(*args: Any, device: Any = None, **options: Any) -> Any:
             made = make(*args, **options)
-            return made if device is None else made.to(device)
+            return made if device is None else made.to(device, non_blocking=non_blocking)
 
         return call
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in MADE_BY_HOST:
-            patch.setattr(torch, name, make_by_host(getattr(torch, name)))
+        for name, non_blocking in MADE_BY_HOST.items():
+            patch.setattr(torch, name, make_by_host(getattr(torch, name), non_blocking))
         patch.setattr(torch, "inference_mode", lambda *_: torch.no_grad())  # its tensors have no version counter
         COUNTS.clear()
         yield COUNTS

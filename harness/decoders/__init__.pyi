@@ -10,6 +10,7 @@ from .base import (
 from .descending_logits import build_descending_logits as build_descending_logits
 from .q import (
     LogitChunk as LogitChunk,
+    PenalizingDecoder as PenalizingDecoder,
     QStatistics as QStatistics,
     QTable as QTable,
     TextPosition as TextPosition,
@@ -18,6 +19,7 @@ from .q import (
     draw_tokens as draw_tokens,
     forbid_end as forbid_end,
     read_q as read_q,
+    start_draw as start_draw,
     truncate_and_renormalize as truncate_and_renormalize,
 )
 from .sampling import Nucleus as Nucleus, TopK as TopK

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from openended.harness.core import F64, I64
+from openended.harness.core import F64, I64, copy_to_device, copy_to_host
 from openended.harness.decoders import descending_logits
 from openended.harness.decoders.descending_logits import DescendingLogits, find_argmax, sort_logits
 
@@ -31,6 +31,8 @@ AT_ONCE = 2**19
 class PenalizingDecoder(Protocol):
     """A decoder with options that change the logits of tokens seen before; see `Decoder` and `QDecoder`."""
 
+    @property
+    def penalizes(self) -> bool: ...
     @property
     def repetition_penalty(self) -> float: ...
     @property
@@ -68,8 +70,9 @@ def forbid_end(logits: Tensor, eos_ids: Sequence[int], rows: Sequence[int] | sli
         eos_ids: The end tokens; empty where the model has none.
         rows: Which rows; all of them by default.
     """
+    index = rows if isinstance(rows, slice) else copy_to_device(rows, logits.device)
     for eos_id in eos_ids:
-        logits[rows, eos_id] = float("-inf")
+        logits[index, eos_id] = float("-inf")
     return logits
 
 
@@ -98,10 +101,8 @@ def ban_ngrams(logits: Tensor, history: Tensor, order: int, lengths: Tensor | No
     for back in range(1, order):  # compare the tokens `back` positions before both ends
         recent = history.gather(1, (lengths[:, None] - back).clamp_min(0))
         match &= history[:, order - 1 - back : longest - back] == recent
-    rows, at = match.nonzero(as_tuple=True)
-    out = logits.clone()
-    out[rows, follows[rows, at]] = float("-inf")
-    return out
+    limits = torch.full(match.shape, float("inf"), dtype=logits.dtype, device=logits.device)
+    return logits.scatter_reduce(1, follows, limits.masked_fill_(match, float("-inf")), "amin")
 
 
 @dataclass(slots=True)
@@ -205,25 +206,60 @@ def draw_tokens(
     )
 
 
-def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Draw a few rows: from the head, and from the whole row where that does not decide."""
+@dataclass(slots=True)
+class Draw:
+    """Draws of rows from their heads. Those in `outside_head` are not final until `redraw`."""
+
+    decoder: QDecoder
+    scaled: Tensor
+    """Logits after penalties and temperature, shape (n, V)."""
+    u: Tensor
+    state: Tensor | None
+    log_z: Tensor
+    value: Tensor
+    """The drawn logits, shape (n,)."""
+    rank: Tensor
+    """How many equal logits come before each, shape (n,)."""
+    log_q: Tensor
+    """Natural log of Q, shape (n,), float64."""
+    outside_head: Tensor
+    """Whether the head does not determine a row's draw, shape (n,)."""
+
+    def redraw(self, rows: Tensor) -> None:
+        """Draw rows (m,) again, from the whole row."""
+        part = self.scaled if len(rows) == len(self.scaled) else self.scaled[rows]
+        state = None if self.state is None else self.state[rows]
+        full = truncate_and_renormalize(self.decoder, sort_logits(part, None, state, log_z=self.log_z[rows]))
+        at, _ = full.draw(self.u[rows])
+        self.value[rows], self.rank[rows] = read_value_and_rank(full.view.z, at)
+        self.log_q[rows] = full.log_prob(at)
+
+    def find_tokens(self) -> Tensor:
+        """Return the drawn token ids (n,)."""
+        return find_nth_equal(self.scaled, self.value, self.rank)
+
+    def find_next_state(self) -> Tensor | None:
+        """Return the state after these draws."""
+        surprise = None if self.state is None else (self.log_z.squeeze(1) - self.value)
+        return self.decoder.next_state(self.state, surprise)
+
+
+def start_draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None = None) -> Draw:
+    """Draw one token of each row from its head; the host does not wait. The parameters are those of `draw_tokens`."""
     scaled = apply_temperature(decoder, logits)
     q = truncate_and_renormalize(decoder, sort_logits(scaled, decoder.head, state))
     position, outside_head = q.draw(u)
     value, rank = read_value_and_rank(q.view.z, position)
-    log_q = q.log_prob(position)
-    if not q.view.complete and bool(outside_head.any()):
-        open_rows = outside_head.nonzero().squeeze(1)
-        part = scaled if len(open_rows) == len(scaled) else scaled[open_rows]
-        full = truncate_and_renormalize(
-            decoder, sort_logits(part, None, None if state is None else state[open_rows], log_z=q.view.log_z[open_rows])
-        )
-        at, _ = full.draw(u[open_rows])
-        value[open_rows], rank[open_rows] = read_value_and_rank(full.view.z, at)
-        log_q[open_rows] = full.log_prob(at)
-    token = find_nth_equal(scaled, value, rank)
-    surprise = None if state is None else (q.view.log_z.squeeze(1) - value)
-    return token, log_q, decoder.next_state(state, surprise)
+    outside_head = outside_head & (not q.view.complete)
+    return Draw(decoder, scaled, u, state, q.view.log_z, value, rank, q.log_prob(position), outside_head)
+
+
+def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Draw a few rows: from the head, and from the whole row where that does not decide."""
+    draw = start_draw(decoder, logits, u, state)
+    if bool(draw.outside_head.any()):
+        draw.redraw(draw.outside_head.nonzero().squeeze(1))
+    return draw.find_tokens(), draw.log_q, draw.find_next_state()
 
 
 def read_value_and_rank(z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
@@ -309,9 +345,7 @@ class QTable:
                 setattr(self, name, np.pad(getattr(self, name), (0, missing)))
 
     def write(self, at: I64, statistics: QStatistics) -> None:
-        gold_prob, sum_sq, support, argmax = statistics
-        self.gold_prob[at], self.sum_sq[at] = gold_prob.cpu(), sum_sq.cpu()
-        self.support[at], self.argmax[at] = support.cpu(), argmax.cpu()
+        self.gold_prob[at], self.sum_sq[at], self.support[at], self.argmax[at] = copy_to_host(*statistics)
 
 
 @dataclass(slots=True)
@@ -356,7 +390,7 @@ def read_q(decoder: QDecoder, table: QTable, chunk: LogitChunk, head: int) -> QS
 
     if decoder.one_hot:
         best = chunk.argmax()
-        ones = torch.ones(len(best), dtype=torch.float64)
+        ones = torch.ones(len(best), dtype=torch.float64, device=best.device)
         return QStatistics((best == chunk.gold).double(), ones, ones.long(), best)
     temperature, is_before = decoder.temperature_and_order()
     if decoder.untruncated:
@@ -414,14 +448,17 @@ def _read_statistics(
     if shared and q.weights is ranked.p:
         squares = ranked.squares_before
         squares_sum = (squares.gather(1, end[:, None]) - squares.gather(1, q.lo[:, None])).squeeze(1)
-    else:
+    elif q.weights.device.type == "cpu":
         parts = [row[a:b] for row, a, b in zip(q.weights, q.lo.tolist(), end.tolist(), strict=True)]
         squares_sum = torch.stack([part.dot(part) for part in parts])
+    else:
+        at = torch.arange(width, device=end.device)
+        squares_sum = q.weights.square().masked_fill_((at < q.lo[:, None]) | (at >= end[:, None]), 0.0).sum(-1)
     support = end - q.lo
     first, last = q.lo[:, None], end[:, None]
     sums = q.weight_before
     hollow = sums.gather(1, last) == sums.gather(1, last - 1)  # a token without a share, at either end
-    if bool((hollow | (sums.gather(1, first) == sums.gather(1, first + 1))).any()):
+    if support.device.type != "cpu" or bool((hollow | (sums.gather(1, first) == sums.gather(1, first + 1))).any()):
         support = torch.minimum(support, (q.weights > 0).sum(-1))
     return gold_prob, squares_sum / q.total**2, support
 
@@ -434,9 +471,12 @@ def _find_rank(ranked: DescendingLogits, gold: Tensor) -> Tensor:
     surprisal = (ranked.log_z - value.double()).contiguous()
     first = torch.searchsorted(ranked.surprisal, surprisal).squeeze(1)
     last = torch.searchsorted(ranked.surprisal, surprisal, right=True).squeeze(1)
+    ids = torch.arange(ranked.vocab_size, device=gold.device)
+    if gold.device.type != "cpu":  # all rows, without asking which are tied
+        same = (ranked.logits == value) & (ids < gold[:, None])
+        return torch.where(last - first > 1, first + same.sum(-1), first)
     tied = ((last - first) > 1).nonzero().squeeze(1)
     if len(tied):
-        ids = torch.arange(ranked.vocab_size, device=gold.device)
         same = (ranked.logits[tied] == value[tied]) & (ids < gold[tied, None])
         first[tied] = first[tied] + same.sum(-1)
     return first
@@ -444,6 +484,8 @@ def _find_rank(ranked: DescendingLogits, gold: Tensor) -> Tensor:
 
 def _find_q_argmax(q: RenormalizedQ, ranked: DescendingLogits, best: Tensor) -> Tensor:
     """Arg max of Q: the best token, but for rules that may leave it out or lower it."""
+    if best.device.type != "cpu":
+        return find_nth_equal(ranked.logits, *read_value_and_rank(ranked.z, q.peak))
     argmax = best.clone()
     moved = (q.peak > 0).nonzero().squeeze(1)
     if len(moved):

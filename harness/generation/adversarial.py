@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import Advance, CausalModel, SpecError, decoder, ranged, row_uniforms
+from openended.harness.core import I64, Advance, CausalModel, SpecError, copy_to_device, decoder, ranged, row_uniforms
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import TokenChooser, decode_rows
@@ -58,38 +58,35 @@ class _PerplexityChooser(TokenChooser):
         import torch
 
         self._ends, self._size, self._target, self._seed = lm.eos_ids, lm.vocab_size, target, seed
-        self._drawn = torch.zeros((count, random), dtype=torch.int64, device=lm.device)
+        self._drawn = np.zeros((count, random), dtype=np.int64)
         self._total = torch.zeros((count, 1), dtype=torch.float64, device=lm.device)
         self.states = self._drawn, self._total
 
     def begin(self, slot: int, prompt: Prompt) -> None:
         """Draw the random tokens, uniform over all tokens but end tokens."""
-        import torch
-
         size = self._size - len(self._ends)
         u = row_uniforms(self._seed, prompt.example_id, prompt.sample, self._drawn.shape[1])
         tokens = np.minimum((u * size).astype(np.int64), size - 1)
         for end in sorted(self._ends):
             tokens += tokens >= end
-        self._drawn[slot] = torch.from_numpy(tokens)
+        self._drawn[slot] = tokens
         self._total[slot] = 0.0
 
-    def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
+    def choose(self, logits: list[Tensor], slots: BatchSlots) -> tuple[Tensor, I64]:
         """Return the token that brings exp(mean NLL) nearest to the target; ties: the lowest id."""
         import torch
 
+        n, random = len(slots), self._drawn.shape[1]
         nll = -torch.log_softmax(logits[0].double(), dim=-1)
-        steps = torch.from_numpy(slots.steps).to(nll.device)[:, None]
-        token = torch.zeros(len(slots), dtype=torch.int64, device=nll.device)
-        random = self._drawn.shape[1]
-        steered = (slots.steps >= random).nonzero()[0].tolist()
-        if steered:
-            mean = (self._total[steered] + nll[steered]) / (steps[steered] + 1)
+        chosen = np.full(n, -1)
+        early = np.flatnonzero(slots.steps < random)
+        chosen[early] = self._drawn[early, slots.steps[early]]
+        token = copy_to_device(chosen, nll.device)
+        if len(early) < n:
+            mean = (self._total[:n] + nll) / (copy_to_device(slots.steps, nll.device)[:, None] + 1)
             distance = mean.clamp_(max=700.0).exp_().sub_(self._target).abs_()
-            distance[:, list(self._ends)] = float("inf")
-            token[steered] = distance.argmin(-1)
-        early = (slots.steps < random).nonzero()[0].tolist()
-        if early:
-            token[early] = self._drawn[early].gather(1, steps[early]).squeeze(1)
-        self._total[: len(slots)] += nll.gather(1, token[:, None])
-        return token
+            for end in self._ends:
+                distance[:, end] = float("inf")
+            token = torch.where(token < 0, distance.argmin(-1), token)
+        self._total[:n] += nll.gather(1, token[:, None])
+        return token, slots.read(token)[0]

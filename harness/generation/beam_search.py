@@ -9,8 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from openended.harness.core import Advance, CausalModel, decoder, make_random_stream, ranged
+from openended.harness.core import (
+    F64,
+    I64,
+    Advance,
+    CausalModel,
+    Floats,
+    copy_to_device,
+    decoder,
+    make_random_stream,
+    ranged,
+)
 from openended.harness.decoders import TEMPERATURES, Decoder, Emit, GenerationRequest
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import build_generation, find_end_tokens
@@ -38,6 +49,11 @@ class Beam(Decoder):
     repetition_penalty: float = ranged(1.0, "(0, inf)", "a number above 0")
     # Pillutla et al. 2021, Table 11: 4 in the variant without repeats.
     no_repeat_ngram_size: int = ranged(0, "[0, inf)", "0 (off) or a positive integer")
+
+    @property
+    def penalizes(self) -> bool:
+        """True where scores depend on which tokens came before."""
+        return self.repetition_penalty != 1 or self.no_repeat_ngram_size > 0
 
     def scores(self, log_probs: Tensor, least: int) -> Tensor:  # noqa: ARG002
         """Return the log-probabilities that hypotheses sum up, (n, V) after penalties; a cut leaves `least` tokens."""
@@ -106,10 +122,11 @@ class _Search:
             n = len(slots)
             if not n:
                 return
-            parents = self._advance_texts(runner.logits(slots.run_step(self.last[:n].reshape(-1))[0]))
+            (logits,) = slots.compute_logits(slots.run_step(self.last[:n].reshape(-1)))
+            parents, best = self._advance_texts(logits)
             slots.new_tokens[:n] += 1
             self.advance(n)
-            done = [i for i in range(n) if self._is_done(i)]
+            done = [i for i in range(n) if self._is_done(i, best[i])]
             gone = {i * self.spec.num_beams + j for i in done for j in range(self.spec.num_beams)}
             moved = [(old, new) for new, old in enumerate(parents.tolist()) if old != new and new not in gone]
             runner.copy([old for old, _ in moved], [new for _, new in moved])
@@ -138,50 +155,33 @@ class _Search:
             self.running[slot] = LOW
             self.running[slot, 0] = 0.0
 
-    def _advance_texts(self, logits: Tensor) -> Tensor:
-        """Score continuations, collect finished hypotheses and keep the best others; returns the parent rows."""
+    def _advance_texts(self, logits: Tensor) -> tuple[I64, F64]:
+        """Score continuations, collect finished hypotheses and keep the best others.
+
+        Returns the parent rows, and the best score among the hypotheses of each text that go on.
+        """
         import torch
 
-        n, beams = len(self.slots), self.spec.num_beams
-        steps = torch.from_numpy(self.slots.new_tokens[:n]).to(logits.device)
-        scores, beam, token = self._select_candidates(
-            self.spec.scores(self._compute_log_probs(logits), 1 + max(1, len(self.lm.eos_ids)))
-        )
-        stops = find_end_tokens(self.lm.eos_ids, token) | (steps + 1 == self.request.max_new_tokens)[:, None]
-        if bool(stops[:, :beams].any()):
-            self._collect(scores, beam, token, stops)
+        n, beams, eos_ids, history = len(self.slots), self.spec.num_beams, self.lm.eos_ids, self.slots.history
+        log_probs = self.slots.penalize(self.spec, torch.log_softmax(logits, dim=-1), eos_ids)
+        scores, beam, token = self._select_candidates(self.spec.scores(log_probs, 1 + max(1, len(eos_ids))))
+        is_last = copy_to_device(self.slots.steps + 1 == self.request.max_new_tokens, logits.device)
+        stops = find_end_tokens(eos_ids, token) | is_last[:, None]
         order = (scores + stops * LOW).topk(beams, dim=1).indices
         self.running[:n] = (scores + stops * LOW).gather(1, order)
-        beam, token = beam.gather(1, order), token.gather(1, order)
-        rows = torch.arange(n, device=beam.device)[:, None]
-        history = self.slots.history
-        history[:n] = history[rows, beam]
-        at = torch.from_numpy(self.slots.lengths).to(logits.device)
-        history[rows, torch.arange(beams, device=beam.device), at[:, None]] = token
-        self.last[:n] = token
-        return (rows * beams + beam).reshape(-1)
-
-    def _compute_log_probs(self, logits: Tensor) -> Tensor:
-        """Return log-probabilities of the next tokens after penalties, (rows, V)."""
-        import torch
-
-        from openended.harness.decoders import apply_penalties, forbid_end
-
-        spec, n, beams = self.spec, len(self.slots), self.spec.num_beams
-        log_probs = torch.log_softmax(logits, dim=-1)
-        lengths = np.repeat(self.slots.lengths, beams)
-        longest = int(lengths.max())
-        past = self.slots.history[:n, :, :longest].reshape(n * beams, longest)
-        count = torch.from_numpy(lengths).to(past.device)
-        log_probs = apply_penalties(spec, log_probs, past, count)
-        if too_short := self.slots.find_too_short():
-            log_probs = forbid_end(log_probs, self.lm.eos_ids, self.slots.rows(too_short))
-        return log_probs
+        self.last[:n] = token.gather(1, order)
+        *candidates, ranks, best = self.slots.read(scores, beam, token, stops, order, self.running[:n, 0])
+        _, origins, tokens, hits = candidates
+        if hits[:, :beams].any():
+            self._collect(*candidates)
+        rows = np.arange(n)[:, None]
+        origins = np.take_along_axis(origins, ranks, 1)
+        history[:n] = history[rows, origins]
+        history[rows, np.arange(beams), self.slots.lengths[:, None]] = np.take_along_axis(tokens, ranks, 1)
+        return (rows * beams + origins).reshape(-1), best
 
     def _select_candidates(self, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return each text's best continuations: scores, beams and tokens, (n, 2 · num_beams) for one end token."""
-        import torch
-
         n, beams, size = len(self.slots), self.spec.num_beams, log_probs.shape[-1]
         count = min(max(2, 1 + len(self.lm.eos_ids)) * beams, beams * size)
         if not self.spec.stochastic:
@@ -192,16 +192,14 @@ class _Search:
             return top.values, top.indices // total.shape[2], token
         total = (log_probs.view(n, beams, size) + self.running[:n, :, None]).view(n, -1)
         noise = [self.noise[slot].gumbel(size=beams * size) for slot in range(n)]
-        keys = total.double() + torch.from_numpy(np.stack(noise)).to(total.device)
+        keys = total.double() + copy_to_device(np.stack(noise), total.device)
         order = keys.topk(count, dim=1).indices  # Gumbel top-k: draws without replacement, in the order of drawing
         return total.gather(1, order), order // size, order % size
 
-    def _collect(self, scores: Tensor, beam: Tensor, token: Tensor, stops: Tensor) -> None:
+    def _collect(self, scores: Floats, beam: I64, token: I64, stops: NDArray[np.bool_]) -> None:
         """Add the hypotheses that end here; keep the best num_beams of each text."""
-        import torch
-
-        spec, steps = self.spec, self.slots.new_tokens[: len(scores)].tolist()
-        divide = torch.tensor([(step + 1) ** spec.length_penalty for step in steps], device=scores.device)
+        spec, steps = self.spec, self.slots.steps.tolist()
+        divide = np.array([(step + 1) ** spec.length_penalty for step in steps], dtype=scores.dtype)
         value = (scores / divide[:, None]).tolist()
         hits, beams, tokens, score = stops.tolist(), beam.tolist(), token.tolist(), scores.tolist()
         for i, step in enumerate(steps):
@@ -214,7 +212,7 @@ class _Search:
             finished.sort(key=lambda hypothesis: -hypothesis[0])
             del finished[spec.num_beams :]
 
-    def _is_done(self, i: int) -> bool:
+    def _is_done(self, i: int, best: float) -> bool:
         """Return true where no running hypothesis can surpass the finished ones, by transformers' estimate."""
         spec, finished, length = self.spec, self.finished[i], int(self.slots.new_tokens[i])
         if length == self.request.max_new_tokens:
@@ -224,4 +222,4 @@ class _Search:
         if spec.early_stopping is True:
             return True
         longest = self.request.max_new_tokens if spec.early_stopping == "never" and spec.length_penalty > 0 else length
-        return bool(float(self.running[i, 0]) / longest**spec.length_penalty <= finished[-1][0])
+        return bool(float(best) / longest**spec.length_penalty <= finished[-1][0])

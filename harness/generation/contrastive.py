@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, CausalModel, ModelInfo, SpecError, decoder, ranged
+from openended.harness.core import I64, Advance, CausalModel, ModelInfo, SpecError, copy_to_device, decoder, ranged
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, forbid_end
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import TokenChooser, add_tokens, decode_rows
@@ -68,7 +68,7 @@ class _Search:
             if not n:
                 return
             hidden, seen = self.states
-            logits = runner.logits(hidden[:n])
+            (logits,) = slots.compute_logits([hidden[:n]])
             if too_short := slots.find_too_short():
                 logits = forbid_end(logits, self.lm.eos_ids, too_short)
             p, tokens = torch.softmax(logits, dim=-1).topk(self.k, dim=-1)
@@ -78,11 +78,13 @@ class _Search:
             choice = ((1 - self.alpha) * p - self.alpha * _measure_closeness(new, seen, lengths)).argmax(-1)
             rows = torch.arange(n, device=choice.device)
             hidden[:n] = states[rows, choice]
-            seen[rows, torch.from_numpy(lengths).to(rows.device)] = new[rows, choice]
-            add_tokens(self.lm, self.request, slots, tokens[rows, choice], self.emit)
+            seen[rows, copy_to_device(lengths, rows.device)] = new[rows, choice]
+            best, chosen = slots.read(tokens[rows, choice], choice)
+            targets = slots.rows(range(n))
+            add_tokens(self.lm, self.request, slots, best, self.emit)
             self.advance(n)
-            source = (rows * self.k + choice).repeat_interleave(self.k).tolist()
-            runner.copy(source, slots.rows(range(n)), since=int(lengths.min()))
+            source = np.repeat(np.arange(n) * self.k + chosen, self.k)
+            runner.copy(source.tolist(), targets, since=int(lengths.min()))
 
     def _refill_slots(self) -> None:
         """Fill free slots with waiting prompts, and move the states of texts that changed their slots."""
@@ -104,6 +106,11 @@ def _measure_closeness(new: Tensor, seen: Tensor, lengths: I64) -> Tensor:
     """Return each candidate's largest cosine with the text so far, (n, k); texts of equal length go together."""
     import torch
 
+    if new.device.type != "cpu":
+        longest = int(lengths.max())
+        inside = torch.arange(longest, device=new.device) < copy_to_device(lengths, new.device)[:, None]
+        cosines = torch.einsum("nkd,ntd->nkt", new, seen[: len(new), :longest])
+        return cosines.masked_fill(~inside[:, None], -1.0).amax(-1)
     close = new.new_empty(new.shape[:2])
     for length in np.unique(lengths).tolist():
         at = np.flatnonzero(lengths == length).tolist()
@@ -181,13 +188,14 @@ class _DifferenceChooser(TokenChooser):
     def __init__(self, lm: CausalModel, alpha: float, temperature: float) -> None:
         self._eos_ids, self._alpha, self._temperature = lm.eos_ids, alpha, temperature
 
-    def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
+    def choose(self, logits: list[Tensor], slots: BatchSlots) -> tuple[Tensor, I64]:
         import torch
 
-        strong, weak = logits
+        strong, weak = logits[0], logits[1].to(logits[0].device)
         if too_short := slots.find_too_short():
             strong = forbid_end(strong, self._eos_ids, too_short)
         expert = torch.log_softmax(strong, dim=-1)
         other = torch.log_softmax(weak / self._temperature, dim=-1)
         low = expert < expert.amax(-1, keepdim=True) + math.log(self._alpha)
-        return (expert - other).masked_fill_(low, float("-inf")).argmax(-1)
+        token = (expert - other).masked_fill_(low, float("-inf")).argmax(-1)
+        return token, slots.read(token)[0]

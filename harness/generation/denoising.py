@@ -141,7 +141,7 @@ def compute_proposal(logits: Tensor, temperature: float = 1.0, p: float = 1.0, r
 
     logits = logits.double()
     if temperature == 0:
-        return torch.nn.functional.one_hot(logits.argmax(dim=-1), logits.shape[-1]).double()
+        return torch.zeros_like(logits).scatter_(-1, logits.argmax(dim=-1, keepdim=True), 1.0)
     probs = (logits / temperature).softmax(dim=-1)
     if p >= 1:
         return probs

@@ -1,4 +1,8 @@
-"""The loop of all samplers of diffusion models; a draw is keyed by seed, example, sample, step and position."""
+"""The loop of all samplers of diffusion models; a draw is keyed by seed, example, sample, step and position.
+
+The texts are on the CPU; logits and what is drawn from them are on the model's device, for which the host waits once a
+step.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,18 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from openended.harness.core import Advance, SpecError, make_random_stream
-from openended.harness.decoders import Emit, GenerationRequest, Prompt
+from openended.harness.core import Advance, DataError, SpecError, copy_to_device, copy_to_host, make_random_stream
+from openended.harness.decoders import Emit, GenerationRequest, Prompt, forbid_end
 from openended.harness.generation import denoising
 from openended.harness.generation.token_loop import build_generation
+from openended.harness.models import describe_broken_weights
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import NDArray
     from torch import Tensor
+
+    from openended.harness.core import CausalModel
 
 _LOGITS = 1 << 23  # numbers of float64 held at once: 64 MiB
 _LANE, _GUMBEL_LANE = "denoise", "denoise-gumbel"
@@ -57,10 +65,10 @@ class Canvas:
         self._min_length, length = request.min_new_tokens, request.max_new_tokens
         self._first = len(prompts[0].token_ids)
         rows = [[*p.token_ids, *[max(lm.mask_id, 0)] * length, *p.suffix_ids] for p in prompts]
-        self.ids = torch.tensor(rows, dtype=torch.int64, device=lm.device)
+        self.ids = torch.tensor(rows, dtype=torch.int64)
         """All token ids, those of prompts and suffixes included."""
         shape = (len(prompts), length)
-        self.confidence = torch.full(shape, -math.inf, dtype=torch.float64, device=lm.device)
+        self.confidence = torch.full(shape, -math.inf, dtype=torch.float64)
         """Probability that each token of the present block had when it was drawn; -inf where there is none."""
         self.start, self.stop = 0, length
         self._known: Tensor | None = None
@@ -95,35 +103,50 @@ class Canvas:
         return values[:, 0], values[:, 1:].reshape(*self.confidence.shape, 2)
 
     def gumbel_uniforms(self, step: int, where: Tensor) -> Tensor:
-        """Return float32 numbers in [0, 1), one for each token at each of the positions."""
-        import torch
-
+        """Return float32 numbers in [0, 1) on the model's device, one for each token at each of the positions."""
         values = np.empty((int(where.sum()), self.lm.vocab_size), dtype=np.float32)
         for value, (row, position) in zip(values, where.nonzero().tolist(), strict=True):
             p = self._prompts[row]
             stream = make_random_stream(self._seed, _GUMBEL_LANE, p.example_id, p.sample, step, position)
             value[:] = stream.random(self.lm.vocab_size, dtype=np.float32)
-        return torch.from_numpy(values).to(self.lm.device)
+        return self.to_device(values)
 
-    def read_logits(self, where: Tensor, noise_level: float) -> Tensor:
-        """Return the logits (n, V) at positions; the denoiser reads only the rows that have one."""
-        rows = where.any(dim=1)
+    def to_device(self, values: Tensor | NDArray[Any]) -> Tensor:
+        """Return numbers of the host on the model's device."""
+        return copy_to_device(values, self.lm.device)
+
+    def read_logits(self, where: Tensor, noise_level: float) -> tuple[Tensor, Tensor]:
+        """Return the logits (n, V) at positions, and which of them are not finite (n,): those are set to 0.
+
+        The denoiser reads only the rows that have a position.
+        """
+        rows = where.any(dim=1).nonzero().squeeze(1)
         end = None if self.lm.block_size is None else self._first + self.stop
         if isinstance(self.decoder, denoising.Mdlm) and self.decoder.cached:
             if self._known is None:
-                self._known = self.lm.denoise(self.ids[:, :end], noise_level)
-            logits = self._known[rows]
+                self._known = self.lm.denoise(self.to_device(self.ids[:, :end]), noise_level)
+            logits = self._known[self.to_device(rows)]
         else:
-            logits = self.lm.denoise(self.ids[rows, :end], noise_level)
+            logits = self.lm.denoise(self.to_device(self.ids[rows, :end]), noise_level)
         inside = logits[:, self._first : self._first + where.shape[1]]
-        selected = inside[where[rows][:, : inside.shape[1]]].clone()
+        row, position = (self.to_device(i) for i in where[rows][:, : inside.shape[1]].nonzero(as_tuple=True))
+        selected = inside[row, position]
         if self.decoder.noise == "mask":
             selected[:, self.lm.mask_id] = -math.inf
+        is_broken = ~selected.logsumexp(dim=-1).isfinite()
         if self._min_length and self.lm.eos_ids:
-            too_early = where.nonzero()[:, 1] < self._min_length
-            for token in self.lm.eos_ids:
-                selected[too_early, token] = -math.inf
-        return selected
+            too_early = (where.nonzero()[:, 1] < self._min_length).nonzero().squeeze(1)
+            forbid_end(selected, self.lm.eos_ids, too_early.tolist())
+        return selected.masked_fill_(is_broken[:, None], 0.0), is_broken
+
+    def read(self, tokens: Tensor, probs: Tensor, is_broken: Tensor) -> tuple[Tensor, Tensor]:
+        """Return drawn tokens and their probabilities on the CPU; raise if their logits are not finite."""
+        import torch
+
+        arrays = copy_to_host(tokens, probs, is_broken)
+        if arrays[2].any():
+            raise DataError(describe_broken_weights(cast("CausalModel", self.lm), "its logits are not finite"))
+        return torch.from_numpy(arrays[0]), torch.from_numpy(arrays[1])
 
     def propose(self, logits: Tensor) -> Tensor:
         """Return the distributions that tokens are drawn from."""
@@ -170,11 +193,8 @@ def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
     _, uniforms = canvas.uniforms(key)
     where = torch.zeros_like(canvas.tokens, dtype=torch.bool)
     where[:, canvas.start : canvas.stop] = True
-    logits, old, u = (
-        canvas.read_logits(where, denoising.compute_time_input(before)),
-        canvas.tokens[where],
-        uniforms[where],
-    )
+    logits, is_broken = canvas.read_logits(where, denoising.compute_time_input(before))
+    old, u = (canvas.to_device(values[where]) for values in (canvas.tokens, uniforms))
     gumbel = None if decoder.precision == "float64" else canvas.gumbel_uniforms(key, where)
     new, probs = [], []
     for part in _split(len(logits), vocab_size):
@@ -193,7 +213,7 @@ def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
             )
         new.append(token)
         probs.append(proposal.gather(1, token[:, None]).squeeze(1))
-    canvas.write_tokens(where, torch.cat(new), torch.cat(probs))
+    canvas.write_tokens(where, *canvas.read(torch.cat(new), torch.cat(probs), is_broken))
 
 
 def reveal_one(canvas: Canvas, step: int, key: int) -> None:
@@ -228,19 +248,21 @@ def reveal_most_confident(canvas: Canvas, step: int, key: int) -> None:
 def _draw_proposed(
     canvas: Canvas, where: Tensor, uniforms: Tensor, key: int, alpha: float, reveal_probs: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Draw a proposed token at positions; returns the tokens and the model's probability of each.
+    """Draw a proposed token at positions; returns the tokens and the model's probability of each, on the CPU.
 
     With `reveal_probs` (n,), float32 draws may be the mask, and the probabilities are those of the proposal.
     """
     import torch
 
-    logits = canvas.read_logits(where, denoising.compute_time_input(alpha))
+    logits, is_broken = canvas.read_logits(where, denoising.compute_time_input(alpha))
     gumbel = None if canvas.decoder.precision == "float64" else canvas.gumbel_uniforms(key, where)
+    u = canvas.to_device(uniforms[where][:, 1])
+    reveal_probs = None if reveal_probs is None else canvas.to_device(reveal_probs)
     tokens, probs = [], []
     for part in _split(len(logits), canvas.lm.vocab_size):
         law = proposal = canvas.propose(logits[part])
         if gumbel is None:
-            token = denoising.draw_by_inversion(proposal, uniforms[where][part][:, 1])
+            token = denoising.draw_by_inversion(proposal, u[part])
         else:
             if reveal_probs is not None:
                 stay = torch.full((len(proposal),), canvas.lm.mask_id, device=proposal.device)
@@ -250,7 +272,7 @@ def _draw_proposed(
         tokens.append(token)
         source = logits[part].double().softmax(dim=-1) if reveal_probs is None else proposal
         probs.append(source.gather(1, token[:, None]).squeeze(1))
-    return torch.cat(tokens), torch.cat(probs)
+    return canvas.read(torch.cat(tokens), torch.cat(probs), is_broken)
 
 
 def _split(count: int, vocab_size: int) -> Iterator[slice]:

@@ -8,7 +8,7 @@ from openended.harness.decoders import Emit, GenerationRequest, QDecoder
 from openended.harness.generation.denoising import DenoisingDecoder
 from openended.harness.generation.denoising_loop import denoise_texts
 from openended.harness.generation.token_loop import QChooser, decode_rows
-from openended.harness.models import free_memory, is_out_of_memory
+from openended.harness.models import check_device, free_memory, is_out_of_memory
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, adva
                 decoder.run(lm, request, note, advance)
             return
         except (RuntimeError, MemoryError) as err:
+            check_device(err)
             if size == 1 or not is_out_of_memory(err):
                 raise
             message = shorten_error(err)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from openended.harness.core import I64, CausalModel
-from openended.harness.decoders import GenerationRequest, Prompt
+from openended.harness.core import I64, CausalModel, DataError, copy_to_device, copy_to_host
+from openended.harness.decoders import GenerationRequest, PenalizingDecoder, Prompt, apply_penalties, forbid_end
+from openended.harness.models import are_finite, check_logits, describe_broken_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,16 +46,16 @@ class BatchSlots:
     """The running texts, each on `width` adjacent rows of every model."""
 
     def __init__(self, lms: Sequence[CausalModel], request: GenerationRequest, width: int = 1) -> None:
-        import torch
-
         from openended.harness.generation.kv_cache.choose import make_runner
 
-        prompts, self._request = request.prompts, request
+        prompts, self._request, self._lms = request.prompts, request, lms
         self._start_id = lms[0].start_id
         self.count, self.width = min(request.batch_size, len(prompts)), width
         self.room = max(len(self.ids(p)) for p in prompts) + request.max_new_tokens
         self.runners: list[CacheRunner] = [make_runner(lm, self.count * width, self.room) for lm in lms]
         self._device = lms[0].device
+        self._unchecked: list[Tensor] = []
+        """Whether the logits of a step are finite, shape () each, which an accelerator's host has not read yet."""
         self._ragged = all(runner.ragged for runner in self.runners)
         seen: dict[tuple[int, ...], int] = {}
         for i, p in enumerate(prompts):
@@ -66,7 +68,7 @@ class BatchSlots:
         """Tokens generated so far in each slot."""
         self.starts: I64 = np.zeros(self.count, dtype=np.int64)
         """Tokens of the prompt in each slot."""
-        self.history = torch.zeros((self.count, width, self.room), dtype=torch.int64, device=self._device)
+        self.history: I64 = np.zeros((self.count, width, self.room), dtype=np.int64)
         """Token ids of each row, prompt included."""
 
     def __len__(self) -> int:
@@ -92,6 +94,17 @@ class BatchSlots:
         """Tokens so far in each slot in use, prompt included."""
         return self.starts[: len(self)] + self.steps
 
+    def penalize(self, decoder: PenalizingDecoder, logits: Tensor, eos_ids: Sequence[int]) -> Tensor:
+        """Apply a decoder's penalties to the logits (rows, V), and forbid the end of texts that are too short."""
+        if decoder.penalizes:
+            lengths = np.repeat(self.lengths, self.width)
+            past = self.history[: len(self), :, : lengths.max()].reshape(len(lengths), -1)
+            past_ids, counts = (copy_to_device(part, logits.device) for part in (past, lengths))
+            logits = apply_penalties(decoder, logits, past_ids, counts)
+        if too_short := self.find_too_short():
+            logits = forbid_end(logits, eos_ids, self.rows(too_short))
+        return logits
+
     def find_too_short(self) -> list[int]:
         """Return the slots whose next token must not be the end of text."""
         return [slot for slot, step in enumerate(self.steps.tolist()) if step < self._request.min_new_tokens]
@@ -101,7 +114,7 @@ class BatchSlots:
         for slot in slots:
             self._prompts[slot] = None
 
-    def refill(self, *states: Tensor) -> SlotChanges:
+    def refill(self, *states: Tensor | NDArray[Any]) -> SlotChanges:
         """Assign waiting prompts to free slots, and move texts to close the gaps that remain, with their states."""
         fresh = self._assign_slots()
         if self._last_prompt is not None:  # before a move overwrites the slot that holds them
@@ -115,18 +128,18 @@ class BatchSlots:
             self._prompts[new] = self._prompts[old]
         del self._prompts[size:]
         if source:
-            for counts in (self.new_tokens, self.starts):
-                counts[target] = counts[source]
-            for state in (self.history, *states):
-                state[target] = state[source]
+            for state in (self.new_tokens, self.starts, self.history, *states):
+                if isinstance(state, np.ndarray):
+                    state[target] = state[source]
+                else:
+                    to, origin = (copy_to_device(slots, state.device) for slots in (target, source))
+                    state[to] = state[origin]
             for runner in self.runners:
                 runner.copy(self.rows(source), self.rows(target))
         self._fresh = fresh
         return SlotChanges(fresh, source, target)
 
     def _assign_slots(self) -> list[int]:
-        import torch
-
         free = [i for i, p in enumerate(self._prompts) if p is None]
         free += range(len(self._prompts), self.count)
         if not self._ragged and (len(free) < self.count or not self._waiting):
@@ -142,7 +155,7 @@ class BatchSlots:
             ids = self.ids(self.prompt(slot))
             self.new_tokens[slot] = 0
             self.starts[slot] = len(ids)
-            self.history[slot, :, : len(ids)] = torch.tensor(ids, device=self._device)
+            self.history[slot, :, : len(ids)] = ids
             fresh.append(slot)
         return fresh
 
@@ -201,7 +214,7 @@ class BatchSlots:
             return [runner.extend(tokens, rows) for runner in self.runners]
         states = [[s[-1] for s in per_model] for per_model in self.run_prompts(every=False)]
         running = self.rows([i for i in range(len(self)) if i not in fresh])
-        at = torch.tensor(running + self.rows(self._fresh), device=self._device)
+        at = copy_to_device(running + self.rows(self._fresh), self._device)
         states_per_model = []
         for runner, begun in zip(self.runners, states, strict=True):
             hidden = torch.stack(begun).repeat_interleave(self.width, 0)
@@ -209,3 +222,20 @@ class BatchSlots:
                 hidden = torch.cat([runner.extend(tokens[at[: len(running)]], running), hidden])
             states_per_model.append(torch.empty_like(hidden).index_copy_(0, at.to(hidden.device), hidden))
         return states_per_model
+
+    def compute_logits(self, states: Sequence[Tensor]) -> list[Tensor]:
+        """Return the logits of each model; `read` checks those of an accelerator, so that the host waits once."""
+        logits = [runner.compute_logits(hidden) for runner, hidden in zip(self.runners, states, strict=True)]
+        if self._device.type == "cpu":
+            return [check_logits(scores, lm) for scores, lm in zip(logits, self._lms, strict=True)]
+        self._unchecked = [are_finite(scores).to(self._device) for scores in logits]
+        return [scores.nan_to_num_() for scores in logits]  # NaN could become an index, which ends the process on CUDA
+
+    def read(self, *tensors: Tensor) -> list[NDArray[Any]]:
+        """Return tensors as arrays, and check the logits of the step."""
+        arrays = copy_to_host(*tensors, *self._unchecked)
+        for lm, is_finite in zip(self._lms, arrays[len(tensors) :], strict=False):
+            if not is_finite:
+                raise DataError(describe_broken_weights(lm, "its logits are not finite"))
+        self._unchecked = []
+        return arrays[: len(tensors)]

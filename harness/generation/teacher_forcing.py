@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, CausalModel, DataError, NextToken, Ragged
+from openended.harness.core import I64, Advance, CausalModel, DataError, NextToken, Ragged, copy_to_device
 from openended.harness.decoders import LogitChunk, QDecoder, QStatistics, QTable, TextPosition, read_q
 from openended.harness.models import QStatisticsRequest
 
@@ -94,7 +94,7 @@ def _score_batch(lm: CausalModel, request: QStatisticsRequest, tables: Sequence[
     run = make_runner(lm, len(rows), max(map(len, both)), once=True)
     states = run.start(range(len(rows)), [ids.tolist() for ids in both])
     hidden = torch.cat([state[len(head) - 1 :] for state, head in zip(states, heads, strict=True)])
-    gold = torch.from_numpy(np.concatenate(tails).astype(np.int64)).to(lm.device)
+    gold = copy_to_device(np.concatenate(tails), lm.device, np.int64)
     offsets = request.continuations.offsets
     out = np.concatenate([np.arange(offsets[r], offsets[r + 1]) for r in rows])
     size = count_chunk_rows(lm.device.type, lm.vocab_size)
@@ -133,8 +133,6 @@ def score_chunk(
     read_history: Callable[[TextPosition], I64],
 ) -> Iterator[QStatistics]:
     """Yield the statistics of a chunk under each decoder; penalties apply to each position by its own history."""
-    import torch
-
     from openended.harness.decoders import apply_penalties
 
     truncating = sum(not (d.one_hot or d.untruncated or d.penalizes) for d in decoders)
@@ -143,10 +141,11 @@ def score_chunk(
     for decoder, table in zip(decoders, tables, strict=True):
         seen = chunk
         if decoder.penalizes:
-            rows = []
-            for i, position in enumerate(chunk.positions):
-                row = chunk.logits[i : i + 1]
-                history = torch.from_numpy(read_history(position)).to(row.device)
-                rows.append(apply_penalties(decoder, row, history[None]))
-            seen = LogitChunk(torch.cat(rows), chunk.gold, chunk.positions, banned=True)
+            histories = [read_history(position) for position in chunk.positions]
+            lengths = np.array([len(history) for history in histories])
+            padded = np.zeros((len(lengths), lengths.max()), dtype=np.int64)
+            padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(histories)
+            past, counts = (copy_to_device(values, chunk.logits.device) for values in (padded, lengths))
+            logits = apply_penalties(decoder, chunk.logits, past, counts)
+            seen = LogitChunk(logits, chunk.gold, chunk.positions, banned=True)
         yield read_q(decoder, table, seen, head)

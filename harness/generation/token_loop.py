@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from openended.harness.core import Advance, CausalModel, Generation, row_uniforms
+from openended.harness import decoders
+from openended.harness.core import I64, Advance, CausalModel, Generation, copy_to_device, row_uniforms
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
 from openended.harness.generation.slots import BatchSlots
 
@@ -20,15 +22,18 @@ if TYPE_CHECKING:
 class TokenChooser(ABC):
     """Chooses the next tokens for a decoder, and keeps the decoder's state of each slot if it has any."""
 
-    states: Sequence[Tensor] = ()
-    """Tensors with a row for each slot; the rows move with their texts."""
+    states: Sequence[Tensor | NDArray[Any]] = ()
+    """Tensors or arrays with a row for each slot; the rows move with their texts."""
 
     def begin(self, slot: int, prompt: Prompt) -> None:  # noqa: B027 - most decoders have no state
         """Reset the state of a slot for a new text."""
 
     @abstractmethod
-    def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
-        """Return the next tokens (n,) of the slots in use from the logits (n, V) of each model; may overwrite them."""
+    def choose(self, logits: list[Tensor], slots: BatchSlots) -> tuple[Tensor, I64]:
+        """Return the next tokens (n,) of the slots in use, on the device and as `slots.read` returns them.
+
+        `logits` (n, V) are those of each model and may be overwritten.
+        """
 
     def log_prob(self, slot: int) -> float:  # noqa: ARG002 - most decoders have none
         """Return the natural log of the text's probability; NaN where there is none."""
@@ -52,27 +57,22 @@ def decode_rows(
             if not n:
                 return
             states = slots.run_step(last[:n])
-            logits = [runner.logits(hidden) for runner, hidden in zip(slots.runners, states, strict=True)]
-            token = chooser.choose(logits, slots)
+            logits = slots.compute_logits(states)
+            last[:n], tokens = chooser.choose(logits, slots)
             del logits
-            last[:n] = token
-            add_tokens(lm, request, slots, token, emit, chooser)
+            add_tokens(lm, request, slots, tokens, emit, chooser)
             advance(n)
 
 
 def add_tokens(
-    lm: CausalModel, request: GenerationRequest, slots: BatchSlots, token: Tensor, emit: Emit,
+    lm: CausalModel, request: GenerationRequest, slots: BatchSlots, tokens: I64, emit: Emit,
     chooser: TokenChooser | None = None,
 ) -> None:  # fmt: skip
     """Add the next tokens (n,) to the texts of the slots in use; emit the finished ones and free their slots."""
-    import torch
-
     n = len(slots)
-    at = torch.from_numpy(slots.lengths).to(token.device)
-    slots.history[torch.arange(n, device=token.device), 0, at] = token
+    slots.history[np.arange(n), 0, slots.lengths] = tokens
     slots.new_tokens[:n] += 1
-    stops = bool(lm.eos_ids) and not request.continue_after_end
-    ended = find_end_tokens(lm.eos_ids, token).tolist() if stops else [False] * n
+    ended = [not request.continue_after_end and token in lm.eos_ids for token in tokens.tolist()]
     over = [i for i, step in enumerate(slots.steps.tolist()) if ended[i] or step == request.max_new_tokens]
     if not over:
         return
@@ -127,39 +127,43 @@ class QChooser(TokenChooser):
         first = decoder.first_state()
         count = min(request.batch_size, len(request.prompts))
         wide, device = torch.float64, lm.device
-        width = request.max_new_tokens if decoder.stochastic else 1
-        self._uniforms = torch.zeros((count, width), dtype=wide, device=device)
-        self._log_prob = torch.zeros(count, dtype=wide, device=device)
-        self._first = torch.tensor(first, dtype=wide, device=device)
+        # A decoder that draws nothing has one column of uniforms, which is read at every step and not used.
+        self._uniforms = np.zeros((count, request.max_new_tokens if decoder.stochastic else 1))
+        self._log_prob = np.zeros(count)
+        self._first = copy_to_device(first, device, np.float64)
         self._state = torch.zeros((count, len(first)), dtype=wide, device=device) if first else None
         self.states = [state for state in (self._uniforms, self._log_prob, self._state) if state is not None]
 
     def begin(self, slot: int, prompt: Prompt) -> None:
-        import torch
-
         self._log_prob[slot] = 0.0
         if self._decoder.stochastic:
             uniforms = row_uniforms(self._request.seed, prompt.example_id, prompt.sample, self._request.max_new_tokens)
-            self._uniforms[slot] = torch.from_numpy(uniforms)
+            self._uniforms[slot] = uniforms
         if self._state is not None:
             self._state[slot] = self._first
 
-    def choose(self, logits: list[Tensor], slots: BatchSlots) -> Tensor:
-        import torch
-
-        scores, n, lengths = logits[0], len(slots), slots.lengths
-        # A decoder that draws nothing has one column of uniforms, which is read at every step and not used.
-        at = torch.from_numpy(np.minimum(slots.steps, self._uniforms.shape[1] - 1)).to(scores.device)
-        u = self._uniforms[:n].gather(1, at[:, None]).squeeze(1)
+    def choose(self, logits: list[Tensor], slots: BatchSlots) -> tuple[Tensor, I64]:
+        decoder, n, device = self._decoder, len(slots), logits[0].device
+        scores = slots.penalize(decoder, logits[0], self._lm.eos_ids)
+        at = np.minimum(slots.steps, self._uniforms.shape[1] - 1)
+        u = copy_to_device(self._uniforms[np.arange(n), at], device)
         q_state = None if self._state is None else self._state[:n]
-        token, log_q, q_state = draw_next_tokens(
-            self._decoder, scores, u, q_state, history=slots.history[:n, 0, : int(lengths.max())],
-            lengths=torch.from_numpy(lengths), too_short=slots.find_too_short(), eos_ids=self._lm.eos_ids,
-        )  # fmt: skip
+        if device.type == "cpu" or decoder.one_hot:
+            token, log_q, q_state = decoders.draw_tokens(decoder, scores, u, q_state)
+            tokens, log_probs = slots.read(token, log_q)
+        else:  # the host waits once, unless a row leaves its head
+            draw = decoders.start_draw(decoder, scores, u, q_state)
+            token = draw.find_tokens()
+            tokens, log_probs, outside_head = slots.read(token, draw.log_q, draw.outside_head)
+            if outside_head.any():
+                draw.redraw(copy_to_device(np.flatnonzero(outside_head), device))
+                token = draw.find_tokens()
+                tokens, log_probs = slots.read(token, draw.log_q)
+            q_state = draw.find_next_state()
         if self._state is not None and q_state is not None:
             self._state[:n] = q_state
-        self._log_prob[:n] += log_q
-        return token
+        self._log_prob[:n] += np.where(np.isin(tokens, self._lm.eos_ids), 0.0, log_probs)
+        return token, tokens
 
     def log_prob(self, slot: int) -> float:
         return float(self._log_prob[slot])
@@ -186,11 +190,9 @@ def draw_next_tokens(
     """
     import torch
 
-    from openended.harness.decoders import apply_penalties, draw_tokens, forbid_end
-
     if decoder.penalizes:
-        logits = apply_penalties(decoder, logits, history, lengths.to(logits.device))
+        logits = decoders.apply_penalties(decoder, logits, history, lengths.to(logits.device))
     if too_short:
-        logits = forbid_end(logits, eos_ids, too_short)
-    token, log_q, state = draw_tokens(decoder, logits, u, state)
+        logits = decoders.forbid_end(logits, eos_ids, too_short)
+    token, log_q, state = decoders.draw_tokens(decoder, logits, u, state)
     return token, torch.where(find_end_tokens(eos_ids, token), 0.0, log_q), state

@@ -10,6 +10,8 @@ from .chat import load_template as load_template, split_into_turns as split_into
 from .classifier import finetune_classifier as finetune_classifier
 from .embedder import EmbedderSpec as EmbedderSpec
 from .failures import (
+    are_finite as are_finite,
+    check_device as check_device,
     check_finite as check_finite,
     check_logits as check_logits,
     describe_broken_weights as describe_broken_weights,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, CausalModel, DataError, Floats
+from openended.harness.core import I64, Advance, CausalModel, DataError, Floats, shorten_error
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,17 +16,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _SAID = ("out of memory", "not enough memory", "can't allocate memory")
+_LOST = ("cuda error", "hip error", "device-side assert", "cublas_status", "cudnn_status", "device is lost")
 
 
 def check_logits(logits: Tensor, lm: CausalModel) -> Tensor:
-    """Return the logits (…, V) as they are.
+    """Return the logits (…, V) as they are."""
+    if not bool(are_finite(logits)):
+        raise DataError(describe_broken_weights(lm, "its logits are not finite"))
+    return logits
+
+
+def are_finite(logits: Tensor) -> Tensor:
+    """Return whether all logits (…, V) are finite, shape ().
 
     The sum of a row is not finite where any of its logits is not, and costs far less than the output layer; where the
     sum of finite logits itself overflows they are of no use either.
     """
-    if bool(logits.sum(-1).isfinite().all()):
-        return logits
-    raise DataError(describe_broken_weights(lm, "its logits are not finite"))
+    return logits.sum(-1).isfinite().all()
 
 
 def describe_broken_weights(lm: CausalModel, what: str) -> str:
@@ -46,6 +52,13 @@ def is_out_of_memory(err: BaseException) -> bool:
     """Return whether an error means that memory ran out, on a GPU or on the CPU."""
     text = str(err).lower()
     return isinstance(err, MemoryError) or any(words in text for words in _SAID)
+
+
+def check_device(err: BaseException) -> None:
+    """Raise `DataError` if an error means that the device itself failed, so that every later operation fails too."""
+    if any(words in str(err).lower() for words in _LOST):
+        message = f"the device failed: {shorten_error(err)}; finished texts are kept, run the command again"
+        raise DataError(message) from err
 
 
 def free_memory() -> None:
@@ -71,6 +84,7 @@ def run_in_batches(lengths: I64, batch_size: int, step: Callable[[I64], None], a
         try:
             step(part)
         except (RuntimeError, MemoryError) as err:
+            check_device(err)
             if not is_out_of_memory(err) or len(part) == 1:
                 raise
             size = len(part) // 2

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakKeyDictionary
 
 from openended.harness.core import CausalModel, DataError, shorten_error
-from openended.harness.models.failures import describe_broken_weights, is_out_of_memory
+from openended.harness.models.failures import check_device, describe_broken_weights, is_out_of_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -109,6 +109,7 @@ def choose_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper]) -> Kind
         try:
             difference = measure_difference(lm, make_runner(kind), ids, full_logits)
         except Exception as err:
+            check_device(err)
             if is_out_of_memory(err):
                 raise
             log.debug("model %s, %s: %s", lm.spec.title, kind, shorten_error(err))

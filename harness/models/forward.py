@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, I64, Advance, CausalModel, SpecError
+from openended.harness.core import F64, I64, Advance, CausalModel, SpecError, copy_to_device
 from openended.harness.models.failures import run_in_batches
 from openended.harness.models.families import get_body
 
@@ -75,8 +75,6 @@ def run_forward(
 
 
 def _pad(lm: CausalModel, batch: Sequence[ForwardRow], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
-
     filler = max(getattr(lm.model.config, "pad_token_id", None) or 0, 0)  # -1 in some configs: none
     shape = (len(batch), max(len(job.ids) for job in batch))
     ids = np.full(shape, filler, dtype=np.int64)
@@ -84,7 +82,7 @@ def _pad(lm: CausalModel, batch: Sequence[ForwardRow], *, causal: bool) -> tuple
     for i, job in enumerate(batch):
         ids[i, : len(job.ids)] = job.ids
         mask[i, : len(job.ids)] = 1
-    return torch.from_numpy(ids).to(lm.device), torch.from_numpy(mask).to(lm.device)
+    return copy_to_device(ids, lm.device), copy_to_device(mask, lm.device)
 
 
 def _forward(
@@ -121,9 +119,9 @@ def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[ForwardRow],
     if not rows_kept:
         return
     targets = np.array([batch[i].row for i in rows_kept])
-    index = torch.tensor(rows_kept, device=states.device)
+    index = copy_to_device(rows_kept, states.device)
     for limit, vectors in zip(pool.lengths, pool.vectors, strict=True):
-        ends = torch.tensor([min(len(batch[i].ids), limit) for i in rows_kept], device=states.device)
+        ends = copy_to_device([min(len(batch[i].ids), limit) for i in rows_kept], states.device)
         if pool.pooling == "first":
             pooled = states[index, 0].float()
         elif pool.pooling == "last":
@@ -147,23 +145,22 @@ def _score(
     positions = np.concatenate([np.arange(job.first - 1, len(job.ids) - 1) for _, job in scored])
     golds = as_ids(np.concatenate([job.ids[job.first :] for _, job in scored]))
     where = np.concatenate([np.arange(job.out, job.out + len(job.ids) - job.first) for _, job in scored])
-    at = (torch.from_numpy(rows).to(lm.device), torch.from_numpy(positions).to(lm.device))
-    gold = torch.from_numpy(golds).to(lm.device)
+    at = (copy_to_device(rows, lm.device), copy_to_device(positions, lm.device))
+    gold = copy_to_device(golds, lm.device)
     head = lm.model.get_output_embeddings()
     chunk = max(1, _LOGITS // lm.vocab_size)
+    values = []
     for start in range(0, len(rows), chunk):
         part = slice(start, start + chunk)
         source = states if logits is None else logits
         picked = source[at[0][part], at[1][part]]
         scores = (head(picked) if logits is None else picked).float()
         losses = torch.nn.functional.cross_entropy(scores, gold[part], reduction="none")
-        if nll.ndim == 1:
-            nll[where[part]] = losses.cpu().numpy()
-        else:
-            # Equal scores share the best rank.
+        if nll.ndim == 2:  # equal scores share the best rank
             ranks = 1 + (scores > scores.gather(1, gold[part][:, None])).sum(dim=1)
-            nll[where[part], 0] = losses.cpu().numpy()
-            nll[where[part], 1] = ranks.cpu().numpy()
+            losses = torch.stack([losses.double(), ranks.double()], dim=1)
+        values.append(losses)
+    nll[where] = torch.cat(values).cpu().numpy()
 
 
 def _head_is_plain(lm: CausalModel) -> bool:

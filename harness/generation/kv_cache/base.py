@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openended.harness.core import I64, CausalModel
+from openended.harness.core import I64, CausalModel, copy_to_device
 from openended.harness.models import check_logits, rescale_logits
 
 TILE = 4
@@ -53,6 +53,10 @@ class CacheRunner(ABC):
         """Copy rows `source` to rows `target`, up to `length` positions; they already agree before `since`."""
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """Return logits (…, V), float32, of hidden states (…, d); raises if they are not finite."""
+        return check_logits(self.compute_logits(hidden), self._lm)
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
         """Return logits (…, V), float32, of hidden states (…, d), by the model's own output layer."""
         flat = hidden.reshape(-1, hidden.shape[-1])
         size = len(flat)
@@ -61,7 +65,7 @@ class CacheRunner(ABC):
             flat = torch.cat([flat, flat[:1].expand(missing, -1)])
         with torch.inference_mode():
             logits = rescale_logits(self._lm.model.config, self._project(flat)[:size].float())
-        return check_logits(logits, self._lm).view(*hidden.shape[:-1], logits.shape[-1])
+        return logits.view(*hidden.shape[:-1], logits.shape[-1])
 
     def _project(self, hidden: Tensor) -> Tensor:
         """Apply the output layer, (n, d) → (n, V)."""
@@ -127,7 +131,7 @@ class ForwardPass:
     @cached_property
     def index(self) -> Tensor:
         """The rows as a tensor."""
-        return torch.tensor(self.rows, device=self.ids.device)
+        return copy_to_device(self.rows, self.ids.device)
 
     @cached_property
     def spread(self) -> tuple[Tensor, Tensor]:
@@ -136,14 +140,14 @@ class ForwardPass:
         at = np.arange(self.groups[0].fed)
         inside = at < sizes[:, None]
         positions = np.where(inside, at + (np.cumsum(sizes) - sizes)[:, None], 0)
-        flat = torch.from_numpy(np.flatnonzero(inside))
-        return torch.from_numpy(positions).to(self.ids.device), flat.to(self.ids.device)
+        device = self.ids.device
+        return copy_to_device(positions, device), copy_to_device(np.flatnonzero(inside), device)
 
     def last(self, tile: int) -> Tensor:
         """Return the position of each row's last token, padded to whole tiles."""
         at = [group.first + (i + 1) * group.fed - 1 for group in self.groups for i in range(len(group.rows))]
         at += at[:1] * (round_up_to_tiles(len(at), tile) - len(at))
-        return torch.tensor(at, device=self.ids.device)
+        return copy_to_device(at, self.ids.device)
 
 
 def plan_prompt_pass(
@@ -162,7 +166,7 @@ def plan_prompt_pass(
     ids, at = np.zeros(full, dtype=np.int64), np.zeros(full, dtype=np.int64)
     ids[:first] = np.concatenate([np.asarray(p, dtype=np.int64) for p in prompts])
     at[:first] = np.concatenate([np.arange(len(p)) for p in prompts])
-    return ForwardPass(torch.from_numpy(ids).to(device), torch.from_numpy(at).to(device), first, groups, steps=False)
+    return ForwardPass(copy_to_device(ids, device), copy_to_device(at, device), first, groups, steps=False)
 
 
 def plan_step_pass(rows: Sequence[int], ids: Tensor, lengths: I64, full: int) -> ForwardPass:
@@ -172,7 +176,7 @@ def plan_step_pass(rows: Sequence[int], ids: Tensor, lengths: I64, full: int) ->
     cuts = np.flatnonzero((np.diff(index) != 1) | (np.diff(lengths) != 0)) + 1
     bounds = [0, *cuts.tolist(), n]
     groups = [Group(a, tuple(rows[a:b]), 1, int(lengths[a]) + 1) for a, b in pairwise(bounds)]
-    at = torch.from_numpy(np.concatenate([lengths, np.zeros(full - n, dtype=np.int64)])).to(ids.device)
+    at = copy_to_device(np.concatenate([lengths, np.zeros(full - n, dtype=np.int64)]), ids.device)
     if full > n:
         ids = torch.cat([ids, ids[:1].expand(full - n)])
     return ForwardPass(ids, at, n, groups, steps=True)
@@ -213,10 +217,13 @@ class KeyValues:
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int, end: int) -> None:
         """Copy the positions from `since` to `end` of rows `source` to rows `target`."""
+        buffers = [buffer for pair in self._layers for buffer in pair or ()]
+        devices = {buffer.device for buffer in buffers}
+        rows = {device: [copy_to_device(part, device) for part in (target, source)] for device in devices}
         with torch.inference_mode():
-            for pair in self._layers:
-                for buffer in pair or ():
-                    buffer[list(target), :, since:end] = buffer[list(source), :, since:end]
+            for buffer in buffers:
+                to, origin = rows[buffer.device]
+                buffer[to, :, since:end] = buffer[origin, :, since:end]
 
     def _get_buffers(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Return the layer's buffers; untouched memory is never allocated by the system."""
@@ -309,8 +316,9 @@ class _LayerAttention:
     def _store_prompts(self, rows: slice | list[int], k: Tensor, v: Tensor, count: int) -> Tensor | None:
         """Store keys and values (n, K, t, s) of whole prompts; return the mask that they need, if any."""
         width = k.shape[2]
+        index = rows if isinstance(rows, slice) else copy_to_device(rows, k.device)
         for buffer, new in zip(self.buffers or (), (k, v), strict=False):
-            buffer[rows, :, :width] = new
+            buffer[index, :, :width] = new
         needs_mask = self.window is not None and width >= self.window
         return _build_window_mask(width, width, self.window or 0, count, k.device) if needs_mask else None
 

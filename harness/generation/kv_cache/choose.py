@@ -7,11 +7,12 @@ one that reads the whole text again at each step.
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
-from openended.harness.core import CausalModel
+from openended.harness.core import CausalModel, copy_to_device
 from openended.harness.generation.kv_cache.base import FLOOR, CacheRunner
 from openended.harness.generation.kv_cache.general import GeneralRunner, takes_ragged_rows
 from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner, is_plain_gpt2
@@ -32,7 +33,7 @@ def choose_runner_kind(lm: CausalModel) -> Kind:
 
 def _make_runner_of_kind(kind: Kind, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
     if kind == "reread":
-        return RereadRunner(lm, rows)
+        return RereadRunner(lm, rows, length)
     if kind != "equal" and is_plain_gpt2(lm.model):
         return Gpt2Runner(lm, rows, length, once=once)
     if kind != "equal" and takes_ragged_rows(lm.model):
@@ -43,33 +44,34 @@ def _make_runner_of_kind(kind: Kind, lm: CausalModel, rows: int, length: int, *,
 class RereadRunner(CacheRunner):
     """Reads the whole text again at each step; keeps the token ids and nothing else."""
 
-    def __init__(self, lm: CausalModel, rows: int) -> None:
+    def __init__(self, lm: CausalModel, rows: int, length: int) -> None:
         super().__init__(lm, rows)
         self._body = get_body(lm.model)
-        self._texts: list[list[int]] = [[] for _ in range(rows)]
+        self._ids = torch.zeros((rows, length), dtype=torch.int64, device=self._device)
 
     def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
         del every
         for row, prompt in zip(rows, prompts, strict=True):
-            self._texts[row] = [int(i) for i in prompt]
+            self._ids[row, : len(prompt)] = copy_to_device(prompt, self._device, np.int64)
+            self.lengths[row] = len(prompt)
         return self._read(rows)
 
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        for row, token in zip(rows, ids.tolist(), strict=True):
-            self._texts[row].append(token)
+        index = np.asarray(rows)
+        self._ids[copy_to_device(index, self._device), copy_to_device(self.lengths[index], self._device)] = ids
+        self.lengths[index] += 1
         return torch.stack([hidden[-1] for hidden in self._read(rows)])
 
     def _read(self, rows: Sequence[int]) -> list[Tensor]:
         """Last hidden states of all positions of each row; rows of one length go through together."""
         states: dict[int, Tensor] = {}
-        for length in sorted({len(self._texts[row]) for row in rows}):
-            part = [row for row in rows if len(self._texts[row]) == length]
-            texts = [self._texts[row] for row in part]
-            texts += texts[:1] * (self._round_up_count(len(texts)) - len(texts))  # kernels for few rows round otherwise
-            ids = torch.tensor(texts, dtype=torch.int64, device=self._device)
+        for length in sorted({int(self.lengths[row]) for row in rows}):
+            part = [row for row in rows if self.lengths[row] == length]
+            missing = self._round_up_count(len(part)) - len(part)
+            filled = part + part[:1] * missing  # kernels for few rows round otherwise
+            ids = self._ids[copy_to_device(filled, self._device), :length]
             with torch.inference_mode():
                 states.update(zip(part, self._body(input_ids=ids, use_cache=False)[0], strict=False))
-            self.lengths[part] = length
         return [states[row] for row in rows]
 
     def _round_up_count(self, count: int) -> int:
@@ -77,10 +79,10 @@ class RereadRunner(CacheRunner):
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         del since
-        texts = [self._texts[row][:length] for row in source]
-        for row, text in zip(target, texts, strict=True):
-            self._texts[row] = list(text)
-            self.lengths[row] = len(text)
+        if len(source):
+            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
+            to, origin = (copy_to_device(rows, self._device) for rows in (target, source))
+            self._ids[to] = self._ids[origin]
 
 
 class SameLengthRunner(CacheRunner):
@@ -102,7 +104,7 @@ class SameLengthRunner(CacheRunner):
                 full = self._round_up_count(len(self.lengths))
                 count = self._lm.model.config.get_text_config(decoder=True).num_hidden_layers
                 self._cache = Cache(layers=[FixedLayer(full, self._room) for _ in range(count)])
-            ids = torch.tensor([tuple(prompts[i]) for i in part], dtype=torch.int64, device=self._device)
+            ids = copy_to_device([tuple(prompts[i]) for i in part], self._device, np.int64)
             states.update(zip(part, self._run(ids, 0).unbind(0), strict=True))
             for layer in self._list_layers():
                 layer.move([rows[i] for i in part], list(range(len(part))))
@@ -171,5 +173,6 @@ class FixedLayer(DynamicLayer):  # type: ignore[misc]
 
     def move(self, to: list[int], source: list[int], since: int = 0) -> None:
         with torch.inference_mode():
+            target, origin = (copy_to_device(rows, self.device) for rows in (to, source))
             for buffer in (self.keys, self.values):
-                buffer[to, :, since : self.used] = buffer[source, :, since : self.used]
+                buffer[target, :, since : self.used] = buffer[origin, :, since : self.used]

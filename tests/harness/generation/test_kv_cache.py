@@ -150,7 +150,7 @@ def test_each_step_is_the_models_pass_over_the_text_so_far():
     lm = gpt2()
     first, second = prompt_rows(1, 5, 300)[0], prompt_rows(1, 3, 300, seed=1)[0]
     tails = torch.tensor([[7, 8], [9, 10]])
-    run = RereadRunner(lm, 2)
+    run = RereadRunner(lm, 2, 16)
     made = [torch.stack([run.logits(s[-1:])[0] for s in run.start([0, 1], [first, second])])]
     made += [run.logits(run.extend(tails[:, t], [0, 1])) for t in range(2)]
     for i, prompt in enumerate((first, second)):
