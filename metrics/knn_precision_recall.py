@@ -114,6 +114,7 @@ class KnnPrecisionRecall(TwoSample):
     titles = {"precision": "Precision", "recall": "Recall", "density": "Density", "coverage": "Coverage"}
     targets = {"density": 1.0}  # section 3 of Naeem et al. 2020
     shares_space = True
+    human_subsets = 4  # with more human texts, balls would be smaller
     most = 50_000  # all pairs: two to three minutes per core
 
     k: int = ranged(4, "[1, inf)", "at least 1")  # Le Bronnec et al. 2024; prdc: 5, Kynkäänniemi et al.: 3

@@ -255,6 +255,11 @@ class Mauve(Quantized):
             p, q, n_human, n_model, lambdas=self.lambdas, smoothing=self.smoothing, **self._curve_options
         )
 
+    @property
+    def half_scale(self) -> float:
+        """The other rules of smoothing read whole counts."""
+        return super().half_scale if self.smoothing in ("none", "kt") else 1.0
+
     def select_cells_of_halves(self, cells: CellCounts) -> CellCounts:
         """Leave out empty cells where the quantizer has far more cells than texts."""
         is_sparse = counts_seen_cells(self.quantizer)

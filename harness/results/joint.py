@@ -26,7 +26,7 @@ from openended.metrics.families import JOINT_CLUSTERINGS, Quantized, TwoSample
 
 log = logging.getLogger(__name__)
 
-VERSION = 1  # increased when the estimates change; enters the keys of their artifacts
+VERSION = 2  # increased when the estimates change; enters the keys of their artifacts
 # Roles of the human texts whose embeddings a run may have, and the file of the stage `human` that holds each.
 HUMAN_FILES = {"human": "human.arrow", "more human": "more.arrow", "other human": "more.arrow"}
 _SPEC_FACTS = ("group", "name", "version")
@@ -37,11 +37,9 @@ Source = tuple[int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class JointSpace:
-    """The values of all systems in one space; none where `reason` says why."""
+    """The values of all systems in one space; `reason` says why there are none, unless the metric never has any."""
 
     reason: str = ""
-    is_possible: bool = True
-    """Whether the metric has joint estimates."""
     signature: str = ""
     """That of the printed values, and what the differences rest on."""
     num_systems: int = 0
@@ -70,16 +68,8 @@ class JointSpace:
         return math.fsum(self.values[name] for name in names) / len(names), both
 
 
-@dataclass(frozen=True, slots=True)
-class RoleVectors:
-    """The embeddings of one role in a run."""
-
-    entry: str
-    side: core.Side
-
-
 class _NoSpaceError(Exception):
-    """Raised with the reason why systems share no space; without one where the metric has no joint estimate."""
+    """Raised with the reason why systems share no space."""
 
 
 def find_joint_space(results: Results, item: SystemValue) -> JointSpace:
@@ -89,7 +79,7 @@ def find_joint_space(results: Results, item: SystemValue) -> JointSpace:
         try:
             results.spaces[key] = _compute_space(results, *key)
         except (core.HarnessError, _NoSpaceError) as err:
-            results.spaces[key] = JointSpace(str(err), is_possible=bool(str(err)))
+            results.spaces[key] = JointSpace(str(err))
     space: JointSpace = results.spaces[key]
     return space
 
@@ -112,7 +102,7 @@ def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
     systems = {s: read_vectors(results, run, need, "model") for s, run in zip(sources, runs, strict=True)}
     human = read_human_vectors(results, runs, need)
     # A system is in the space once, even if several runs have its texts, and the order of the runs does not matter.
-    distinct = dict(sorted({vectors.entry: vectors.side for vectors in systems.values()}.items()))
+    distinct = dict(sorted({side.system: side for side in systems.values()}.items()))
     if len(distinct) < 2:
         raise _NoSpaceError("there is one system")
     if metric.most is not None and max(map(len, (human[1], *distinct.values()))) > metric.most:
@@ -140,11 +130,10 @@ def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
         )  # fmt: skip
 
     result = _load_or_compute(runs[0].store, Recipe("measure", STAGES["measure"], spec, inputs), compute)
-    ranks = {entry: number for number, entry in enumerate(distinct)}
     return JointSpace(
         signature=signature_of_space, num_systems=len(distinct), num_human=len(human[1]), num_clusterings=clusterings,
         values=result[0], arrays=result[1],
-        numbers={source: ranks[vectors.entry] for source, vectors in systems.items()},
+        numbers={source: list(distinct).index(side.system) for source, side in systems.items()},
     )  # fmt: skip
 
 
@@ -165,20 +154,20 @@ def read_human_vectors(results: Results, runs: list[Run], need: core.Need) -> tu
     """Return the store entries of all human texts of the runs, and one side of them."""
     if len({run.inputs.get(_name_entry("human", need)) for run in runs}) > 1:
         raise _NoSpaceError("their human texts differ")
-    parts = dict[str, RoleVectors]()
+    parts = dict[str, core.Side]()
     for role in HUMAN_FILES:
         holders = [run for run in runs if _name_entry(role, need) in run.inputs]
-        vectors = {v.entry: v for v in (read_vectors(results, run, need, role) for run in holders)}
-        parts |= {f"{role} {number}": v for number, (_, v) in enumerate(sorted(vectors.items()))}
-    if not parts:
+        sides = {side.system: side for side in (read_vectors(results, run, need, role) for run in holders)}
+        parts |= {f"{role} {number}": side for number, (_, side) in enumerate(sorted(sides.items()))}
+    rows = {i: row for side in parts.values() for i, row in zip(side.ids, side.embeddings(need), strict=True)}
+    if not rows:
         raise _NoSpaceError("the embeddings of the human texts are not stored")
-    rows = {i: row for v in parts.values() for i, row in zip(v.side.ids, v.side.embeddings(need), strict=True)}
-    side = core.Side(core.HUMAN, list(rows), {need: np.stack(list(rows.values()))})
-    return {role: vectors.entry for role, vectors in parts.items()}, side
+    everyone = core.Side(core.HUMAN, list(rows), {need: np.stack(list(rows.values()))})
+    return {role: side.system for role, side in parts.items()}, everyone
 
 
-def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> RoleVectors:
-    """Read the embeddings of a role and the ids of its texts from the store."""
+def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> core.Side:
+    """Read the embeddings of a role and the ids of its texts from the store; the side is named by its entry."""
     stages = {"human": HUMAN_FILES[role]} if role in HUMAN_FILES else {s: ROW_FILES[s] for s in ("generate", "import")}
     entry = run.inputs.get(_name_entry(role, need), "")
     vectors = locate_verified_file(run.store, entry, "embeddings.npy", results.damaged)
@@ -192,7 +181,7 @@ def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> Role
     ids, loaded = RowFile(rows).ids, load_vectors(vectors.parent)
     if len(ids) != len(loaded):
         raise _NoSpaceError("its embeddings do not fit its texts")
-    return RoleVectors(entry, core.Side(entry, ids, {need: loaded}))
+    return core.Side(entry, ids, {need: loaded})
 
 
 def _name_entry(role: str, need: core.Need) -> str:

@@ -26,7 +26,7 @@ from openended.metrics.clipped_density_coverage import clipped_density_coverage,
 from openended.metrics.copying import Copying, auth_pct, copying_z
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy, discriminator_accuracy, split_by_prompt
 from openended.metrics.energy_distance import EnergyDistance, energy_distance
-from openended.metrics.families.two_sample import JOINT_CLUSTERINGS, standardize
+from openended.metrics.families.two_sample import JOINT_CLUSTERINGS, JOINT_ITERATIONS, standardize
 from openended.metrics.frechet import Frechet, frechet_distance, frechet_infinity
 from openended.metrics.gradient_moment import GradientMoment, gradient_moment
 from openended.metrics.kid import Kid, kid
@@ -561,12 +561,12 @@ def test_vendi_scores_subsets_where_texts_are_few_for_their_dimension(dim, metho
 # Differences of systems in one space ----------------------------------------------------------------------------------
 
 
-def make_space(metric, *, dim=6):
-    """A human side of 60 texts and two systems of 30, which have their prompts in common."""
+def make_space(metric, n=30, dim=6):
+    """Two systems of n texts with the same prompts, and the human texts of these and as many other prompts."""
     need = metric.needs()[0]
-    ids = [f"t/{i:03d}" for i in range(60)]
-    human = Side("human", ids, {need: normal(60, dim, 1)})
-    systems = [Side(name, ids[:30], {need: normal(30, dim, seed) + 0.3 * seed}) for seed, name in ((2, "a"), (3, "b"))]
+    ids = [f"t/{i:03d}" for i in range(2 * n)]
+    human = Side("human", ids, {need: normal(2 * n, dim, 1)})
+    systems = [Side(name, ids[:n], {need: normal(n, dim, seed) + 0.3 * seed}) for seed, name in ((2, "a"), (3, "b"))]
     return human, systems
 
 
@@ -579,12 +579,21 @@ def test_joint_estimates_are_values_against_all_human_texts_in_one_space(metric)
     need = metric.needs()[0]
     rows = [side.data[need] for side in (human, *systems)]
     if isinstance(metric, Mauve):  # its option for a grid fits on the same texts
-        fitted = replace(metric, cluster_fit="joint", restarts=1, clustering_seeds=JOINT_CLUSTERINGS)
+        options = {"restarts": 1, "max_iter": JOINT_ITERATIONS, "clustering_seeds": JOINT_CLUSTERINGS}
+        fitted = replace(metric, cluster_fit="joint", **options)
         expected = [fitted.compute(Features(human, side, {}, systems)).values for side in systems]
     elif isinstance(metric, KnnPrecisionRecall):
         unit = [row / np.linalg.norm(row, axis=1, keepdims=True) for row in rows]
         human_rows, *others = project(unit, 0.9)
-        expected = [knn_precision_recall(human=human_rows, model=row, explained_variance=None) for row in others]
+        ids = [subset.ids for subset in metric.draw_subsets(human, 30)]
+        assert [len(part) for part in ids] == [30] * 4
+        assert set(ids[0]) | set(ids[1]) == set(ids[2]) | set(ids[3]) == set(human.ids)
+        subsets = [human_rows[[human.ids.index(name) for name in part]] for part in ids]
+        pairs = [
+            [knn_precision_recall(human=part, model=row, explained_variance=None) for part in subsets] for row in others
+        ]
+        expected = [{key: np.mean([p[key] for p in of]) for key in ("precision", "recall", "density", "coverage")}
+                    for of in pairs]  # fmt: skip
     elif isinstance(metric, Kid):
         expected = [{"kid": kid(human=rows[0], model=row).kid} for row in rows[1:]]
     else:
@@ -608,7 +617,7 @@ def project(sides, share):
 def test_the_noise_that_systems_share_cancels_in_the_joint_estimate():
     """The second system is the first with three texts exchanged, so the error of the difference is small."""
     metric = Mauve()
-    human, (first, _) = make_space(metric)
+    human, (first, _) = make_space(metric, 150)
     need = metric.needs()[0]
     rows = first.data[need].copy()
     rows[:3] += 0.5

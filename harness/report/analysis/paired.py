@@ -197,7 +197,7 @@ def describe_estimates(results: Results, items: Iterable[SystemValue]) -> tuple[
             clusterings = f" ({space.num_clusterings} clusterings)" if space.num_clusterings else ""
             basis = f"one space of {space.num_systems} systems and {space.num_human:,} human texts; the printed values"
             lines.setdefault(f"{basis} on each system's own", {})[item.metric + clusterings] = None
-        elif space.is_possible:
+        elif space.reason:
             lines.setdefault(f"each system's own values, which resolve less: {space.reason}", {})[item.metric] = None
     return [f"Differences of {', '.join(names)} rest on {basis}." for basis, names in lines.items()], signatures
 
