@@ -63,7 +63,7 @@ def build_questions(key: StudyKey, *, limit: int | None, seed: int) -> list[Judg
         if not task.is_control:
             units.setdefault((task.example, *sorted(task.sides)), task)
     questions: list[JudgeQuestion] = []
-    batch = key.protocol.judging.batch
+    batch = key.protocol.judge_words.batch
     batches: dict[tuple[str, ...], list[RatingTask]] = {}
 
     def ask(example: str, sides: tuple[str, ...], prompt: str, texts: Sequence[str]) -> None:
@@ -95,7 +95,7 @@ def _format_question(protocol: StudyProtocol, prompt: str, texts: Sequence[str],
         name = re.sub(r"\W+", "-", label.strip().lower()).strip("-")
         return f"<<<{name} {mark}\n{text}\n{name} {mark}>>>"
 
-    words, label = protocol.judging, protocol.text_label or "text"
+    words, label = protocol.judge_words, protocol.text_label or "text"
     if words.instruction:
         names = [f"{label} {number}" for number in range(1, len(texts) + 1)] if len(texts) > 1 else [label]
         body = "\n\n".join(delimit(name, text) for name, text in zip(names, texts, strict=True))
@@ -125,7 +125,7 @@ def read_reply(protocol: StudyProtocol, reply: str) -> dict[str, int]:
 
 def _find_votes(protocol: StudyProtocol, text: str) -> list[dict[str, int]]:
     """Return question → number of the answer for each JSON object in a text that answers a question."""
-    keys = protocol.judging.keys
+    keys = protocol.judge_words.keys
     decoder = json.JSONDecoder()
     votes: list[dict[str, int]] = []
     end = 0

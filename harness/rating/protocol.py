@@ -119,7 +119,7 @@ class StudyProtocol(core.Spec):
         )
 
     @property
-    def judging(self) -> JudgeWords:
+    def judge_words(self) -> JudgeWords:
         return _build_options(JudgeWords, self.judge, "protocol.judge")
 
     def to_json(self) -> dict[str, core.Json]:

@@ -399,7 +399,7 @@ class ScoringOptions:
         return self == ScoringOptions(scope=self.scope)
 
     @property
-    def changed(self) -> dict[str, Any]:
+    def changed_options(self) -> dict[str, Any]:
         """The options that differ from their defaults."""
         names = ("bos", "retokenize", "without_end", "window", "stride")
         return {name: getattr(self, name) for name in names if getattr(self, name)}
@@ -407,16 +407,17 @@ class ScoringOptions:
     @property
     def title(self) -> str:
         """Name in the plan and the record."""
-        words = (name if value is True else f"{name}={value}" for name, value in self.changed.items())
+        words = (name if value is True else f"{name}={value}" for name, value in self.changed_options.items())
         return " ".join([self.scope, *words])
 
     def token_facts(self) -> dict[str, Any]:
         """Return what identifies the tokens."""
-        return {"scope": self.scope, **{n: v for n, v in self.changed.items() if n in ("retokenize", "without_end")}}
+        options = {n: v for n, v in self.changed_options.items() if n in ("retokenize", "without_end")}
+        return {"scope": self.scope, **options}
 
     def facts(self) -> dict[str, Any]:
         """Return what identifies the scores."""
-        return {"scope": self.scope, "bos": self.bos, **self.changed}
+        return {"scope": self.scope, "bos": self.bos, **self.changed_options}
 
 
 class ModelPasses:

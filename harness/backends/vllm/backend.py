@@ -113,7 +113,7 @@ class Engine:
             self.inner.collective_rpc("forget_openended_texts")
             raise
 
-    def rest(self) -> None:
+    def release_memory(self) -> None:
         """Give the GPU's memory to others until the engine is needed again; nothing to give back on a CPU."""
         if self._sleeps and not self._asleep:
             self.inner.sleep(1)
@@ -398,7 +398,7 @@ class VllmBackend:
             self._engines.pop(pooling).close()
             models.free_memory()
             raise
-        engine.rest()
+        engine.release_memory()
 
     def _generate_reference(self, request: GenerationRequest) -> dict[tuple[str, int], Generation]:
         """Generate the first texts with the reference backend, before vLLM takes memory again."""

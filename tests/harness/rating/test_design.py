@@ -155,7 +155,7 @@ def test_the_published_wording_is_there():
     assert huse.prompt == 'Given a news article: "{prompt}"'
     assert huse.text == 'How typical is the exact title: "{text}"?'
     assert (huse.items, huse.raters, huse.items_a_sheet) == (100, 20, 25)
-    assert '("score_coherence": score, "score_insightful": score, "score_likely": score)' in pr.judging.instruction
+    assert '("score_coherence": score, "score_insightful": score, "score_likely": score)' in pr.judge_words.instruction
     assert list_protocol_names() == ["huse", "mauve", "pr_gpt", "pr_gpt_diversity", "typicality"]
 
 
