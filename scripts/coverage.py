@@ -6,7 +6,7 @@
 Each of many worlds (`scripts/worlds.py`) has one human side and two systems that follow one law: made-up texts on the
 same prompts, or disjoint draws of docstring passages or of the texts of a file of generations. The script counts the
 95 % intervals that contain the systems' mean value at this n, and the tests at 5 % that call the two systems different,
-which is always wrong. Permutation p-values are counted where human side and systems have one law, that of the passages.
+which is always wrong.
 A share of 400 has a standard error of 1.1 points. Draws from a finite pool vary less than new texts would: errors are
 divided by the root of the share of the pool that was not drawn.
 """
@@ -28,7 +28,7 @@ import numpy as np
 from openended.harness.core.errors import UndefinedMetric
 from openended.harness.core.interfaces import Features, Metric
 from openended.harness.core.registry import load_members
-from openended.harness.core.resampling import Interval, Plan, Replicates, combine_replicates, estimate_interval
+from openended.harness.core.resampling import WILSON, Interval, Plan, Replicates, combine_replicates, estimate_interval
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -72,7 +72,6 @@ def simulate(
     values: dict[str, list[float]] = defaultdict(list)
     intervals: dict[str, list[tuple[float, Interval]]] = defaultdict(list)
     p_values: dict[str, list[float]] = defaultdict(list)
-    permuted: list[float] = []
     start = time.process_time()
     for world in range(worlds):
         rng = np.random.default_rng([seed, world])
@@ -82,7 +81,7 @@ def simulate(
             pair = draw_passages(rng, n, metric, samples, texts)
         if pair is None:  # the metric needs features that these texts do not have
             return []
-        systems = [_resample(metric, features, permuted) for features in pair]
+        systems = [_resample(metric, features) for features in pair]
         for key, (value, _, interval) in (item for system in systems for item in system.items()):
             values[key].append(value)
             intervals[key] += [(value, interval)] if interval is not None else []  # none without variation, as in a run
@@ -93,22 +92,15 @@ def simulate(
         if time.process_time() - start > seconds:
             break
     name = metric.name if samples == 1 or metric.least_samples > 1 else f"{metric.name} ({samples} samples)"
-    rows = [_count(name, k, n, values[k], intervals[k], p_values[k], shrink) for k in intervals if intervals[k]]
-    if texts == "docs" and permuted:
-        wrong = float(np.mean(np.array(permuted) < 0.05))
-        rows.append(Shares(name, "p_value", "permutation", n, math.nan, wrong, math.nan, len(permuted)))
-    return rows
+    return [_count(name, k, n, values[k], intervals[k], p_values[k], shrink) for k in intervals if intervals[k]]
 
 
-def _resample(
-    metric: Metric, features: Features, permuted: list[float]
-) -> dict[str, tuple[float, Replicates, Interval | None]]:
+def _resample(metric: Metric, features: Features) -> dict[str, tuple[float, Replicates, Interval | None]]:
     """Return every value of a system with its replicates and interval; those without finite replicates are left out."""
     prepared = metric.prepare(features)
     shared = {} if prepared is None else {"prepared": prepared}
     result = metric.compute(features, **shared)
     prompts = result.arrays.get("prompts")
-    permuted += [result.values["p_value"]] if "p_value" in result.values else []
     resampled = {}
     for key, replicates in metric.replicates(features, result, Plan(), **shared).items():
         if key in result.values and np.isfinite(replicates.draws).all():
@@ -127,6 +119,7 @@ def _count(
     p_values: list[float],
     shrink: float,
 ) -> Shares:
+    shrink = 1.0 if intervals[-1][1].method == WILSON else shrink  # counts of a few texts have no scale
     target, deviation = float(np.mean(values)), float(np.std(values, ddof=1)) / shrink
     covered = float(np.mean([i.low <= value + (target - value) / shrink <= i.high for value, i in intervals]))
     error = float(np.sqrt(np.mean([i.std_error**2 for _, i in intervals])))
@@ -202,7 +195,7 @@ def main() -> None:
         shares = simulate(
             cls(), options.n, options.draws, texts=options.texts, samples=options.samples, seconds=options.seconds
         )  # type: ignore[arg-type]
-        rows += [row for row in shares if row.key not in LEFT_OUT or row.method == "permutation"]
+        rows += [row for row in shares if row.key not in LEFT_OUT]
         print(f"{name}: {time.process_time() - start:.1f} s", flush=True)
         print("\n".join(format_table([row]).splitlines()[-1] for row in shares), flush=True)
     if options.write:

@@ -309,7 +309,7 @@ def describe_coverage(columns: Iterable[Column]) -> tuple[str, ...]:
     metrics = load_members("metric")
     shares = ((c.title, getattr(metrics.get(c.metric), "coverage", {}).get(c.key)) for c in columns if c.interval)
     listed = ", ".join(f"{title} {percent} %" for title, percent in shares if percent is not None)
-    line = f"Coverage of 95 % intervals, as measured on real text, where it is far from 95 %: {listed}."
+    line = f"Coverage of 95 % intervals of 100 real texts, as measured, where it is far from 95 %: {listed}."
     return (line,) if listed else ()
 
 
