@@ -194,7 +194,7 @@ class Novelty(ComparisonMetric):
         """Draw texts: ratios of sums, and a mean. References are drawn too; a corpus of the user's is what it is."""
         out = dict(super().resample(features, result, plan, prepared))
         if self.corpus == REFERENCES:
-            return {**out, **self.subsample(features, plan, partial(self._resample, features))}
+            return {**out, **self.subsample(features, plan, partial(self._resample, features), core.SHARE)}
         for order in self.orders:
             novel, total = _count_novel(prepared, order)
             share = divide_known(novel, total)

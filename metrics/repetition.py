@@ -222,7 +222,7 @@ class Repetition(TextMetric):
         def resample(subsets: Mask) -> dict[str, F64]:
             return {"self_repetition": statistics.compute_subset_sharing(corpus.index, order, subsets, np.log1p)}
 
-        out = {**super().replicates(features, result, plan), **corpus.subsample(plan, resample, core.SHARE)}
+        out = {**super().replicates(features, result, plan), **corpus.subsample(plan, resample)}
         pooled, halves = self._index_to_pool(features), plan.halves(corpus.ids)
         orders = {*self.orders, *_DIVERSITY_ORDERS}
         rep = {n: statistics.compute_half_repeats(pooled, n, halves) for n in orders}

@@ -25,7 +25,7 @@ from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_fi
 log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
-RESAMPLING_VERSION = 5  # increased when replicates are drawn differently; enters the keys of results that have any
+RESAMPLING_VERSION = 6  # increased when replicates are drawn differently; enters the keys of results that have any
 # From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
 MANY = 200_000
 _RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "sd": Mapping,

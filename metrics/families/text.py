@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Need, Plan, Ragged, Scope, Side, UndefinedMetric, Unit
-from openended.metrics._common import SUBSET_SHARE, Mask, ReplicatesByName
+from openended.metrics._common import Mask, ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex, join_rows, pack_rows, select_rows, trim_rows
 
 K = TypeVar("K", int, str)
@@ -33,7 +33,7 @@ class Corpus:
         return out
 
     def subsample(
-        self, plan: Plan, compute: Callable[[Mask], Mapping[str, F64]], share: float = SUBSET_SHARE
+        self, plan: Plan, compute: Callable[[Mask], Mapping[str, F64]], share: float = core.SHARE
     ) -> ReplicatesByName:
         """Return replicates of values computed from masks of the texts in each subset, shape (draws, texts)."""
         values = compute(plan.subsets(self.ids, share))
