@@ -1,6 +1,6 @@
 """Run the benchmarks: the harness and a peer in turn, each in a fresh process; medians, ratio and peak memory.
 
-python scripts/bench.py [--only SUBSTR] [--repeats 3] [--write docs/benchmarks.md] [--list]
+python scripts/bench.py [--only SUBSTR] [--repeats 3] [--write docs/benchmarks.md] [--list] [--simulate]
 
 A module of `benchmarks/` has a dictionary `AREAS`: name → list of `Benchmark`. `prepare` makes the data and imports the
 libraries and is not timed; `harness(data)` and `peer(data)` are timed. Both return small JSON values (numbers, lists,
@@ -30,11 +30,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 AREAS = {
-    "batches": "generation", "decoding": "generation", "engines": "generation", "intervals": "metrics",
-    "loading": "runs", "people": "metrics", "report": "runs", "servers": "generation", "text": "metrics",
-    "two_sample": "metrics", "workers": "generation",
+    "accelerator": "generation", "batches": "generation", "decoding": "generation", "engines": "generation",
+    "intervals": "metrics", "loading": "runs", "people": "metrics", "precision": "generation", "report": "runs",
+    "servers": "generation", "text": "metrics", "two_sample": "metrics", "workers": "generation",
 }  # fmt: skip
 """Area → module of `benchmarks/`."""
+SIMULATE = "OPENENDED_BENCH_SIMULATE"
 HEADER = "| work | against | harness | peer | ratio | target | peak memory, harness / peer | results |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | ---: | --- |"
 PACKAGES = {
@@ -248,7 +249,10 @@ def main() -> int:
     parser.add_argument("--write", type=Path, help="put the tables into this page")
     parser.add_argument("--list", action="store_true", help="list the works and stop")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--simulate", action="store_true", help="tiny sizes; the device of the tests as accelerator")
     options = parser.parse_args()
+    if options.simulate:
+        os.environ[SIMULATE] = "1"  # read by the child processes too
     if options.child:
         run_child(*options.child)
         return 0

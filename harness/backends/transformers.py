@@ -6,7 +6,7 @@ from typing import Any
 
 from openended.harness import models
 from openended.harness.core import DeviceMap
-from openended.harness.generation import compute_q_statistics, generate_texts
+from openended.harness.generation import compute_q_statistics, depends_on_batch, generate_texts
 from openended.harness.models import LanguageModel, ModelSpec, embed_and_score, load_model, sketch_gradients
 
 
@@ -21,7 +21,7 @@ class TransformersBackend(LanguageModel):
     embed_and_score = embed_and_score
 
     def provenance(self) -> dict[str, Any]:
-        return {}  # manifests record this process already
+        return {"batch_dependent": depends_on_batch(self)}
 
 
 def load_backend(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> TransformersBackend:

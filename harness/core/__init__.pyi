@@ -1,5 +1,5 @@
 from . import errors as errors, temporary_files as temporary_files, terminal as terminal
-from .device import copy_to_device as copy_to_device, copy_to_host as copy_to_host
+from .device import BATCH_REMARK as BATCH_REMARK, copy_to_device as copy_to_device, copy_to_host as copy_to_host
 from .errors import (
     DataError as DataError,
     ExtraNotInstalled as ExtraNotInstalled,

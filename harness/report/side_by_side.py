@@ -1,17 +1,19 @@
 """Compare two reports side by side: settings, numbers and texts."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from openended.harness import results as measured
-from openended.harness.core import SpecError, compare_signatures
+from openended.harness.core import BATCH_REMARK, SpecError, compare_signatures
 from openended.harness.report.build import Report, write_report
 from openended.harness.report.tables.selection import format_axis_values, select_pairs
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import Layout, Results, SystemValue, order_axes
 
+_log = logging.getLogger(__name__)
 JOIN = " · "  # separates the names of report and system
 MISSING = "Not in this report."
 
@@ -27,6 +29,9 @@ def build_side_by_side(
         names = [f"A {names[0]}", f"B {names[1]}"]
     first, second = (measured.read_results(folders, where) for folders in paths)
     joined, later = _join_results(first, second)
+    batches = {note for run in joined.runs for note in run.notes if note.startswith(BATCH_REMARK)}
+    if len(batches) > 1:
+        _log.warning("texts may differ by their batches alone: %s", "; ".join(sorted(batches)))
     tables = [_build_settings_table(names, first, second), _build_number_table(names, first.values, later)]
 
     def write_page_of_both(folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -244,7 +245,7 @@ def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, featu
         skipped: dict[str, int] = dataset.examples.meta["skipped"]
         notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
     if model_rows.entry is not None:
-        notes += model_rows.entry.meta.get("notes", ())
+        notes += [*model_rows.entry.meta.get("notes", ()), *remark_on_batches(settings, model_rows.entry.meta)]
     if is_complete:
         human, model = map(find_median_length, sides)
         if human and abs(model - human) > human * _LENGTH_GAP:
@@ -262,6 +263,17 @@ def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, featu
         least = settings.least_length
         notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
     return [*notes, *list_remarks(settings), *filter(None, [far])]
+
+
+def remark_on_batches(settings: Settings, meta: Mapping[str, Any] | None = None) -> list[str]:
+    """Say where a text can depend on its batch: by the record of the texts, and before they exist by the precision."""
+    dtype = getattr(settings.model, "dtype", None)
+    if meta is None:
+        is_reduced = dtype in ("bfloat16", "float16")
+        return [f"{core.BATCH_REMARK} in {dtype}, and so on runtime.batch_size"] if is_reduced else []
+    if not meta.get("batch_dependent"):
+        return []
+    return [f"{core.BATCH_REMARK}: {dtype} on {meta['device']}, {meta['batch_size']} at once"]
 
 
 def list_remarks(settings: Settings) -> list[str]:

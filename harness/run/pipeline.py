@@ -12,7 +12,7 @@ from openended.harness.models import Ability, BackendSpec, EmbedderSpec
 from openended.harness.run import measure
 from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, TextRows, load_result, save_result
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
-from openended.harness.run.facts import compute_perplexity, describe_columns, list_notes, reads_q
+from openended.harness.run.facts import compute_perplexity, describe_columns, list_notes, reads_q, remark_on_batches
 from openended.harness.run.features import FOR_DECODER, Featurizer, find_model
 from openended.harness.run.generate import generate
 from openended.harness.run.import_texts import import_generations
@@ -61,6 +61,8 @@ def plan(settings: Settings, session: Session) -> Outcome:
     """Plan a run: what is cached and what would be computed; loads no model and writes nothing."""
     builder = ArtifactBuilder(session, plan_only=True)
     measure_all(make_texts(settings, builder))
+    for remark in remark_on_batches(settings):
+        session.warn_once(remark)
     return Outcome(settings.outputs_dir, 0, tuple(builder.plan), tuple(builder.missing))
 
 

@@ -4,11 +4,13 @@ import asyncio
 import hashlib
 import importlib.util
 import json
+import os
 import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +26,7 @@ from openended.harness.decoders.q import LogitChunk, QTable, TextPosition
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, TopK
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.generate import generate_texts
+from openended.harness.generation.kv_cache.choose import depends_on_batch
 from openended.harness.generation.teacher_forcing import CHUNK_CPU, score_chunk
 from openended.harness.models.backend import EmbeddingRequest
 from openended.harness.models.embedder import EmbedderSpec
@@ -33,7 +36,7 @@ from openended.harness.models.transformers import LanguageModel, TextTokenizer, 
 from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
 from openended.metrics.sparsemax_score import sparsemax_score
-from scripts.bench import Benchmark, format_equality, format_relative_gap
+from scripts.bench import SIMULATE, Benchmark, format_equality, format_relative_gap
 
 Counts = dict[str, float]
 Backend = Any
@@ -41,6 +44,9 @@ Model = Any
 MEAN = 24  # tokens of a text that ends at random
 VOCAB, LENGTH = 50257, 1024  # of the teacher-forced text
 NUCLEUS = Nucleus(p=0.95)
+SIMULATED = SIMULATE in os.environ
+SIMULATION = ExitStack()  # open until the process ends
+DEVICE = "sim:0" if SIMULATED else "cuda:0" if torch.cuda.is_available() else "cpu"
 
 
 @dataclass(frozen=True)
@@ -94,8 +100,8 @@ def _run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts
         part = rows[start : start + each]
         width = max(map(len, part))
         generated = lm.model.generate(
-            torch.tensor([[end] * (width - len(row)) + row for row in part]),
-            attention_mask=torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in part]),
+            torch.tensor([[end] * (width - len(row)) + row for row in part], device=lm.device),
+            attention_mask=torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in part], device=lm.device),
             max_new_tokens=size.new, eos_token_id=end, pad_token_id=end, num_return_sequences=size.samples, **options,
         )[:, width:].tolist()  # fmt: skip
         texts = [row[: row.index(end)] if end in row else row for row in generated]
@@ -226,26 +232,27 @@ class NumberTokenizer:
         return " ".join(map(str, ids))
 
 
-def _build_gpt2() -> tuple[Model, torch.Tensor]:
+def _build_gpt2(**shape: int) -> tuple[Model, torch.Tensor]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    model = GPT2LMHeadModel(GPT2Config())
+    model = GPT2LMHeadModel(GPT2Config(**shape))
     model.transformer.ln_f.bias.data.normal_(std=0.1)
     return model, model.transformer.ln_f.bias.data
 
 
-def _build_llama() -> tuple[Model, torch.Tensor]:
-    """Return a Llama of 120 million and the direction of its end token, one that normalization keeps."""
+def _build_llama(**shape: int) -> tuple[Model, torch.Tensor]:
+    """Return a Llama, of 120 million by default, and the direction of its end token, one that normalization keeps."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    config = LlamaConfig(
-        vocab_size=32000, hidden_size=768, intermediate_size=2048, num_hidden_layers=10, num_attention_heads=12,
-        num_key_value_heads=12, max_position_embeddings=1024,
-    )  # fmt: skip
+    default = {
+        "vocab_size": 32000, "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 10,
+        "num_attention_heads": 12, "num_key_value_heads": 12, "max_position_embeddings": 1024,
+    }  # fmt: skip
+    config = LlamaConfig(**default | shape)
     model = LlamaForCausalLM(config)
     model.model.embed_tokens.weight.data[:, 0] = 1.0
     model.lm_head.weight.data[:, 0] = 0.0
-    return model, torch.eye(768)[0]
+    return model, torch.eye(config.hidden_size)[0]
 
 
 def _load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: bool) -> LanguageModel:
@@ -327,6 +334,158 @@ BATCHES = [
 ]  # fmt: skip
 
 
+# accelerator and precision: memory bandwidth, waits of the host, and what a text depends on
+
+
+LARGE = {
+    "GPT-2-large": partial(_build_gpt2, n_embd=1280, n_layer=36, n_head=20),
+    "Llama 1 B": partial(
+        _build_llama, vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
+        num_attention_heads=32, num_key_value_heads=8,
+    ),
+}  # fmt: skip
+if SIMULATED:
+    LARGE = {
+        "GPT-2-large": partial(_build_gpt2, n_embd=32, n_layer=2, n_head=2),
+        "Llama 1 B": partial(_build_llama, hidden_size=48, intermediate_size=64, num_hidden_layers=2),
+    }
+
+
+def _load_on_device(build: Callable[[], tuple[Model, torch.Tensor]], dtype: str) -> LanguageModel:
+    if SIMULATED:
+        from tests.simulated_device import simulate_device
+
+        SIMULATION.enter_context(simulate_device())
+    lm, target = _load_random_model(build, ends=False), torch.device(DEVICE)
+    model = lm.model.to(getattr(torch, dtype)).to(target)
+    return replace(lm, model=model, device=target, dtype=getattr(torch, dtype), spec=replace(lm.spec, dtype=dtype))
+
+
+def _count_waits(run: Callable[[], object]) -> int:
+    """Count how often the host waits for the device; 0 on a CPU."""
+    if SIMULATED:
+        from tests.simulated_device import COUNTS
+
+        before = COUNTS["waits"]
+        run()
+        return COUNTS["waits"] - before
+    if DEVICE == "cpu":
+        return 0
+    torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run()
+    torch.cuda.set_sync_debug_mode("default")
+    return sum("synchronizing" in str(warning.message) for warning in caught)
+
+
+def _measure_bandwidth(device: torch.device) -> float:
+    """Return the bytes per second that copying a large tensor reads and writes."""
+    source = torch.zeros(2**16 if SIMULATED else 2**28, device=device)
+    target = source.clone()
+    start = time.perf_counter()
+    for _ in range(10):
+        target.copy_(source)
+    target[0].item()
+    return 20 * 4 * len(source) / (time.perf_counter() - start)
+
+
+def _run_on_device(size: Size, data: tuple[LanguageModel, float, float]) -> Counts:
+    """Generate, and tell the share of the memory bandwidth that weights, keys and values take."""
+    lm, waits, bandwidth = data
+    config, steps, start = lm.model.config, list[int](), time.perf_counter()
+    generate_texts(lm, _make_request(size, NUCLEUS), lambda _: None, steps.append)
+    seconds = time.perf_counter() - start
+    heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
+    position = 2 * config.num_hidden_layers * heads * (config.hidden_size // config.num_attention_heads)
+    read = sum(p.numel() for p in lm.model.parameters()) + size.slots * (size.longest + size.new / 2) * position
+    share = read * lm.dtype.itemsize * len(steps) / seconds / bandwidth
+    return {"tokens": float(sum(steps)), "rate": sum(steps) / seconds, "share": share, "waits": waits}
+
+
+def _describe_device_run(result: Counts) -> str:
+    rate, share, waits = result["rate"], result["share"], result["waits"]
+    return f"{rate:,.0f} tokens/s, {share:.0%} of the memory bandwidth, {waits:.2f} waits per step, on {DEVICE}"
+
+
+def _make_device_work(name: str, rows: int) -> Benchmark:
+    new = 8 if SIMULATED else 128
+    size = Size(prompts=rows, shortest=32, longest=32, new=new, slots=rows, least=new)
+    title = f"{name}, bfloat16, {rows} rows × {new} tokens, {NUCLEUS.title}"
+    work = _make_generation_work(title, partial(_load_on_device, LARGE[name], "bfloat16"), NUCLEUS, size, 1.0)
+
+    def prepare() -> tuple[LanguageModel, float, float]:
+        lm, steps = work.prepare(), list[int]()
+        short = _make_request(replace(size, new=4, least=4), NUCLEUS)
+        waits = _count_waits(lambda: generate_texts(lm, short, lambda _: None, steps.append))
+        return lm, waits / len(steps), _measure_bandwidth(lm.device)
+
+    return replace(
+        work,
+        prepare=prepare,
+        prepare_peer=work.prepare,
+        harness=partial(_run_on_device, size),
+        say=_describe_device_run,
+    )
+
+
+def _count_equal_texts(lm: LanguageModel) -> Counts:
+    """Count the texts that are the same at other batch sizes, 16 for each decoder."""
+
+    def generate(decoder: Decoder, slots: int) -> set[tuple[object, ...]]:
+        texts: set[tuple[object, ...]] = set()
+        request = _make_request(Size(prompts=16, shortest=1, longest=40, new=24, slots=slots), decoder)
+        generate_texts(lm, request, lambda rows: texts.update((g.example_id, g.token_ids) for g in rows))
+        return texts
+
+    return {d.name: float(len(generate(d, 64) & generate(d, 3))) for d in (Greedy(), NUCLEUS)}
+
+
+def _describe_precision(result: Counts) -> str:
+    greedy, nucleus = result["greedy"], result["nucleus"]
+    recorded = "dependent on" if result["depends"] else "independent of"
+    return f"{greedy:.0f} of 16 greedy and {nucleus:.0f} of 16 nucleus texts equal; {recorded} the batch, on {DEVICE}"
+
+
+def _make_precision_work(dtype: str) -> Benchmark:
+    size = Size(prompts=64, shortest=35, longest=35, new=4 if SIMULATED else 32, slots=64)
+    build = LARGE["GPT-2-large"] if SIMULATED else _build_gpt2
+
+    def prepare(name: str) -> tuple[LanguageModel, Counts]:
+        lm = _load_on_device(build, name)
+        return lm, _count_equal_texts(lm) | {"depends": float(depends_on_batch(lm))}
+
+    return Benchmark(
+        name=f"{dtype}, greedy, {size.prompts} rows × {size.new} tokens, GPT-2 124 M", prepare=partial(prepare, dtype),
+        harness=lambda data: data[1] | _run_harness(size, Greedy(), data[0]), against="float32",
+        prepare_peer=partial(_load_on_device, build, "float32"), peer=partial(_run_harness, size, Greedy()),
+        say=_describe_precision,
+    )  # fmt: skip
+
+
+def _load_two_engines() -> list[Any]:
+    """Load a model and vLLM, or two models without it."""
+    first, second = (partial(_load_on_device, build, "bfloat16") for build in LARGE.values())
+    has_vllm = importlib.util.find_spec("vllm") is not None and not SIMULATED
+    return [first(), _start_vllm(0.4) if has_vllm else second()]
+
+
+def _run_two_engines(engines: Sequence[Any]) -> Counts:
+    size = Size(prompts=16, shortest=8, longest=8, new=8, slots=16)
+    runs = [
+        partial(_run_harness, size, NUCLEUS) if isinstance(e, LanguageModel) else partial(_run_backend, size)
+        for e in engines
+    ]
+    return {"tokens": sum(run(engine)["tokens"] for _ in range(2) for run, engine in zip(runs, engines, strict=True))}
+
+
+ACCELERATOR = [
+    *(_make_device_work(name, rows) for name in LARGE for rows in (64, 256)),
+    Benchmark(name="two engines that share the memory, in turn", prepare=_load_two_engines, harness=_run_two_engines),
+]
+PRECISION = [_make_precision_work(dtype) for dtype in ("float32", "bfloat16", "float16")]
+
+
 # engines, servers and workers: other backends
 
 
@@ -363,12 +522,14 @@ def _write_vllm_model() -> str:
     return str(folder)
 
 
-def _start_vllm() -> Backend:
+def _start_vllm(memory: float = 0.9) -> Backend:
     from openended.harness.backends.vllm.backend import VllmBackend
     from openended.harness.backends.vllm.spec import VllmSpec
 
-    spec = VllmSpec(path=_write_vllm_model(), max_num_seqs=ENGINE_SIZE.slots, check_texts=0)
-    backend = VllmBackend(spec, "cpu")
+    spec = VllmSpec(
+        path=_write_vllm_model(), max_num_seqs=ENGINE_SIZE.slots, check_texts=0, gpu_memory_utilization=memory
+    )
+    backend = VllmBackend(spec, torch.device(DEVICE).type)
     _run_vllm_sampler(backend, rows=4)
     return backend
 
@@ -488,5 +649,6 @@ WORKERS = [
     )
 ]  # fmt: skip
 AREAS = {
-    "decoding": DECODING, "batches": BATCHES, "engines": ENGINES, "servers": SERVERS, "workers": WORKERS
+    "accelerator": ACCELERATOR, "batches": BATCHES, "decoding": DECODING, "engines": ENGINES, "precision": PRECISION,
+    "servers": SERVERS, "workers": WORKERS,
 }  # fmt: skip

@@ -16,11 +16,12 @@ import pytest
 from openended.harness.backends.denoiser import DenoiserSpec
 from openended.harness.core import DataError, build, list_choices, read_node
 from openended.harness.decoders import Decoder, Prompt, sampling
-from openended.harness.generation import choose_runner_kind, compute_q_statistics, generate_texts
+from openended.harness.generation import choose_runner_kind, compute_q_statistics, depends_on_batch, generate_texts
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
 from openended.harness.generation.denoising import Llada, Mdlm
-from openended.harness.models import EmbedderSpec, families
+from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner
+from openended.harness.models import EmbedderSpec, ModelSpec, families
 from openended.harness.models.failures import run_in_batches
 from openended.harness.models.score import compute_token_nll, embed_rows
 from openended.harness.models.transformers import gather_outputs, load_embedder
@@ -108,7 +109,7 @@ def test_models_of_all_families_and_runners_give_the_texts_of_the_cpu(kind, monk
     expected, _ = generate(lm, decoder, rows)
     texts, waits = count_waits(lm, decoder, rows, 4)
     assert texts == expected
-    assert waits == 1 or kind == "reread"  # transformers looks at each batch of one length before it reads it
+    assert waits <= {"reread": 3, "falcon": 5}.get(kind, 1)  # transformers' own code asks the device there
 
 
 @pytest.mark.parametrize("decoder", test_denoising.SAMPLERS, ids=lambda d: f"{d.title} {d.precision}")
@@ -195,10 +196,31 @@ def test_a_run_on_a_device_that_fails_says_so_and_is_resumed(tmp_path, monkeypat
     with simulated_device.simulate_device():
         with simulated_device.fail_at("native_layer_norm", 700, LOST):
             failed = openended(*words, *options, cwd=tmp_path)
-        assert failed.returncode != 0
-        assert LOST in failed.stderr
         resumed = openended(*words, *options, cwd=tmp_path, code=0)
-    print(failed.stderr, resumed.stdout, resumed.stderr)
+        planned = openended(*words, "seed=1", "model.dtype=bfloat16", "plan_only=true", cwd=tmp_path, code=0)
+    last = failed.stderr.splitlines()[-1]
+    assert last.startswith(f"openended: the device failed: {LOST}; finished texts are kept")
+    assert "resuming after 8 of 16 generations" in resumed.stdout + resumed.stderr
+    assert "a text can depend on the others of its batch: float32 on sim:0, 4 at once" in resumed.stdout
+    assert "a text can depend on the others of its batch in bfloat16" in planned.stderr
+
+
+def test_reduced_precision_is_tried_for_whether_a_text_depends_on_its_batch(monkeypatch):
+    lm, project = gpt2(), Gpt2Runner._project
+    reduced = dataclasses.replace(
+        lm,
+        model=copy.deepcopy(lm.model).bfloat16(),
+        dtype=torch.bfloat16,
+        spec=ModelSpec(path="gpt2", dtype="bfloat16"),
+    )
+    monkeypatch.setattr(
+        Gpt2Runner, "_project", lambda run, hidden: project(run, hidden) * (1 + (len(hidden) > 16) / 64)
+    )
+    assert [depends_on_batch(model) for model in (lm, reduced)] == [False, True]  # such a kernel rounds by its rows
+    monkeypatch.setattr(Gpt2Runner, "_project", lambda run, hidden: project(run, hidden).float().round())
+    assert not depends_on_batch(reduced)
+    with simulated_device.simulate_device():
+        assert depends_on_batch(move(lm))
 
 
 def test_a_device_without_memory_gets_half_the_rows():

@@ -1,3 +1,7 @@
+import subprocess
+
+import pytest
+
 from scripts import bench
 from tests.helpers import ROOT
 
@@ -70,3 +74,14 @@ def test_every_area_lists_works_with_names_of_their_own():
         assert len(set(names)) == len(names), area
         assert names or area == "engines"  # its rows need vLLM
         assert all("|" not in name for name in names)
+
+
+@pytest.mark.long
+def test_everything_for_a_gpu_runs_on_the_simulated_device(tmp_path):
+    page = tmp_path / "gpu.md"
+    subprocess.run(["bash", "scripts/gpu.sh", "--simulate", str(page)], cwd=ROOT, check=True)
+    text = page.read_text()
+    assert text.count("waits per step, on sim:0") == 4
+    assert text.count("dependent on the batch, on sim:0") == 3
+    assert "mauve, 500 + 500" in text
+    assert "skipped" not in text.split("## two_sample")[0]  # mauve-text may be missing

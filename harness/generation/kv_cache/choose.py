@@ -19,6 +19,7 @@ from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner, is_plain_gpt2
 from openended.harness.models import Kind, choose_kind, get_body
 
 CHECKED = 16  # room for the check of a model before it is first run
+TRIED = (3, 40)  # rows with which the logits of one alone are compared
 
 
 def make_runner(lm: CausalModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
@@ -29,6 +30,28 @@ def make_runner(lm: CausalModel, rows: int, length: int, *, once: bool = False) 
 def choose_runner_kind(lm: CausalModel) -> Kind:
     """Return the kind of runner whose steps agree with the model's own pass; see `families.choose_kind`."""
     return choose_kind(lm, lambda kind: _make_runner_of_kind(kind, lm, 1, CHECKED))
+
+
+def depends_on_batch(lm: CausalModel) -> bool:
+    """Return whether a text can depend on the others of its batch.
+
+    On an accelerator always: attention is padded, and its kernels change with the number of rows. On a CPU never in
+    float32; in reduced precision by a trial, because kernels differ between processors.
+    """
+    if lm.device.type != "cpu" or lm.spec.dtype == "float32":
+        return lm.device.type != "cpu"
+    prompts = (torch.arange(max(TRIED) * 5) * 7 % lm.vocab_size).view(-1, 5)
+
+    def compute_first_row(count: int) -> Tensor:
+        """Return the logits of the first row after its prompt and after one more token."""
+        with torch.inference_mode():
+            runner = make_runner(lm, count, CHECKED)
+            hidden = torch.stack([states[-1] for states in runner.start(range(count), prompts[:count].tolist())])
+            more = runner.extend(prompts[:count, 0], range(count))
+            return torch.cat([runner.logits(hidden)[:1], runner.logits(more)[:1]])
+
+    alone = compute_first_row(1)
+    return not all(torch.equal(compute_first_row(count), alone) for count in TRIED)
 
 
 def _make_runner_of_kind(kind: Kind, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:

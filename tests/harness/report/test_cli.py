@@ -6,11 +6,12 @@ import subprocess
 
 import pytest
 
+from openended.harness.core import BATCH_REMARK
 from openended.harness.core.registry import list_choices
 from openended.harness.report import build_report
 from openended.harness.report.cli import main
 from openended.harness.report.methods import CITED, read_entries
-from tests.harness.report.synthetic import quickstart, result, write_run
+from tests.harness.report.synthetic import change_record, quickstart, result, write_run
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,20 @@ def test_two_reports_side_by_side(runs, tmp_path, capsys):
     assert main([str(runs), str(other), "--side-by-side", "--no-page", "--out", str(out)]) == 0
     assert "| decoder.p | 0.95 | 0.5 |" in (out / "tables/settings.md").read_text()
     assert "nucleus p=0.5" in (out / "tables/side-by-side.md").read_text()
+
+
+def test_texts_of_different_batches_are_a_warning_where_a_text_depends_on_its_batch(tmp_path, caplog):
+    folders = []
+    for size in (64, 3):
+        run = write_run(tmp_path / str(size), "nucleus", 0)
+        change_record(run, notes=[f"{BATCH_REMARK}: bfloat16 on cuda, {size} at once"])
+        folders.append(str(run.parents[1]))
+    words = ["--side-by-side", "--no-page", "--out", str(tmp_path / "out")]
+    assert main([*folders, *words]) == 0
+    assert "texts may differ by their batches alone" in caplog.text
+    caplog.clear()
+    assert main([folders[0], str(tmp_path / "64"), *words]) == 0
+    assert "batches alone" not in caplog.text
 
 
 @pytest.fixture
