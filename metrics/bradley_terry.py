@@ -10,7 +10,8 @@ each side half a win.
 
 Finite scores exist only where every group of players has both beaten and lost to the rest (Ford 1957); other graphs
 are refused with the groups' names. Standard errors come from the observed information on the space of mean-0 scores.
-Where a file of judgments has several for one item, they are not independent, so the errors are clustered by item.
+Judgments of one item, and of one rater, are not independent, so the errors of a file are clustered by both: the larger
+ones count.
 
 `ties=half` shrinks scores toward 0, because a tie is evidence that two players are equally able; `ties=drop` gives the
 log odds of winning a comparison that is decided.
@@ -167,25 +168,29 @@ def _maximize_likelihood(matrix: F64) -> F64:
 
 
 def estimate_std_errors(fit: BradleyTerryScores, wins: Wins) -> tuple[F64, str]:
-    """Return the standard errors of the scores and how they were estimated; clustered where items have several rows.
+    """Return the standard errors of the scores and how they were estimated: clustered by item, by rater, the larger.
 
-    Judgments of one item are correlated, which the sandwich estimator allows for: C (sum over items of g gᵀ) C · m /
-    (m - 1), with C the covariance under independence, g the gradient of the log-likelihood of an item's comparisons and
-    m the number of items.
+    Judgments of one item, and of one rater, are correlated, which the sandwich estimator allows for: C (sum over
+    clusters of g gᵀ) C · m / (m - 1), with C the covariance under independence, g the gradient of the log-likelihood of
+    a cluster's comparisons and m the number of clusters.
 
     Source: Liang & Zeger 1986, "Longitudinal data analysis using generalized linear models".
     """
-    if not wins.is_repeated:
+    if not wins.clusters:
         return fit.std_errors, "observed information"
     from scipy.special import expit
 
     residuals = wins.weights * expit(fit.scores[wins.losers] - fit.scores[wins.winners])
-    gradients = np.zeros((wins.items, len(fit.scores)))
-    np.add.at(gradients, (wins.item_of, wins.winners), residuals)
-    np.add.at(gradients, (wins.item_of, wins.losers), -residuals)
-    moved = gradients @ fit.covariance
-    errors: F64 = np.sqrt((moved**2).sum(axis=0) * wins.items / (wins.items - 1))
-    return errors, f"clustered by item, {wins.items:,} items"
+    errors: dict[str, F64] = {}
+    for kind, cluster_of in wins.clusters.items():
+        count = int(cluster_of.max()) + 1
+        gradients = np.zeros((count, len(fit.scores)))
+        np.add.at(gradients, (cluster_of, wins.winners), residuals)
+        np.add.at(gradients, (cluster_of, wins.losers), -residuals)
+        moved = gradients @ fit.covariance
+        errors[f"{kind}, {count:,} {kind}s"] = np.sqrt((moved**2).sum(axis=0) * count / (count - 1))
+    larger = " (the larger)" if len(errors) > 1 else ""
+    return np.max(list(errors.values()), axis=0), f"clustered by {' and by '.join(errors)}{larger}"
 
 
 @metric
@@ -193,7 +198,7 @@ class BradleyTerry(files.JudgmentMetric):
     """Bradley-Terry scores of all systems in a file of comparisons."""
 
     name = "bradley_terry"
-    version = 2
+    version = 3
     bounds = (-np.inf, np.inf)
     titles = {"bradley_terry": "Bradley-Terry"}
 

@@ -1,12 +1,15 @@
 """Human texts from a user's file or folder, without prompts (JSON lines, CSV, Parquet or plain text)."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, task
-from openended.harness.imported import HUMAN_TEXTS, choose_text_field, digest_files, read_records
+from openended.harness.imported import HUMAN_TEXTS, IDS, choose_text_field, digest_files, read_records
 from openended.tasks._files import UserFileTask, is_null_or_text, read_text_field
+
+log = logging.getLogger(__name__)
 
 
 @task
@@ -31,7 +34,15 @@ class Texts(UserFileTask):
         del tokenizer, skipped
         path = Path(self.path)
         field = choose_text_field(path, HUMAN_TEXTS, self.field, "task.field=")
+        ids: set[str] = set()
+        is_noted = False
         for record in read_records(path):
+            example = next((record.cells[name] for name in IDS if name in record.cells), record.line)
+            identity = f"{example} {record.cells.get('sample', '')}".strip()
+            if identity in ids and not is_noted:
+                log.warning("%s: the id %r is there again; all texts are counted", record.where, identity)
+                is_noted = True
+            ids.add(identity)
             text = read_text_field(record.cells, field, record.where)
             if not text.strip():
                 raise DataError(f"{record.where}: the text ({field!r}) is empty")

@@ -15,6 +15,7 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -150,18 +151,24 @@ def evaluate(
         hint = "; add it to them" if is_metric else core.suggest(unused[0], core.load_members("metric"))
         raise core.SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{hint}")
     config = {
-        "experiment": experiment or f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}", "metric": chosen,
+        "metric": chosen,
         "task": Texts(path=str(_write_texts(human, outputs)), field=human_field),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
         "generations_field": generations_field, "judgments": None, "outputs_dir": str(outputs), "plan_only": False,
         "runtime": {"device": device, "feature_batch_size": batch_size}, "compat": preset, **scoring_models,
     }  # fmt: skip
+    runs = outputs / "runs" / f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    config["experiment"] = experiment or storage.create_unique_folder(runs).name
     outcomes = []
-    for name, texts in systems.items():
-        files = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
-        path = str(_write_texts(texts, outputs))
-        settings = build_settings({**config, "system": name, "generations": path, "features": files})
-        outcomes.append(run.run(settings, _get_session(outputs.resolve())))
+    try:
+        for name, texts in systems.items():
+            files = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
+            path = str(_write_texts(texts, outputs))
+            settings = build_settings({**config, "system": name, "generations": path, "features": files})
+            outcomes.append(run.run(settings, _get_session(outputs.resolve())))
+    finally:
+        with suppress(OSError):  # it holds a run, or is not there
+            (outputs / "runs" / str(config["experiment"])).rmdir()
     failed = dict.fromkeys(reason for outcome in outcomes for reason in outcome.failed)
     return Evaluation(tuple(outcome.folder for outcome in outcomes), tuple(systems), tuple(failed))
 
@@ -206,16 +213,19 @@ def _select_metrics(
     has_vectors: bool,
 ) -> dict[str, core.Metric]:  # fmt: skip
     """Build the requested metrics with these options; None selects all that scorer and vectors allow."""
+    lacking = (set() if has_scorer else {"token_nll"}) | (set() if has_vectors else {"embeddings"})
     if requested is None:
         every_metric = [make_metric(name, {}) for name in core.resolve_metric_names(["all"])]
-        able = {"texts", "stops", "tokens"}
-        able |= ({"token_nll"} if has_scorer else set()) | ({"embeddings"} if has_vectors else set())
+        able = {"texts", "stops", "tokens", "token_nll", "embeddings"} - lacking
         fed = [m for m in every_metric if {n.kind for n in m.needs()} <= able and m.least_samples == 1]
         requested = [m.name for m in fed if has_scorer or m.name != "gen_ppl"]  # files have one text per prompt
     chosen = [requested] if isinstance(requested, str) else list(requested)
     by_name = {m.name: m for m in chosen if isinstance(m, core.Metric)}
     for name in core.resolve_metric_names([m for m in chosen if isinstance(m, str)]):
         by_name.setdefault(name, make_metric(name, options.get(name, {})))
+    kinds = [{need.kind for need in metric.needs()} for metric in by_name.values()]
+    if all(kind & lacking and "judgments" not in kind for kind in kinds):
+        raise core.SpecError(f"{', '.join(by_name)}: needs a scoring model; add scoring=gpt2-large or another model")
     return by_name
 
 
@@ -229,7 +239,12 @@ def _find_scoring_models(
         scorer = scoring
     if isinstance(scorer, str):
         group = next((group for group in ("scorer", "model") if scorer in core.list_bundled_choices(group)), None)
-        spec: Any = core.build("model", core.read_node(group, scorer), "scorer") if group else ModelSpec(path=scorer)
+        node = core.read_node(group, scorer) if group else {}
+        if "???" in node.values():
+            raise core.SpecError(
+                f"scorer {scorer}: only a run takes its options (docs/servers.md); name a hub id or a folder"
+            )
+        spec: Any = core.build("model", node, "scorer") if group else ModelSpec(path=scorer)
     else:
         spec = scorer
     model = require_model(spec, "scorer") if spec is not None else None

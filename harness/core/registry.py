@@ -56,6 +56,9 @@ def _add(group: str, cls: type) -> None:
             f"{group} {name!r} of {_get_class_path(cls)}: the name is empty or taken by "
             f"{current and _get_class_path(current)}"
         )
+    hints = {key: hint for base in cls.__mro__ for key, hint in vars(base).get("__annotations__", {}).items()}
+    if missing := [key for key, hint in hints.items() if "ClassVar" in str(hint) and not hasattr(cls, key)]:
+        raise SpecError(f"{group} {name!r}: its class lacks the class variable {' and '.join(missing)}")
     cls.group = group  # type: ignore[attr-defined] # a class variable of every spec
     _members[group][name] = cls
 

@@ -170,13 +170,19 @@ def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
     raise SpecError(f"{where}: expected {_describe_type(kind)}, got {value!r:.80}")
 
 
+_TYPES = {
+    bool: "true or false", int: "a whole number", float: "a number", str: "text", tuple: "a list, as [a,b]",
+    type(None): "null", Mapping: "{name: value}",
+}  # fmt: skip
+
+
 def _describe_type(hint: Any) -> str:  # noqa: ANN401
-    if hint in (bool, tuple):
-        return "true or false" if hint is bool else "a list, as [a,b]"
+    if hint in _TYPES:
+        return str(_TYPES[hint])
     if typing.get_origin(hint) is Literal:
         accepted = ", ".join(map(str, typing.get_args(hint)))
         return f"one of {accepted}" if len(typing.get_args(hint)) > 1 else accepted
-    return str(getattr(hint, "__name__", hint)).replace("NoneType", "null").replace("tuple", "list")
+    return str(getattr(hint, "__name__", hint)).replace("tuple", "list")
 
 
 # Identity: canonical JSON, digests, signatures.

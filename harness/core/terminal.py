@@ -96,14 +96,19 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, *, example: str = "", **options: Any) -> None:  # noqa: ANN401 - those of argparse
         super().__init__(**options)
         self.example = example
+        for name in (None, "store"):
+            self.register("action", name, _StoreOnce)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - as in argparse
         """Check the flags, then parse: a misspelt flag is reported before what is missing because of it."""
         words = sys.argv[1:] if args is None else list(args)
-        for word in words[: words.index("--")] if "--" in words else words:
-            flag = word.partition("=")[0]
+        flags = words[: words.index("--")] if "--" in words else words
+        for word, following in zip(flags, [*flags, "…"][1:], strict=True):
+            flag, sign, value = word.partition("=")
             if re.match(r"--\w", flag) and not any(name.startswith(flag) for name in self._option_string_actions):
                 self.check_flag(flag)
+            if re.match(r"--\w", flag) and not (value if sign else following):
+                self.error(f"argument {flag}: expected one argument")
             if _DASHES_AS_VALUE.fullmatch(word):  # argparse would read no value
                 self.error(f"argument {word.removesuffix('--').rstrip('=')}: expected a value, got '--'")
         return super().parse_known_args(words, namespace)
@@ -131,6 +136,20 @@ class CommandParser(argparse.ArgumentParser):
         if flag not in self._option_string_actions:
             close = difflib.get_close_matches(flag, self._option_string_actions, n=1)
             self.error(f"no option {flag}" + (f"; did you mean {close[0]}?" if close else ""))
+
+
+class _StoreOnce(argparse._StoreAction):
+    """Stores the value of an argument, and refuses a flag that is given twice."""
+
+    is_given = False
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ANN401
+        if option_string is not None and self.is_given:
+            raise argparse.ArgumentError(
+                self, f"given twice, {getattr(namespace, self.dest)} and {values}; give it once"
+            )
+        self.is_given = True
+        super().__call__(parser, namespace, values, option_string)
 
 
 def _explain_value(message: str) -> str:

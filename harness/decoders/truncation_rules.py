@@ -69,7 +69,9 @@ def top_h(ranked: DescendingLogits, h: float, candidates: int) -> Truncation:
     """
     log_p = ranked.z[:, :candidates].log_softmax(-1)
     used = (-log_p.exp() * log_p).nan_to_num().cumsum(-1)
-    return Truncation(None, (used <= used[:, -1:] * h).sum(-1).clamp_min_(1))
+    count = (used <= used[:, -1:] * h).sum(-1).clamp_min_(1)
+    head_decides = ranked.complete or candidates <= ranked.z.shape[1]
+    return Truncation(None, count if head_decides else count.fill_(ranked.z.shape[1]))
 
 
 def p_less(ranked: DescendingLogits, *, norm: bool) -> Truncation:

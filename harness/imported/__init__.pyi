@@ -1,5 +1,6 @@
 from .files import (
     HUMAN_TEXTS as HUMAN_TEXTS,
+    IDS as IDS,
     TEXTS as TEXTS,
     check_text as check_text,
     choose_text_field as choose_text_field,

@@ -190,9 +190,14 @@ def open_records(file: Path, summary: framework_outputs.ReadSummary) -> tuple[st
         return f"NPZ, token ids under {_NPZ_FIELD!r}", _read_npz(file)
     if file.suffix == ".eval":
         return framework_outputs.INSPECT.title, framework_outputs.read_inspect_archive(file, summary)
-    return (_open_document(file, summary) if file.suffix == ".json" else None) or framework_outputs.open_json_lines(
-        file, summary
-    )
+    if file.suffix == ".json" and (document := _open_document(file, summary)):
+        return document
+    try:
+        return framework_outputs.open_json_lines(file, summary)
+    except DataError as err:
+        if Path(file.name.removesuffix(".gz")).suffix in (*KINDS, ".json"):
+            raise
+        raise DataError(f"{err}; a file of this name is read as JSON lines: rename plain text to NAME.txt") from err
 
 
 def _read_lines(file: Path) -> Iterator[tuple[int, str]]:

@@ -378,7 +378,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _format_download_advice(spec: ModelSpec) -> str:
     pin = f" --revision {spec.revision}" if spec.revision else ""
-    return f"get it where there is a network with `hf download {spec.path}{pin}`, or set model.path to a folder"
+    return f"get it where there is a network with `hf download {spec.path}{pin}`, or name a folder"
 
 
 def require_model(value: object, where: str) -> BackendSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -90,6 +91,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> None:
+    if "" in args.paths:
+        raise SpecError("expected a name, a grid's folder or runs, got ''")
+    if twice := next((path for path in args.paths if args.paths.count(path) > 1), None):
+        raise SpecError(f"{twice} is listed twice; name each once")
     report = _build_side_by_side(args) if args.side_by_side else _build_report(args)
     if args.quiet:
         sys.stdout.write(f"{report.folder}\n")
@@ -146,7 +151,7 @@ def _split_at_commas(texts: Sequence[str] | None) -> list[str]:
 def _parse_width(text: str) -> float:
     with contextlib.suppress(ValueError):
         width = {"column": 219.0, "page": 455.0}.get(text) or float(text)
-        if width >= 100:
+        if 100 <= width < math.inf:
             return width
     raise SpecError(f"--width: expected column, page or 100 points or more, got {text!r}")
 

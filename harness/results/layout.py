@@ -1,7 +1,7 @@
 """Layouts of tables: which rows, columns and values to show, as a YAML file in `conf/report` or of the user."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -77,6 +77,21 @@ class Layout(Spec):
         used = [axis for axes in (self.rows, self.columns, self.split) for axis in set(axes)]
         if both := [axis for axis in used if used.count(axis) > 1]:
             raise SpecError(f"report: axis {min(both)!r} is in more than one of rows, columns and split")
+
+    def check_metrics(self, measured: Collection[str]) -> None:
+        """Raise `SpecError` if the table names a metric that does not exist, or shows none of these."""
+        patterns = (self.needs, self.metrics, self.targets)
+        needed, visible, targets = (dict.fromkeys(p.partition(".")[0] for p in names) for names in patterns)
+        choices = {*core.list_choices("metric"), *measured}
+        for name in {**needed, **visible, **targets}:
+            if name not in choices:
+                raise SpecError(f"layout: no metric {name!r}{core.suggest(name, choices)}")
+        for requested in (needed, visible):
+            if requested and not requested.keys() & {*measured}:
+                some, others = " or ".join(requested), ", ".join(sorted(measured))
+                raise SpecError(
+                    f"layout: none of the runs measures {some}; measured: {others}; another layout shows them"
+                )
 
 
 def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: ANN401

@@ -101,6 +101,7 @@ def make_texts(settings: Settings, builder: ArtifactBuilder) -> RunTexts:
     check_judgments(settings)
     check_extras(settings)
     check_q(settings)
+    check_samples(settings)
     fingerprint = fetch_task(settings.task, builder)
     for check in _list_checks(settings):
         builder.try_or_note(check)
@@ -185,6 +186,17 @@ def check_q(settings: Settings) -> None:
     decoder = settings.decoder
     if len(reading) == len(settings.metrics) and decoder is not None and not isinstance(decoder, QDecoder):
         raise core.SpecError(f"metric=[{','.join(reading)}]: {decoder.no_q_reason}; choose metrics of the texts")
+
+
+def check_samples(settings: Settings) -> None:
+    """Refuse metrics of which none has a value, because each compares several texts of one prompt."""
+    least = min((metric.least_samples for metric in settings.metrics), default=1)
+    is_known = settings.generations is None or not settings.task.paired
+    if is_known and settings.samples < least:
+        raise core.SpecError(
+            f"metric=[{','.join(m.name for m in settings.metrics)}]: needs {least} texts or more of each prompt, as "
+            f"openended decoder=nucleus samples={least} generates them; got {settings.samples}"
+        )
 
 
 def check_extras(settings: Settings) -> None:

@@ -169,6 +169,8 @@ def describe_accepted_buckets(num_buckets: Buckets, quantizer: QuantizerName) ->
 
 def count_fitted_rows(num_buckets: int, quantizer: QuantizerName) -> int:
     """Return how many texts a quantizer must be fitted on for a number of cells."""
+    if quantizer == "lattice":
+        return 1  # its cells are the same for all texts
     return _count_codes(num_buckets) if quantizer in ("residual_kmeans", "drmm") else num_buckets
 
 

@@ -26,7 +26,7 @@ from openended.metrics.judgments import base
 
 Outcome = Literal["a", "b", "tie"]
 TieRule = Literal["half", "random", "drop"]
-LEAST_ITEMS = 10  # items from which standard errors can be clustered by item
+_LEAST_CLUSTERS = 10  # items or raters from which standard errors can be clustered by them
 
 # Ours first; the others are those of released files.
 _ALIASES: Mapping[str, Sequence[str]] = {
@@ -100,17 +100,11 @@ class Wins:
     ties: int
     too_fast: int  # comparisons left out because they took less than the minimum time
     empty: int = 0  # rows without an outcome, left out
-    item_of: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Item of each win, numbered from 0, shape (wins,); empty for a matrix of wins."""
+    clusters: Mapping[str, I64] = field(default_factory=dict)
+    """`item` and `rater`, where one of ten or more has several comparisons → its number for each win, shape (wins,)."""
     winners: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     losers: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     weights: F64 = field(default_factory=lambda: np.zeros(0))  # weight of each win: one half for each side of a tie
-    is_repeated: bool = False
-    """Whether there are at least `LEAST_ITEMS` items and one of them was compared more than once."""
-
-    @property
-    def items(self) -> int:
-        return int(self.item_of.max(initial=-1)) + 1
 
 
 def accepts_comparisons(columns: Sequence[str], rows: Sequence[base.FileRow]) -> bool:
@@ -295,32 +289,36 @@ def count_wins(
     weights = np.array([win[3] for win in wins], dtype=np.float64)
     matrix = np.zeros((len(players), len(players)))
     np.add.at(matrix, (winners, losers), weights)
-    items, item_of = np.unique(np.array([win[0] for win in wins], dtype=np.str_), return_inverse=True)
-    has_items = all(row.item and row.count == 1 for row in selected)
+    clusters: dict[str, I64] = {}
+    for kind in ("item", "rater") if all(row.count == 1 for row in selected) else ():
+        labels = [str(getattr(win[0], kind)) for win in wins]
+        distinct, numbers = np.unique(np.array(labels, dtype=np.str_), return_inverse=True)
+        if all(labels) and _LEAST_CLUSTERS <= len(distinct) < len(selected):
+            clusters[kind] = numbers.astype(np.int64)
     compared, tied = sum(row.count for row in selected), sum(row.count for row in selected if row.outcome == "tie")
     return Wins(
         players, matrix, compared=int(compared - (tied if ties == "drop" else 0)), ties=int(tied),
-        too_fast=len(rows) - len(selected), empty=comparisons.empty, item_of=item_of.astype(np.int64), winners=winners,
-        losers=losers, weights=weights, is_repeated=has_items and LEAST_ITEMS <= len(items) < len(selected),
+        too_fast=len(rows) - len(selected), empty=comparisons.empty, clusters=clusters, winners=winners, losers=losers,
+        weights=weights,
     )  # fmt: skip
 
 
 def _list_wins(
     rows: Sequence[Comparison], players: Sequence[str], ties: TieRule, seed: int
-) -> Iterator[tuple[str, int, int, float]]:
-    """Yield (item, winner, loser, weight) for every comparison; a tie gives two entries, one or none (`ties`)."""
+) -> Iterator[tuple[Comparison, int, int, float]]:
+    """Yield (row, winner, loser, weight) for every comparison; a tie gives two entries, one or none (`ties`)."""
     number_of = {name: i for i, name in enumerate(players)}
     orders: Counter[tuple[str, ...]] = Counter()
     for row in rows:
         a, b = number_of[row.system_a], number_of[row.system_b]
         if row.outcome != "tie":
-            yield (row.item, *((a, b) if row.outcome == "a" else (b, a)), row.count)
+            yield (row, *((a, b) if row.outcome == "a" else (b, a)), row.count)
         elif ties == "half":
-            yield row.item, a, b, 0.5 * row.count
-            yield row.item, b, a, 0.5 * row.count
+            yield row, a, b, 0.5 * row.count
+            yield row, b, a, 0.5 * row.count
         elif ties == "random":
             key = (row.item, row.criterion, row.system_a, row.system_b, row.rater)
             for _ in range(int(row.count)):
                 is_first = make_random_stream(seed, "tie", *key, orders[key]).random() < 0.5
                 orders[key] += 1
-                yield (row.item, *((a, b) if is_first else (b, a)), 1.0)
+                yield (row, *((a, b) if is_first else (b, a)), 1.0)

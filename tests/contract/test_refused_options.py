@@ -21,6 +21,7 @@ ROWS = [
 def test_an_option_out_of_range_is_refused_in_one_line(row: tuple[Any, ...]) -> None:
     group, name, options, *message = row
     cls = load_members(group)[name]
+    assert message or set(options) <= set(cls.__dataclass_fields__)  # it is the value that is refused
     with pytest.raises(SpecError) as caught:
         build(group, {"_target_": f"{cls.__module__}.{cls.__qualname__}", **options})
     assert (message or [next(iter(options))])[0] in str(caught.value)

@@ -125,6 +125,19 @@ def test_standard_errors_cover_where_several_raters_judge_one_item(tmp_path):
     assert "clustered by item, 60 items" in " ".join(result.notes)
 
 
+def test_the_error_grows_where_few_raters_with_a_taste_of_their_own_judge_many_items(tmp_path):
+    """Every item is judged once; a rater's taste moves all its judgments, so the raters count, not their judgments."""
+    rng, scores, errors = np.random.default_rng(0), [], []
+    for _ in range(60):
+        rows = [{**row, "item": f"{row['item']}{row['rater']}", "rater": row["item"]}
+                for row in simulate_study(rng, items=25, raters=40)]  # fmt: skip
+        result = score(tmp_path, rows)
+        scores.append(result.values["bradley_terry"])
+        errors.append(result.sd["bradley_terry"])
+    assert "clustered by rater, 25 raters" in " ".join(result.notes)
+    assert np.mean(errors) == pytest.approx(np.std(scores), rel=0.2)
+
+
 def test_copies_of_a_judgment_do_not_shrink_the_error(tmp_path):
     rows = simulate_study(np.random.default_rng(1), raters=1)
     copies = [{**row, "rater": f"copy{c}"} for row in rows for c in range(4)]

@@ -37,6 +37,8 @@ def main(words: Sequence[str]) -> int:
     args = parser.parse_intermixed_args(words)  # options may come before the archive
     if args.format is None and args.archive is None:
         parser.error("the following arguments are required: archive")
+    if args.format is None and args.archive.name in FORMATS:
+        parser.error(f"argument archive: {args.archive} is a format: type --format {args.archive}, or a name of a .zip")
     if args.format is None and args.archive.suffix not in ("", ".zip"):
         parser.error(f"argument archive: expected a name that ends in .zip, got {str(args.archive)!r}")
     if args.dataset is not None and args.dataset.strip("/").count("/") != 1:

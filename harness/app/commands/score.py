@@ -158,6 +158,7 @@ def use_own_syntax(message: str) -> str:
     for option, flag in _FLAGS.items():
         message = re.sub(rf"(?<![\w.-]){option}=(?=\S)", f"{flag} ", message)
         message = re.sub(rf"^{option}(?=[:\[])", flag, message)
+    message = message.replace(", or null, got", ", got")
     return re.sub("^generations(?:: |=(?=naive:))", "", message).replace("metric=[", "--metrics [")
 
 
@@ -174,7 +175,7 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, sign, path = word.partition("=")
         has_name = bool(sign) and not Path(word).exists()
-        if has_name and not (name and path):
+        if not word or (has_name and not (name and path)):
             raise SpecError(f"expected FILE or NAME=FILE, got {word!r}")
         if has_name and (name in _RUN_OPTIONS or "." in name) and not Path(path).exists():
             raise SpecError(f"{word}: no option of this command, which takes flags and metric.NAME.option=VALUE")

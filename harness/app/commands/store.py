@@ -27,7 +27,7 @@ def _store(args: argparse.Namespace) -> None:
         checked = check_store(root)
         lines, damaged = checked.lines(), len(checked.damaged)
     elif args.action == "gc":
-        if args.days < 0:
+        if not args.days >= 0:  # NaN too
             raise DataError(f"--days: expected 0 or more, got {args.days:g}")
         runs = args.outputs / "runs" if args.unnamed else None
         deleted = collect_garbage(root, runs=runs, days=args.days, delete=not args.dry_run)

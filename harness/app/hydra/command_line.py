@@ -35,6 +35,8 @@ _OWN_CONFIGURATIONS = "your own choices go into a folder: --config-dir DIR makes
 # Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
 SEARCH_OPTIONS = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed",
                   "batch", "rungs", "reduction", "confirm_seeds", "spaces", "storage")  # fmt: skip
+# Options whose keys the user chooses.
+_OWN_KEYS = re.compile(r"(report\.(where|names)|model\.engine|hydra\.launcher\.resources)\b")
 _ONE_CHOICE = {*GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
 _TEXT_FILES = (".json", ".jsonl", ".npz", ".txt", ".csv", ".tsv", ".parquet", ".gz")
 
@@ -91,6 +93,7 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
         _refuse_list(word)
     options = apply_using(options)
     search_option = next(filter(None, map(_find_search_option, options)), None)
+    options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
     options = [_quote_for_hydra(_to_search_override(word) if _find_search_option(word) else word) for word in options]
     return CommandLine(
         (*options, *own_options), multirun, config_dir, TRUST in words, tuple(print_flags), search_option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from openended.harness.report import TrackerOptions, build_tracker_options
 from openended.harness.results import build_layout
 from openended.harness.run import Settings, build_settings, check_name
 
+log = logging.getLogger(__name__)
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _ONE_CHOICE = ("decoder", "model", "task", "scorer", "embedder", "runtime", "report")
 GENERATING = ("model", "decoder", "samples", "min_new_tokens")
@@ -68,6 +70,7 @@ class Composer:
         self._parse = lru_cache(maxsize=None)(lambda word: self.parser.parse_overrides([word])[0])
         self._plain: dict[tuple[str, ...], _PlainConfig] = {}
         self._command: DictConfig | None = None
+        self._unused: set[str] = set()
 
     def compose_command(self) -> DictConfig:
         """Return the configuration of the command, with the node `hydra`, whose `mode` says whether it is a grid."""
@@ -99,14 +102,21 @@ class Composer:
         planned = node.get("plan_only")
         name = choose_name(node, files.choices) or unnamed
         options = {word.lstrip("+~").partition("=")[0] for word in words}
+        unused: list[str] = []
         if "metric" in options and isinstance(node.get("metric"), dict):
             # An experiment's options of metrics that are left out have no `_target_`.
             typed = {option.split(".")[1] for option in options if option.startswith("metric.")}
-            metrics = {n: m for n, m in node["metric"].items() if n in typed or not m or "_target_" in m}
-            node = {**node, "metric": metrics}
+            nodes = node["metric"].items()
+            lost = [n for n, m in nodes if n not in typed and isinstance(m, dict) and m and "_target_" not in m]
+            node = {**node, "metric": {n: m for n, m in nodes if n not in lost}}
+            unused = [f"metric.{n}" for n in lost]
         settings = build_settings({**node, "plan_only": True if planned == "json" else planned, "experiment": name})
         if "metric" in options and "judgments" not in options and not settings.list_judging():
+            unused += ["judgments"] if settings.judgments is not None else []
             settings = replace(settings, judgments=None)
+        if new := [option for option in unused if option not in self._unused]:
+            self._unused.update(new)
+            log.info("left out   %s of the experiment: no metric of metric=[…] reads it", ", ".join(new))
         layout = build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
         if layout.kind in ("frontier", "stress") and not settings.intervals:
             raise SpecError(

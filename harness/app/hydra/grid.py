@@ -20,12 +20,14 @@ from omegaconf import DictConfig, OmegaConf
 from openended.harness.app.hydra.compose import GENERATING, Composer, Experiment
 from openended.harness.app.hydra.config_loader import check_axes
 from openended.harness.app.hydra.experiments import CHOICE, join_name
-from openended.harness.core import SpecError
+from openended.harness.core import SpecError, format_duration
 
 log = logging.getLogger(__name__)
 
 NAME = "name"
-MOST_JOBS = 100_000  # maximum per grid
+MOST_JOBS = 10_000  # maximum per grid
+MANY_JOBS = 300  # of more, the command says how long the check takes
+SECONDS_PER_JOB = 0.01  # to compose and plan a job
 Jobs = list[list[str]]
 
 
@@ -98,6 +100,9 @@ def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], w
             absent = [word for word in _list_absent_metrics(job) if get_option_name(word) in axes]
             left_out.update(dict.fromkeys(map(get_option_name, absent)))
             jobs.append([word for word in job if word not in absent])
+    if len(jobs) > MANY_JOBS:
+        seconds = format_duration(SECONDS_PER_JOB * len(jobs))
+        log.info("grid       %s jobs are checked before the first one starts: about %s", f"{len(jobs):,}", seconds)
     if left_out:
         log.info("grid       %s: no effect, because metric=[…] leaves the metric out", ", ".join(left_out))
     if unused:

@@ -18,6 +18,7 @@ from openended.harness.app.hydra.errors import explain
 from openended.harness.app.hydra.grid import find_part
 from openended.harness.app.hydra.jobs import refuse_single_run
 from openended.harness.report import build_tracker_options
+from openended.harness.results import build_layout
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +65,9 @@ def _forecast(
 
     def plan_all(own_jobs: Jobs) -> list[tuple[run.Settings, run.Outcome]]:
         plans = []
-        for words in own_jobs:
-            job = composer.compose_job(words)
+        composed = [composer.compose_job(words) for words in own_jobs]
+        check_layout(composed)
+        for job in composed:
             if single:
                 refuse_single_run(job.settings.judgments)
             plans.append(_plan_job(job, session))
@@ -118,6 +120,21 @@ def _open_session(config: DictConfig) -> run.Session:
     return run.Session(storage.Store(Path(str(config.outputs_dir)) / "store"))
 
 
+def check_layout(jobs: Sequence[Job]) -> None:
+    """Refuse a layout that shows nothing of these jobs, before they run."""
+    settings = [job.settings for job in jobs]
+    if not settings or any(s.judgments is not None for s in settings):  # a file of judgments may choose the metrics
+        return
+    layout = build_layout(settings[0].report, "report")
+    layout.check_metrics({metric.name for s in settings for metric in s.metrics})
+    for axis in layout.where.keys() & {"task", "decoder"}:
+        names = {part.name for part in (getattr(s, axis) for s in settings) if part is not None}
+        if names and not names & set(str(layout.where[axis]).split("|")):
+            raise core.SpecError(
+                f"report.where: no job has {axis}={layout.where[axis]}; known: {', '.join(sorted(names))}"
+            )
+
+
 def _plan_job(job: Job, session: run.Session) -> tuple[run.Settings, run.Outcome]:
     settings = run.select_metrics_for_file(replace(job.settings, plan_only=True), job.overrides)
     planner = run.run_judgments if settings.is_judgments_only(job.overrides) else run.plan
@@ -137,6 +154,7 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]
     total, session = run.Forecast(), _open_session(config)
     if errors:
         _refuse(errors, len(jobs), total)
+    check_layout(composed)
     if config.hydra.runtime.choices.get("hydra/launcher") in _ELSEWHERE:
         return composed
     checked: dict[str, core.HarnessError | None] = {}

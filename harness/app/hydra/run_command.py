@@ -12,7 +12,7 @@ from openended.harness.app.hydra.compose import CONFIG, OPTUNA, SWEEPER, Compose
 from openended.harness.app.hydra.errors import translate_config_errors
 from openended.harness.app.hydra.grid_run import run_grid
 from openended.harness.app.hydra.jobs import JobRunner, LogOptions, refuse_single_run, show_report
-from openended.harness.app.hydra.plan import plan_jobs
+from openended.harness.app.hydra.plan import check_layout, plan_jobs
 from openended.harness.core import FAILED, SpecError, run_command, show_progress, terminal
 from openended.harness.report import require_tracker, track_report, track_runs
 
@@ -84,6 +84,7 @@ def _run_single(composer: Composer, words: Sequence[str], detail: LogOptions) ->
     job = composer.compose_job(words)
     settings = job.settings
     require_tracker(job.tracker)
+    check_layout([job])
     refuse_single_run(settings.judgments)
     with show_progress(settings.experiment, enabled=settings.runtime.progress):
         outcome, message = JobRunner().execute(settings, words)

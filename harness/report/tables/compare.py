@@ -40,6 +40,7 @@ Name = tuple[str, str, str]  # model, decoder, its parameters
 DECODERS = {"topk": "top_k", "beam_search": "beam"}
 CORRELATION = "spearman("
 OVER = "Over {} systems."
+NOT_TUNED = "Measured with a linear classifier on frozen features, not with this discriminator."
 NO_RUN = "No run has this decoder with these parameters."
 NO_ROW = "The runs do not have this embedder, or two sets of these texts."
 NO_METRIC = "Not measured in this run."
@@ -164,7 +165,8 @@ def _compare_correlations(results: Results, reference: str, published: Sequence[
         names = row["metric"].removeprefix(CORRELATION).removesuffix(")").split(";")
         first, second = (load_metrics()["correlated"][name].split(".") for name in names)
         tuned = ("finetuned_discriminator", f"accuracy_{classifiers.get(row['model'])}")
-        second = tuned if any(i.pair == tuned for i in results.values) else second
+        is_tuned = any(i.pair == tuned for i in results.values)
+        second = tuned if is_tuned else second
         cells = {}
         for task, part in parts.items():
             if not any(i.pair == tuple(second) for i in part):
@@ -177,6 +179,8 @@ def _compare_correlations(results: Results, reference: str, published: Sequence[
         same = [cell for task, cell in cells.items() if task.partition(",")[0] == tasks.get(row["domain"])]
         others = [r["domain"] for r in published if r["metric"] == row["metric"] and r["model"] == row["model"]]
         measured = same[0] if same else having[min(others.index(row["domain"]), len(having) - 1)]
+        if row["model"] and not is_tuned and math.isfinite(measured.value):
+            measured = replace(measured, note=f"{measured.note} {NOT_TUNED}")
         paper = Cell(float(row["value"]), signed=True)
         gap = Cell(measured.value - paper.value, signed=True) if math.isfinite(measured.value) else BLANK
         where = ", ".join(filter(None, (row["model"], row["domain"] if several else "")))

@@ -48,6 +48,7 @@ class TablePart:
 
 def select(results: Results, layout: Layout) -> Results:
     """Apply the filter of a layout; filters on axes that these runs lack are ignored."""
+    layout.check_metrics(set(results.frame["metric"]))
     where = {k: str(v) for k, v in layout.where.items() if k in results.frame.columns}
     return measured.filter_results(results, where) if where else results
 

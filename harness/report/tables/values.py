@@ -43,16 +43,11 @@ class _Pivot:
     def __init__(self, results: Results, layout: Layout, part: TablePart) -> None:
         self.results, self.layout, self.part = results, layout, part
         self.pairs = selection.select_pairs(part.items, layout)
-        metrics = {item.metric for item in part.items}
-        if layout.needs and not metrics & set(layout.needs):
-            raise DataError(
-                f"layout {part.stem}: none of the runs measured {' or '.join(layout.needs)}; measured: "
-                f"{', '.join(sorted(metrics))}; another layout shows them"
-            )
+        layout.check_metrics({item.metric for item in part.items})
         if not self.pairs:
+            keys = sorted({".".join(item.pair) for item in part.items})
             requested = ", ".join(layout.metrics) or "any metric"
-            hint = core.suggest(requested.partition(",")[0], metrics)
-            raise DataError(f"table {part.stem}: none of the runs measured {requested}{hint}")
+            raise DataError(f"table {part.stem}: none of the runs measured {requested}{core.suggest(requested, keys)}")
         self.models = [i for i in part.items if i.system == "model" and i.pair in self.pairs]
         self.names = list(self.models[0].axes)
         self.column_axes = measured.add_options(layout.columns, self.names)

@@ -17,6 +17,7 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.metrics.mauve import mauve
 from openended.metrics.repetition import Repetition
 from openended.metrics.zipf import zipf_coefficient
+from tests.helpers import write_jsonl
 
 ROOT = Path(__file__).parents[3]
 WORDS = "the a cat dog sat ran on under house river red blue then it was very cold and".split()
@@ -91,6 +92,23 @@ def test_texts_without_spaces_are_counted_by_characters_or_warned_of(caplog):
     assert oe.measure("length", model_texts=texts, unit="words").values["length"] == 4 / 3
     assert "3 of the first 3 texts are in a script without spaces" in caplog.text
     assert "metric.NAME.unit=chars for length" in caplog.text
+
+
+def test_evaluations_of_one_second_have_names_of_their_own_and_a_failed_one_leaves_none(tmp_path):
+    options = {"systems": {"a": NUCLEUS}, "metrics": "zipf", "outputs_dir": tmp_path}
+    names = {oe.evaluate(human=HUMAN, **options).folders[0].parent.name for _ in range(3)}
+    assert len(names) == 3
+    with pytest.raises(DataError, match="no such file"):
+        oe.evaluate(human=HUMAN, **{**options, "metrics": "mauve"}, features={"human": "none.npy", "a": "none.npy"})
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == names
+
+
+def test_an_id_that_is_there_twice_among_human_texts_is_said_once(tmp_path, caplog):
+    rows = [{"id": f"a{i // 2}", "text": text} for i, text in enumerate(HUMAN)]
+    human = write_jsonl(tmp_path / "human.jsonl", rows)
+    oe.evaluate(human=human, systems={"a": NUCLEUS}, metrics="zipf", outputs_dir=tmp_path)
+    assert caplog.text.count("human.jsonl:2: the id 'a0' is there again; all texts are counted") == 1
+    assert caplog.text.count("is there again") == 1
 
 
 def test_a_metric_measures_texts(tmp_path):

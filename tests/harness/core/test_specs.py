@@ -51,8 +51,8 @@ class Small(Toy):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"p": "x"}, "toy.p: expected float, got 'x'"),
-        ({"p": True}, "toy.p: expected float"),
+        ({"p": "x"}, "toy.p: expected a number, got 'x'"),
+        ({"p": True}, "toy.p: expected a number"),
         ({"p": 1.5}, r"toy.p: expected a number in \(0, 1\], got 1.5"),
         ({"p": 0}, r"toy.p: expected a number in \(0, 1\], got 0.0"),
         ({"p": float("nan")}, r"toy.p: expected a number in \(0, 1\], got nan"),
@@ -61,9 +61,9 @@ class Small(Toy):
         ({"limit": 9}, "toy.limit: expected 2 to 8, or null, got 9"),
         ({"kind": "c"}, "toy.kind: expected one of a, b, got 'c'"),
         ({"level": True}, "toy.level: expected one of 1, 2, got True"),
-        ({"orders": [1, "b"]}, r"toy.orders\[1\]: expected int, got 'b'"),
-        ({"orders": [True]}, r"toy.orders\[0\]: expected int, got True"),
-        ({"limit": 1.5}, "toy.limit: expected int or null"),
+        ({"orders": [1, "b"]}, r"toy.orders\[1\]: expected a whole number, got 'b'"),
+        ({"orders": [True]}, r"toy.orders\[0\]: expected a whole number, got True"),
+        ({"limit": 1.5}, "toy.limit: expected a whole number or null"),
         ({"on": 1}, "toy.on: expected true or false"),
     ],
 )
@@ -148,3 +148,11 @@ def test_sets_nodes_and_unknown_names():
         resolve_metric_names(["tex"])
     with pytest.raises(SpecError, match="no scorer 'docs-k'; did you mean"):
         read_node("scorer", "docs-k")
+
+
+def test_a_class_that_lacks_a_class_variable_of_its_kind_is_not_registered():
+    class Bare(Metric):
+        name, family, direction, bounds, sides = "bare", "text", "higher", (0.0, 1.0), "one"
+
+    with pytest.raises(SpecError, match="metric 'bare': its class lacks the class variable resampling"):
+        metric(Bare)

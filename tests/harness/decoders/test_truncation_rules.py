@@ -55,6 +55,7 @@ KEPT: dict[str, tuple[Rule, tuple[int, int | None]]] = {
     "top_h": (lambda v: rules.top_h(v, 0.6, 5), (0, 2)),  # of 1.875 bits 1.125: the terms are 0.5, 0.5, 0.375, …
     "top_h of two candidates": (lambda v: rules.top_h(v, 0.6, 2), (0, 1)),  # 0.39 and 0.53 bits
     "top_h keeps the best": (lambda v: rules.top_h(v, 0.1, 5), (0, 1)),
+    "top_h of a head with fewer candidates": (lambda v: rules.top_h(view(*HALVES, head=2), 0.6, 5), (0, 2)),
     "typical may leave the best out": (lambda v: rules.typical(v, 0.2), (1, 2)),
     "typical then takes the next nearest": (lambda v: rules.typical(v, 0.3), (0, 2)),
     "typical goes on on the other side": (lambda v: rules.typical(v, 0.8), (0, 3)),

@@ -16,7 +16,7 @@ PREAMBLE = (
 )
 NUMBERS = r"\sisetup{group-separator={,}, group-minimum-digits=4, retain-explicit-plus, detect-weight}"
 LINES = 52  # per page at \footnotesize
-COLUMN = 219.0  # points of a column of a two-column article (ACL)
+COLUMN, PAGE = 219.0, 455.0  # points of a column of a two-column article (ACL), and of its page
 MAX_LISTED_CELLS = 3  # in a comment
 MARGIN = 1.03  # of estimated widths
 SMALL, BOLD = 0.88, 1.15  # width factors of \scriptsize (uncertainties, wide tables) and of bold values
@@ -198,13 +198,15 @@ def _choose_form(table: Table) -> tuple[Grid, list[range], float, float]:
     """Return the grid, its columns in each float, the width of a float and the size of its letters."""
     grids = [lay_out(table), *([lay_out_transposed(table)] if table.columns else [])]
     page = table.tex_width
-    forms = ((COLUMN, 1.0, 1.0), (page, 1.0, 1.0), (page, SMALL, 1.0), (page, SMALL, LEAST_SCALE))
-    for grid in grids:
-        whole = range(len(grid.columns))
-        for width, size, scale in forms:
-            # The outer columns have no space beyond the line.
-            if width <= page and grid.measure(whole) * size * scale <= width + 2 * SEP:
-                return grid, [whole], width, size
+    pages = [page, *([PAGE] if page <= COLUMN else [])]  # what no column holds goes over both
+    for page in pages:
+        forms = ((COLUMN, 1.0, 1.0), (page, 1.0, 1.0), (page, SMALL, 1.0), (page, SMALL, LEAST_SCALE))
+        for grid in grids:
+            whole = range(len(grid.columns))
+            for width, size, scale in forms:
+                # The outer columns have no space beyond the line.
+                if width <= page and grid.measure(whole) * size * scale <= width + 2 * SEP:
+                    return grid, [whole], width, size
     room = (page + 2 * SEP) / MARGIN
     choices = [(g, split_widths([c.points for c in g.columns], g.label_points, room)) for g in grids]
     fitting = [(g, parts) for g, parts in choices if all(g.measure(part) <= page + 2 * SEP for part in parts)]

@@ -94,6 +94,19 @@ def test_standard_deviations_and_correlations_of_embedders_stand_beside_the_publ
     assert table.rows[0].cells[0].value == 0.005
 
 
+def test_a_discriminator_that_was_not_trained_is_marked(tmp_path):
+    for rank, decoder in enumerate(("greedy", "ancestral", "nucleus")):
+        frozen = result("model", "discriminator_accuracy", {"accuracy": 0.9 - rank / 10}, direction="lower")
+        tuned = result("model", "finetuned_discriminator", {"accuracy_gpt2": 0.8 + rank / 10}, direction="lower")
+        score = result("model", "mauve", {"mauve": rank / 10}, direction="higher")
+        write_run(tmp_path, decoder, 0, results=[frozen, tuned, score])
+    table = build_comparison(read_results([tmp_path]), "mauve2021/table10")
+    measured = {row.label: row.cells[1] for row in table.rows}
+    frozen, tuned = (measured[f"mauve, disc_acc ({name})"] for name in ("bert-base", "gpt2-small"))
+    assert (frozen.value, "frozen features, not with this discriminator" in frozen.note) == (1, True)
+    assert (tuned.value, "frozen" in tuned.note) == (-1, False)
+
+
 def test_both_parts_of_a_table_are_compared_and_tell_their_reference(tmp_path):
     lines = [result("model", "knn_precision_recall", {"precision": 0.9, "recall": 0.8}, direction="higher")]
     write_run(tmp_path, "nucleus", 0, results=lines, model="llama-2-70b-chat")

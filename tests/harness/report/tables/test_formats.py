@@ -257,6 +257,9 @@ def test_the_float_is_as_wide_as_the_table_needs():
     column = to_latex(replace(middle, tex_width=219.0))
     assert r"\begin{table}[tp]" in column
     assert "Metric 5" in column
+    named = replace(middle, rows=tuple(replace(r, label=f"{'long-name-' * 3}{r.label}") for r in middle.rows))
+    both = to_latex(replace(named, tex_width=219.0))
+    assert both.count(r"\begin{table*}[tp]") == both.count(r"\begin{tabular}") == 1, "over both columns, in one piece"
 
 
 @pytest.mark.parametrize(
