@@ -62,7 +62,7 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def opened(browser):
+def shared_tab(browser):
     """One tab for all; what it complains of and asks for is kept."""
     context = browser.new_context(accept_downloads=True)
     context.set_default_timeout(5_000)
@@ -76,9 +76,17 @@ def opened(browser):
 
 
 @pytest.fixture
+def opened(shared_tab):
+    """The tab, blank."""
+    shared_tab.goto("about:blank")
+    shared_tab.set_viewport_size({"width": 1280, "height": 900})
+    shared_tab.faults.clear()
+    shared_tab.asked.clear()
+    return shared_tab
+
+
+@pytest.fixture
 def page(opened, report):
-    opened.goto("about:blank")
-    opened.set_viewport_size({"width": 1280, "height": 900})
     opened.goto(report.as_uri())
     reading(opened)
     opened.faults.clear()
@@ -346,7 +354,6 @@ def test_two_reports_stand_side_by_side(opened, runs, tmp_path):
 
 def test_a_leaderboard_is_filtered_and_sorted_and_its_address_keeps_both(opened, runs, tmp_path):
     build_report([runs], tmp_path, layout="leaderboard")
-    opened.faults.clear()
     opened.goto((tmp_path / "index.html").as_uri())
 
     def list_rows():
