@@ -1,6 +1,7 @@
 from .denoising import DenoisingDecoder as DenoisingDecoder, Llada as Llada, Mdlm as Mdlm
 from .generate import generate_texts as generate_texts
 from .kv_cache.choose import choose_runner_kind as choose_runner_kind, depends_on_batch as depends_on_batch
+from .slots import sort_prompts as sort_prompts
 from .teacher_forcing import (
     build_next_token as build_next_token,
     check_rows as check_rows,

@@ -7,7 +7,7 @@ goes through the model once, and the other samples start from a copy of its keys
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,12 @@ class _LastPrompt:
     states: list[Tensor]
 
 
+def sort_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
+    """Sort prompts as batches take them: longest first, the samples of one prompt side by side."""
+    seen: dict[tuple[int, ...], int] = {}
+    return sorted(prompts, key=lambda p: (-len(p.token_ids), seen.setdefault(p.token_ids, len(seen))))
+
+
 class BatchSlots:
     """The running texts, each on `width` adjacent rows of every model."""
 
@@ -57,10 +63,7 @@ class BatchSlots:
         self._unchecked: list[Tensor] = []
         """Whether the logits of a step are finite, shape () each, which an accelerator's host has not read yet."""
         self._ragged = all(runner.ragged for runner in self.runners)
-        seen: dict[tuple[int, ...], int] = {}
-        for i, p in enumerate(prompts):
-            seen.setdefault(p.token_ids, i)
-        self._waiting = deque(sorted(prompts, key=lambda p: (-len(p.token_ids), seen[p.token_ids])))
+        self._waiting = deque(sort_prompts(prompts))
         self._prompts: list[Prompt | None] = []
         self._fresh: list[int] = []
         self._last_prompt: _LastPrompt | None = None

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from openended.harness import core
-from openended.harness.models import BackendSpec, EmbedderSpec, TextVectors
+from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run.session import Session
 from openended.harness.storage import STAGES, Entry, Recipe, compare_environments, describe_environment
 
@@ -47,12 +47,14 @@ class PlannedArtifact:
     metric: str | None = None  # what is measured
     state: State = "waits"
     key: str | None = None  # none while the key waits for bytes that are still to be made
+    extent: Mapping[str, Any] = field(default_factory=dict)  # which rows it has, if they do not depend on each other
 
     @property
     def recipe(self) -> Recipe | None:
         """The recipe, or None while an input is unknown."""
         digests = {name: value for name, value in self.inputs.items() if value is not None}
-        return Recipe(self.stage, STAGES[self.stage], self.spec, digests) if len(digests) == len(self.inputs) else None
+        is_complete = len(digests) == len(self.inputs) and None not in self.extent.values()
+        return Recipe(self.stage, STAGES[self.stage], self.spec, digests, self.extent) if is_complete else None
 
 
 @dataclass
@@ -91,23 +93,19 @@ class ArtifactBuilder:
         """Return a digest that is equal for equal models; None if a plan finds it missing."""
         return self.try_or_note(lambda: core.digest(spec.identity()))
 
-    def defer(self, artifact: PlannedArtifact) -> None:
-        """Note an artifact that depends on inputs not built or downloaded yet."""
-        waiting = {(line.stage, line.what) for line in self.plan if line.state == "waits"}
-        if (artifact.stage, artifact.what) not in waiting:
-            self.plan.append(artifact)
-
-    def build(self, artifact: PlannedArtifact, write: Build, *, resumable: bool = False) -> Entry | None:
+    def build(self, artifact: PlannedArtifact, write: Build) -> Entry | None:
         """Return the artifact; None if it is missing and this is a plan."""
         recipe = artifact.recipe
         if recipe is None:
-            self.defer(artifact)
+            waiting = {(line.stage, line.what) for line in self.plan if line.state == "waits"}
+            if (artifact.stage, artifact.what) not in waiting:
+                self.plan.append(artifact)
             return None
         if recipe.key in self._entries:
             return self._entries[recipe.key]
         store = self.session.store
         started = time.monotonic()
-        entry = store.find(recipe) if self.plan_only else store.make(recipe, write, resumable=resumable)
+        entry = store.find(recipe) if self.plan_only else store.make(recipe, write)
         seconds = time.monotonic() - started
         self._entries[recipe.key] = entry
         state: State = "make" if entry is None or entry.computed else "hit"
@@ -140,8 +138,9 @@ class ArtifactBuilder:
         if not entry.computed:
             device = {"device": entry.meta["device"]} if "device" in entry.meta else {}
             self.provenance[name] = compare_environments(entry.maker, describe_environment()) | device
-        if "served" in entry.meta:
-            self.provenance[name] = {**self.provenance.get(name, {}), "served": entry.meta["served"]}
+        others = {**entry.meta.get("reused_from", {}), **self.provenance.get(name, {})}
+        if others or "served" in entry.meta:
+            self.provenance[name] = others | ({"served": entry.meta["served"]} if "served" in entry.meta else {})
         self.timings[stage] = round(self.timings.get(stage, 0.0) + seconds, 3)
         level = logging.INFO if entry.computed or stage != "measure" else logging.DEBUG
         state = "computed" if entry.computed else "cached"
@@ -205,12 +204,6 @@ def save_ragged(folder: Path, ragged: core.Ragged, prefix: str = "") -> None:
 def load_ragged(folder: Path, prefix: str = "") -> core.Ragged:
     """Read what `save_ragged` wrote, by memory map."""
     return core.Ragged(load_array(folder / f"{prefix}values.npy"), load_array(folder / f"{prefix}offsets.npy"))
-
-
-def save_vectors(folder: Path, embedded: TextVectors) -> Mapping[str, Any]:
-    """Write vectors as a `.npy` file; returns their shape and how many texts were cut."""
-    save_array(folder / VECTORS, embedded.vectors)
-    return {"n": len(embedded.vectors), "d": int(embedded.vectors.shape[1]), "truncated": embedded.truncated}
 
 
 def load_vectors(folder: Path) -> np.ndarray[Any, Any]:

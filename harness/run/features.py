@@ -223,7 +223,8 @@ class Featurizer:
         if done or embedder is None or not options.is_plain or embedder.kind != "causal" or embedder.lengths:
             embedder = None
         else:
-            alike = self.builder.try_or_note(partial(_have_equal_models, embedder, spec))
+            embedder_model = embedder.model_spec()
+            alike = self.builder.try_or_note(lambda: embedder_model.identity() == spec.identity())
             embedder = embedder if alike else None
         stages = {replace(need, kind="token_nll"): "score", replace(need, kind="token_rank"): "rank"}
         requested = {each: stage for each, stage in stages.items() if each == need or each in needs}
@@ -300,10 +301,6 @@ class Featurizer:
             by_model = f"needs {need.kind} by the model: set model=…"
             raise core.UndefinedMetric(by_model if need.by in _BY_MODEL else format_hint("scorer"))
         return spec
-
-
-def _have_equal_models(embedder: models.EmbedderSpec, scorer: models.BackendSpec) -> bool:
-    return embedder.model_spec().identity() == scorer.identity()
 
 
 def _lock_arrays(values: Iterable[Any]) -> None:
@@ -587,4 +584,6 @@ def _save_scores(scores: core.Ragged, model: models.Backend, folder: Path) -> Ma
 def _save_vectors(
     embedded: models.TextVectors, model: models.LanguageModel | models.Backend, folder: Path
 ) -> Mapping[str, Any]:
-    return {**artifacts.save_vectors(folder, embedded), "device": str(model.device)}
+    vectors, truncated = embedded
+    artifacts.save_array(folder / artifacts.VECTORS, vectors)
+    return {"n": len(vectors), "d": int(vectors.shape[1]), "truncated": truncated, "device": str(model.device)}

@@ -221,7 +221,8 @@ def read_rates(store: Path) -> Rates:
     passed: dict[str, tuple[int, float]] = {}
     for stage in ("generate", "score"):
         for manifest in _iterate_manifests(store / stage):
-            took, tokens = float(manifest["seconds"]), int(manifest["meta"].get("tokens") or 0)
+            took, facts = float(manifest["seconds"]), manifest["meta"]
+            tokens = int(facts.get("tokens") or 0) - int(facts.get("reused_tokens") or 0)
             if took <= 0 or not tokens:
                 continue
             inputs, rate = manifest["recipe"]["inputs"], (tokens, tokens / took)

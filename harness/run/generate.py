@@ -2,19 +2,19 @@
 
 import hashlib
 import logging
-import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from openended.harness import storage
-from openended.harness.core import Advance, Generation, SpecError, Tokenizer, canonicalize, digest_file, show_progress
+from openended.harness.core import Generation, SpecError, Tokenizer, canonicalize, digest_file, show_progress
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt, QDecoder
-from openended.harness.models import Backend, BackendSpec, load_tokenizer, tokenize_continuation
+from openended.harness.models import BackendSpec, load_template, load_tokenizer, tokenize_continuation
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows, get_content
 from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, load_tokenizer_of
 from openended.harness.run.settings import Settings
@@ -22,7 +22,6 @@ from openended.harness.run.settings import Settings
 log = logging.getLogger(__name__)
 
 DATA = "data.arrow"
-_PART_NAME = re.compile(r"part-(\d{6,})-([0-9a-f]{64})\.arrow")
 _MOST_WAITING = 1 << 14  # rows that wait to be written
 
 
@@ -43,7 +42,6 @@ def generate(settings: Settings, builder: ArtifactBuilder, dataset: Dataset, dec
         "dtype": model.dtype,
         "decoder": canonicalize(decoder),
         "seed": settings.seed if decoder.stochastic else None,
-        "samples": settings.samples,
         "max_new_tokens": length,
         "min_new_tokens": settings.least_length,
     }
@@ -57,30 +55,47 @@ def generate(settings: Settings, builder: ArtifactBuilder, dataset: Dataset, dec
         spec["continue_after_end"] = True
     ready = dataset.human is not None and not decoder.needs_human_ppl
     prompts = dataset.human.files[PROMPTS] if dataset.human is not None and ready else None
-    inputs = {"prompts": prompts, "model": builder.digest_model(model)}
+    inputs = {"tokenizer": dataset.tokenizer, "model": builder.digest_model(model)}
     inputs |= builder.try_or_note(decoder.inputs) or {}
-    if settings.chat_model is not None:
-        inputs["chat"] = get_content(chat)
+    extent = {"prompts": prompts, "samples": settings.samples}
+    if (reader := settings.chat_model) is not None:  # it reads more of an example than the prompt
+        spec["task"] = canonicalize(settings.task)
+        inputs["source"] = dataset.fingerprint
+        # A tokenizer that is missing was noted already.
+        inputs["template"] = dataset.tokenizer and builder.try_or_note(lambda: load_template(reader).digest)
+        extent["chat"] = get_content(chat)
 
     def write(folder: Path) -> Mapping[str, Any]:
-        session, runtime = builder.session, settings.runtime
-        lm = session.model(model, runtime)
-        request = GenerationRequest(
-            prompts=(), decoder=decoder, seed=settings.seed, max_new_tokens=length,
-            min_new_tokens=settings.least_length, continue_after_end=settings.continue_after_end,
-            batch_size=runtime.batch_size, companions=session.companions(decoder, runtime),
-        )  # fmt: skip
-        total = (int(dataset.human.meta["n"]) if dataset.human is not None else 0) * settings.samples * length
-        with show_progress(f"{decoder.title}", total, unit="tokens", enabled=runtime.progress) as advance:
-            return make_generations(
-                folder, lm, request, dataset.prompts, chat=chat.path / CHAT if chat else None,
-                samples=settings.samples, flush_seconds=runtime.flush_seconds, advance=advance,
-                recode=load_tokenizer_of(builder, settings.row_tokenizer),
+        runtime, recipe = settings.runtime, artifact.recipe
+        blocks = RowBlocks(folder, storage.RowFile(dataset.prompts), settings.samples, runtime.flush_seconds)
+        facts = blocks.read(builder.session.store.find_relatives(recipe) if recipe is not None else ())
+        todo = blocks.list_missing(storage.RowFile(chat.path / CHAT) if chat is not None else None)
+        if todo:
+            lm = builder.session.model(model, runtime)
+            request = GenerationRequest(
+                prompts=todo, decoder=decoder, seed=settings.seed, max_new_tokens=length,
+                min_new_tokens=settings.least_length, continue_after_end=settings.continue_after_end,
+                batch_size=runtime.batch_size, companions=builder.session.companions(decoder, runtime),
             )  # fmt: skip
+            # A model without a tokenizer writes texts alone.
+            recode = load_tokenizer_of(builder, settings.row_tokenizer) if lm.tokenizer is None else None
+            total = (blocks.count["n"] + len(todo)) * length
+            with show_progress(decoder.title, total, unit="tokens", enabled=runtime.progress) as advance:
+                advance(blocks.count["tokens"])
+                lm.generate(request, partial(blocks.add, recode=recode), advance)
+            facts |= {"batch_size": runtime.batch_size, "device": str(lm.device), **lm.provenance()}
+        blocks.join(folder / DATA)
+        return {**facts, **blocks.count}
 
     rows = plan_model_rows(settings, dataset, chat)
     artifact = rows.plan_artifact("generate", f"{model.title} {decoder.title}", spec, inputs, model)
-    return replace(rows, entry=builder.build(artifact, write, resumable=True))
+    artifact = replace(artifact, extent=extent)
+    if builder.plan_only and (recipe := artifact.recipe) is not None:  # the examples of a smaller run are the first
+        relatives = builder.session.store.find_relatives(recipe)
+        count = max((entry.meta.get("n", 0) for entry in relatives if entry.key != recipe.key), default=0)
+        missing = max(rows.num_texts - count, 0)
+        artifact = replace(artifact, num_texts=missing, num_tokens=missing * length)
+    return replace(rows, entry=builder.build(artifact, write))
 
 
 def plan_model_rows(settings: Settings, dataset: Dataset, chat: storage.Entry | None = None) -> TextRows:
@@ -90,115 +105,97 @@ def plan_model_rows(settings: Settings, dataset: Dataset, chat: storage.Entry | 
     return TextRows("model", None, DATA, dataset.tokenizer, chat, num_texts=count, num_tokens=num_tokens)
 
 
-def make_generations(
-    folder: Path, lm: Backend, request: GenerationRequest, prompts: Path, *, chat: Path | None = None, samples: int,
-    flush_seconds: float, advance: Advance, recode: Tokenizer | None = None,
-) -> Mapping[str, Any]:  # fmt: skip
-    """Generate for every prompt; finished rows of an interrupted call found in `folder` are kept.
+class RowBlocks:
+    """The finished rows of a generation, in blocks: files that are never changed, in no particular order.
 
-    `request` comes without prompts and gets those of the file that are not finished yet, `samples` times each. The
-    final bytes do not depend on interruptions: rows are merged in canonical order at the end. With `chat`, the model
-    reads the token ids of that file; the rows keep the plain prompts, which scorer and embedder read. A model without a
-    tokenizer writes texts alone: `recode` makes their ids.
-    """
-    prompt_rows = {row.generation.example_id: row for row in storage.RowFile(prompts)}
-    parts = PartFiles(folder, flush_seconds)
-    finished = {(row.generation.example_id, row.generation.sample) for row in parts.read()}
-    if finished:
-        total = len(prompt_rows) * samples
-        log.info("resuming after %d of %d generations of an interrupted run", len(finished), total)
-        advance(parts.count["tokens"])
-    chat_ids = {row.generation.example_id: row.prompt_ids for row in storage.RowFile(chat)} if chat else {}
-    todo = [
-        Prompt(i, s, chat_ids[i] if chat else row.prompt_ids, row.prompt)
-        for i, row in prompt_rows.items()
-        for s in range(samples)
-        if (i, s) not in finished
-    ]
-
-    def emit(generations: list[Generation]) -> None:
-        rows = []
-        for generation in generations:
-            row = prompt_rows[generation.example_id]
-            if lm.tokenizer is None and recode is not None:
-                ids = tokenize_continuation(recode, row.prompt, row.prompt_ids, generation.text)
-                generation = replace(generation, token_ids=tuple(ids))
-            rows.append(storage.Row(row.prompt, row.prompt_ids, generation))
-        parts.add(rows)
-
-    lm.generate(replace(request, prompts=todo), emit, advance)
-    parts.join(folder / DATA)
-    return {**parts.count, "batch_size": request.batch_size, "device": str(lm.device), **lm.provenance()}
-
-
-class PartFiles:
-    """The part files of a generation in progress; one is written every `seconds` at the latest.
-
-    A part's name ends in a digest of its bytes and of the artifact it belongs to, so that neither a flipped bit nor a
-    part of another generation is read when an interrupted run resumes.
+    What an interrupted run, a smaller one or a larger one has finished is read in one way, and only missing rows are
+    generated. A new block is written every `seconds` at the latest. Its name is a digest of its bytes and of what all
+    relatives share, so that neither a flipped bit nor a block of another generation is read. The final bytes do not
+    depend on the blocks: in the end the rows are joined by example id and sample.
     """
 
-    def __init__(self, folder: Path, seconds: float) -> None:
-        self._folder, self._seconds = folder, seconds
+    def __init__(self, folder: Path, prompts: Iterable[storage.Row], samples: int, seconds: float) -> None:
+        self._folder, self._samples, self._seconds = folder, samples, seconds
+        self._prompts = {row.generation.example_id: row for row in prompts}
         self._waiting: list[storage.Row] = []
-        self._written: list[Path] = []
-        self.count: Counter[str] = Counter(n=0, tokens=0, ended=0)
-        """Counts of rows read or added, of their tokens, and of rows that ended with an end token."""
-        self._next = 0
+        self._blocks: list[Path] = []
+        self._numbers: dict[tuple[str, int], int] = {}  # (example id, sample) → number of the row over all blocks
+        self._next = 0  # number of the next row
+        self.count = Counter(n=0, tokens=0, ended=0)  # finished rows, their tokens, and rows that ended by themselves
         self._last = time.monotonic()
 
-    def read(self) -> Iterator[storage.Row]:
-        """Yield the rows of an interrupted call; a part that is damaged is moved aside, with a remark."""
-        for path in sorted(self._folder.glob("part-*")):
-            named = _PART_NAME.fullmatch(path.name)
-            if named is None or path.is_symlink() or not path.is_file() or self._digest(path) != named[2]:
-                aside = storage.create_unique_folder(
-                    self._folder.with_name(f"{self._folder.name}{storage.DAMAGED_MARK}parts")
-                )
-                path.rename(aside / path.name)
-                log.warning("%s is damaged; moved to %s, its texts are generated again", path, aside.name)
-                continue
-            self._written.append(path)
-            self._next = max(self._next, int(named[1]) + 1)
-            for row in storage.RowFile(path):
-                self._count(row)
-                yield row
+    def read(self, relatives: Iterable[storage.Entry]) -> dict[str, Any]:
+        """Read rows that need not be generated; return the facts of the entries that they are of."""
+        facts: dict[str, Any] = {}
+        for entry in relatives:
+            before = self.count["n"]
+            for path in [entry.path / name for name in entry.files] or self._list_sound_blocks(entry.path):
+                for row in storage.RowFile(path):
+                    self._note(row)
+                self._blocks.append(path)
+            if self.count["n"] > before and entry.files:
+                others = storage.compare_environments(entry.maker, storage.describe_environment())
+                others = {**facts.get("reused_from", {}), **entry.meta.get("reused_from", {}), **others}
+                facts |= {**entry.meta, "reused_from": others}
+        if self._numbers:
+            log.info("resuming after %d of %d generations", self.count["n"], len(self._prompts) * self._samples)
+        return facts | {"reused_tokens": self.count["tokens"]}
 
-    def add(self, rows: Sequence[storage.Row]) -> None:
-        """Take rows that are finished; they are on disk after `seconds` at the latest (once more rows come)."""
-        self._waiting += rows
-        for row in rows:
-            self._count(row)
+    def list_missing(self, chat: Iterable[storage.Row] | None) -> list[Prompt]:
+        """Return the prompts of the rows to generate; with `chat`, the model reads the token ids of its rows."""
+        read = {row.generation.example_id: row for row in chat} if chat is not None else self._prompts
+        keys = [key for key in product(self._prompts, range(self._samples)) if key not in self._numbers]
+        return [Prompt(i, s, read[i].prompt_ids, self._prompts[i].prompt) for i, s in keys]
+
+    def add(self, generations: Sequence[Generation], *, recode: Tokenizer | None = None) -> None:
+        """Take finished texts; they are on disk after `seconds` at the latest (once more come). `recode` makes ids."""
+        for generation in generations:
+            row = self._prompts[generation.example_id]
+            if recode is not None:
+                ids = tokenize_continuation(recode, row.prompt, row.prompt_ids, generation.text)
+                generation = replace(generation, token_ids=tuple(ids))
+            self._waiting.append(storage.Row(row.prompt, row.prompt_ids, generation))
+            self._note(self._waiting[-1])
         if time.monotonic() - self._last > self._seconds or len(self._waiting) >= _MOST_WAITING:
             self._flush()
 
     def join(self, path: Path) -> None:
-        """Write all rows, those that were read too, by example id and sample; the parts are deleted then."""
-        if self._waiting or not self._written:
+        """Write all rows by example id and sample; the blocks of this generation are deleted then."""
+        if self._waiting or not self._blocks:
             self._flush()
-        parts = [storage.RowFile(part) for part in self._written]
-        keys = [key for rows in parts for key in zip(rows.ids, rows.samples, strict=True)]
-        storage.write_in_order(path, self._written, sorted(range(len(keys)), key=keys.__getitem__))
-        for part in self._folder.glob("part-*.arrow"):
-            part.unlink()
+        storage.write_in_order(path, self._blocks, [self._numbers[key] for key in sorted(self._numbers)])
+        for block in self._folder.glob("block-*.arrow"):
+            block.unlink()
 
-    def _count(self, row: storage.Row) -> None:
-        self.count["n"] += 1
-        self.count["tokens"] += len(row.generation.token_ids)
-        self.count["ended"] += row.generation.stop == "eos"
+    def _note(self, row: storage.Row) -> None:
+        """Count a row if it is one of this generation, and new."""
+        generation = row.generation
+        key, prompt = (generation.example_id, generation.sample), self._prompts.get(generation.example_id)
+        is_wanted = prompt is not None and (prompt.prompt, prompt.prompt_ids) == (row.prompt, row.prompt_ids)
+        if is_wanted and generation.sample < self._samples and key not in self._numbers:
+            self._numbers[key] = self._next
+            self.count.update(n=1, tokens=len(generation.token_ids), ended=generation.stop == "eos")
+        self._next += 1
+
+    def _list_sound_blocks(self, folder: Path) -> Iterator[Path]:
+        """Yield the blocks of an interrupted run; one that is damaged is moved aside, with a remark."""
+        for path in sorted(folder.glob("block-*")):
+            if not path.is_symlink() and path.is_file() and path.name == self._name_block(path):
+                yield path
+                continue
+            aside = storage.create_unique_folder(folder.with_name(f"{folder.name}{storage.DAMAGED_MARK}blocks"))
+            path.rename(aside / path.name)
+            log.warning("%s is damaged; moved to %s, its texts are generated again", path, aside.name)
 
     def _flush(self) -> None:
-        writing = self._folder / ".part.arrow"
+        writing = self._folder / ".block.arrow"
         storage.write_rows(writing, self._waiting)
-        part = self._folder / f"part-{self._next:06d}-{self._digest(writing)}.arrow"
-        writing.rename(part)
-        self._written.append(part)
-        self._next += 1
-        self._waiting = []
-        self._last = time.monotonic()
+        self._blocks.append(writing.rename(self._folder / self._name_block(writing)))
+        self._waiting, self._last = [], time.monotonic()
 
-    def _digest(self, path: Path) -> str:
-        return hashlib.sha256(f"{self._folder.name}:{digest_file(path)}".encode()).hexdigest()
+    def _name_block(self, path: Path) -> str:
+        family = self._folder.name[: storage.FAMILY]
+        return f"block-{hashlib.sha256(f'{family}:{digest_file(path)}'.encode()).hexdigest()}.arrow"
 
 
 def check_start_token(model: BackendSpec) -> None:

@@ -27,9 +27,11 @@ from .rows import (
     write_in_order as write_in_order,
     write_rows as write_rows,
 )
+from .sharing import RemoteStore as RemoteStore
 from .store import (
     DAMAGED_MARK as DAMAGED_MARK,
     ENTRY_NAME as ENTRY_NAME,
+    FAMILY as FAMILY,
     MANIFEST as MANIFEST,
     PARTIAL as PARTIAL,
     STAGES as STAGES,

@@ -32,6 +32,7 @@ PARTIAL = ".partial"  # suffix of unfinished entries, which are resumed
 DAMAGED_MARK = ".damaged-"  # suffix of damaged entries that were moved aside
 ENTRY_NAME = re.compile(r"([a-z_]+)/([0-9a-f]{2})/(\2[0-9a-f]{62})")  # `stage/ab/key`
 _INSIDE = re.compile(r"[\w-]+/[\w-]+/[\w-]+")  # three names without dots: a folder inside the store
+FAMILY = 32  # first digits of a key, which relatives share
 KEY_SCHEME = 2  # 1 named a spec by the path of its class
 
 STAGES: Mapping[str, int] = {
@@ -49,16 +50,20 @@ class Recipe:
     version: int  # raised when the stage's results change
     spec: Mapping[str, Any]  # all options that can change the bytes, defaults included
     inputs: Mapping[str, str]  # name → content digest
+    # Which rows it has. Artifacts that differ in nothing else are relatives, whose keys have equal first halves.
+    extent: Mapping[str, Any] = field(default_factory=dict)
 
     def canonical(self) -> core.Json:
-        """Return plain JSON of the recipe; its digest is the store key."""
-        return core.canonicalize({"scheme": KEY_SCHEME, "stage": self.stage, "version": self.version, "spec": self.spec,
-                          "inputs": self.inputs})  # fmt: skip
+        """Return plain JSON of the recipe."""
+        facts = {"scheme": KEY_SCHEME, "stage": self.stage, "version": self.version, "spec": self.spec,
+                 "inputs": self.inputs}  # fmt: skip
+        return core.canonicalize(facts | ({"extent": self.extent} if self.extent else {}))
 
     @property
     def key(self) -> str:
-        """SHA-256 (hex) of the recipe."""
-        return core.digest(self.canonical())
+        """SHA-256 (hex) of the recipe; with an extent, half of it is of the recipe without its extent."""
+        key = core.digest(self.canonical())
+        return replace(self, extent={}).key[:FAMILY] + key[FAMILY:] if self.extent else key
 
 
 def check_entry_name(name: str, where: str) -> None:
@@ -213,7 +218,7 @@ def read_entry(folder: Path, *, only: str | None = None) -> Entry:
     return _read(folder, only)[0]
 
 
-def _read(folder: Path, only: str | None) -> tuple[Entry, core.Json]:
+def _read(folder: Path, only: str | None) -> tuple[Entry, Any]:
     """Return a verified entry and its recipe."""
     try:
         manifest = core.read_json(folder / MANIFEST)
@@ -322,7 +327,7 @@ def move_aside(folder: Path, wrong: str) -> None:
         raise core.StoreError(f"cannot move {folder}: {err.strerror or err}") from err
 
 
-def _publish_folder(work: Path, folder: Path) -> None:
+def publish_folder(work: Path, folder: Path) -> None:
     """Rename a finished folder to its final name; if another process was first, keep the other's entry."""
     if os.path.lexists(folder) and not (folder / MANIFEST).exists():
         move_aside(folder, f"no {MANIFEST}")
@@ -362,13 +367,26 @@ class Store:
             log.warning("store entry %s is not usable (%s); it will be computed again", folder, result)
         return result if isinstance(result, Entry) else None
 
-    def make(self, recipe: Recipe, build: Callable[[Path], Mapping[str, Any]], *, resumable: bool = False) -> Entry:
+    def find_relatives(self, recipe: Recipe) -> Iterator[Entry]:
+        """Yield sound entries whose recipes differ in their extent alone; unfinished ones without files and facts."""
+        folder = self.get_entry_path(recipe)
+        facts: Any = core.make_shareable(core.to_json(recipe.canonical()))
+        for path in sorted(folder.parent.glob(f"{folder.name[:FAMILY]}*")):
+            if path.name.endswith(PARTIAL) and path.is_dir() and not path.is_symlink():
+                yield Entry(recipe.stage, path.name, path, {}, {})
+            elif len(path.name) == len(folder.name):
+                with contextlib.suppress(core.DataError, core.StoreError):  # reported by the run that needs it
+                    entry, stated = _read(path, None)
+                    if not entry.is_untrusted and {**stated, "extent": 0} == {**facts, "extent": 0}:
+                        yield entry
+
+    def make(self, recipe: Recipe, build: Callable[[Path], Mapping[str, Any]]) -> Entry:
         """Return the entry, building it if it is missing or damaged.
 
         Args:
             recipe: What identifies it.
-            build: Writes files into the folder it is given and returns the entry's `meta`.
-            resumable: Keep the folder when `build` is interrupted and give it to `build` again next time.
+            build: Writes files into the folder it is given and returns the entry's `meta`. If the recipe has an extent,
+                the folder is kept when `build` is interrupted, and it gets the folder again next time.
         """
         folder = self.get_entry_path(recipe)
         result = self._check_entry(recipe, folder)
@@ -384,7 +402,7 @@ class Store:
                 return result
             if result is not None:
                 move_aside(folder, result)
-            return self._build(recipe, folder, build, resumable)
+            return self._build(recipe, folder, build)
 
     def _check_entry(self, recipe: Recipe, folder: Path) -> Entry | str | None:
         """Return the entry, None if there is none, or the reason why it is not usable."""
@@ -404,12 +422,10 @@ class Store:
         self._verified[key] = entry
         return entry
 
-    def _build(
-        self, recipe: Recipe, folder: Path, build: Callable[[Path], Mapping[str, Any]], resumable: bool
-    ) -> Entry:
+    def _build(self, recipe: Recipe, folder: Path, build: Callable[[Path], Mapping[str, Any]]) -> Entry:
         started = time.monotonic()
         core.temporary_files.delete_abandoned_once(folder.parent)
-        resumes = resumable and self._locking
+        resumes = bool(recipe.extent) and self._locking
         work = folder.with_name(
             folder.name + PARTIAL if resumes else core.temporary_files.create_temporary_name(folder.name)
         )
@@ -428,7 +444,7 @@ class Store:
                 work, recipe.canonical(), recipe.key, meta, maker=describe_environment(), seconds=seconds
             )
             core.sync_folder(work)
-            _publish_folder(work, folder)
+            publish_folder(work, folder)
         finally:
             if not resumes:
                 core.temporary_files.delete_path(work)

@@ -114,7 +114,7 @@ def parts(world: World, count: int, draw: random.Random) -> Tally:
         with tally.one(f"part {number}"):
             child = _fork(lambda out=out: world.run(out))
             until = time.monotonic() + 60
-            pattern = "store/generate/*/*.partial/part-*.arrow"
+            pattern = "store/generate/*/*.partial/block-*.arrow"
             while len(found := sorted((world.folder / out).glob(pattern))) < 2 and time.monotonic() < until:
                 if os.waitpid(child, os.WNOHANG)[0]:
                     child = 0

@@ -124,7 +124,7 @@ def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
     command = [sys.executable, "-m", "openended", *words, "outputs_dir=killed"]
 
     def parts() -> list[Path]:
-        return list((tmp_path / "killed").glob("store/generate/*/*.partial/part-*.arrow"))
+        return list((tmp_path / "killed").glob("store/generate/*/*.partial/block-*.arrow"))
 
     with subprocess.Popen(command, cwd=tmp_path, env=ENV, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as run:
         while not parts() and run.poll() is None:
@@ -138,6 +138,22 @@ def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
         for name in ("calm", "killed")
     )
     assert calm == killed != {}
+
+
+@pytest.mark.slow
+def test_more_examples_and_samples_generate_only_what_is_new_and_fewer_nothing(tmp_path, texts):
+    def run(count: int, samples: int, outputs: str) -> tuple[str, bytes]:
+        size = [f"num_examples={count}", f"samples={samples}", "metric=[distinct_n]", "decoder=ancestral"]
+        before = set((tmp_path / outputs).glob("store/generate/*/*/data.arrow"))
+        done = openended(*small(texts, *size), f"outputs_dir={outputs}", cwd=tmp_path, code=0)
+        (path,) = set((tmp_path / outputs).glob("store/generate/*/*/data.arrow")) - before
+        return done.stderr, path.read_bytes()
+
+    for count, samples, reused in ((6, 1, 0), (9, 1, 6), (9, 3, 9), (7, 2, 14)):
+        said, bytes_grown = run(count, samples, "grown")
+        assert (f"resuming after {reused} of {count * samples}" in said) == bool(reused)
+        assert ("loaded" in said) == (reused < count * samples), "a model is loaded only to generate"
+        assert bytes_grown == run(count, samples, f"fresh-{count}-{samples}")[1]
 
 
 def test_plan_loads_no_model_and_writes_nothing(tmp_path, texts):

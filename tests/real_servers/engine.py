@@ -119,7 +119,7 @@ def run_command(folder: Path, model: str, *words: str, kill: bool = False) -> li
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if kill:
-        while process.poll() is None and len(list(folder.rglob("part-*.arrow"))) < 5:
+        while process.poll() is None and len(list(folder.rglob("block-*.arrow"))) < 5:
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
     output, _ = process.communicate(timeout=900)
@@ -137,7 +137,7 @@ def compare_killed_run(reference: Any) -> tuple[str, bool]:
         folders = [Path(root) / name for name in ("reference", "killed")]
         expected = run_command(folders[0], "folder")
         run_command(folders[1], "vllm", "model.check_texts=0", kill=True)
-        kept = len(list(folders[1].rglob("part-*.arrow")))
+        kept = len(list(folders[1].rglob("block-*.arrow")))
         rows = run_command(folders[1], "vllm", "model.check_texts=0")
         prompts = [Prompt(r.generation.example_id, r.generation.sample, tuple(r.prompt_ids)) for r in expected]
         request = make_request(Nucleus(), prompts, 32, least=0)

@@ -1,17 +1,23 @@
-"""`openended store [check|gc]`: list, verify or clean up the store."""
+"""`openended store [check|gc|push URL|pull URL]`: list, verify, clean up or share the store."""
 
 import argparse
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openended.harness.app.commands import OUTPUTS, make_main
+from openended.harness.app.commands import OUTPUTS, Arguments, make_main
 from openended.harness.core import DataError, StoreError, print_line
-from openended.harness.storage import RECORD, STAGES, check_store, collect_garbage, read_record
+from openended.harness.storage import RECORD, STAGES, RemoteStore, check_store, collect_garbage, read_record
 
-_ARGUMENTS = {
-    "action": {"nargs": "?", "choices": ("check", "gc"), "help": "verify every byte; delete what can go"},
+_ARGUMENTS: Arguments = {
+    "action": {
+        "nargs": "?",
+        "choices": ("check", "gc", "push", "pull"),
+        "help": "verify every byte; delete what can go; copy what is missing to a URL, or from it",
+    },
+    "url": {"nargs": "?", "help": "push, pull: a folder or what fsspec reads, such as s3://bucket/store"},
     **OUTPUTS,
+    "--trust": {"action": "store_true", "help": "pull: let your own runs reuse the entries"},
     "--dry-run": {"action": "store_true", "help": "gc: list what would be deleted, and delete nothing"},
     "--unnamed": {"action": "store_true", "help": "gc: also delete entries that no run names"},
     "--days": {"type": float, "default": 7.0, "help": "gc: keep what is younger; default: 7"},
@@ -20,7 +26,9 @@ _ARGUMENTS = {
 
 def _store(args: argparse.Namespace) -> None:
     root = args.outputs / "store"
-    if not root.is_dir():
+    if (args.action in ("push", "pull")) != (args.url is not None):
+        raise DataError(f"URL: for push and pull, which need one, got {args.url!r} for {args.action}")
+    if not root.is_dir() and args.action != "pull":
         raise DataError(f"no store at {root}: give --outputs DIR")
     damaged = 0
     if args.action == "check":
@@ -33,6 +41,11 @@ def _store(args: argparse.Namespace) -> None:
         deleted = collect_garbage(root, runs=runs, days=args.days, delete=not args.dry_run)
         outcome = "would be deleted" if args.dry_run else "deleted"
         lines = [*deleted.names, f"{len(deleted.names):,} {outcome}, {_format_size(deleted.size)}"]
+    elif args.url is not None:
+        shared = RemoteStore(args.url)
+        count = shared.push(root) if args.action == "push" else shared.pull(root, trust=args.trust)
+        lines = [f"{count:,} of {len(shared.names):,} entries copied from {args.url}" if args.action == "pull" else
+                 f"{count:,} entries copied to {args.url}, {len(shared.names):,} were there"]  # fmt: skip
     else:
         lines = list(format_sizes(measure_entries(root), find_named_entries(args.outputs / "runs")))
     for line in lines:

@@ -22,6 +22,7 @@ from openended.harness.app.hydra.study import (
     GRID_SAMPLER,
     SearchPlan,
     StudyRunner,
+    Values,
     average,
     count_finished,
     describe_study_errors,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Setting = tuple["Trial", dict[str, str]]
-Values = tuple[float, ...]
 # Options that change neither texts nor numbers.
 _IRRELEVANT_OPTIONS = ("runtime.", "outputs_dir=", "name=", "plan_only=")
 

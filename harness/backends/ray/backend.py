@@ -17,8 +17,8 @@ from openended.harness import models
 from openended.harness.backends.ray.cluster import AnyModel, Cluster, RemoteModelRef
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core import F64, I64, Advance, NextToken, Ragged, digest
-from openended.harness.decoders import Emit, GenerationRequest, Prompt
-from openended.harness.generation import check_rows, iterate_batches
+from openended.harness.decoders import Emit, GenerationRequest
+from openended.harness.generation import check_rows, iterate_batches, sort_prompts
 from openended.harness.models import EmbedderSpec, ForwardRow, ModelSpec, Pool, load_tokenizer
 
 MAX_TEXT_BATCHES = 4  # batches of generated texts in a chunk: enough that a finished text frees its slot for another
@@ -35,7 +35,7 @@ class RayBackend(TransformersBackend):
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; a worker makes a chunk of them, which is emitted whole."""
-        waiting = sort_for_batching(request.prompts)
+        waiting = sort_prompts(request.prompts)
         unit = max(min(request.batch_size, -(-len(waiting) // self.workers.count)), 1)
         others = {name: make_model_ref(cast("ModelSpec", lm.spec)) for name, lm in request.companions.items()}
         parts = cut_chunks(len(waiting), unit=unit, workers=self.workers.count, most=MAX_TEXT_BATCHES)
@@ -133,17 +133,6 @@ def cut_chunks(count: int, *, unit: int, workers: int, most: int) -> list[slice]
     units = -(-count // unit)
     size = unit * min(max(units // (workers * ROUNDS), 1), most)
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
-
-
-def sort_for_batching(prompts: Sequence[Prompt]) -> list[Prompt]:
-    """Sort prompts as batches take them: longest first, the samples of one prompt side by side.
-
-    Neighbors then have one length, so that a chunk fills its batches, and the chunks that take longest come first.
-    """
-    seen: dict[tuple[int, ...], int] = {}
-    for i, prompt in enumerate(prompts):
-        seen.setdefault(prompt.token_ids, i)
-    return sorted(prompts, key=lambda p: (-len(p.token_ids), seen[p.token_ids]))
 
 
 def renumber_rows(jobs: Sequence[ForwardRow]) -> tuple[list[ForwardRow], I64, I64]:

@@ -1,8 +1,9 @@
-"""Artifacts are named once, several can come of one pass; arrays and parts of a generation come back or are set aside."""
+"""Artifacts are named once, several can come of one pass; arrays and blocks of a generation come back or are set aside."""
 
 import logging
 import random
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 from openended.harness.core import DataError, Generation, Runtime, Side, UnavailableFileError, UnavailableModelError
 from openended.harness.models import EmbedderSpec, ModelCache
 from openended.harness.run.artifacts import PlannedArtifact, load_array, save_array
-from openended.harness.run.generate import PartFiles
+from openended.harness.run.generate import RowBlocks
 from openended.harness.run.session import _LASTING, SideCache
-from openended.harness.storage import STAGES, Recipe, Row, RowFile, write_rows
+from openended.harness.storage import STAGES, Entry, Recipe, Row, RowFile, write_rows
 from tests.harness.run.small import make_builder, open_session
 
 
@@ -128,66 +129,95 @@ def test_what_no_worker_can_hold_runs_here_with_a_remark(monkeypatch, caplog, tm
     ]
 
 
-def rows(*names: str) -> list[Row]:
-    return [Row("p", (1, 2), Generation(name, 0, f"text of {name}", (3, 4), "length", -1.5)) for name in names]
+FAMILY_KEY = "ab" * 16
+PROMPTS = [Row("p", (1, 2), Generation(name, 0, "", (), "length", float("nan"))) for name in "abcd"]
 
 
-def written(folder, *parts):
-    folder.mkdir()
-    one = PartFiles(folder, seconds=-1)
-    for part in parts:
-        one.add(rows(*part))
-    return sorted(folder.glob("part-*"))
+def rows(*names: str, sample: int = 0, prompt: str = "p") -> list[Row]:
+    made = [Generation(name, sample, f"text of {name}", (3, 4), "length", -1.5) for name in names]
+    return [Row(prompt, (1, 2), generation) for generation in made]
 
 
-def test_parts_are_read_in_order_and_numbered_on(tmp_path):
-    folder = tmp_path / "key.partial"
-    written(folder, ["a", "b"], ["c"])
-    again = PartFiles(folder, seconds=-1)
-    assert list(again.read()) == rows("a", "b", "c")
-    again.add(rows("d"))
-    assert list(PartFiles(folder, 0).read()) == rows("a", "b", "c", "d")
+def open_blocks(folder: Path, seconds: float = -1, samples: int = 1) -> RowBlocks:
+    folder.mkdir(exist_ok=True)
+    return RowBlocks(folder, PROMPTS, samples, seconds)
 
 
-def test_parts_are_joined_by_name_and_deleted(tmp_path):
-    folder = tmp_path / "key.partial"
-    written(folder, ["c", "a"], ["d"])
-    again = PartFiles(folder, seconds=1000)
-    assert len(list(again.read())) == 3
-    again.add(rows("b"))
+def write_blocks(folder: Path, *blocks: str) -> dict[str, Path]:
+    """Write one block for each of the words, whose letters are ids; return word → file."""
+    files = {}
+    for word in blocks:
+        before = set(folder.glob("block-*"))
+        open_blocks(folder).add([row.generation for row in rows(*word)])
+        (files[word],) = set(folder.glob("block-*")) - before
+    return files
+
+
+def unfinished(folder: Path) -> Entry:
+    return Entry("generate", folder.name, folder, {}, {})
+
+
+def list_missing(*folders: Path, samples: int = 1) -> list[str]:
+    """What an interrupted run that is gone on with in the first folder still has to generate."""
+    blocks = open_blocks(folders[0], samples=samples)
+    blocks.read(map(unfinished, folders))
+    return [f"{prompt.example_id}{prompt.sample}" for prompt in blocks.list_missing(None)]
+
+
+def test_blocks_are_joined_by_id_and_sample_and_deleted(tmp_path):
+    folder = tmp_path / f"{FAMILY_KEY}1.partial"
+    write_blocks(folder, "ca", "d")
+    again = open_blocks(folder, seconds=1000)
+    assert again.read([unfinished(folder)]) == {"reused_tokens": 6}
+    again.add([row.generation for row in rows("b")])
     assert again.count == {"n": 4, "tokens": 8, "ended": 0}
     again.join(folder / "data.arrow")
     assert [path.name for path in folder.iterdir()] == ["data.arrow"]
     write_rows(tmp_path / "want", rows("a", "b", "c", "d"))
     assert (folder / "data.arrow").read_bytes() == (tmp_path / "want").read_bytes()
-    none = tmp_path / "other.partial"
-    none.mkdir()
-    PartFiles(none, 0).join(none / "data.arrow")
+    none = tmp_path / f"{FAMILY_KEY}2.partial"
+    open_blocks(none).join(none / "data.arrow")
     assert len(RowFile(none / "data.arrow")) == 0
 
 
+def test_rows_of_relatives_are_taken_if_prompt_id_and_sample_are_those_asked_for(tmp_path):
+    smaller, larger = tmp_path / f"{FAMILY_KEY}1", tmp_path / f"{FAMILY_KEY}2.partial"
+    smaller.mkdir()
+    mixed = [*rows("a", "z"), *rows("b", prompt="another"), *rows("c", sample=2), *rows("d", sample=1)]
+    write_rows(smaller / "data.arrow", mixed)
+    write_blocks(larger, "ca")
+    finished = Entry("generate", smaller.name, smaller, {"data.arrow": ""}, {"device": "cuda", "n": 5})
+    blocks = open_blocks(tmp_path / f"{FAMILY_KEY}3.partial", samples=2)
+    facts = blocks.read([finished, unfinished(larger)])
+    assert [(p.example_id, p.sample) for p in blocks.list_missing(None)] == [
+        ("a", 1), ("b", 0), ("b", 1), ("c", 1), ("d", 0)
+    ]  # fmt: skip
+    assert (facts["device"], facts["reused_tokens"]) == ("cuda", 6)
+    assert facts["reused_from"] == {"maker": None}, "nobody noted where the smaller run was made"
+
+
 @pytest.mark.parametrize("seed", range(24))
-def test_a_flipped_byte_sets_the_part_aside_with_a_remark(seed, tmp_path, caplog):
-    folder = tmp_path / "key.partial"
-    bad = written(folder, ["a"], ["b"], ["c"])[1]
+def test_a_flipped_byte_sets_the_block_aside_with_a_remark(seed, tmp_path, caplog):
+    folder = tmp_path / f"{FAMILY_KEY}1.partial"
+    bad = write_blocks(folder, "a", "b", "c")["b"]
     data, draw = bytearray(bad.read_bytes()), random.Random(seed)
     data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
     bad.write_bytes(data)
-    assert list(PartFiles(folder, 0).read()) == rows("a", "c")
+    assert list_missing(folder) == ["b0", "d0"]
     assert "is damaged" in caplog.text
-    assert (tmp_path / "key.partial.damaged-parts" / bad.name).exists()
+    assert (tmp_path / f"{folder.name}.damaged-blocks" / bad.name).exists()
 
 
-def test_a_cut_an_empty_a_linked_and_a_foreign_part_are_set_aside(tmp_path):
-    folder, other = tmp_path / "key.partial", tmp_path / "other.partial"
-    cut, empty, linked, _good = written(folder, ["a"], ["b"], ["c"], ["d"])
-    (foreign,) = written(other, ["z"])
-    cut.write_bytes(cut.read_bytes()[:-9])
-    empty.write_bytes(b"")
-    linked.unlink()
-    linked.symlink_to(foreign)
-    foreign.rename(folder / foreign.name)
-    assert list(PartFiles(folder, 0).read()) == rows("d")
+def test_a_cut_an_empty_a_linked_and_a_foreign_block_are_set_aside(tmp_path):
+    folder, other = tmp_path / f"{FAMILY_KEY}1.partial", tmp_path / f"{'0' * 32}1.partial"
+    files = write_blocks(folder, "a", "b", "c", "d")
+    foreign = write_blocks(other, "a")["a"]
+    files["a"].write_bytes(files["a"].read_bytes()[:-9])
+    files["b"].write_bytes(b"")
+    files["c"].unlink()
+    files["c"].symlink_to(foreign)
+    foreign.rename(folder / f"{foreign.name[:-6]}.arrow")
+    assert list_missing(folder) == ["a0", "b0", "c0"]
 
 
 @pytest.mark.parametrize("shape", [(0,), (), (3,), (4, 2), (0, 5)])

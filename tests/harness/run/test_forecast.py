@@ -83,7 +83,7 @@ def write(store, number, stage, seconds, *, inputs=None, spec=None, **meta):
 def store(tmp_path):
     used = {"inputs": {"model": digest(SMALL.identity())}, "spec": {"decoder": {"name": "nucleus"}}}
     write(tmp_path, 1, "generate", 10.0, tokens=100, **used)  # loading the model took most of it
-    write(tmp_path, 2, "generate", 10.0, tokens=5000, **used)
+    write(tmp_path, 2, "generate", 10.0, tokens=9000, reused_tokens=4000, **used)
     write(tmp_path, 3, "score", 2.0, tokens=800, inputs={"scorer": digest(MODEL.identity())})
     for number, seconds in enumerate((1.0, 3.0, 9.0), 4):
         write(tmp_path, number, "measure", seconds, metric="mauve")

@@ -11,14 +11,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.core import DataError, Example, StoreError, read_json, temporary_files, write_json, write_text
+from openended.harness.core import (
+    DataError,
+    Example,
+    StoreError,
+    digest,
+    read_json,
+    temporary_files,
+    write_json,
+    write_text,
+)
 from openended.harness.storage import (
     MANIFEST,
     Recipe,
+    RemoteStore,
     Store,
     check_store,
     check_writable,
     collect_garbage,
+    mark_manifest,
     read_entry,
     write_examples,
 )
@@ -107,7 +118,7 @@ def test_failed_build_leaves_nothing(tmp_path):
     assert list(Store(tmp_path).get_entry_path(recipe()).parent.iterdir()) == []
 
 
-def test_resumable_build_gets_its_folder_back(tmp_path):
+def test_an_interrupted_build_of_rows_gets_its_folder_back(tmp_path):
     def fail(folder: Path):
         (folder / "part.txt").write_text("kept")
         raise KeyboardInterrupt
@@ -118,10 +129,31 @@ def test_resumable_build_gets_its_folder_back(tmp_path):
         return {}
 
     with pytest.raises(KeyboardInterrupt):
-        Store(tmp_path).make(recipe(), fail, resumable=True)
-    assert Store(tmp_path).find(recipe()) is None
-    entry = Store(tmp_path).make(recipe(), finish, resumable=True)
+        Store(tmp_path).make(recipe(extent={"n": 1}), fail)
+    assert Store(tmp_path).find(recipe(extent={"n": 1})) is None
+    entry = Store(tmp_path).make(recipe(extent={"n": 1}), finish)
     assert list(entry.files) == ["data.txt"]
+
+
+def test_relatives_differ_in_their_extent_alone_and_are_sound_and_trusted(tmp_path):
+    store = Store(tmp_path)
+    sizes = [recipe(extent={"n": n}) for n in range(5)]
+    entries = [store.make(size, write("rows")) for size in sizes]
+    assert len({entry.key for entry in entries}) == 5
+    assert {entry.key[:32] for entry in entries} == {recipe().key[:32]}
+    store.make(recipe(spec={"a": 2}, extent={"n": 1}), write("other rows"))
+    (entries[1].path / "data.txt").write_text("wrong")
+    imported = read_json(entries[2].path / MANIFEST)
+    write_json(entries[2].path / MANIFEST, mark_manifest(imported, {"archive": "a.zip"}, entries[2].name, "it"))
+    forged = read_json(entries[3].path / MANIFEST)
+    spec = {**forged["recipe"], "spec": {"a": 3}}
+    write_manifest(entries[3].path, spec, entries[3].key, {})
+    partial = entries[0].path.with_name(f"{recipe(extent={'n': 9}).key}.partial")
+    partial.mkdir()
+    entries[0].path.with_name(f"{entries[0].key[:-1]}x.partial").symlink_to(partial)
+    found = list(Store(tmp_path).find_relatives(sizes[0]))
+    assert {entry.path for entry in found} == {entries[0].path, entries[4].path, partial}
+    assert {entry.path for entry in found if not entry.files} == {partial}
 
 
 def test_swapped_entries_are_not_believed(tmp_path, caplog):
@@ -150,11 +182,11 @@ def test_a_partial_folder_that_is_a_link_is_refused_and_its_target_stays(tmp_pat
     target = tmp_path / "precious"
     target.mkdir()
     (target / ".hidden").write_text("kept")
-    place = Store(tmp_path).get_entry_path(recipe())
+    place = Store(tmp_path).get_entry_path(recipe(extent={"n": 1}))
     place.parent.mkdir(parents=True)
     place.with_name(place.name + ".partial").symlink_to(target)
     with pytest.raises(StoreError, match="got a link"):
-        Store(tmp_path).make(recipe(), write("x"), resumable=True)
+        Store(tmp_path).make(recipe(extent={"n": 1}), write("x"))
     assert (target / ".hidden").read_text() == "kept"
 
 
@@ -480,3 +512,42 @@ def test_gc_with_runs_takes_the_entries_that_no_record_names(tmp_path):
     with pytest.raises(DataError, match="nothing was deleted"):
         collect_garbage(store, runs=runs, days=0, delete=True)
     assert kept.path.exists()
+
+
+@pytest.mark.parametrize("protocol", ["file", "memory"])
+def test_a_shared_store_gives_each_machine_what_the_other_computed(protocol, tmp_path):
+    url = f"{protocol}://{tmp_path}/shared"
+    one, two, three = Store(tmp_path / "one"), Store(tmp_path / "two"), Store(tmp_path / "three")
+    recipes = {stage: Recipe(stage, 1, {}, {}) for stage in STAGES}
+    entries = {stage: one.make(recipes[stage], build) for stage, (build, _) in STAGES.items()}
+    (entries["tokens"].path / "values.npy").write_bytes(b"damaged")
+    assert RemoteStore(url).push(one.root) == 1, "what is damaged is not copied"
+    two.make(recipes["tokens"], build_tokens)
+    assert (RemoteStore(url).push(two.root), RemoteStore(url).push(two.root)) == (1, 0)
+    assert RemoteStore(url).pull(two.root, trust=True) == 1
+    assert not Store(two.root).make(recipes["examples"], build_examples).computed
+    assert RemoteStore(url).pull(three.root, trust=False) == 2
+    assert Store(three.root).make(recipes["examples"], build_examples).computed, "it was not trusted"
+    assert not list(three.root.rglob("*.tmp-*"))
+
+
+@pytest.mark.parametrize("harm", ["file", "name", "manifest", "swap"])
+def test_a_damaged_or_forged_shared_entry_is_not_copied(harm, tmp_path, caplog):
+    entry = Store(tmp_path / "one").make(Recipe("tokens", 1, {}, {}), build_tokens)
+    shared = RemoteStore(f"{tmp_path}/shared")
+    shared.push(tmp_path / "one")
+    place = tmp_path / "shared" / entry.name
+    if harm == "file":
+        (place / "values.npy").write_bytes(b"other")
+    elif harm == "name":
+        manifest = read_json(place / MANIFEST)
+        manifest["files"]["../../values.npy"] = manifest["files"]["values.npy"]
+        del manifest["digest"]
+        write_json(place / MANIFEST, {**manifest, "digest": digest(manifest)})
+    elif harm == "manifest":
+        (place / MANIFEST).write_text("[]")
+    else:
+        place = place.rename(place.with_name(entry.key[:2] + "0" * 62))
+    assert RemoteStore(f"{tmp_path}/shared").pull(tmp_path / "two", trust=True) == 0
+    assert "is damaged" in caplog.text
+    assert not [path for path in (tmp_path / "two").rglob("*") if path.is_file()]

@@ -8,17 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.backends.ray.backend import (
-    RayBackend,
-    cut_chunks,
-    load_ray_backend,
-    make_model_ref,
-    sort_for_batching,
-)
+from openended.harness.backends.ray.backend import RayBackend, cut_chunks, load_ray_backend, make_model_ref
 from openended.harness.backends.ray.cluster import Worker
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core import DataError, Ragged, Runtime
 from openended.harness.decoders import Nucleus, Prompt
+from openended.harness.generation import sort_prompts
 from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.models import EmbedderSpec, ModelSpec, list_bundled_models
 from openended.harness.models.transformers import load_embedder
@@ -207,7 +202,7 @@ def test_chunks_are_whole_units_and_shared_out_in_rounds(count, unit, workers, m
 
 def test_prompts_wait_longest_first_and_samples_of_a_text_side_by_side():
     prompts = [Prompt("a", 0, (1,)), Prompt("b", 0, (1, 2)), Prompt("c", 0, (3, 4)), Prompt("d", 1, (1, 2))]
-    assert [p.example_id for p in sort_for_batching(prompts)] == ["b", "d", "c", "a"]
+    assert [p.example_id for p in sort_prompts(prompts)] == ["b", "d", "c", "a"]
 
 
 @pytest.fixture

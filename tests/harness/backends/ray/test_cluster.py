@@ -203,11 +203,11 @@ def test_a_driver_that_is_killed_goes_on_from_its_parts(tmp_path, local):
     quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     first = subprocess.Popen([*command, *many, "outputs_dir=there"], **options, **quiet)
     until = time.monotonic() + 120
-    while not list(tmp_path.glob("there/store/generate/*/*/part-*")) and time.monotonic() < until:
+    while not list(tmp_path.glob("there/store/generate/*/*/block-*")) and time.monotonic() < until:
         time.sleep(0.2)
     first.send_signal(signal.SIGKILL)
     first.wait(timeout=240)
-    assert list(tmp_path.glob("there/store/generate/*/*/part-*"))
+    assert list(tmp_path.glob("there/store/generate/*/*/block-*"))
     options |= {"capture_output": True, "timeout": 240}
     again = subprocess.run([*command, *many, "outputs_dir=there"], text=True, check=True, **options)
     assert "resuming after" in again.stderr
