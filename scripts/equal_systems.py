@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.random import Generator
 
 from openended.harness import core
-from openended.harness.core import F64, Plan, Replicates
+from openended.harness.core import F64, Plan, Ragged, Replicates
 from openended.harness.report.analysis.paired import compare_values, compute_equality_p_value
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.claims import write_headline
@@ -41,12 +41,14 @@ from openended.metrics.families import NgramIndex
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.coverage import replace_rows
-from scripts.worlds import TOPICS, Writer, draw_passages, draw_tokens
+from scripts.worlds import draw_passages
 
 Law = Literal["normal", "skewed", "share"]
 Method = Literal["examples", "bootstrap", "halves", "subsample", "seeds"]
 """What the error of a value is estimated from."""
 STORE = Path("memory")
+LOGITS = -1.1 * np.log(np.arange(1, 401)) + 0.7 * np.random.default_rng(7).standard_normal((8, 400))
+"""Of the words of each topic, for frontiers."""
 
 
 def draw_values(rng: Generator, law: Law, *shape: int) -> F64:
@@ -177,27 +179,27 @@ def compare_passages(rng: Generator, n: int, metric: str) -> float:
 def leave_frontier(rng: Generator, n: int, kind: Literal["gap", "area"]) -> float:
     """Return 0 if the interval of the gap or the area between two frontiers does not contain 0.
 
-    Both systems draw words of one family of laws, at exponents of their own, so that their points lie on one curve.
+    Both systems draw words of one family of laws, at temperatures of their own, so that their points lie on one curve;
+    the scorer is the law at temperature 1.
     """
-    topic, plan = rng.integers(0, TOPICS, n), Plan()
+    topic, plan = rng.integers(0, len(LOGITS), n), Plan()
     ids = [f"{rng.integers(1 << 30)}/{i:05d}" for i in range(n)]
 
-    def draw_point(exponent: float) -> F64:
+    def draw_point(temperature: float) -> F64:
         """Return entropy and log perplexity of texts, each with its replicates, shape (2, 1 + replicates)."""
-        tokens = draw_tokens(rng, topic, Writer(exponent=exponent))
-        losses = np.log1p(tokens.values.astype(np.float64))
-        sums, counts = np.add.reduceat(losses, tokens.offsets[:-1]), tokens.lengths.astype(np.float64)
-        columns = (entropy_by_text(NgramIndex(tokens), 1), np.ones(n)), (sums, counts)
-        return np.stack([
-            np.append(sum(values) / sum(sizes), plan.mean(ids, values / sizes, sizes).draws[0])
-            for values, sizes in columns
-        ])  # fmt: skip
+        words, losses = np.empty((n, 60), dtype=np.int64), np.empty((n, 60))
+        for number, logits in enumerate(LOGITS):
+            rows, law = np.flatnonzero(topic == number), np.exp(logits / temperature)
+            words[rows] = np.searchsorted(np.cumsum(law), rng.random((len(rows), 60)) * law.sum())
+            losses[rows] = (np.log(np.exp(logits).sum()) - logits)[words[rows]]
+        entropy = entropy_by_text(NgramIndex(Ragged(words.ravel(), np.arange(n + 1) * 60)), 1)
+        return np.stack([np.append(x.mean(), plan.mean(ids, x).draws[0]) for x in (entropy, losses.mean(axis=1))])
 
     first, second = (
-        Frontier(name, *np.stack([draw_point(exponent) for exponent in exponents], axis=2))
-        for name, exponents in (("a", (1.4, 1.2, 1.0, 0.8)), ("b", (1.3, 1.1, 0.9, 0.7)))
+        Frontier(name, *np.stack([draw_point(temperature) for temperature in temperatures], axis=2))
+        for name, temperatures in (("a", (0.6, 0.8, 1.0, 1.2)), ("b", (0.7, 0.9, 1.1, 1.3)))
     )
-    estimate = estimate_gap(first, second, draw_point(1.05)[0]) if kind == "gap" else estimate_area(first, second)
+    estimate = estimate_gap(first, second, draw_point(0.95)[0]) if kind == "gap" else estimate_area(first, second)
     interval = estimate.interval()
     return float(interval.low <= 0 <= interval.high)
 

@@ -59,15 +59,14 @@ def _make_side(rng: np.random.Generator, metric: Metric, name: str, ids: object,
     data: dict[object, object] = {}
     for need in metric.needs():
         if need.kind in OF_TOKENS:
-            tokens = draw_tokens(rng, topic, writer) if tokens is None else tokens
+            tokens = _draw_tokens(rng, topic, writer) if tokens is None else tokens
             data[need] = OF_TOKENS[need.kind](rng, topic, tokens, writer)
         else:
             data[need] = OF_TOPICS[need.kind](rng, topic, writer)
     return Side(name, [str(i) for i in np.asarray(ids)], data)  # type: ignore[arg-type]
 
 
-def draw_tokens(rng: np.random.Generator, topic: I64, writer: Writer) -> Ragged:
-    """Draw the texts of a writer: topical words, pairs of words that go together, and loops."""
+def _draw_tokens(rng: np.random.Generator, topic: I64, writer: Writer) -> Ragged:
     lengths = rng.integers(20, 60, len(topic)) + topic
     law = np.cumsum(np.arange(1, VOCABULARY + 1) ** -writer.exponent)
     text = np.repeat(np.arange(len(topic)), lengths)
