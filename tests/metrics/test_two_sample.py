@@ -13,6 +13,7 @@ from openended.harness.core import (
     SHARE,
     Features,
     Plan,
+    Replicates,
     Side,
     UndefinedMetric,
     build_signature,
@@ -26,7 +27,7 @@ from openended.metrics.clipped_density_coverage import clipped_density_coverage,
 from openended.metrics.copying import Copying, auth_pct, copying_z
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy, discriminator_accuracy, split_by_prompt
 from openended.metrics.energy_distance import EnergyDistance, energy_distance
-from openended.metrics.families.two_sample import JOINT_CLUSTERINGS, JOINT_ITERATIONS, standardize
+from openended.metrics.families.two_sample import JOINT_CLUSTERINGS, JOINT_ITERATIONS, _enlarge, standardize
 from openended.metrics.frechet import Frechet, frechet_distance, frechet_infinity
 from openended.metrics.gradient_moment import GradientMoment, gradient_moment
 from openended.metrics.kid import Kid, kid
@@ -630,3 +631,15 @@ def test_the_noise_that_systems_share_cancels_in_the_joint_estimate():
     alone = [metric.replicates(Features(human, side), result, Plan()) for side, result in zip((first, second), own)]
     apart = combine_replicates((1.0, -1.0), [replicates["mauve"] for replicates in alone])
     assert both.std_error() < apart.std_error()
+
+
+def test_halves_at_a_scale_have_the_errors_of_halves_where_a_value_is_quadratic():
+    moved, slope, curvature = normal(50, 4, 1), normal(1, 4, 2)[0], normal(4, 4, 3)
+
+    def score(scale):
+        return np.stack([rows @ slope + np.einsum("ij,jk,ik->i", rows, curvature, rows)
+                         for rows in (1 + scale * moved, 1 - scale * moved)])  # fmt: skip
+
+    errors = [Replicates(_enlarge(score(scale), scale)).std_error() for scale in (1, 1 / 3)]
+    assert errors[1] == pytest.approx(errors[0], rel=1e-9)
+    assert Replicates(score(1 / 3)).std_error() < errors[0] / 2
