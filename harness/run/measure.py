@@ -70,7 +70,8 @@ class MetricRunner:
         what = f"{metric.name} {system}"
         facts = self.builder.try_or_note(partial(collect_facts, self.settings, metric, human, model))
         if facts is None:
-            self.builder.defer(PlannedArtifact("measure", what, {}, {}, system, metric=metric.name))
+            waiting = PlannedArtifact("measure", what, {}, {"facts": None}, system, metric=metric.name)
+            self.builder.build(waiting, lambda _: {})  # noted: an input is missing
             return None
         try:
             inputs = self._collect_inputs(metric, human, model)
