@@ -9,6 +9,7 @@ last block is dropped. Batch size and learning rate are defaults of transformers
 
 import dataclasses
 import logging
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,6 +52,9 @@ class FinetuneSpec(core.Spec):
     save_steps: int = 500
     max_texts: int | None = None  # for a try; null: all
     dtype: Literal["float32", "bfloat16"] = "float32"  # of the arithmetic; weights stay float32
+    evaluate_steps: int | None = None  # steps between evaluations of the model's texts; null: none
+    evaluate_options: tuple[str, ...] = ()  # of their runs, as in num_examples=500
+    stop_if: str | None = None  # when an evaluation ends the training, as in loop_rate > 0.2
 
     def check(self) -> None:
         """Counts are positive."""
@@ -59,6 +63,8 @@ class FinetuneSpec(core.Spec):
         self.require(self.block_size is None or self.block_size >= 2, "block_size", "2 or more, or null")
         self.require(self.learning_rate > 0, "learning_rate", "more than 0")
         self.require(self.max_texts is None or self.max_texts >= 1, "max_texts", "1 or more, or null")
+        self.require(self.evaluate_steps is None or self.evaluate_steps >= 1, "evaluate_steps", "1 or more, or null")
+        self.require(self.stop_if is None or self.evaluate_steps is not None, "stop_if", "null without evaluate_steps")
 
 
 def cut_into_blocks(tokenizer: core.Tokenizer, texts: Iterable[str], *, end_id: int, size: int) -> NDArray[np.int32]:
@@ -102,12 +108,14 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
     if not len(data):
         raise core.DataError(f"the texts do not fill one block of {size} tokens; set block_size")
     log.info("%d blocks of %d tokens", len(data), size)
-    loss = _train(lm, data, spec, output, device)
+    loss = _train(lm, model, data, spec, output, device)
     _save(lm, model, spec, output, {"blocks": len(data), "block_size": size, "loss": loss})
     return output
 
 
-def _train(lm: LanguageModel, data: NDArray[np.int32], spec: FinetuneSpec, output: Path, device: str) -> float:
+def _train(
+    lm: LanguageModel, model: ModelSpec, data: NDArray[np.int32], spec: FinetuneSpec, output: Path, device: str
+) -> float:
     import torch
     from transformers import Trainer, TrainingArguments
     from transformers.trainer_utils import get_last_checkpoint
@@ -130,6 +138,15 @@ def _train(lm: LanguageModel, data: NDArray[np.int32], spec: FinetuneSpec, outpu
         dataloader_pin_memory=device.startswith("cuda"), disable_tqdm=not sys.stderr.isatty(),
     )  # fmt: skip
     trainer = Trainer(model=lm.model, args=arguments, train_dataset=Blocks())
+    if spec.evaluate_steps is not None:
+        from openended.harness.app.training.trainer import TrainerCallback
+
+        options = [f"runtime.device={device}", *spec.evaluate_options]
+        callback = TrainerCallback(
+            trainer, tokenizer=_load_tokenizer(model), every=spec.evaluate_steps, options=options,
+            stop_if=spec.stop_if, name=output.name,
+        )  # fmt: skip
+        trainer.add_callback(callback)
     last = get_last_checkpoint(str(folder)) if folder.is_dir() else None
     return float(trainer.train(resume_from_checkpoint=last).training_loss)
 
@@ -138,15 +155,18 @@ def _save(lm: LanguageModel, model: ModelSpec, spec: FinetuneSpec, output: Path,
     """Write weights, tokenizer and `finetune.json`, and delete the checkpoints."""
     import shutil
 
-    from transformers import AutoTokenizer
-
     lm.model.eval().save_pretrained(output)
-    where = str(model.folder or model.path)
-    revision = None if model.folder else model.revision
-    AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False).save_pretrained(output)
+    _load_tokenizer(model).save_pretrained(output)
     record = {"model": model.identity(), "finetune": core.canonicalize(spec), **facts}
     core.write_json(output / "finetune.json", record)
     shutil.rmtree(output / "checkpoints", ignore_errors=True)
+
+
+def _load_tokenizer(model: ModelSpec) -> Any:  # noqa: ANN401 - a tokenizer of transformers
+    from transformers import AutoTokenizer
+
+    where, revision = model.source
+    return AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -170,6 +190,10 @@ def _run(_: Composer, config: DictConfig) -> None:
     if not isinstance(task, core.Task):
         raise core.SpecError(f"task: {node['_target_']} is no task")
     model = core.construct(ModelSpec, to_plain(config.model), "model")
+    if spec.evaluate_steps is not None:  # evaluated on the split that models are tested on
+        task_words = [word for word in config.hydra.overrides.task if re.match(r"task\.(?!split=)", word)]
+        options = (f"task={config.hydra.runtime.choices.task}", *task_words, *spec.evaluate_options)
+        spec = dataclasses.replace(spec, evaluate_options=options)
     task.fetch()
     skipped: Counter[str] = Counter()
     texts = islice(iterate_documents(task, skipped), spec.max_texts)

@@ -9,3 +9,4 @@ from .ray.cluster import (
     list_nodes as list_nodes,
     warn_if_full as warn_if_full,
 )
+from .transformers import make_backend as make_backend

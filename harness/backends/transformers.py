@@ -26,8 +26,12 @@ class TransformersBackend(LanguageModel):
 
 def load_backend(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> TransformersBackend:
     """Load weights and tokenizer, and check that stepwise decoding agrees with one full pass."""
+    return make_backend(load_model(spec, device=device, device_map=device_map))
+
+
+def make_backend(lm: LanguageModel) -> TransformersBackend:
+    """Return a model in memory as a backend, after the check of stepwise decoding."""
     from openended.harness.generation import choose_runner_kind
 
-    lm = load_model(spec, device=device, device_map=device_map)
     choose_runner_kind(lm)
     return TransformersBackend(**{f.name: getattr(lm, f.name) for f in dataclasses.fields(lm)})

@@ -63,4 +63,5 @@ from .transformers import (
     has_many_devices as has_many_devices,
     load_model as load_model,
     read_weights as read_weights,
+    wrap_model as wrap_model,
 )

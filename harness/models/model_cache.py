@@ -3,7 +3,8 @@
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from openended.harness.core import CausalModel, Json, Runtime, canonicalize, digest, show_progress
@@ -25,10 +26,20 @@ class ModelCache:
 
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
         """Return a model, loading it if needed; the least recently used model is freed above `keep_models`."""
-        device_map = runtime.device_map
-        connection = {name: canonicalize(getattr(spec, name)) for name in sorted(spec.connection_fields)}
-        identity: list[Any] = [spec.identity(), device_map, *([connection] if connection else [])]
-        return self._load(identity, spec.title, runtime, lambda device: spec.load(device=device, device_map=device_map))
+        return self._load(
+            _identify(spec, runtime), spec.title, runtime,
+            lambda device: spec.load(device=device, device_map=runtime.device_map),
+        )  # fmt: skip
+
+    @contextmanager
+    def hold(self, spec: BackendSpec, model: Backend, runtime: Runtime) -> Iterator[None]:
+        """Have a model that is already in memory stand for its spec within the block."""
+        key = digest([_identify(spec, runtime), pick_device(runtime.device)])
+        self._models[key] = model
+        try:
+            yield
+        finally:
+            self._models.pop(key, None)
 
     def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, CausalModel]:
         """Return the models that a decoder needs in addition to the model under test."""
@@ -59,6 +70,11 @@ class ModelCache:
         self.loads.append(title)
         log.info("loaded     %-34s on %s in %.1f s", title, device, time.monotonic() - start)
         return self._models[key]
+
+
+def _identify(spec: BackendSpec, runtime: Runtime) -> Json:
+    connection = {name: canonicalize(getattr(spec, name)) for name in sorted(spec.connection_fields)}
+    return [spec.identity(), runtime.device_map, *([connection] if connection else [])]
 
 
 def pick_device(name: str) -> str:

@@ -173,10 +173,17 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     target = torch.device(device) if device_map is None else gather_outputs(model)
     model = (model.to(target) if device_map is None else model).eval().requires_grad_(requires_grad=False)
     model.generation_config = GenerationConfig()
+    return wrap_model(model, spec, target)
+
+
+def wrap_model(model: Any, spec: ModelSpec, device: torch.device) -> LanguageModel:  # noqa: ANN401 - of transformers
+    """Return a model of transformers in eval mode with the tokenizer of its spec."""
+    import torch
+
     tokenizer = load_tokenizer(spec)
     check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))
     return LanguageModel(
-        model=model, tokenizer=tokenizer, device=target, dtype=getattr(torch, spec.dtype),
+        model=model, tokenizer=tokenizer, device=device, dtype=getattr(torch, spec.dtype),
         eos_ids=find_eos_ids(spec, tokenizer), vocab_size=int(model.get_output_embeddings().weight.shape[0]),
         context_length=spec.context_length(), spec=spec,
     )  # fmt: skip

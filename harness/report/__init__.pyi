@@ -1,4 +1,12 @@
 from .analysis.power import format_power as format_power
+from .analysis.worsening import (
+    NOT_WORSE as NOT_WORSE,
+    UNDECIDED as UNDECIDED,
+    WORSE as WORSE,
+    Worsening as Worsening,
+    decide_together as decide_together,
+    measure_worsening as measure_worsening,
+)
 from .build import (
     Report as Report,
     build_report as build_report,
@@ -9,9 +17,11 @@ from .exports.formats import FORMATS as FORMATS, export_results as export_result
 from .exports.hub import upload_folder as upload_folder, write_hub_folder as write_hub_folder
 from .figures.drawing import apply_style as apply_style, save as save
 from .figures.search_panels import search_figures as search_figures
+from .tables.compare import format_worsening as format_worsening
 from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table
 from .tables.search_trials import build_search_tables as build_search_tables
-from .tables.table import Table as Table
+from .tables.selection import select_pairs as select_pairs
+from .tables.table import Table as Table, arrow as arrow
 from .trackers.track import (
     TrackerOptions as TrackerOptions,
     build_tracker_options as build_tracker_options,

@@ -47,7 +47,8 @@ def parser() -> CommandParser:
         "--outputs", metavar="DIR", default="outputs", help="where names are looked up; default: outputs"
     )
     command.add_argument("--compare", action="append", metavar="PAPER/TABLE", help="a published table, or several")
-    command.add_argument("--baseline", metavar="LABEL", help="test every other system against this one")
+    baseline = "test every other system against this label, this model, or the last-good checkpoint"
+    command.add_argument("--baseline", metavar="LABEL", help=baseline)
     command.add_argument(
         "--where",
         action="append",
@@ -106,7 +107,7 @@ def _build_report(args: argparse.Namespace) -> Report:
     from openended import __version__
     from openended.harness.report.build import LAYOUTS, build_report
     from openended.harness.report.methods import write_checklist, write_methods
-    from openended.harness.results import resolve_report_request
+    from openended.harness.results import parse_filter, resolve_report_request
 
     lists = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
     options: dict[str, Any] = {name: tuple(_split_at_commas([v])) for name, v in lists.items() if v is not None}
@@ -119,7 +120,7 @@ def _build_report(args: argparse.Namespace) -> Report:
     layout: str | list[str] | None = layouts or "full"
     if not args.layout and request.options:
         layout, options = None, {**request.options, **options}
-    where = {**dict(options.pop("where", {})), **dict(map(_parse_filter, args.where))}
+    where = {**dict(options.pop("where", {})), **dict(map(parse_filter, args.where))}
     folder = Path(args.outputs) / "reports" / request.name
     # Another layout and a comparison go next to the finished report, never over it.
     others = [*(Path(word).stem for word in layouts), *(["compare"] if args.compare else [])]
@@ -135,12 +136,12 @@ def _build_report(args: argparse.Namespace) -> Report:
 
 def _build_side_by_side(args: argparse.Namespace) -> Report:
     from openended.harness.report.side_by_side import build_side_by_side
-    from openended.harness.results import resolve_report_request
+    from openended.harness.results import parse_filter, resolve_report_request
 
     requests = [resolve_report_request([path], Path(args.outputs)) for path in args.paths]
     names = [request.name for request in requests]
     out = args.out or Path(args.outputs) / "reports" / "-and-".join(names)
-    where = dict(map(_parse_filter, args.where))
+    where = dict(map(parse_filter, args.where))
     return build_side_by_side([r.paths for r in requests], names, out, where=where, page=not args.no_page)
 
 
@@ -154,13 +155,6 @@ def _parse_width(text: str) -> float:
         if 100 <= width < math.inf:
             return width
     raise SpecError(f"--width: expected column, page or 100 points or more, got {text!r}")
-
-
-def _parse_filter(text: str) -> tuple[str, str]:
-    axis, sign, value = text.partition("=")
-    if not sign or not axis:
-        raise SpecError(f"--where: expected AXIS=VALUE, got {text!r}")
-    return axis, value
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from openended.harness import results as measured
@@ -28,10 +27,14 @@ def build_side_by_side(
     if names[0] == names[1]:
         names = [f"A {names[0]}", f"B {names[1]}"]
     first, second = (measured.read_results(folders, where) for folders in paths)
+<<<<<<< HEAD
     joined, later = _join_results(first, second)
     batches = {note for run in joined.runs for note in run.notes if note.startswith(BATCH_REMARK)}
     if len(batches) > 1:
         _log.warning("texts may differ by their batches alone: %s", "; ".join(sorted(batches)))
+=======
+    joined, later = measured.join_results(first, second)
+>>>>>>> b93ee2b8 (openended check, a gate for CI; checkpoints as an axis with the last good step as baseline; callbacks that evaluate a model while it trains)
     tables = [_build_settings_table(names, first, second), _build_number_table(names, first.values, later)]
 
     def write_page_of_both(folder: Path) -> list[Path]:
@@ -41,21 +44,6 @@ def build_side_by_side(
         return write_page(joined, tables, [], folder / "report.html", compared_results=by_report) if page else []
 
     return write_report(joined, tables, Path(out_dir), write_page_of_both)
-
-
-def _join_results(first: Results, second: Results) -> tuple[Results, list[SystemValue]]:
-    """Return the results with the runs of both, and the second's values with run indices into the joint list."""
-    import pandas as pd
-
-    shift = len(first.runs)
-    moved = second.frame.assign(**{measured.INTERNAL: second.frame[measured.INTERNAL] + shift})
-    joined = Results(
-        pd.concat([first.frame, moved], ignore_index=True), (*first.runs, *second.runs),
-        order_axes([*first.axes, *second.axes]), first.unfinished + second.unfinished,
-        first.superseded + second.superseded, first.damaged | second.damaged, {**first.left_out, **second.left_out},
-    )  # fmt: skip
-    later = [replace(i, sources=tuple((at + shift, name) for at, name in i.sources)) for i in second.values]
-    return joined, later
 
 
 def _build_settings_table(names: Sequence[str], first: Results, second: Results) -> Table:

@@ -3,7 +3,10 @@ from .frame import (
     check_axes as check_axes,
     filter_results as filter_results,
     find_interval as find_interval,
+    join_results as join_results,
     load_replicates as load_replicates,
+    parse_filter as parse_filter,
+    read_frame as read_frame,
     read_results as read_results,
     write_frame as write_frame,
 )
@@ -22,14 +25,18 @@ from .joint import find_joint_estimate as find_joint_estimate, find_joint_space 
 from .layout import Layout as Layout, build_layout as build_layout, load_layout as load_layout
 from .runs import ROW_FILES as ROW_FILES, Run as Run, locate_verified_file as locate_verified_file
 from .systems import (
+    CHECKPOINT_AXES as CHECKPOINT_AXES,
     FACTS as FACTS,
     INTERNAL as INTERNAL,
+    STEP as STEP,
+    TRAINING as TRAINING,
     Pair as Pair,
     System as System,
     SystemValue as SystemValue,
     add_options as add_options,
     describe_differences as describe_differences,
     describes_human_side as describes_human_side,
+    find_counterpart as find_counterpart,
     find_differing_fields as find_differing_fields,
     find_differing_options as find_differing_options,
     find_distinguishing_axes as find_distinguishing_axes,
@@ -44,6 +51,7 @@ from .systems import (
     group_by_data as group_by_data,
     group_by_options as group_by_options,
     group_by_task_and_options as group_by_task_and_options,
+    group_checkpoints as group_checkpoints,
     group_systems as group_systems,
     has_same_data as has_same_data,
     is_readable as is_readable,

@@ -223,6 +223,29 @@ def filter_results(results: Results, where: Mapping[str, str]) -> Results:
     return replace(results, frame=frame)
 
 
+def parse_filter(text: str) -> tuple[str, str]:
+    """Parse `AXIS=VALUE` of the option `--where`."""
+    axis, sign, value = text.partition("=")
+    if not sign or not axis:
+        raise core.SpecError(f"--where: expected AXIS=VALUE, got {text!r}")
+    return axis, value
+
+
+def join_results(first: Results, second: Results) -> tuple[Results, list[SystemValue]]:
+    """Return the results with the runs of both, and the second's values with run indices into the joint list."""
+    import pandas as pd
+
+    shift = len(first.runs)
+    moved = second.frame.assign(**{INTERNAL: second.frame[INTERNAL] + shift})
+    joined = Results(
+        pd.concat([first.frame, moved], ignore_index=True), (*first.runs, *second.runs),
+        systems.order_axes([*first.axes, *second.axes]), first.unfinished + second.unfinished,
+        first.superseded + second.superseded, first.damaged | second.damaged, {**first.left_out, **second.left_out},
+    )  # fmt: skip
+    later = [replace(i, sources=tuple((at + shift, name) for at, name in i.sources)) for i in second.values]
+    return joined, later
+
+
 def write_frame(results: Results, folder: Path) -> list[Path]:
     """Write the tidy frame as Parquet and CSV; equal runs give equal bytes."""
     frame = results.frame.drop(columns=[INTERNAL, "target"]).reset_index(drop=True)
@@ -239,6 +262,24 @@ def write_frame(results: Results, folder: Path) -> list[Path]:
     with core.open_for_replacement(paths[1]) as handle:
         frame.rename(columns=core.escape_csv_cell).to_csv(handle, index=False, lineterminator="\n")
     return paths
+
+
+def read_frame(path: Path) -> Results:
+    """Read the values and intervals of a `results.parquet` that `write_frame` wrote; arrays are not in such a file."""
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(path)
+    except (OSError, ValueError) as err:
+        raise DataError(f"{path}: cannot be read ({core.format_error(err)})") from err
+    if missing := [name for name in FIXED if name != "target" and name not in frame.columns]:
+        raise DataError(f"{path}: expected the results.parquet of a report or an export, got no column {missing[0]!r}")
+    axes = tuple(name for name in frame.columns if name not in FIXED)
+    parts = frame["direction"].astype(str).str.partition(" ")  # `nearest 0.5`
+    frame["target"] = pd.to_numeric(parts[2], errors="coerce")
+    frame["direction"] = parts[0].where(parts[0] != "nearest", "target")
+    run = Run(path, "", path.name, path.stem, {}, {"model": "", "decoder": ""}, None, {}, (), ())
+    return Results(frame.assign(**{INTERNAL: 0}), (run,), axes, 0, 0)
 
 
 # Intervals ------------------------------------------------------------------------------------------------------------

@@ -21,9 +21,12 @@ INTERNAL = "at"  # column with the index into `Results.runs`; not exported
 IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that agree in these differ only in the seed
 MODEL_AXES = ("model", "decoder", "seed", "generations", "judgments", "min_new_tokens")  # the human text ignores these
 TITLE_AXES = ("model", "decoder", "generations")  # already shown by the titles
+STEP, TRAINING = "model.step", "model.training"  # of a checkpoint
+# What differs between the steps of a training.
+CHECKPOINT_AXES = ("model", "model.path", "model.revision", "model.digest", "model.weights", STEP)
 SHORT_LABELS = {"max_new_tokens": "length", "num_examples": "N", "embedder.max_length": "max_length"}  # in labels
 # Used only where no readable axis distinguishes two systems, in this order.
-UNREADABLE = ("path", "revision", "reference", "generations", "judgments", "texts", "digest")
+UNREADABLE = ("path", "revision", "reference", "generations", "judgments", "texts", "digest", "weights")
 # Signature fields that describe the data, not the options of the metric; the axes show them.
 FACTS = (
     "n", "model", "length", "min_new_tokens", "task", "texts", "scorer", "tokens", "embedder", "judgments", "raters",
@@ -332,6 +335,28 @@ def group_systems(items: Iterable[SystemValue]) -> list[System]:
     order = ("model", "decoder", *find_varying_axes(models), *(models[0].axes if models else ()))
     groups = group_by(sort_values(models, order), lambda item: tuple(item.axes.values())).values()
     return [System(label, tuple(g)) for label, g in zip(label_systems([g[0] for g in groups]), groups, strict=True)]
+
+
+def find_counterpart(system: System, systems: Sequence[System]) -> System | None:
+    """Return the only one of some systems, else the one that differs from a system in the model alone."""
+
+    def list_options(of: System) -> dict[str, str]:
+        axes = of.items[0].axes
+        return {axis: value for axis, value in axes.items() if value and "model" not in (axis, get_parent_axis(axis))}
+
+    fitting = [s for s in systems if len(systems) == 1 or list_options(s) == list_options(system)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def group_checkpoints(items: Iterable[SystemValue]) -> list[list[System]]:
+    """Return the checkpoints of each training and setting, in the order of their steps."""
+
+    def list_fixed(system: System) -> tuple[tuple[str, str], ...]:
+        return tuple(pair for pair in system.items[0].axes.items() if pair[0] not in CHECKPOINT_AXES)
+
+    checkpoints = [system for system in group_systems(items) if system.items[0].axes.get(STEP)]
+    series = group_by(checkpoints, list_fixed).values()
+    return [sorted(line, key=lambda system: int(system.items[0].axes[STEP])) for line in series]
 
 
 def select_systems_with_both(

@@ -38,6 +38,9 @@ _SPACELESS = re.compile(
 _SPACELESS_SHARE = 0.3  # of a text's characters
 _SAMPLED_TEXTS = 200
 _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
+# `checkpoint-500`, `step-7000`, `global_step100`; of revisions also `step1000-tokens4B`.
+_STEP = re.compile(r"(?:^|[-_])(?:checkpoint|ckpt|(?:global_?)?step|iter)[-_=]?(\d{1,12})(?:-tokens\w+)?$")
+_TRAINER_STATE = "trainer_state.json"  # of transformers
 _LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
 
 
@@ -192,7 +195,7 @@ def _collect_system_axes(settings: Settings, decoder: Decoder | None, fingerprin
             content = compute_fingerprint(find_generations(file, planning=True))  # independent of the path
         name = settings.system or derive_system_name(Path(file))
         return {"model": name, "decoder": "imported", "generations": _shorten(content)}
-    out = _collect_model_axes("model", settings.model)
+    out = {**_find_training_step(settings.model), **_collect_model_axes("model", settings.model)}
     if decoder is not None:
         out |= {"decoder": decoder.name, **_collect_option_axes("decoder", decoder)}
         out |= {f"decoder.{name}.digest": _shorten(value) for name, value in decoder.inputs().items()}
@@ -211,6 +214,20 @@ def _collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> d
     options = _collect_option_axes(role, spec, without=("label", *spec.connection_fields))  # the title has the label
     content = {name: value for name, value in spec.identity().items() if f"{role}.{name}" not in options}
     return {role: spec.title, **options, f"{role}.digest": _shorten(core.digest(content))}
+
+
+def _find_training_step(spec: BackendSpec | None) -> dict[str, core.Json]:
+    """Return the step of a checkpoint and its training, by the folder's name, the trainer's state or the revision."""
+    if not isinstance(spec, BackendSpec) or spec.is_bundled:
+        return {}
+    path, folder = Path(spec.path), spec.folder
+    if match := _STEP.search(path.name if folder is not None else spec.revision or ""):
+        return {"model.step": int(match[1]), "model.training": str(path.parent) if folder is not None else spec.path}
+    if folder is None or not (folder / _TRAINER_STATE).is_file():
+        return {}
+    state = core.read_json(folder / _TRAINER_STATE)
+    step = state.get("global_step") if isinstance(state, dict) else None
+    return {"model.step": step, "model.training": str(path)} if isinstance(step, int) else {}
 
 
 def _collect_option_axes(role: str, spec: core.Spec, without: Iterable[str] = ()) -> dict[str, core.Json]:

@@ -84,7 +84,7 @@ def expand(words: tuple[str, ...], folder: Path) -> list[str]:
         filled[2] = filled[2].replace("study", "outputs/runs/study")  # a folder of that name is there too
     if any("huse" in word for word in words):
         filled = [word.replace("judgments=judgments.csv", "judgments=bundled:example_ratings.csv") for word in filled]
-    matches = [sorted(glob.glob(word, root_dir=folder)) if "*" in word else [word] for word in filled]
+    matches = [(sorted(glob.glob(word, root_dir=folder)) if "*" in word else []) or [word] for word in filled]
     return [word for group in matches for word in group]
 
 
@@ -98,6 +98,7 @@ def build_folder(folder: Path) -> Path:
         write_jsonl(folder / f"{name}.jsonl", texts)
     write_framework_outputs(folder, [(row["prompt"], row["human"], text["text"]) for row, text in zip(rows, texts)])
     tiny_model(folder / "my-model", positions=256)
+    shutil.copytree(folder / "my-model", folder / "models" / "mine" / "checkpoint-500")
     tiny_masked_model(folder / "my-denoiser", positions=256)
     write_jsonl(folder / "gaps.jsonl", [{"prompt": "The cat ____ on the mat.", "human": "sat"}])
     openended(*GRID, cwd=folder, code=0)

@@ -62,7 +62,7 @@ VAGUE_VARIABLES = {
     "places": "slots, positions, endpoints, paths or ranks", "heard": "reply", "drawn": "samples, replicates", "shown": "visible, text",
     "there": "present", "beside": "other",
 }  # fmt: skip
-FRAMEWORK_NAMES = {"on_page_markdown"}  # names that a framework calls
+FRAMEWORK_NAMES = {"on_page_markdown", "on_step_end", "on_train_batch_end"}  # names that a framework calls
 # Modules that play the same role in several packages may share a name.
 SAME_ROLE = {"__init__", "__main__", "base", "spec", "backend", "cli", "main", "build"}
 

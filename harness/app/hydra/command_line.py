@@ -1,6 +1,7 @@
 """Read a command line of options: Hydra's flags, this project's flags, and overrides that Hydra can parse."""
 
 import difflib
+import glob
 import os
 import re
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from hydra.errors import HydraException
 
 from openended.harness.app.hydra.experiments import apply_using
 from openended.harness.core import GROUPS, SpecError, list_choices, list_options
+from openended.harness.results import make_natural_sort_key
 
 # Hydra's flags without a value, and with one.
 _MULTIRUN = ("-m", "--multirun")
@@ -91,7 +93,7 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
             options.append(word)
     for word in options:
         _refuse_list(word)
-    options = apply_using(options)
+    options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
     search_option = next(filter(None, map(_find_search_option, options)), None)
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
     options = [_quote_for_hydra(_to_search_override(word) if _find_search_option(word) else word) for word in options]
@@ -108,6 +110,23 @@ def _refuse_list(word: str) -> None:
         first, grid = names[0] if names else "NAME", ",".join(names)
         several = f", or for a grid -m {group}={grid}" if len(names) > 1 else ""
         raise SpecError(f"{group}=[{grid}]: a run has one {group}, not a list; type {group}={first}{several}")
+
+
+def _expand_wildcards(word: str, *, multirun: bool) -> str:
+    """Replace the wildcards of `model.path='runs/*/checkpoint-*'` by the folders that match, in numeric order."""
+    key, _, value = (part.strip() for part in word.partition("="))
+    if key != "model.path" or not re.search(r"[*?]", value):
+        return word
+    if not multirun:
+        raise SpecError(f"{word}: wildcards stand for several models: add -m")
+    folders: list[str] = []
+    for part in value.strip("'\"").split(","):
+        paths = [part] if not re.search(r"[*?]", part) else filter(os.path.isdir, glob.glob(os.path.expanduser(part)))
+        matches = sorted(paths, key=make_natural_sort_key)
+        if not matches:
+            raise SpecError(f"{key}: no folder matches {part!r}")
+        folders += [path if _is_readable(f"{key}={path}") else repr(path) for path in matches]
+    return f"{key}={','.join(dict.fromkeys(folders))}"
 
 
 def _find_search_option(word: str) -> str | None:

@@ -232,7 +232,7 @@ def check_choice(text: str, accepted: Sequence[str], option: str) -> str:
     return text
 
 
-Aim = Literal["maximize", "minimize", "toward_human"]
+Aim = Literal["maximize", "minimize", "toward_human", "stop_if"]
 AIMS: tuple[Aim, ...] = ("maximize", "minimize", "toward_human")
 
 

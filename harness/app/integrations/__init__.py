@@ -1,1 +1,12 @@
-"""The metrics inside other evaluation frameworks; each module needs its framework (extras `lm-eval`, `inspect`)."""
+"""The metrics inside other evaluation frameworks and training loops; each module needs its framework."""
+
+from importlib import import_module
+from typing import Any
+
+_CALLBACKS = {"LightningCallback": "lightning", "TrainerCallback": "trainer"}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's own
+    if name not in _CALLBACKS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"openended.harness.app.training.{_CALLBACKS[name]}"), name)

@@ -14,7 +14,18 @@ from openended.harness.report.figures import drawing
 from openended.harness.report.figures.drawing import DEFAULT, HUMAN_COLOR, MOST, PAGE, SystemStyles, draw_each_part
 from openended.harness.report.tables.selection import make_slug, select_pairs
 from openended.harness.report.tables.table import arrow
-from openended.harness.results import FACTS, Layout, Results, SystemValue, find_human_value, group_by, is_readable
+from openended.harness.results import (
+    CHECKPOINT_AXES,
+    FACTS,
+    STEP,
+    TRAINING,
+    Layout,
+    Results,
+    SystemValue,
+    find_human_value,
+    group_by,
+    is_readable,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +35,7 @@ PER_ROW = 4
 _WIDE, _SMALL = 22, 6.5  # letters beyond which a title touches the next one, and the size that it has then
 TITLES = {
     "max_new_tokens": "maximum length (tokens)", "max_length": "maximum length (tokens of the embedder)",
-    "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k", "option.k": "neighbors k",
+    "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k", "option.k": "neighbors k", STEP: "training step",
     "option.num_buckets": "number of clusters k", "option.scaling_factor": "scaling constant c",
 }  # fmt: skip
 FIELDS = {"num_examples": "n", "max_new_tokens": "length", "embedder.max_length": "embedder"}  # of the signature
@@ -150,10 +161,10 @@ def sweep(items: Sequence[SystemValue], axis: str, styles: SystemStyles, layout:
     most = 2 if len(panels) == 1 else 4
     per_row = 2 if len(panels) == 4 and layout.metrics else SWEEPS_PER_ROW
     figure, axes = drawing.create_panels(len(panels), 1.75, per_row=per_row, legend=[*labels, "human"], most=most)
-    humans = [i for i in items if i.system == "human"]
+    sides = [i for i in items if i.system == "human" or (i.system == "ceiling" and axis == STEP)]
     for panel, lines in zip(axes, panels, strict=True):
         visible = [line for line in lines if line.label in labels]
-        _draw_panel(panel, axis, visible, chosen, humans, gaps=layout.gaps)
+        _draw_panel(panel, axis, visible, chosen, sides, gaps=layout.gaps)
     fullest = max(axes, key=lambda panel: len(panel.get_legend_handles_labels()[1]))
     drawing.draw_legend_below(figure, fullest, most)
     return figure
@@ -163,8 +174,9 @@ def _draw_panel(
     panel: Axes, axis: str, lines: Sequence[Line], styles: Mapping[str, Mapping[str, Any]],
     sides: Sequence[SystemValue], *, gaps: bool,
 ) -> None:  # fmt: skip
-    """Draw the lines of one value; `styles` are those of the labels, `sides` the human values."""
+    """Draw the lines of one value; `styles` are those of the labels, `sides` the human values and ceilings."""
     humans: dict[float, float] = {}
+    ceilings: dict[float, float] = {}
     first = lines[0].points[0][1]
     is_gap = gaps and first.direction == "match_human"
     for label, points in lines:
@@ -174,13 +186,15 @@ def _draw_panel(
             y = np.abs(y - targets)
         else:
             humans |= {value: target for value, target in zip(x, targets, strict=True) if math.isfinite(target)}
+            ceilings |= {value: i.mean for i in sides for value, point in points if is_ceiling(i, point)}
         style = {**styles[label], **({"marker": ""} if len(x) > CROWDED else {})}
         panel.plot(x, y, label=label, **style)
         below, above = np.transpose([i.reach for _, i in points])
         if below.any() or above.any():
             panel.fill_between(x, y - below, y + above, color=style["color"], alpha=0.18, linewidth=0)
-    if humans:
-        panel.plot(*zip(*sorted(humans.items()), strict=True), color=HUMAN_COLOR, linestyle="--", label="human")
+    for name, values, dash in (("human", humans, "--"), ("human ceiling", ceilings, ":")):
+        if values:
+            panel.plot(*zip(*sorted(values.items()), strict=True), color=HUMAN_COLOR, linestyle=dash, label=name)
     x_values = sorted({p for line in lines for p, _ in line.points})
     if x_values[0] > 0 and x_values[-1] / x_values[0] >= 20:
         panel.set_xscale("log")
@@ -190,18 +204,25 @@ def _draw_panel(
     panel.set_xlabel(escape_mathtext(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
 
 
+def is_ceiling(side: SystemValue, item: SystemValue) -> bool:
+    """Return whether a value is the human ceiling of a system's value with as many texts."""
+    same = (side.system, side.pair, side.signature) == ("ceiling", item.pair, item.signature)
+    return same and measured.has_same_data(side, item) and item.direction != "match_human"
+
+
 def group_into_lines(items: Sequence[SystemValue], axis: str) -> list[Line]:
     """Group points that share all but the swept value."""
     # The axes show who truncated the texts and how; all of these fields change with the length or the task's options.
     skipped = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts"}
     skipped |= {"task"} if measured.get_parent_axis(axis) == "task" else set()
+    varying = CHECKPOINT_AXES if axis == STEP else (axis,)
     groups: dict[tuple[tuple[str, str], ...], dict[float, SystemValue]] = {}
     for item in items:
         fields = parse_signature(item.signature)
         swept = item.axes if not axis.startswith("option.") else {axis: fields.get(axis.removeprefix("option."), "")}
         value = _parse_number(swept.get(axis, ""))
         if value is not None:
-            fixed = {k: v for k, v in item.axes.items() if k not in (axis, "task.texts")}
+            fixed = {k: v for k, v in item.axes.items() if k not in (*varying, "task.texts")}
             fixed |= {f"option.{k}": v for k, v in fields.items() if k not in skipped}
             groups.setdefault(tuple(sorted(fixed.items())), {})[value] = item
     series = [(dict(fixed), points) for fixed, points in sorted(groups.items()) if len(points) >= LEAST]
@@ -214,19 +235,20 @@ def group_into_lines(items: Sequence[SystemValue], axis: str) -> list[Line]:
 
 def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[SystemValue], axis: str) -> list[str]:
     """Label lines by model, decoder and other distinguishing options."""
-    several = len({i.titles[0] for i in items}) > 1
+    models = [rest[TRAINING] if axis == STEP else item.titles[0] for rest, item in zip(rests, items, strict=True)]
+    several = len(set(models)) > 1
     by_decoder = axis.startswith("decoder.")
     # A decoder's title includes its options; along one of them, use its name and label the other options separately.
-    titled_names = {"model", "decoder", *(f"option.{fact}" for fact in FACTS)}
+    titled_names = {"model", "decoder", TRAINING, *(f"option.{fact}" for fact in FACTS)}
     names = [n for n in dict.fromkeys(n for rest in rests for n in rest) if n not in titled_names]
-    titled = [{**r, "title": " ".join(i.titles)} for r, i in zip(rests, items, strict=True)]
+    titled = [{**r, "title": f"{m} {i.titles[1]}"} for r, i, m in zip(rests, items, models, strict=True)]
     readable = [n for n in names if is_readable(n) and (by_decoder or measured.get_parent_axis(n) != "decoder")]
     distinguishing = measured.find_distinguishing_axes(rests, readable)
     others = measured.sort_by_readability(n for n in names if n not in distinguishing)
     axes = [n for n in measured.select_fewest_axes(titled, others, ["title", *distinguishing]) if n != "title"]
     labels = []
-    for rest, item in zip(rests, items, strict=True):
-        model, decoder = item.titles
+    for rest, item, model in zip(rests, items, models, strict=True):
+        decoder = item.titles[1]
         name = rest.get("decoder", "") if by_decoder else decoder
         parts = [p for p in ((model if several or not name else ""), name) if p]
         labels.append(" ".join([*parts, *(measured.format_option(n, rest[n]) for n in axes if rest.get(n))]))

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import results as measured
-from openended.harness.core import F64, Replicates, make_random_stream, parse_signature
+from openended.harness.core import F64, Replicates, make_random_stream
+from openended.harness.report.analysis.worsening import format_needed_texts
 from openended.harness.results import Pair, Results, SystemValue, find_human_value, orient, select_values
 
 DRAWS = 199
@@ -173,11 +174,7 @@ def check_with_uncertainty(check: Check, items: Sequence[SystemValue], errors: E
     at = bisect_left(MULTIPLES, True, key=lambda times: is_sure(add_doubts(times)))
     if at == len(MULTIPLES):
         return replace(verdict, sure=False, decides=f"more than {MULTIPLES[-1]} times the n")
-    counts = [parse_signature(i.signature).get("n", "").partition("/")[0] for i in items if i.system == "model"]
-    n = min((int(c) for c in counts if c.isdigit()), default=0)
-    step = 10 ** max(len(str(MULTIPLES[at] * n)) - 2, 0)  # two digits
-    decides = f"about n = {round(MULTIPLES[at] * n / step) * step}" if n else f"{MULTIPLES[at]} times the n"
-    return replace(verdict, sure=False, decides=decides)
+    return replace(verdict, sure=False, decides=format_needed_texts(MULTIPLES[at], items))
 
 
 def is_sure(verdict: Verdict) -> bool:

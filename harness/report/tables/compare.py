@@ -10,6 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from openended.harness import results as measured
 from openended.harness.core import DataError, SpecError, suggest
 from openended.harness.report.analysis.paired import (
     LEAST_SEEDS,
@@ -18,10 +19,22 @@ from openended.harness.report.analysis.paired import (
     correct_by_holm,
     describe_estimates,
 )
+from openended.harness.report.analysis.worsening import WORSE, Worsening, decide_together, measure_worsening
 from openended.harness.report.tables import agreement
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
 from openended.harness.report.tables.selection import check_signatures, select_pairs
-from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
+from openended.harness.report.tables.table import (
+    BLANK,
+    DASH,
+    Cell,
+    Column,
+    Table,
+    TableRow,
+    choose_column_decimals,
+    choose_decimals,
+    format_fixed,
+    format_p_value,
+)
 from openended.harness.results import (
     Layout,
     Results,
@@ -48,6 +61,7 @@ READ_OFF = "read off a figure"  # prefix of the note in such rows
 READ_OFF_REMARK = "The published values were read off a figure: compare the order of the systems, not the values."
 OTHER_MODEL = "The measured model is a different one: compare the order of the systems, not the values."
 UNTESTED = f"Not tested: no replicates or per-example values, and p < 0.05 needs {LEAST_SEEDS} seeds."
+LAST_GOOD = "last-good"
 UNSURE = "\u00b0"  # the values differ, but maybe not their distances to the human value
 
 
@@ -315,18 +329,23 @@ def _label(name: Name, names: Sequence[Name], system: System | None) -> str:
 
 
 def build_significance_tables(results: Results, baseline: str) -> list[Table]:
-    """Build two tables: differences from the baseline with significance stars, and corrected p-values."""
+    """Build two tables: differences from the baseline with significance stars, and corrected p-values.
+
+    The baseline is a label, the title of a model, whose systems are compared by decoder, or `last-good`.
+    """
     items = results.values
-    systems = {s.name: s for s in group_systems(items)}
-    if baseline not in systems:
-        raise SpecError(f"no system {baseline!r}{suggest(baseline, systems)}")
-    names = [name for name in systems if name != baseline]
-    if not names:
-        raise SpecError(f"no other system to compare {baseline!r} with")
     pairs = {pair: select_values(items, *pair) for pair in select_pairs(items, Layout())}
     for pair, values in pairs.items():
         check_signatures(pair[0], values, "significance")
-    tests = {(n, p): compare_systems(results, items, systems[n], systems[baseline], p) for n in names for p in pairs}
+    systems = group_systems(items)
+    lines: list[str] = []
+    if baseline == LAST_GOOD:
+        baselines, lines = _find_last_good(results)
+    else:
+        baselines = _match_baseline(systems, baseline)
+    names = list(baselines)
+    by_name = {system.name: system for system in systems}
+    tests = {(n, p): compare_systems(results, items, by_name[n], baselines[n], p) for n in names for p in pairs}
     corrected = correct_by_holm({k: t.p_value for k, t in tests.items() if t is not None})
     differences, p_values = [], []
     for pair, (first, *_) in pairs.items():
@@ -337,10 +356,13 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
         column = Column(*pair, title, direction, choose_column_decimals(cells), first.signature, gap)
         differences.append((column, cells))
         p_cells = [Cell(corrected[n, pair]) if (n, pair) in corrected else Cell(note=UNTESTED) for n in names]
-        p_values.append((Column(*pair, f"p {first.title}", "none", 4), p_cells))
+        p_values.append((Column(*pair, f"p {first.title}", "none", 4, p_values=True), p_cells))
     estimates, signatures = describe_estimates(results, (value for values in pairs.values() for value in values))
+    labels = ", ".join(dict.fromkeys(system.name for system in baselines.values()))
+    label = f"{labels} (last good)" if baseline == LAST_GOOD else labels
     remarks = [
-        f"Difference from {baseline}; Δ|Δ| is the difference of the distances to the human value.",
+        *lines,
+        f"Difference from {label}; Δ|Δ| is the difference of the distances to the human value.",
         "* p < 0.05, ** p < 0.01, *** p < 0.001, two-sided, after Holm's correction over the table.",
         "Tests over examples for means (sign flips), over paired replicates for other metrics, otherwise over seeds.",
         *estimates,
@@ -354,10 +376,86 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
     holm = ["p-values after Holm's correction over all cells."]
     return [
         Table.from_columns(
-            "significance", f"Difference from {baseline}", names, differences, remarks, rules=tuple(signatures)
+            "significance", f"Difference from {label}", names, differences, remarks, rules=tuple(signatures)
         ),
-        Table.from_columns("significance-p", f"p-values against {baseline}", names, p_values, holm),
+        Table.from_columns("significance-p", f"p-values against {label}", names, p_values, holm),
     ]
+
+
+def _match_baseline(systems: Sequence[System], name: str) -> dict[str, System]:
+    """Return label → baseline of every system but the baselines: a label, or all systems of a model."""
+    labels = {system.name: [system] for system in systems}
+    models = group_by(systems, lambda system: system.items[0].titles[0])
+    matches = labels.get(name) or models.get(name)
+    if matches is None:
+        raise SpecError(f"no system {name!r}{suggest(name, [*labels, *models])}")
+    others = {system.name: measured.find_counterpart(system, matches) for system in systems if system not in matches}
+    baselines = {label: match for label, match in others.items() if match is not None}
+    if not baselines:
+        several = f": it has {', '.join(system.name for system in matches)}; name one" if len(matches) > 1 else ""
+        raise SpecError(f"no other system to compare {name!r} with{several}")
+    return baselines
+
+
+def _find_last_good(results: Results) -> tuple[dict[str, System], list[str]]:
+    """Return label → last good checkpoint of its training, and a line per training that says where it got worse."""
+    baselines: dict[str, System] = {}
+    lines = []
+    for series in (series for series in measured.group_checkpoints(results.values) if len(series) > 1):
+        worsenings = _test_checkpoints(results, series)
+        worse = {name: [w for w in tested if w.outcome == WORSE] for name, tested in worsenings.items()}
+        good = next(system for system in reversed(series) if not worse[system.name])
+        baselines |= {system.name: good for system in series if system is not good}
+        steps = {system.name: system.items[0].axes[measured.STEP] for system in series}
+        history = []
+        for name in filter(worse.__getitem__, worse):
+            parts = []
+            for worsening in worse[name]:
+                before, after, amount, p_value = format_worsening(worsening)
+                best = worsening.baseline.axes[measured.STEP]
+                parts.append(f"{worsening.value.title} {before} (step {best}) → {after}, by {amount}, p {p_value}")
+            history.append(f"worse at step {steps[name]}: {', '.join(parts)}")
+        is_tested = any(worsenings.values())
+        clear = "no step is significantly worse than the best before it" if is_tested else "no value has an interval"
+        title = f"{series[0].items[0].axes[measured.TRAINING]} {series[0].items[0].titles[1]}".strip()
+        lines.append(f"{title}: {'; '.join(history) or clear}. Last good: step {steps[good.name]}.")
+    if not lines:
+        raise SpecError(
+            f"--baseline {LAST_GOOD}: expected a training with 2 checkpoints or more, as of "
+            "-m model.path='runs/*/checkpoint-*'; these runs have none"
+        )
+    return baselines, lines
+
+
+def _test_checkpoints(results: Results, series: Sequence[System]) -> dict[str, list[Worsening]]:
+    """Return label → each value of a checkpoint against the best one before it; a value needs an interval.
+
+    All values and steps are corrected together.
+    """
+    tested: list[Worsening] = []
+    for pair in select_pairs(series[0].items, Layout(companions=False)):
+        best: SystemValue | None = None
+        for system in series:
+            value = system.value(*pair)
+            if value is None or not math.isfinite(value.mean) or value.direction == "none":
+                continue
+            worsening = measure_worsening(results, results.values, system.name, value, best or value)
+            tested += [worsening] if best is not None and math.isfinite(worsening.high) else []
+            best = value if best is None or worsening.amount < 0 else best
+    decided = decide_together(tested)
+    return {system.name: [w for w in decided if w.system == system.name] for system in series}
+
+
+def format_worsening(worsening: Worsening) -> tuple[str, str, str, str]:
+    """Format the baseline's value, the system's, the worsening with its interval, and the p-value as `= 0.0123`."""
+    means = worsening.baseline.mean, worsening.value.mean, worsening.amount
+    numbers = [*means, worsening.low, worsening.high]
+    before, after, amount, low, high = (
+        format_fixed(number, choose_decimals(means)) if math.isfinite(number) else DASH for number in numbers
+    )
+    p_value = format_p_value(worsening.p_value) if math.isfinite(worsening.p_value) else DASH
+    interval = f" [{low}, {high}]" if math.isfinite(worsening.high) else ""
+    return before, after, f"{amount}{interval}", p_value if p_value.startswith("<") else f"= {p_value}"
 
 
 def _build_difference_cell(test: SystemComparison | None, p_value: float) -> Cell:

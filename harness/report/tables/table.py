@@ -41,6 +41,16 @@ def format_fixed(value: float, digits: int) -> str:
     return text.lstrip("-") if float(text.replace(",", "")) == 0 else text
 
 
+def format_p_value(p_value: float, digits: int = 4) -> str:
+    """Format a p-value with fixed decimals; a smaller one as below the last of them.
+
+    >>> format_p_value(0.0123), format_p_value(1e-9)
+    ('0.0123', '<.0001')
+    """
+    least = f"{10**-digits:.{digits}f}"
+    return f"<{least.removeprefix('0')}" if p_value < 10**-digits else format_fixed(p_value, digits)
+
+
 def arrow(direction: str, target: float | None = None) -> str:
     """Return the symbol of a direction: ↑, ↓, ≈, →0.5 or nothing."""
     return ARROWS.get(direction, "") if target is None else f"→{target:g}"
@@ -61,6 +71,7 @@ class Column:
     target: float | None = None  # the best possible value if the direction is `target`
     bold: BoldRule = ""  # how the best cells were found; empty if none is marked
     interval: bool = False  # whether its cells show a 95 % interval
+    p_values: bool = False  # whether its cells are p-values
 
     @property
     def heading(self) -> str:
@@ -197,7 +208,8 @@ class Table:
         if not math.isfinite(cell.value):
             return ("" if cell.blank else DASH), ""
         digits = column.decimals if cell.decimals is None else cell.decimals
-        number = format_fixed(cell.value, digits)
+        is_p_value = column.p_values or column.key == "p_value"
+        number = (format_p_value if is_p_value else format_fixed)(cell.value, digits)
         sign = "+" if cell.signed and cell.value > 0 and number.strip("0.,") else ""
         if cell.interval:
             spreads = [f"[{', '.join(format_fixed(end, digits) for end in cell.interval)}]"]

@@ -16,6 +16,7 @@ import yaml
 from openended.harness.app import finetune as ft
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, read_json
 from openended.harness.models import ModelSpec, load_model
+from openended.harness.results import read_results
 from openended.tasks.docs import Docs
 from tests.helpers import exit_code
 from tests.lazy import torch
@@ -84,7 +85,11 @@ def test_the_command_makes_a_model_that_fits_the_texts(tiny, tmp_path, monkeypat
     options = {"block_size": 16, "batch_size": 4, "accumulation": 2, "learning_rate": "3e-2"}
     asked = [f"{k}={v}" for k, v in options.items()]
     words = ["task=jsonl", f"task.path={data}", "model=folder", f"model.path={tiny}", f"output={out}", "device=cpu"]
-    assert exit_code(ft.main, *words, *asked) == 0
+    evaluation = "['num_examples=20','max_new_tokens=4','metric=[repetition,distinct_n]','intervals=0']"
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(ft.main, *words, *asked, "evaluate_steps=16", f"evaluate_options={evaluation}") == 0
+    steps = read_results([tmp_path / "outputs/runs/model"]).frame["model.step"].dropna()
+    assert sorted(set(steps)) == [0, 16, 32]
     assert loss(tiny) == pytest.approx(math.log(30), abs=0.5)
     assert loss(out) < 0.7 * loss(tiny)
     record = read_json(out / "finetune.json")
@@ -144,6 +149,7 @@ def test_without_accelerate(tiny: Path, tmp_path: Path, monkeypatch: pytest.Monk
 def test_options_of_the_configuration_are_those_of_the_spec_with_its_defaults() -> None:
     node = yaml.safe_load((Path(__file__).parents[3] / "conf/finetune.yaml").read_text())
     own = {key: node[key] for key in node if key not in ("defaults", "hydra", "output", "device")}
+    own["evaluate_options"] = tuple(own["evaluate_options"])
     assert own == {f.name: f.default for f in dataclasses.fields(ft.FinetuneSpec)}
 
 

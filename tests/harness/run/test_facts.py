@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from openended.harness.core import Generation, build_signature, load_members
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.dataset import HUMAN_ROWS
-from openended.harness.run.facts import collect_axes, collect_facts
+from openended.harness.run.facts import _find_training_step, collect_axes, collect_facts
 from openended.harness.storage import Entry, Row, write_rows
 from tests.contract.test_identity import COMMIT, settings
 
@@ -91,6 +92,30 @@ def test_scorer_and_embedder_are_facts_by_all_that_identifies_them(tmp_path):
         spec = dataclasses.replace(settings().embedder, **{"max_length": 8, "lengths": (8, 16), field: value})
         first = dataclasses.replace(settings().embedder, max_length=8, lengths=(8, 16))
         assert known("frechet", side, embedder=spec)["embedder"] != known("frechet", side, embedder=first)["embedder"]
+
+
+@pytest.mark.parametrize(
+    ("path", "revision", "state", "expected"),
+    [
+        ("runs/a/checkpoint-500", None, None, (500, "runs/a")),
+        ("runs/a/global_step0100", None, {"global_step": 7}, (100, "runs/a")),  # the name comes first
+        ("runs/a", None, {"global_step": 7}, (7, "runs/a")),
+        ("runs/step2vec", None, {"global_step": "7"}, None),
+        ("EleutherAI/pythia-70m", "step1000", None, (1000, "EleutherAI/pythia-70m")),
+        ("allenai/OLMo-1B", "stage1-step1000-tokens4B", None, (1000, "allenai/OLMo-1B")),
+        ("org/name", "main", None, None),
+    ],
+)
+def test_the_step_of_a_checkpoint_is_read_from_name_state_or_revision(
+    path, revision, state, expected, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    if revision is None:
+        Path(path).mkdir(parents=True)
+    if state is not None:
+        (Path(path) / "trainer_state.json").write_text(json.dumps(state))
+    axes = _find_training_step(ModelSpec(path=path, revision=revision))
+    assert (axes or None) == (expected and {"model.step": expected[0], "model.training": expected[1]})
 
 
 def test_a_copy_of_a_model_has_the_same_digest_and_another_path(tmp_path):

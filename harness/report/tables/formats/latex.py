@@ -310,7 +310,7 @@ def _format_row(grid: Grid, row: int, columns: Sequence[GridColumn]) -> str:
 
 def _make_grid_cell(table: Table, cell: Cell, column: Column) -> GridCell:
     number, spread = table.text(cell, column)
-    if cell.words or not math.isfinite(cell.value):
+    if cell.words or not math.isfinite(cell.value) or number.startswith("<"):
         return GridCell(words=number)
     return GridCell(number.removesuffix(cell.suffix), suffix=cell.suffix.strip(), spread=spread, bold=cell.best)
 

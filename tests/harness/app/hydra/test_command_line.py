@@ -6,6 +6,7 @@ import pytest
 
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.experiments import apply_using
+from openended.harness.core import SpecError
 from tests.helpers import openended
 
 
@@ -31,6 +32,20 @@ from tests.helpers import openended
 )
 def test_words_become_overrides_that_hydra_reads(typed, words):
     assert list(parse_command_line(typed).words) == words
+
+
+def test_wildcards_are_the_folders_that_match_in_numeric_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("b/checkpoint-30", "a/checkpoint-9", "a/checkpoint-10", "it's (1)/checkpoint-1"):
+        Path(name).mkdir(parents=True)
+    (tmp_path / "a" / "checkpoint-11").write_text("no folder")
+    line = parse_command_line(["-m", "model.path='[ab]/checkpoint-*,gpt2'"])
+    assert line.words == ("model.path=a/checkpoint-9,a/checkpoint-10,b/checkpoint-30,gpt2",)
+    (word,) = parse_command_line(["-m", "model.path=*(1)/checkpoint-?"]).words
+    assert word == """model.path="it's (1)/checkpoint-1\""""
+    for words in (["model.path=a/checkpoint-*"], ["-m", "model.path=c/*"]):
+        with pytest.raises(SpecError, match=r"add -m|no folder matches 'c/\*'"):
+            parse_command_line(words)
 
 
 def test_flags_are_told_from_options(tmp_path):

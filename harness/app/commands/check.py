@@ -1,0 +1,170 @@
+"""`openended check BASELINE CANDIDATE…`: exit with 1 if a candidate is worse than the baseline, for scripts and CI."""
+
+import argparse
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from openended.harness import core, report, results as measured
+from openended.harness.app.commands import OUTPUTS, Arguments, make_parser
+from openended.harness.core import DataError, SpecError
+from openended.harness.report import NOT_WORSE, UNDECIDED, WORSE, Worsening
+from openended.harness.results import Layout, Pair, Results, SystemValue
+
+COMMAND = "openended check"
+UNDECIDED_CODE = 3
+MARGIN = 0.02
+EPILOG = """\
+BASELINE and CANDIDATE are runs, names, folders of runs, a record.json (of an earlier release, for example), or the
+results.parquet of a report or of `openended export --format parquet`. A candidate is compared with the baseline's
+system of equal task, decoder and other options; a baseline of one system is compared with all.
+
+Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided. A value is not worse if its interval excludes a worsening by
+more than the margin, and worse if the worsening is significant after Holm's correction over all lines.
+Examples:
+  openended check main candidate
+  openended check release.json candidate --worse mauve,loop_rate --margin 0.02 --junit check.xml
+  openended check main step-1000 step-2000 --margin mauve=0.02,gen_ppl=1
+"""
+_ARGUMENTS: Arguments = {
+    "baseline": {"metavar": "BASELINE", "help": "what the candidates are compared with"},
+    "candidates": {"nargs": "+", "metavar": "CANDIDATE", "help": "the systems that are checked"},
+    "--worse": {"metavar": "VALUES", "help": "metric, metric.key or key; default: the first value of every metric"},
+    "--margin": {"default": str(MARGIN), "metavar": "NUMBER",
+                 "help": "the largest worsening that is accepted: of all values, or VALUE=NUMBER,…; default: 0.02"},
+    "--alpha": {"type": float, "default": 0.05, "metavar": "LEVEL", "help": "of tests and intervals; default: 0.05"},
+    "--where": {"action": "append", "default": [], "metavar": "AXIS=VALUE", "help": "keep only these runs"},
+    "--junit": {"type": Path, "metavar": "FILE", "help": "write JUnit XML"},
+    "--markdown": {"type": Path, "metavar": "FILE", "help": "write a table for a pull request"},
+    **OUTPUTS,
+}  # fmt: skip
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    args = make_parser("check", __doc__, _ARGUMENTS, "openended check main candidate", EPILOG).parse_args(words)
+    worsenings: list[Worsening] = []
+    code = core.run_command(COMMAND, lambda: worsenings.extend(_check(args)), after_interrupt="nothing was changed")
+    outcomes = {worsening.outcome for worsening in worsenings}
+    return code or (core.FAILED if WORSE in outcomes else UNDECIDED_CODE if UNDECIDED in outcomes else core.OK)
+
+
+def _check(args: argparse.Namespace) -> list[Worsening]:
+    if not 0 < args.alpha < 1:
+        raise SpecError(f"--alpha: expected a number between 0 and 1, got {args.alpha:g}")
+    where = dict(map(measured.parse_filter, args.where))
+    joined = _read(args.baseline, args.outputs, where)
+    baselines, candidates = joined.values, list[SystemValue]()
+    for word in args.candidates:
+        joined, later = measured.join_results(joined, _read(word, args.outputs, where))
+        candidates += later
+    margins = _parse_margins(args.margin, _choose_values(candidates, args.worse))
+    tested: list[Worsening] = []
+    systems = measured.group_systems(baselines)
+    for system in measured.group_systems(candidates):
+        baseline = measured.find_counterpart(system, systems)
+        if baseline is None:
+            names = ", ".join(other.name for other in systems)
+            raise SpecError(
+                f"of the baseline's systems, {names}, not exactly one differs from {system.name} in the model alone: "
+                "choose one, as with --where decoder=nucleus"
+            )
+        for pair, margin in margins.items():
+            value, reference = system.value(*pair), baseline.value(*pair)
+            if value is None or reference is None:
+                lacking = system.name if value is None else f"the baseline {baseline.name}"
+                raise DataError(f"{lacking} has no {'.'.join(pair)}; add metric {pair[0]}, or leave it out of --worse")
+            if reference.signature != value.signature:
+                fields = map(core.parse_signature, (reference.signature, value.signature))
+                differ = measured.describe_differences(next(fields), next(fields))
+                raise DataError(f"{pair[0]} of {system.name} is not comparable with the baseline's: {differ}")
+            items = [*baselines, *candidates]
+            tested.append(report.measure_worsening(joined, items, system.name, value, reference, margin, args.alpha))
+    worsenings = report.decide_together(tested, args.alpha)
+    rows = [_format_cells(worsening) for worsening in worsenings]
+    for label, outcome, before, after, worse, p_value, reason in rows:
+        core.print_line(f"{outcome:<10} {label}  {before} → {after}, worse by {worse}, p {p_value}: {reason}")
+    if args.markdown:
+        core.write_text(args.markdown, format_markdown(rows))
+    if args.junit:
+        core.write_text(args.junit, format_junit(worsenings, rows))
+    return worsenings
+
+
+def _read(word: str, outputs: Path, where: Mapping[str, str]) -> Results:
+    """Read the results of a run, a name, a folder, a record or an exported file."""
+    path = Path(word)
+    if path.suffix == ".parquet":
+        results = measured.read_frame(path)
+        return measured.filter_results(results, where) if where else results
+    if path.is_file() and path.suffix in (".csv", ".zip"):
+        hint = f"openended import {word} unpacks it" if path.suffix == ".zip" else "give the results.parquet next to it"
+        raise DataError(f"{word}: expected runs, a name, a record.json or a results.parquet; {hint}")
+    return measured.read_results(measured.resolve_report_request([word], outputs).paths, where)
+
+
+def _find_value(name: str, pairs: Iterable[Pair], option: str) -> Pair:
+    """Return the value that is called `metric`, `metric.key` or `key`; of several, that of the metric, the first."""
+    named = sorted((pair for pair in pairs if name in (*pair, ".".join(pair))), key=lambda pair: pair[0] != name)
+    if not named:
+        choices = {word for pair in pairs for word in pair}
+        raise SpecError(f"{option}: {name!r} is not among the values{core.suggest(name, choices)}")
+    return named[0]
+
+
+def _choose_values(items: Sequence[SystemValue], typed: str | None) -> list[Pair]:
+    """Return the values that `--worse` names, else the first of every metric that has a better direction."""
+    models = sorted((item for item in items if item.system == "model"), key=lambda item: not item.primary)
+    directions = {item.pair: item.direction for item in models}
+    if typed is None:
+        return [pair for pair in report.select_pairs(items, Layout(companions=False)) if directions[pair] != "none"]
+    pairs = [_find_value(name.strip(), directions, "--worse") for name in typed.split(",")]
+    if wrong := next((pair for pair in pairs if directions[pair] == "none"), None):
+        raise SpecError(f"--worse: of {'.'.join(wrong)}, neither more nor less is worse; leave it out")
+    return pairs
+
+
+def _parse_margins(typed: str, pairs: Sequence[Pair]) -> dict[Pair, float]:
+    """Return the margin of each value: of all, or of those that `VALUE=NUMBER` names; the default for the others."""
+    margins = dict.fromkeys(pairs, MARGIN)
+    for part in typed.split(","):
+        name, sign, text = part.strip().rpartition("=")
+        try:
+            margin = float(text)
+        except ValueError:
+            margin = math.nan
+        if not 0 <= margin < math.inf:
+            raise SpecError(f"--margin: expected a number of 0 or more, or VALUE=NUMBER, got {part!r}")
+        margins |= dict.fromkeys([_find_value(name, pairs, "--margin")] if sign else pairs, margin)
+    return margins
+
+
+def _format_cells(worsening: Worsening) -> list[str]:
+    """Return label, outcome, both values, the worsening with its interval, its p-value and the reason."""
+    value = worsening.value
+    label = f"{worsening.system}: {value.title} {report.arrow(value.direction, value.target)}".rstrip()
+    texts = (label, worsening.outcome, *report.format_worsening(worsening), worsening.reason)
+    return [core.escape_controls_in_line(text) for text in texts]
+
+
+def format_markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Format the rows as a table for a pull request."""
+    heads = ("value", "outcome", "baseline", "candidate", "worse by", "p", "why")
+    lines = [heads, ["---"] * len(heads), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def format_junit(worsenings: Sequence[Worsening], rows: Sequence[Sequence[str]]) -> str:
+    """Format the rows as JUnit XML; what is undecided is an error, since nothing failed and nothing passed."""
+    outcomes = [worsening.outcome for worsening in worsenings]
+    counts = {"tests": len(outcomes), "failures": outcomes.count(WORSE), "errors": outcomes.count(UNDECIDED)}
+    suite = ElementTree.Element("testsuite", {"name": COMMAND, **{name: str(n) for name, n in counts.items()}})
+    for row, worsening in zip(rows, worsenings, strict=True):
+        names = {"classname": row[0].rpartition(": ")[0], "name": ".".join(worsening.value.pair)}
+        case = ElementTree.SubElement(suite, "testcase", names)
+        if worsening.outcome != NOT_WORSE:
+            tag = "failure" if worsening.outcome == WORSE else "error"
+            ElementTree.SubElement(case, tag, type=worsening.outcome, message="; ".join(row[1:]))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

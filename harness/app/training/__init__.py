@@ -1,0 +1,1 @@
+"""Evaluate a model while it trains; each callback needs its framework."""

@@ -1,0 +1,222 @@
+"""Evaluating a model while it trains: with transformers' Trainer, TRL and Lightning."""
+
+import random
+import re
+from collections import Counter
+from importlib.util import find_spec
+from itertools import islice
+
+import numpy as np
+import pytest
+
+import openended as oe
+from openended.harness.app.finetune import cut_into_blocks, iterate_documents
+from openended.harness.models import ModelSpec, load_model
+from openended.harness.results import read_results
+from openended.harness.storage import RowFile, read_record
+from openended.tasks.docs import Docs
+from tests.helpers import as_a_process, openended, tiny_model, write_jsonl
+from tests.lazy import torch
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is not installed (extra `finetune`)"),
+    pytest.mark.filterwarnings("ignore"),
+]
+OPTIONS = ["num_examples=8", "max_new_tokens=4", "metric=[repetition,distinct_n]", "runtime.device=cpu", "intervals=40"]
+
+
+class Letters:
+    """Blocks of letters as ids."""
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        ids = torch.tensor([1 + (index * 7 + k) % 26 for k in range(16)])
+        return {"input_ids": ids, "labels": ids.clone()}
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """A folder with a model, whose dropout draws random numbers, and the options of evaluations."""
+    tiny_model(tmp_path / "model")
+    rows = [{"id": f"a{i}", "prompt": f"Prompt {i}", "human": f" a human text, number {i}."} for i in range(16)]
+    path = write_jsonl(tmp_path / "human.jsonl", rows)
+    return tmp_path, [*OPTIONS, "task=jsonl", f"task.path={path}"]
+
+
+def load(folder):
+    from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
+
+    set_seed(0)
+    model = AutoModelForCausalLM.from_pretrained(folder / "model")
+    return model, AutoTokenizer.from_pretrained(folder / "model", pad_token="<|endoftext|>")
+
+
+def train(folder, options, *, watch=True, data=None, callbacks=(), parts=None, every=2, stop_if=None, kind=None,
+          **arguments):  # fmt: skip
+    """Train; returns the trainer and the state of the random generators."""
+    from transformers import Trainer, TrainingArguments
+
+    model, tokenizer = parts or load(folder)
+    trainer_class, arguments_class = kind or (Trainer, TrainingArguments)
+    arguments = {
+        "max_steps": 4, "learning_rate": 0.01, "output_dir": str(folder / "trainer"), "report_to": [], "use_cpu": True,
+        "per_device_train_batch_size": 4, "save_strategy": "no", "disable_tqdm": True, **arguments,
+    }  # fmt: skip
+    trainer = trainer_class(
+        model=model, train_dataset=data or Letters(), processing_class=tokenizer, callbacks=[*callbacks],
+        args=arguments_class(**arguments),
+    )  # fmt: skip
+    with as_a_process(("train.py",), folder):
+        if watch:
+            monitor = {"every": every, "options": options, "outputs_dir": folder / "outputs", "name": "watched"}
+            trainer.add_callback(oe.integrations.TrainerCallback(trainer, stop_if=stop_if, **monitor))
+        trainer.train()
+    return trainer, (torch.get_rng_state(), random.random(), np.random.random())  # noqa: NPY002
+
+
+@pytest.mark.slow
+def test_a_training_with_evaluations_ends_with_the_same_weights_and_random_states(parts, capsys):
+    folder, options = parts
+    watched, states = train(folder, options)
+    plain, other_states = train(folder, options, watch=False)
+    assert all(map(torch.equal, watched.model.state_dict().values(), plain.model.state_dict().values()))
+    assert torch.equal(states[0], other_states[0])
+    assert states[1:] == other_states[1:]
+    assert watched.model.training
+    logged = [row for row in watched.state.log_history if "openended/distinct_2" in row]
+    assert [row["step"] for row in logged] == [0, 2, 4]
+    assert {"openended/loop_rate", "openended/loop_rate_human", "openended/distinct_2_human"} <= logged[0].keys()
+    line = r"step \d: distinct_2 [\d.]+, loop_rate [\d.]+, .*loop_rate_human [\d.]+ in [\d.]+ s"
+    assert len(re.findall(line, capsys.readouterr().err)) == 3
+    frame = read_results([folder / "outputs/runs/watched"]).frame
+    model_rows = frame[(frame["system"] == "model") & (frame["key"] == "distinct_2")]
+    assert dict(zip(model_rows["model.step"], model_rows["value"], strict=True)) == {
+        row["step"]: row["openended/distinct_2"] for row in logged
+    }
+    assert not list(folder.glob("outputs/**/*.safetensors.tmp")) + list(
+        folder.glob("outputs/trainings/**/*.safetensors")
+    )
+    done = openended("report", "watched", "--baseline", "last-good", cwd=folder, verbose=False, code=0)
+    assert "watched nucleus p=0.95: " in done.stdout
+    assert "Last good: step " in done.stdout
+
+
+@pytest.mark.slow
+def test_the_live_weights_generate_what_a_saved_checkpoint_does(parts):
+    folder, options = parts
+    trainer, _ = train(folder, options, learning_rate=0.05)
+    trainer.save_model(folder / "saved" / "checkpoint-4")
+    words = ("decoder=nucleus", f"model.path={folder}/saved/checkpoint-4", "name=saved")
+    openended(*words, *options, f"outputs_dir={folder}/outputs", cwd=folder, code=0)
+
+    def read_texts(record):
+        run = read_record(record.parent)
+        (entry,) = (path for name, path in run.inputs.items() if name.startswith("generate:"))
+        return run.axes["model.step"], list(RowFile(record.parent / run.store / entry / "data.arrow").texts)
+
+    texts = dict(map(read_texts, folder.glob("outputs/runs/watched/*/record.json")))
+    assert texts[0] != texts[2] != texts[4]
+    (saved,) = folder.glob("outputs/runs/saved/*/record.json")
+    assert read_texts(saved) == (4, texts[4])
+
+
+@pytest.mark.slow
+def test_a_condition_ends_the_training_and_errors_do_not(parts, capsys):
+    from transformers import TrainerCallback
+
+    folder, options = parts
+    trainer, _ = train(folder, options, stop_if="distinct_2 >= 0")
+    assert trainer.state.global_step == 1  # the step that had begun
+    assert "the training stops" in capsys.readouterr().err
+    for more, message in (
+        ({"stop_if": "loops > 0.2"}, "stop_if: 'loops' is in none of metric="),
+        ({"stop_if": "loop_rate"}, "expected a value, > or <, and a number"),
+        ({"every": 0}, "every: expected 1 or more steps"),
+        ({"options": ["decoder=nuclear"]}, "nuclear"),
+    ):
+        with pytest.raises(Exception, match=message):
+            train(folder, **{"options": options, **more})
+
+    class Break(TrainerCallback):
+        def on_step_end(self, args, state, control, model, **_):
+            if state.global_step == 2:
+                model.transformer.wte.weight.data.fill_(float("nan"))
+
+    trainer, _ = train(folder, options, callbacks=[Break()])
+    assert trainer.state.global_step == 4
+    assert "step 2: not evaluated: model step-2" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_trl_trains_with_the_callback(parts):
+    trl = pytest.importorskip("trl", reason="needs trl")
+    rows = pytest.importorskip("datasets").Dataset.from_list([{"text": "the cat sat on the mat"}] * 16)
+    kind = (trl.SFTTrainer, trl.SFTConfig)
+    trainer, _ = train(*parts, data=rows, kind=kind, max_length=16, bf16=False)
+    assert [r["step"] for r in trainer.state.log_history if "openended/loop_rate" in r] == [0, 2, 4]
+
+
+@pytest.mark.long
+def test_lightning_trains_with_the_callback(parts):
+    lightning = pytest.importorskip("lightning.pytorch", reason="needs lightning")
+
+    folder, options = parts
+
+    class Module(lightning.LightningModule):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def training_step(self, batch, _):
+            return self.model(**batch).loss
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=0.01)
+
+    weights = []
+    for watch in (True, False):
+        model, tokenizer = load(folder)
+        callback = oe.integrations.LightningCallback(
+            tokenizer, every=2, options=options, outputs_dir=folder / "outputs", name="lit"
+        )
+        logger = lightning.loggers.CSVLogger(folder / "logs")
+        trainer = lightning.Trainer(
+            max_steps=4, accelerator="cpu", logger=logger, enable_checkpointing=False, enable_progress_bar=False,
+            callbacks=[callback] if watch else [], log_every_n_steps=1,
+        )  # fmt: skip
+        trainer.fit(Module(model), torch.utils.data.DataLoader(Letters(), batch_size=4))
+        weights.append(model.state_dict())
+    assert all(map(torch.equal, weights[0].values(), weights[1].values()))
+    steps = read_results([folder / "outputs/runs/lit"]).frame["model.step"].dropna()
+    assert sorted(set(steps)) == [0, 2, 4]
+    assert "openended/loop_rate" in (folder / "logs/lightning_logs/version_0/metrics.csv").read_text()
+
+
+@pytest.mark.long
+def test_a_planted_collapse_is_noticed_at_the_next_evaluation(tmp_path):
+    """The learning rate times 100 at step 200 of 300; the last good step is the one before the collapse."""
+    from transformers import AutoTokenizer, TrainerCallback
+
+    spec = ModelSpec(path="bundled:docs-s")
+    lm = load_model(spec)
+    lm.model.requires_grad_(requires_grad=True)
+    texts = islice(iterate_documents(Docs(split="train"), Counter()), 1500)
+    blocks = cut_into_blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids)), size=64).astype(np.int64)
+    data = [{"input_ids": torch.from_numpy(block), "labels": torch.from_numpy(block)} for block in blocks]
+
+    class Collapse(TrainerCallback):
+        def on_step_begin(self, args, state, control, lr_scheduler, optimizer, **_):
+            if state.global_step == 200:
+                lr_scheduler.base_lrs = [100 * rate for rate in lr_scheduler.base_lrs]
+                for group in optimizer.param_groups:
+                    group["lr"] *= 100
+
+    train(
+        tmp_path, ["num_examples=100", "runtime.device=cpu"], parts=(lm.model, AutoTokenizer.from_pretrained(spec.folder)),
+        data=data, callbacks=[Collapse()], every=50, max_steps=300, learning_rate=2e-4, lr_scheduler_type="constant",
+    )  # fmt: skip
+    done = openended("report", "watched", "--baseline", "last-good", cwd=tmp_path, verbose=False, draw=True, code=0)
+    assert re.search(r"worse at step 250: .*MAUVE.*Last good: step 200\.", " ".join(done.stdout.split()))
+    assert (tmp_path / "outputs/reports/watched/figures/sweep-model.step.png").is_file()
