@@ -27,14 +27,10 @@ def build_side_by_side(
     if names[0] == names[1]:
         names = [f"A {names[0]}", f"B {names[1]}"]
     first, second = (measured.read_results(folders, where) for folders in paths)
-<<<<<<< HEAD
-    joined, later = _join_results(first, second)
+    joined, later = measured.join_results(first, second)
     batches = {note for run in joined.runs for note in run.notes if note.startswith(BATCH_REMARK)}
     if len(batches) > 1:
         _log.warning("texts may differ by their batches alone: %s", "; ".join(sorted(batches)))
-=======
-    joined, later = measured.join_results(first, second)
->>>>>>> b93ee2b8 (openended check, a gate for CI; checkpoints as an axis with the last good step as baseline; callbacks that evaluate a model while it trains)
     tables = [_build_settings_table(names, first, second), _build_number_table(names, first.values, later)]
 
     def write_page_of_both(folder: Path) -> list[Path]:
