@@ -2,6 +2,7 @@
 
 import logging
 import random
+import shutil
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -194,6 +195,20 @@ def test_rows_of_relatives_are_taken_if_prompt_id_and_sample_are_those_asked_for
     ]  # fmt: skip
     assert (facts["device"], facts["reused_tokens"]) == ("cuda", 6)
     assert facts["reused_from"] == {"maker": None}, "nobody noted where the smaller run was made"
+
+
+def test_a_relative_that_ends_first_may_delete_its_blocks(tmp_path):
+    running = tmp_path / f"{FAMILY_KEY}1.partial"
+    files = write_blocks(running, "ca", "d")
+    files["d"].write_bytes(b"flipped")
+    blocks = open_blocks(tmp_path / f"{FAMILY_KEY}2.partial")
+    blocks.read([unfinished(running)])
+    assert [prompt.example_id for prompt in blocks.list_missing(None)] == ["b", "d"]
+    assert sorted(running.iterdir()) == sorted(files.values()), "what is damaged there is that run's affair"
+    shutil.rmtree(running)
+    blocks.add([row.generation for row in rows("b", "d")])
+    blocks.join(tmp_path / "data.arrow")
+    assert RowFile(tmp_path / "data.arrow").ids == ("a", "b", "c", "d")
 
 
 @pytest.mark.parametrize("seed", range(24))
