@@ -6,7 +6,7 @@ from typing import Any
 
 from openended.harness import models
 from openended.harness.core import DeviceMap
-from openended.harness.generation import compute_q_statistics, depends_on_batch, generate_texts
+from openended.harness.generation import compute_q_statistics, generate_texts
 from openended.harness.models import LanguageModel, ModelSpec, embed_and_score, load_model, sketch_gradients
 
 
@@ -21,6 +21,8 @@ class TransformersBackend(LanguageModel):
     embed_and_score = embed_and_score
 
     def provenance(self) -> dict[str, Any]:
+        from openended.harness.generation import depends_on_batch
+
         return {"batch_dependent": depends_on_batch(self)}
 
 

@@ -17,7 +17,7 @@ PLUGIN = ROOT / "docs" / "examples" / "plugin" / "README.md"  # its commands: te
 _BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SHELL = ("", "bash", "console")
 GRID = ("-m", "name=quickstart", "decoder=greedy,nucleus", "seed=0,1", "num_examples=100", "max_new_tokens=24",
-        "metric=[distinct_n]", "intervals=0")  # fmt: skip
+        "metric=[distinct_n]", "intervals=40")  # fmt: skip
 # Words of the documentation that stand for something of the reader's.
 READERS = {
     "…": "", "GRID": "quickstart", "PATH": "quickstart", "SYSTEM": "greedy", "A": "monday", "B": "tuesday",

@@ -62,7 +62,8 @@ def write_page(
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page = environment.from_string(template).render(
         title=tables[0].title if tables else "Report",
-        finding=write_headline(results),
+        # Runs of equal settings in both reports are not seeds of one system.
+        finding="" if compared_results else write_headline(results),
         tables=tables,
         figures=[_embed_figure(p) for p in figures if p.suffix == ".png"],
         has_texts=bool(page_texts.sources),
