@@ -4,6 +4,7 @@
 # Run it in an environment with PyTorch for the GPU; vLLM, mauve-text and faiss-gpu are used where they are installed.
 #   bash scripts/gpu.sh [--simulate] [PAGE]
 set -euo pipefail
+caller="$PWD"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 options=(--repeats 1)
 mauve="mauve, 5,000 + 5,000"
@@ -17,9 +18,10 @@ elif ! nvidia-smi --query-gpu=name,memory.total --format=csv,noheader; then
 fi
 python="${PYTHON:-.venv/bin/python}"
 page="${1:-gpu.md}"
+case "$page" in /*) ;; *) page="$caller/$page" ;; esac
 failed=0
 for only in accelerator precision engines "$mauve"; do
   timeout 600 "$python" scripts/bench.py --only "$only" --write "$page" "${options[@]}" || failed=1
 done
-echo "written: $page"
+if [ -e "$page" ]; then echo "written: $page"; fi
 exit $failed

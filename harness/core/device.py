@@ -32,6 +32,8 @@ def copy_to_host(*tensors: torch.Tensor) -> list[NDArray[Any]]:
 
     if tensors[0].device.type == "cpu":
         return [tensor.numpy() for tensor in tensors]
+    if tensors[0].device.type == "mps":  # it has no float64
+        return [tensor.cpu().numpy() for tensor in tensors]
     whole = torch.cat([tensor.reshape(-1).double() for tensor in tensors]).cpu().numpy()
     ends = np.cumsum([tensor.numel() for tensor in tensors])
     return [

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-_SAID = ("out of memory", "not enough memory", "can't allocate memory")
+_SAID = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
 _LOST = ("cuda error", "hip error", "device-side assert", "cublas_status", "cudnn_status", "device is lost")
 
 
@@ -56,6 +56,8 @@ def is_out_of_memory(err: BaseException) -> bool:
 
 def check_device(err: BaseException) -> None:
     """Raise `DataError` if an error means that the device itself failed, so that every later operation fails too."""
+    if is_out_of_memory(err):
+        return
     if any(words in str(err).lower() for words in _LOST):
         message = f"the device failed: {shorten_error(err)}; finished texts are kept, run the command again"
         raise DataError(message) from err

@@ -20,6 +20,7 @@ class LightningCallback(lightning.Callback):  # type: ignore[misc]
         self._tokenizer, self._attribute, self._monitor = tokenizer, model, TrainingMonitor(**options)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:  # noqa: ANN401
+        self._monitor.check_processes(trainer.world_size)
         step = trainer.global_step
         if not trainer.is_global_zero or not self._monitor.is_due(step):
             return

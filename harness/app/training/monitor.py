@@ -82,6 +82,11 @@ class TrainingMonitor:
         self._began, self._seconds = 0.0, 0.0
         self._last: int | None = None
 
+    def check_processes(self, count: int) -> None:
+        """Refuse `stop_if` where other processes train on: only the first evaluates, and they would wait for it."""
+        if self._condition is not None and count > 1:
+            raise SpecError(f"stop_if: for a training in one process, not in {count}; leave it out")
+
     def is_due(self, step: int) -> bool:
         """Return whether the model is to be evaluated after a step; each step is evaluated once."""
         return step % self.every == 0 and step != self._last

@@ -20,7 +20,8 @@ class TrainerCallback(transformers.TrainerCallback):  # type: ignore[misc]
         if self._tokenizer is None:
             raise SpecError("tokenizer: expected the model's, because the trainer has no processing_class")
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401, ARG002
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
+        self._monitor.check_processes(args.world_size)
         if not state.is_world_process_zero or not self._monitor.is_due(state.global_step):
             return
         model = self._trainer.accelerator.unwrap_model(self._trainer.model)

@@ -7,7 +7,7 @@ would have in one piece.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -32,6 +32,10 @@ class RayBackend(TransformersBackend):
 
     workers: Cluster
     source: RemoteModelRef  # what workers load
+    facts: dict[str, Any] = field(default_factory=dict)  # what a worker says of the model
+
+    def provenance(self) -> dict[str, Any]:
+        return dict(self.facts)
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; a worker makes a chunk of them, which is emitted whole."""

@@ -127,8 +127,9 @@ class Worker:
         lm = self._load(model)
         special = {name: list(getattr(lm.model, name, ())) for name in ("openended_before", "openended_after")}
         stand_in = SimpleNamespace(config=SimpleNamespace(bos_token_id=lm.start_id), **special)
+        facts: dict[str, Any] = getattr(lm, "provenance", dict)()
         names = ("device", "dtype", "eos_ids", "vocab_size", "context_length")
-        return {"model": stand_in, **{name: getattr(lm, name) for name in names}}
+        return {"model": stand_in, "facts": facts, **{name: getattr(lm, name) for name in names}}
 
     def generate(
         self, model: RemoteModelRef, companions: Mapping[str, RemoteModelRef], request: GenerationRequest

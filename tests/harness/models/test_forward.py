@@ -12,7 +12,14 @@ from hypothesis import given, settings, strategies as st
 from openended.harness.core import DataError, ExtraNotInstalled, Ragged, SpecError
 from openended.harness.models import embedder as f, score, tokenizer as tokenizers_
 from openended.harness.models.backend import GradientRequest, ScoringRequest
-from openended.harness.models.failures import check_finite, check_logits, describe_broken_weights, run_in_batches
+from openended.harness.models.failures import (
+    check_device,
+    check_finite,
+    check_logits,
+    describe_broken_weights,
+    is_out_of_memory,
+    run_in_batches,
+)
 from openended.harness.models.score import plan_scoring, sketch_gradients, split_columns
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer
@@ -420,3 +427,9 @@ def test_memory_for_no_text_and_other_errors_are_raised(message, sizes):
     with pytest.raises(RuntimeError, match=message):
         run_in_batches(np.array([1, 2]), 2, step)
     assert calls == sizes
+
+
+@pytest.mark.parametrize("text", ["CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"])
+def test_memory_that_runs_out_is_no_lost_device(text):
+    check_device(RuntimeError(text))
+    assert is_out_of_memory(RuntimeError(text))

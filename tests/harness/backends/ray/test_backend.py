@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,11 @@ def test_other_files_than_the_drivers_are_refused(worker, tmp_path):
     assert other.error[0] == "DataError"
     assert "has other files than the run's own machine" in other.error[1]
     assert worker.do("describe_model", (make_model_ref(spec),)).value["context_length"] == 64
+
+
+def test_the_worker_says_whether_a_text_depends_on_its_batch():
+    lm = load_ray_backend(Here(1), replace(SPEC, dtype="bfloat16"))
+    assert lm.provenance().keys() == {"batch_dependent"}
 
 
 def test_an_embedder_of_the_same_model_is_the_same_weights(worker, tmp_path):
