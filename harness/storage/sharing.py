@@ -21,19 +21,23 @@ class RemoteStore:
             from fsspec.core import url_to_fs
         except ImportError as err:
             raise core.ExtraNotInstalled("fsspec", "hub") from err
-        self.url = url
+        self.url = _hide_credentials(url)
         try:
             self._files, root = url_to_fs(url)
             self._root = str(root).rstrip("/")
-            paths = self._files.glob(f"{self._root}/*/*/*/{MANIFEST}")
-            names = {"/".join(str(path).split("/")[-4:-1]) for path in paths}
+            paths = [str(path).split("/") for path in self._files.find(self._root, maxdepth=4)]
+            names = {"/".join(path[-4:-1]) for path in paths if path[-1] == MANIFEST}
         except Exception as err:  # each file system has its own errors
-            raise core.DataError(f"{url}: cannot be read as a folder ({core.shorten_error(err)})") from err
+            reason = _hide_credentials(core.shorten_error(err))
+            raise core.DataError(f"{self.url}: cannot be read as a folder ({reason})") from err
         self.names = {name for name in names if ENTRY_NAME.fullmatch(name) and name.partition("/")[0] in STAGES}
         """`stage/ab/key` of the complete entries when it was opened."""
 
     def push(self, store: Path) -> int:
-        """Copy the entries that are missing there; return their number. Damaged ones are skipped with a warning."""
+        """Copy the entries that are missing there; return their number.
+
+        Damaged ones and those that were imported without trust are skipped with a warning.
+        """
         count = 0
         for stage in STAGES:
             for manifest in sorted((store / stage).glob(f"*/*/{MANIFEST}")):
@@ -41,31 +45,43 @@ class RemoteStore:
                 if not ENTRY_NAME.fullmatch(name) or name in self.names:
                     continue
                 try:
-                    files = read_entry(manifest.parent).files
+                    entry = read_entry(manifest.parent)
                 except core.DataError as err:
                     log.warning("%s is damaged (%s): not copied", name, err)
                     continue
-                self._call("makedirs", f"{self._root}/{name}", exist_ok=True)
-                for file in (*files, MANIFEST):
-                    self._call("put_file", str(manifest.with_name(file)), f"{self._root}/{name}/{file}")
+                if entry.is_untrusted:
+                    log.warning("%s was imported without --trust: not copied", name)
+                    continue
+                place = f"{self._root}/{name}"
+                self._call("makedirs", place, exist_ok=True)
+                for file in entry.files:
+                    self._call("put_file", str(manifest.with_name(file)), f"{place}/{file}")
+                writing = f"{place}/{core.temporary_files.create_temporary_name(MANIFEST)}"
+                self._call("put_file", str(manifest), writing)
+                self._call("mv", writing, f"{place}/{MANIFEST}")
                 count += 1
         return count
 
     def pull(self, store: Path, *, trust: bool) -> int:
         """Copy the entries that are missing here, marked as imported; return their number.
 
-        Every byte is verified first. Entries that are damaged there are skipped with a warning.
+        Every byte is verified first. Entries that are damaged there are skipped with a warning. With `trust`, equal
+        entries that were imported without it are trusted from now on, and counted too.
         """
+        if not self.names:
+            raise core.DataError(f"{self.url}: no store entry is there; give the URL of `openended store push`")
         count = 0
+        mark: dict[str, core.Json] = {"archive": self.url, "trusted": trust}
         for name in sorted(self.names):
             folder = store / name
             if folder.exists():
+                count += trust and self._trust(name, folder, mark)
                 continue
             folder.parent.mkdir(parents=True, exist_ok=True)
             work = folder.with_name(core.temporary_files.create_temporary_name(folder.name))
             work.mkdir()
             try:
-                self._fetch(name, work, {"archive": self.url, "trusted": trust})
+                self._fetch(name, work, mark)
                 publish_folder(work, folder)
                 count += 1
             except core.DataError as err:
@@ -76,11 +92,7 @@ class RemoteStore:
 
     def _fetch(self, name: str, work: Path, mark: dict[str, core.Json]) -> None:
         """Copy an entry into a folder and verify its bytes."""
-        source = f"{self._root}/{name}"
-        if self._call("size", f"{source}/{MANIFEST}") > core.MAX_JSON:
-            raise core.DataError(f"{MANIFEST} has more than {core.MAX_JSON >> 20} MiB")
-        text = self._call("cat_file", f"{source}/{MANIFEST}")
-        manifest: Any = mark_manifest(core.parse_json(text, MANIFEST), mark, name, MANIFEST)
+        source, manifest = f"{self._root}/{name}", self._read_manifest(name, mark)
         for file, digest in manifest["files"].items():
             if not _FILE_NAME.fullmatch(file):
                 raise core.DataError(f"unexpected file name {file!r:.40}")
@@ -89,10 +101,42 @@ class RemoteStore:
                 raise core.DataError(f"{file} does not match its digest")
         core.write_json(work / MANIFEST, manifest)
 
+    def _trust(self, name: str, folder: Path, mark: dict[str, core.Json]) -> bool:
+        """Trust an entry here that was imported without trust, if the one there has the same bytes."""
+        try:
+            maker = core.read_json(folder / MANIFEST).get("maker")
+            if not isinstance(maker, dict) or "imported" not in maker:  # most entries; their bytes need no reading
+                return False
+            entry = read_entry(folder)
+            if not entry.is_untrusted:
+                return False
+            manifest = self._read_manifest(name, mark)
+            if manifest["files"] != entry.files:
+                raise core.DataError("its files differ from those here")
+        except (core.DataError, AttributeError) as err:
+            log.warning("%s is not trusted (%s)", name, err)
+            return False
+        core.write_json(folder / MANIFEST, manifest)
+        return True
+
+    def _read_manifest(self, name: str, mark: dict[str, core.Json]) -> Any:  # noqa: ANN401 - JSON
+        """Return the manifest of an entry there, marked as imported."""
+        path = f"{self._root}/{name}/{MANIFEST}"
+        size = self._call("size", path)
+        if not isinstance(size, int) or size > core.MAX_JSON:
+            raise core.DataError(f"{MANIFEST}: expected at most {core.MAX_JSON >> 20} MiB, got {size} bytes")
+        return mark_manifest(core.parse_json(self._call("cat_file", path), MANIFEST), mark, name, MANIFEST)
+
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - a method of fsspec
         try:
             return getattr(self._files, method)(*arguments, **options)
         except FileNotFoundError as err:
-            raise core.DataError(f"no file {arguments[0]}") from err
+            raise core.DataError(f"no file {_hide_credentials(str(arguments[0]))}") from err
         except Exception as err:  # each file system has its own errors
-            raise core.StoreError(f"{self.url}: {core.shorten_error(err)}; the same command resumes") from err
+            reason = _hide_credentials(core.shorten_error(err))
+            raise core.StoreError(f"{self.url}: {reason}; the same command resumes") from err
+
+
+def _hide_credentials(text: str) -> str:
+    """Return a URL, or a message with one, without user, password and query."""
+    return re.sub(r"(://[^\s?]*)\?\S*", r"\1", re.sub(r"(?<=://)[^/\s]*@", "", text))

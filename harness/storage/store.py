@@ -274,6 +274,8 @@ def mark_manifest(value: Any, mark: Mapping[str, core.Json], name: str, where: s
         stage, key = name.split("/", maxsplit=1)[0], name.split("/")[2]
         if (manifest["recipe"]["stage"], manifest["key"]) != (stage, key):
             raise core.DataError(f"{where}: is the manifest of another entry")
+        if not all(isinstance(manifest[part], dict) for part in ("files", "meta", "maker")):
+            raise TypeError("expected objects as files, meta and maker")
         check_stage_files(stage, manifest["files"])
         manifest["maker"] = {**manifest["maker"], "imported": dict(mark)}
         return {**manifest, "digest": core.digest(manifest)}

@@ -44,8 +44,8 @@ def _store(args: argparse.Namespace) -> None:
     elif args.url is not None:
         shared = RemoteStore(args.url)
         count = shared.push(root) if args.action == "push" else shared.pull(root, trust=args.trust)
-        lines = [f"{count:,} of {len(shared.names):,} entries copied from {args.url}" if args.action == "pull" else
-                 f"{count:,} entries copied to {args.url}, {len(shared.names):,} were there"]  # fmt: skip
+        lines = [f"{count:,} of {len(shared.names):,} entries copied from {shared.url}" if args.action == "pull" else
+                 f"{count:,} entries copied to {shared.url}, {len(shared.names):,} were there"]  # fmt: skip
     else:
         lines = list(format_sizes(measure_entries(root), find_named_entries(args.outputs / "runs")))
     for line in lines:

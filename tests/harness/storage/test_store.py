@@ -529,9 +529,22 @@ def test_a_shared_store_gives_each_machine_what_the_other_computed(protocol, tmp
     assert RemoteStore(url).pull(three.root, trust=False) == 2
     assert Store(three.root).make(recipes["examples"], build_examples).computed, "it was not trusted"
     assert not list(three.root.rglob("*.tmp-*"))
+    assert RemoteStore(f"{url}/other").push(three.root) == 1, "only what it computed itself"
+    assert RemoteStore(url).pull(tmp_path / "four", trust=False) == 2
+    assert RemoteStore(url).pull(tmp_path / "four", trust=True) == 2
+    assert not Store(tmp_path / "four").make(recipes["examples"], build_examples).computed
+    with pytest.raises(DataError, match="no store entry is there"):
+        RemoteStore(f"{url}/[mistyped]").pull(two.root, trust=True)
 
 
-@pytest.mark.parametrize("harm", ["file", "name", "manifest", "swap"])
+def test_a_folder_with_marks_of_patterns_is_a_shared_store_and_no_password_is_kept(tmp_path):
+    Store(tmp_path / "one").make(Recipe("tokens", 1, {}, {}), build_tokens)
+    url = f"{tmp_path}/a[b]*"
+    assert [RemoteStore(url).push(tmp_path / "one") for _ in range(2)] == [1, 0]
+    assert RemoteStore("memory://me:secret@host/store?key=secret").url == "memory://host/store"
+
+
+@pytest.mark.parametrize("harm", ["file", "name", "manifest", "swap", "files"])
 def test_a_damaged_or_forged_shared_entry_is_not_copied(harm, tmp_path, caplog):
     entry = Store(tmp_path / "one").make(Recipe("tokens", 1, {}, {}), build_tokens)
     shared = RemoteStore(f"{tmp_path}/shared")
@@ -542,6 +555,10 @@ def test_a_damaged_or_forged_shared_entry_is_not_copied(harm, tmp_path, caplog):
     elif harm == "name":
         manifest = read_json(place / MANIFEST)
         manifest["files"]["../../values.npy"] = manifest["files"]["values.npy"]
+        del manifest["digest"]
+        write_json(place / MANIFEST, {**manifest, "digest": digest(manifest)})
+    elif harm == "files":
+        manifest = {**read_json(place / MANIFEST), "files": ["offsets.npy", "values.npy"]}
         del manifest["digest"]
         write_json(place / MANIFEST, {**manifest, "digest": digest(manifest)})
     elif harm == "manifest":
