@@ -220,7 +220,7 @@ def filter_results(results: Results, where: Mapping[str, str]) -> Results:
         present = (f"{k} is {', '.join(sorted(set(models[k].map(format_axis_value))))}" for k in where if k in models)
         requested = ", ".join(f"{k}={v}" for k, v in where.items())
         raise DataError(f"no value matches {requested}; {'; '.join(present) or 'its metrics have other options'}")
-    return replace(results, frame=frame)
+    return replace(results, frame=frame, spaces={})
 
 
 def parse_filter(text: str) -> tuple[str, str]:
@@ -301,7 +301,9 @@ def load_replicates(results: Results, item: SystemValue) -> core.Replicates | No
 def count_prompts(item: SystemValue) -> int:
     """Return the number of prompts behind a value, from its signature; 0 if it does not say."""
     counts = core.parse_signature(item.signature).get("n", "").split("/")
-    return min((int(count) for count in counts if count.isdigit()), default=0)
+    samples = str(item.axes.get("samples", "")) if len(counts) == 1 else ""  # a single count is that of all texts
+    prompts = min((int(count) for count in counts if count.isdigit()), default=0)
+    return prompts // max(int(samples), 1) if samples.isdigit() else prompts
 
 
 def read_replicates(arrays: Mapping[str, Any], key: str, prompts: int) -> core.Replicates | None:

@@ -342,7 +342,12 @@ def find_counterpart(system: System, systems: Sequence[System]) -> System | None
 
     def list_options(of: System) -> dict[str, str]:
         axes = of.items[0].axes
-        return {axis: value for axis, value in axes.items() if value and "model" not in (axis, get_parent_axis(axis))}
+        left_out = {"generations", "judgments", "task.texts"}  # contents, which differ with the model
+        return {
+            axis: value
+            for axis, value in axes.items()
+            if value and axis not in left_out and "model" not in (axis, get_parent_axis(axis))
+        }
 
     fitting = [s for s in systems if len(systems) == 1 or list_options(s) == list_options(system)]
     return fitting[0] if len(fitting) == 1 else None

@@ -59,7 +59,7 @@ def _check(args: argparse.Namespace) -> list[Worsening]:
     for word in args.candidates:
         joined, later = measured.join_results(joined, _read(word, args.outputs, where))
         candidates += later
-    margins = _parse_margins(args.margin, _choose_values(candidates, args.worse))
+    margins = _parse_margins(args.margin, _choose_values([*baselines, *candidates], args.worse))
     tested: list[Worsening] = []
     systems = measured.group_systems(baselines)
     for system in measured.group_systems(candidates):
@@ -81,6 +81,8 @@ def _check(args: argparse.Namespace) -> list[Worsening]:
                 raise DataError(f"{pair[0]} of {system.name} is not comparable with the baseline's: {differ}")
             items = [*baselines, *candidates]
             tested.append(report.measure_worsening(joined, items, system.name, value, reference, margin, args.alpha))
+    if not tested:
+        raise DataError("nothing can be checked: no value of these runs has a better direction")
     worsenings = report.decide_together(tested, args.alpha)
     rows = [_format_cells(worsening) for worsening in worsenings]
     for label, outcome, before, after, worse, p_value, reason in rows:

@@ -19,7 +19,7 @@ _ARGUMENTS: Arguments = {
 
 
 def _print_power(args: argparse.Namespace) -> None:
-    if args.difference is not None and not 0 < abs(args.difference) < float("inf"):
+    if args.difference is not None and not 0 < args.difference < float("inf"):
         raise SpecError(f"--difference: expected a number above 0, got {args.difference:g}")
     results = read_results(resolve_report_request(args.paths, Path(args.outputs)).paths)
     names = [name.strip() for name in args.metrics.split(",") if name.strip()]

@@ -154,6 +154,11 @@ def estimate_difference(results: Results, a: SystemValue, b: SystemValue) -> tup
     return first - second, both.std_error() if both is not None and both.varies else math.nan
 
 
+def estimate_values(results: Results, a: SystemValue, b: SystemValue) -> tuple[float, float]:
+    """Return two values as they are compared: in the space that both share, else as they are printed."""
+    return _load_estimates(results, a, b)[0]
+
+
 def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
     sides = _load_examples(results, a, b)
     if sides is None:
@@ -195,8 +200,10 @@ def describe_estimates(results: Results, items: Iterable[SystemValue]) -> tuple[
         if space.values:
             signatures.append(f"signature of differences: {space.signature}")
             clusterings = f" ({space.num_clusterings} clusterings)" if space.num_clusterings else ""
-            basis = f"one space of {space.num_systems} systems and {space.num_human:,} human texts; the printed values"
-            lines.setdefault(f"{basis} on each system's own", {})[item.metric + clusterings] = None
+            sets = f"{space.num_systems} sets of texts and {space.num_human:,} human texts"
+            lines.setdefault(f"one space of {sets}; the printed values on each system's own", {})[
+                item.metric + clusterings
+            ] = None
         elif space.reason:
             lines.setdefault(f"each system's own values, which resolve less: {space.reason}", {})[item.metric] = None
     return [f"Differences of {', '.join(names)} rest on {basis}." for basis, names in lines.items()], signatures

@@ -56,9 +56,10 @@ def describe_resolution(models: Sequence[SystemValue], results: Results) -> tupl
 def format_power(results: Results, metrics: Sequence[str], difference: float | None) -> Iterator[str]:
     """Yield a line per value and pair of systems; `difference` is the one whose number of texts is asked for."""
     models = [item for item in results.values if item.system == "model" and item.direction != "none"]
-    if missing := [name for name in metrics if name not in {text for i in models for text in (i.metric, i.key)}]:
+    known = {text for i in models for text in (i.metric, i.key, ".".join(i.pair))}
+    if missing := [name for name in metrics if name not in known]:
         raise DataError(f"no values of {missing[0]} in these runs{suggest(missing[0], {i.metric for i in models})}")
-    chosen = [i for i in models if (i.primary and not metrics) or {i.metric, i.key} & set(metrics)]
+    chosen = [i for i in models if (i.primary and not metrics) or {i.metric, i.key, ".".join(i.pair)} & set(metrics)]
     names = {id(item): system.name for system in group_systems(results.values) for item in system.items}
     lines = 0
     for items in group_by(chosen, lambda item: (item.pair, item.signature)).values():
@@ -75,10 +76,11 @@ def format_power(results: Results, metrics: Sequence[str], difference: float | N
 def _describe_pair(results: Results, item: SystemValue, apart: float, error: float, difference: float | None) -> str:
     n = int(parse_signature(item.signature).get("n", "0").rpartition("/")[2].partition("of")[0] or 0)
     target = abs(difference if difference is not None else apart)
-    parts = [f"{apart:+.3g} with {n:,} texts, which resolve {compute_resolved_difference(error):.2g}"]
+    seeds = f" × {item.seeds} seeds" if item.seeds > 1 else ""
+    parts = [f"{apart:+.3g} with {n:,} texts{seeds}, which resolve {compute_resolved_difference(error):.2g}"]
     if target > 0 and n:
         needed = compute_needed_texts(n, error, target)
-        parts.append(f"{target:.3g} needs {needed:,}{_describe_cost(results, item, n, needed)}")
+        parts.append(f"{target:.3g} needs {needed:,}{seeds}{_describe_cost(results, item, n, needed)}")
     return "; ".join(parts)
 
 
@@ -86,7 +88,7 @@ def _describe_cost(results: Results, item: SystemValue, n: int, needed: int) -> 
     """Return tokens and time of so many texts of one system, as far as the records of these runs know them."""
     runs = [results.runs[at] for at, _ in item.sources]
     length = next((run.axes.get("max_new_tokens") for run in runs), None)
-    parts = [f"up to {needed * length:,} tokens"] if isinstance(length, int) else []
+    parts = [f"up to {needed * length * item.seeds:,} tokens"] if isinstance(length, int) else []
     seconds = [run.seconds for run in runs if math.isfinite(run.seconds)]
-    parts += [f"{format_duration(needed * statistics.median(seconds) / n)}"] if seconds else []
+    parts += [f"{format_duration(needed * item.seeds * statistics.median(seconds) / n)}"] if seconds else []
     return f" ({', '.join(parts)} a system)" if parts else ""

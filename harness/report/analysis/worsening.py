@@ -11,7 +11,8 @@ value or to a constant target. A margin is the largest worsening that is accepte
 Significance is corrected by Holm's method, because one worse value is enough to fail. That all values are not worse
 needs no correction, because each must show it (intersection-union test; Berger 1982). An interval of a difference of
 distances is that of the values where both are on the same side of the target for sure; elsewhere distances differ by
-no more than the values, and the sign is that of the test. A value without an interval is decided by the margin alone.
+no more than the values, and the sign is that of the test. A value of one seed without an interval is decided by the
+margin alone.
 """
 
 import dataclasses
@@ -19,6 +20,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+
+import numpy as np
 
 from openended.harness.core import parse_signature
 from openended.harness.report.analysis import paired
@@ -56,11 +59,13 @@ def measure_worsening(
     if test is None:
         reason = next((i.reason for i in (value, baseline) if i.reason), "no human value to compare with")
         return dataclasses.replace(worsening, reason=f"no value: {reason}")
-    # The difference that was tested: for metrics of embeddings, in the space that the systems share.
-    apart = value.mean - baseline.mean if value.direction == "match_human" else test.difference
+    # What was tested: for metrics of embeddings, values in the space that the systems share.
+    means = paired.estimate_values(results, value, baseline) if test.over == "draws" else (value.mean, baseline.mean)
+    apart = means[0] - means[1]
     p_value = paired.compute_equality_p_value(results, items, value, baseline)
     low, high = test.low, test.high
-    is_same = [artifact for _, artifact in value.sources] == [artifact for _, artifact in baseline.sources]
+    artifacts = [[artifact for _, artifact in item.sources] for item in (value, baseline)]
+    is_same = artifacts[0] == artifacts[1] and None not in artifacts[0]
     if apart == 0 and not math.isfinite(low) and (is_same or test.over == "examples"):  # equal text by text
         low, high, p_value = 0.0, 0.0, 1.0
     elif not math.isfinite(low):
@@ -69,11 +74,17 @@ def measure_worsening(
         p_value = p_value if math.isfinite(p_value) else paired.compute_margin_p_value(apart, side)
     target = find_target(value, items)
     if target is not None:
-        amount = abs(value.mean - target) - abs(baseline.mean - target)
+        amount = abs(means[0] - target) - abs(means[1] - target)
         human = find_human_value(items, value) if value.target is None else None
         center = _find_span(results, human) if human is not None else (target, target)
-        ends = [_find_span(results, item) for item in (value, baseline)]
-        low, high = _convert_to_distances((low, high), ends, center, amount, p_value)
+        spans = [_find_span(results, item) for item in (value, baseline)]
+        ends = [(span[0] + mean - item.mean, span[1] + mean - item.mean)
+                for span, mean, item in zip(spans, means, (value, baseline), strict=True)]  # fmt: skip
+        if test.over == "seeds":  # that the two values differ does not say which is nearer
+            reach = math.hypot(*((end[1] - end[0]) / 2 for end in ends), center[1] - center[0])
+            equal = paired.compute_margin_p_value(sum(means) - 2 * target, reach) if math.isfinite(low) else math.nan
+            p_value = float(np.maximum(p_value, equal))
+        low, high = _convert_to_distances((low, high), ends, center, amount, p_value < alpha)
     else:
         amount = apart if value.direction == "lower" else -apart
         low, high = (low, high) if value.direction == "lower" else (-high, -low)
@@ -97,7 +108,7 @@ def _find_span(results: Results, item: SystemValue) -> Span:
     return (interval.low, interval.high) if interval is not None else item.interval or (item.mean, item.mean)
 
 
-def _convert_to_distances(difference: Span, ends: Sequence[Span], center: Span, amount: float, p_value: float) -> Span:
+def _convert_to_distances(difference: Span, ends: Sequence[Span], center: Span, amount: float, is_sure: bool) -> Span:
     """Turn the interval of a difference of two values, each within its `ends`, into that of distances to `center`."""
     low, high = difference
     if all(end[0] >= center[1] for end in ends):
@@ -105,9 +116,9 @@ def _convert_to_distances(difference: Span, ends: Sequence[Span], center: Span, 
     if all(end[1] <= center[0] for end in ends):
         return -high, -low
     reach = max(abs(low), abs(high))  # the distances differ by no more than the values
-    if not p_value < LEVEL:
+    if not is_sure:  # which is nearer
         return -reach, reach
-    half = (high - low) / 2  # it is sure which is nearer
+    half = max(high - low, sum(end[1] - end[0] for end in ends)) / 2  # of the sum of two values that vary together
     return (max(0.0, amount - half), reach) if amount > 0 else (-reach, min(0.0, amount + half))
 
 
@@ -123,6 +134,9 @@ def _decide(worsening: Worsening, p_value: float, alpha: float) -> Worsening:
     beyond, outcome, reason = f"beyond the margin of {margin:g}", UNDECIDED, worsening.reason
     if not math.isfinite(amount):
         pass
+    elif not math.isfinite(high) and max(worsening.value.seeds, worsening.baseline.seeds) > 1:
+        outcome = WORSE if amount > 0 and p_value < alpha else UNDECIDED
+        reason = "significantly, by seed" if outcome == WORSE else "several seeds without their store have no interval"
     elif not math.isfinite(high):
         outcome = WORSE if amount > margin else NOT_WORSE
         reason = f"{beyond if amount > margin else f'by at most {margin:g}'} ({NOT_TESTED})"

@@ -124,7 +124,10 @@ class Sample:
         error = self._errors.get(item)
         if error is None:
             return np.full(1 + DRAWS, item.mean)
-        return np.concatenate([[item.mean], self._errors.find_center(item) + self._scale * error])
+        # Values of several signatures are in several spaces, so that only the printed ones are on one scale.
+        signatures = {i.signature for i in self.items if i.system == "model" and i.pair == item.pair}
+        center = self._errors.find_center(item) if len(signatures) == 1 else item.mean
+        return np.concatenate([[item.mean], center + self._scale * error])
 
     def find_human(self, item: SystemValue) -> F64 | None:
         """Return the human value that a system's value is compared with in every draw; None if there is none."""

@@ -404,7 +404,8 @@ def _find_last_good(results: Results) -> tuple[dict[str, System], list[str]]:
     for series in (series for series in measured.group_checkpoints(results.values) if len(series) > 1):
         worsenings = _test_checkpoints(results, series)
         worse = {name: [w for w in tested if w.outcome == WORSE] for name, tested in worsenings.items()}
-        good = next(system for system in reversed(series) if not worse[system.name])
+        untested = [system.name for system in series[1:] if not worsenings[system.name]]
+        good = next(system for system in reversed(series) if system.name not in untested and not worse[system.name])
         baselines |= {system.name: good for system in series if system is not good}
         steps = {system.name: system.items[0].axes[measured.STEP] for system in series}
         history = []
@@ -416,6 +417,8 @@ def _find_last_good(results: Results) -> tuple[dict[str, System], list[str]]:
                 parts.append(f"{worsening.value.title} {before} (step {best}) → {after}, by {amount}, p {p_value}")
             history.append(f"worse at step {steps[name]}: {', '.join(parts)}")
         is_tested = any(worsenings.values())
+        if is_tested and untested:
+            history.append(f"not tested, for lack of values: step {', '.join(str(steps[name]) for name in untested)}")
         clear = "no step is significantly worse than the best before it" if is_tested else "no value has an interval"
         title = f"{series[0].items[0].axes[measured.TRAINING]} {series[0].items[0].titles[1]}".strip()
         lines.append(f"{title}: {'; '.join(history) or clear}. Last good: step {steps[good.name]}.")
@@ -430,10 +433,10 @@ def _find_last_good(results: Results) -> tuple[dict[str, System], list[str]]:
 def _test_checkpoints(results: Results, series: Sequence[System]) -> dict[str, list[Worsening]]:
     """Return label → each value of a checkpoint against the best one before it; a value needs an interval.
 
-    All values and steps are corrected together.
+    All values and steps of a training and decoder are corrected together.
     """
     tested: list[Worsening] = []
-    for pair in select_pairs(series[0].items, Layout(companions=False)):
+    for pair in select_pairs([item for system in series for item in system.items], Layout(companions=False)):
         best: SystemValue | None = None
         for system in series:
             value = system.value(*pair)

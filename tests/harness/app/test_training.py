@@ -218,5 +218,5 @@ def test_a_planted_collapse_is_noticed_at_the_next_evaluation(tmp_path):
         data=data, callbacks=[Collapse()], every=50, max_steps=300, learning_rate=2e-4, lr_scheduler_type="constant",
     )  # fmt: skip
     done = openended("report", "watched", "--baseline", "last-good", cwd=tmp_path, verbose=False, draw=True, code=0)
-    assert re.search(r"worse at step 250: .*MAUVE.*Last good: step 200\.", " ".join(done.stdout.split()))
+    assert re.search(r"worse at step 250: .*Last good: step 200\.", " ".join(done.stdout.split()))
     assert (tmp_path / "outputs/reports/watched/figures/sweep-model.step.png").is_file()

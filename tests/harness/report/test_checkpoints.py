@@ -64,6 +64,12 @@ def test_the_last_good_step_is_the_newest_that_is_not_worse_than_the_best_before
     assert second.endswith("Last good: step 1000.")
 
 
+def test_a_step_without_values_is_not_good(tmp_path):
+    write_training(tmp_path, "runs/a", (0.5, 0.8, 0.82, float("nan")))
+    remark = build_significance_tables(read_results([tmp_path]), "last-good")[0].remarks[0]
+    assert remark == "runs/a nucleus p=0.95: not tested, for lack of values: step 1000. Last good: step 900."
+
+
 def test_small_p_values_are_not_printed_as_zero():
     column = Column("mauve", "mauve", "p MAUVE", "none", 4, p_values=True)
     table = Table.from_columns("p", "p-values", ["a", "b", "c"], [(column, [Cell(1e-9), Cell(0.01234), Cell(1.0)])])

@@ -44,7 +44,9 @@ def test_differences_rest_on_all_human_texts_and_are_kept_in_the_store(runs):
     assert sorted((runs / "store" / "measure").glob("*/*")) == kept, "it is read, not computed again"
     (mauve, *_) = select_values(results.values, "mauve", "mauve")
     (line,), _ = describe_estimates(results, [first, mauve])
-    assert line.startswith("Differences of kid, mauve (30 clusterings) rest on one space of 2 systems and 30 human")
+    assert line.startswith(
+        "Differences of kid, mauve (30 clusterings) rest on one space of 2 sets of texts and 30 human"
+    )
     words = ("power", "runs", "--outputs", str(runs), "--difference", "0.5", "--metrics", "kid")
     done = openended(*words, cwd=runs, verbose=False, code=0)
     assert f"{test.difference:+.3g} with 12 texts" in done.stdout

@@ -11,7 +11,7 @@ from tests.harness.report.synthetic import result, seal_record, write_run
 from tests.helpers import ROOT, openended
 
 
-def write_system(folder, name, value, half=None, *, key="mauve", direction="higher", human=None):
+def write_system(folder, name, value, half=None, *, key="mauve", direction="higher", human=None, seeds=1):
     """Write a run with one value and, with `half`, an interval of that half width."""
     ends = {"level": 0.95, "method": "subsample", "replicates": 100}
 
@@ -22,7 +22,8 @@ def write_system(folder, name, value, half=None, *, key="mauve", direction="high
         return result(system, key, {key: mean}, direction=direction, intervals=interval)
 
     rows = [make_row("model", value), *([make_row("human", human)] if human is not None else [])]
-    write_run(folder / "outputs" / "runs" / name, "nucleus", 0, model=name, results=rows)
+    for seed in range(seeds):
+        write_run(folder / "outputs" / "runs" / name, "nucleus", seed, model=name, results=rows)
 
 
 def check(folder, *words):
@@ -57,6 +58,27 @@ def test_the_direction_is_that_of_the_metric(tmp_path, direction, human, code):
     write_system(tmp_path, "main", 0.5, 0.01, direction=direction, human=human)
     write_system(tmp_path, "new", 0.6, 0.01, direction=direction, human=human)
     assert check(tmp_path, "main", "new")[0] == code
+
+
+def test_values_on_both_sides_of_the_human_one_differ_for_sure_but_not_in_their_distances(tmp_path):
+    for name, value in (("main", 0.3), ("new", 0.1)):  # distances .09 and .11, each ± .05 and more
+        write_system(tmp_path, name, value, 0.05, direction="match_human", human=0.21)
+    assert check(tmp_path, "main", "new")[0] == 3
+    assert check(tmp_path, "new", "main", "--margin", "0")[0] == 3
+
+
+def test_a_few_seeds_without_their_store_decide_nothing(tmp_path):
+    write_system(tmp_path, "main", 0.8, 0.03, seeds=3)
+    write_system(tmp_path, "new", 0.7, 0.03, seeds=3)
+    code, text = check(tmp_path, "main", "new")
+    assert (code, "several seeds without their store have no interval" in text) == (3, True), text
+
+
+def test_a_metric_that_a_candidate_lacks_is_not_passed_over(tmp_path):
+    write_system(tmp_path, "main", 0.8, 0.03)
+    write_system(tmp_path, "new", 0.7, 0.03, key="kid")
+    code, text = check(tmp_path, "main", "new")
+    assert (code, "has no " in text) == (2, True), text
 
 
 def test_several_candidates_are_corrected_together(tmp_path):
