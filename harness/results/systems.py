@@ -342,11 +342,11 @@ def find_counterpart(system: System, systems: Sequence[System]) -> System | None
 
     def list_options(of: System) -> dict[str, str]:
         axes = of.items[0].axes
-        left_out = {"generations", "judgments", "task.texts"}  # contents, which differ with the model
+        contents = {"generations", "judgments", "task.texts"}  # differ with the model
         return {
             axis: value
             for axis, value in axes.items()
-            if value and axis not in left_out and "model" not in (axis, get_parent_axis(axis))
+            if value and axis not in contents and "model" not in (axis, get_parent_axis(axis))
         }
 
     fitting = [s for s in systems if len(systems) == 1 or list_options(s) == list_options(system)]

@@ -52,13 +52,13 @@ class RemoteStore:
                 if entry.is_untrusted:
                     log.warning("%s was imported without --trust: not copied", name)
                     continue
-                place = f"{self._root}/{name}"
-                self._call("makedirs", place, exist_ok=True)
+                target = f"{self._root}/{name}"
+                self._call("makedirs", target, exist_ok=True)
                 for file in entry.files:
-                    self._call("put_file", str(manifest.with_name(file)), f"{place}/{file}")
-                writing = f"{place}/{core.temporary_files.create_temporary_name(MANIFEST)}"
+                    self._call("put_file", str(manifest.with_name(file)), f"{target}/{file}")
+                writing = f"{target}/{core.temporary_files.create_temporary_name(MANIFEST)}"
                 self._call("put_file", str(manifest), writing)
-                self._call("mv", writing, f"{place}/{MANIFEST}")
+                self._call("mv", writing, f"{target}/{MANIFEST}")
                 count += 1
         return count
 

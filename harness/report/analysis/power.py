@@ -56,8 +56,8 @@ def describe_resolution(models: Sequence[SystemValue], results: Results) -> tupl
 def format_power(results: Results, metrics: Sequence[str], difference: float | None) -> Iterator[str]:
     """Yield a line per value and pair of systems; `difference` is the one whose number of texts is asked for."""
     models = [item for item in results.values if item.system == "model" and item.direction != "none"]
-    known = {text for i in models for text in (i.metric, i.key, ".".join(i.pair))}
-    if missing := [name for name in metrics if name not in known]:
+    choices = {text for i in models for text in (i.metric, i.key, ".".join(i.pair))}
+    if missing := [name for name in metrics if name not in choices]:
         raise DataError(f"no values of {missing[0]} in these runs{suggest(missing[0], {i.metric for i in models})}")
     chosen = [i for i in models if (i.primary and not metrics) or {i.metric, i.key, ".".join(i.pair)} & set(metrics)]
     names = {id(item): system.name for system in group_systems(results.values) for item in system.items}
